@@ -105,22 +105,9 @@ func orderIsKept(ctx context.Context, s *scratch, _ time.Duration) error {
 	admitted := make(chan int, waiters)
 	failed := make(chan error, waiters)
 	for n := range waiters {
-		other, err := s.session(ctx, brisk(fmt.Sprintf("waiter %d", n)))
-		if err != nil {
+		if err := joinOrder(ctx, s, n, admitted, failed); err != nil {
 			return err
 		}
-		m, err := concurrency.NewMutex(other, "order")
-		if err != nil {
-			return err
-		}
-		go func() {
-			p, err := m.Lock(ctx)
-			if err == nil {
-				admitted <- n
-				err = p.Release(ctx)
-			}
-			failed <- err
-		}()
 		for st, err := range held.Watch(ctx) {
 			if err != nil {
 				return err
@@ -146,6 +133,28 @@ func orderIsKept(ctx context.Context, s *scratch, _ time.Duration) error {
 	if !slices.IsSorted(order) {
 		return fmt.Errorf("requests 0 to %d were admitted in the order %v", waiters-1, order)
 	}
+	return nil
+}
+
+// joinOrder requests the mutex of orderIsKept in a session of its own. Once the request is admitted, its number
+// is sent to admitted, and when it has ended, its error or nil to failed.
+func joinOrder(ctx context.Context, s *scratch, n int, admitted chan<- int, failed chan<- error) error {
+	sess, err := s.session(ctx, brisk(fmt.Sprintf("waiter %d", n)))
+	if err != nil {
+		return err
+	}
+	m, err := concurrency.NewMutex(sess, "order")
+	if err != nil {
+		return err
+	}
+	go func() {
+		p, err := m.Lock(ctx)
+		if err == nil {
+			admitted <- n
+			err = p.Release(ctx)
+		}
+		failed <- err
+	}()
 	return nil
 }
 

@@ -15,10 +15,17 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
+// eviction is what `evict` is asked for.
+type eviction struct {
+	named  subject
+	token  int64
+	reason string
+	force  bool
+	wait   time.Duration
+}
+
 func (a *app) evict() *cobra.Command {
-	var reason string
-	var force bool
-	var wait time.Duration
+	var e eviction
 	cmd := &cobra.Command{
 		Use:   "evict NAME TOKEN",
 		Short: "End one request of a queue: its process is asked to, or with --force it is removed at once",
@@ -36,47 +43,16 @@ effects.`,
 		Example: "etcdkit evict -N payments charge 4711 --reason 'stuck since 12:00'\netcdkit evict -N payments mutex/report 4711 --force --yes --reason 'host is gone'",
 		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := parseSubject(args[0])
-			if err != nil {
+			if err := e.read(args[0], args[1]); err != nil {
 				return err
 			}
-			token, err := strconv.ParseInt(args[1], 10, 64)
-			if err != nil || token <= 0 {
-				return usageError{fmt.Errorf("token %q is not a positive number", args[1])}
-			}
-			if wait < 0 {
-				return usageError{fmt.Errorf("--wait %v is negative", wait)}
-			}
-			question := fmt.Sprintf("Ask the request with token %d of %s to end", token, args[0])
-			if force {
-				question = fmt.Sprintf("Remove the request with token %d of %s by force, even if its work then overlaps with the next holder's", token, args[0])
-			}
-			if err := a.confirm(cmd.Context(), question); err != nil {
+			if err := a.confirm(cmd.Context(), e.question(args[0])); err != nil {
 				return err
 			}
 			return a.connected(engine.Leaseless(cmd.Context()), &concurrency.SessionOptions{Owner: owner("evict")}, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
-				ctx, cancel := context.WithTimeout(ctx, wait+a.etcd.timeout)
+				ctx, cancel := context.WithTimeout(ctx, e.wait+a.etcd.timeout)
 				defer cancel()
-				s, err := named.resolve(ctx, sess)
-				if err != nil {
-					return err
-				}
-				q, err := queueOf(sess, s)
-				if err != nil {
-					return err
-				}
-				st, err := q.Status(ctx)
-				if err != nil {
-					return err
-				}
-				named := func(r concurrency.Request) bool { return r.Token == token }
-				if force {
-					err = endLease(ctx, client, s, st.Holders, named, q.EvictToken(ctx, token, reason))
-				} else if i := slices.IndexFunc(st.Holders, named); i >= 0 && strings.HasPrefix(st.Holders[i].Owner, holdOwner) {
-					err = fmt.Errorf("%s: the permit with token %d is held by no process that could be asked; --force ends it at once; when its work has ended, this releases it: %s", s, token, a.releasing(s.String(), st.Holders[i].ID))
-				} else {
-					err = ask(ctx, q, s, token, reason, wait)
-				}
+				s, err := e.end(ctx, a, client, sess)
 				if err != nil {
 					return err
 				}
@@ -85,15 +61,60 @@ effects.`,
 					Name  string `json:"name"`
 					Token number `json:"token"`
 					Ended bool   `json:"ended"`
-				}{schemaOf("evicted"), s.String(), number(token), true}, func(t *table) { t.line(fmt.Sprintf("%s: the request with token %d has ended", s, token)) })
+				}{schemaOf("evicted"), s.String(), number(e.token), true}, func(t *table) { t.line(fmt.Sprintf("%s: the request with token %d has ended", s, e.token)) })
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&reason, "reason", "", "why, for the owner of the request and its log")
-	f.BoolVar(&force, "force", false, "remove the request without asking its process, and with it the permit of a holder")
-	f.DurationVar(&wait, "wait", 30*time.Second, "how long to wait for the end of a request that was asked")
+	f.StringVar(&e.reason, "reason", "", "why, for the owner of the request and its log")
+	f.BoolVar(&e.force, "force", false, "remove the request without asking its process, and with it the permit of a holder")
+	f.DurationVar(&e.wait, "wait", 30*time.Second, "how long to wait for the end of a request that was asked")
 	return cmd
+}
+
+// read takes the arguments, and checks them and the flags.
+func (e *eviction) read(name, token string) (err error) {
+	if e.named, err = parseSubject(name); err != nil {
+		return err
+	}
+	if e.token, err = strconv.ParseInt(token, 10, 64); err != nil || e.token <= 0 {
+		return usageError{fmt.Errorf("token %q is not a positive number", token)}
+	}
+	if e.wait < 0 {
+		return usageError{fmt.Errorf("--wait %v is negative", e.wait)}
+	}
+	return nil
+}
+
+// question is what an operator confirms, with the name as it was given.
+func (e *eviction) question(name string) string {
+	if e.force {
+		return fmt.Sprintf("Remove the request with token %d of %s by force, even if its work then overlaps with the next holder's", e.token, name)
+	}
+	return fmt.Sprintf("Ask the request with token %d of %s to end", e.token, name)
+}
+
+// end ends the request, and returns its queue.
+func (e *eviction) end(ctx context.Context, a *app, client *clientv3.Client, sess *concurrency.Session) (s subject, err error) {
+	if s, err = e.named.resolve(ctx, sess); err != nil {
+		return s, err
+	}
+	q, err := queueOf(sess, s)
+	if err != nil {
+		return s, err
+	}
+	st, err := q.Status(ctx)
+	if err != nil {
+		return s, err
+	}
+	named := func(r concurrency.Request) bool { return r.Token == e.token }
+	if e.force {
+		return s, endLease(ctx, client, s, st.Holders, named, q.EvictToken(ctx, e.token, e.reason))
+	}
+	if i := slices.IndexFunc(st.Holders, named); i >= 0 && strings.HasPrefix(st.Holders[i].Owner, holdOwner) {
+		return s, fmt.Errorf("%s: the permit with token %d is held by no process that could be asked; --force ends it at once; when its work has ended, this releases it: %s", s, e.token, a.releasing(s.String(), st.Holders[i].ID))
+	}
+	return s, ask(ctx, q, s, e.token, e.reason, e.wait)
 }
 
 // ask has a request end with the consent of its process.

@@ -76,6 +76,19 @@ func flagsOf(flags *pflag.FlagSet) (all []flagLine) {
 func markdown(transcripts map[string]string) string {
 	root := tree()
 	var b strings.Builder
+	writeIndex(&b, root)
+	writeSettings(&b, root)
+	writeExitCodes(&b)
+	writeForms(&b, transcripts)
+	examples := examplesIn(root, transcripts)
+	for _, verb := range verbsOf(root) {
+		writeVerb(&b, verb, 2, examples)
+	}
+	return b.String()
+}
+
+// writeIndex writes what the page is, and a line for each verb.
+func writeIndex(b *strings.Builder, root *cobra.Command) {
 	b.WriteString(`# The command etcdkit
 
 ` + "`etcdkit`" + ` shows and changes what services keep in etcd with this library, and runs commands under its locks.
@@ -86,8 +99,13 @@ examples are transcripts of tests: ` + "`make cli-docs`" + `.
 
 `)
 	for _, verb := range verbsOf(root) {
-		fmt.Fprintf(&b, "- [%s](#%s): %s\n", verb.Name(), slug(verb), verb.Short)
+		fmt.Fprintf(b, "- [%s](#%s): %s\n", verb.Name(), slug(verb), verb.Short)
 	}
+}
+
+// writeSettings writes what all verbs have: the flags of the connection, the forms of output, and which of them
+// write to etcd or ask first.
+func writeSettings(b *strings.Builder, root *cobra.Command) {
 	b.WriteString(`
 ## Connection and output
 
@@ -95,7 +113,7 @@ Flags that etcdctl has too have its names, its meanings and its environment vari
 these flags:
 
 `)
-	writeFlags(&b, flagsOf(root.PersistentFlags()))
+	writeFlags(b, flagsOf(root.PersistentFlags()))
 	b.WriteString(`
 An empty variable counts as absent; a flag of the connection that is given and empty is an error. etcdctl's flags
 that are not here have no meaning here, and their variables are ignored, but for ETCDCTL_DISCOVERY_SRV: if it is
@@ -115,7 +133,12 @@ requests stats, requests get, limit without a number, export, and console withou
 Verbs that end or delete something ask for confirmation on a terminal. Without a terminal they need
 ` + "`--yes`" + `. release, which is for
 scripts, does not ask: an ID is known to its caller. With the token, it releases no later permit with that ID.
+`)
+}
 
+// writeExitCodes writes what each exit code means.
+func writeExitCodes(b *strings.Builder) {
+	b.WriteString(`
 ## Exit codes
 
 | code | meaning |
@@ -126,8 +149,12 @@ scripts, does not ask: an ID is known to its caller. With the token, it releases
 		if c.code > 128 {
 			code = "128+n"
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", code, c.meaning)
+		fmt.Fprintf(b, "| %s | %s |\n", code, c.meaning)
 	}
+}
+
+// writeForms writes the members of each form of JSON in the transcripts.
+func writeForms(b *strings.Builder, transcripts map[string]string) {
 	b.WriteString(`
 ## Forms of JSON
 
@@ -139,13 +166,8 @@ absent.
 `)
 	forms := schemasIn(transcripts)
 	for _, name := range slices.Sorted(maps.Keys(forms)) {
-		fmt.Fprintf(&b, "| `%s` | %v |\n", name, forms[name])
+		fmt.Fprintf(b, "| `%s` | %v |\n", name, forms[name])
 	}
-	examples := examplesIn(root, transcripts)
-	for _, verb := range verbsOf(root) {
-		writeVerb(&b, verb, 2, examples)
-	}
-	return b.String()
 }
 
 // examplesIn returns the parts of transcripts, by the paths of the verbs that they execute. The executions of one verb

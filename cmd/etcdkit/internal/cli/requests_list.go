@@ -9,9 +9,14 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
+// requestListing is what `requests list` is asked for.
+type requestListing struct {
+	state, scope, op string
+	limit            int
+}
+
 func (a *app) requestList() *cobra.Command {
-	var state, scope, op string
-	var limit int
+	var l requestListing
 	cmd := &cobra.Command{
 		Use:   "list STORE",
 		Short: "List the requests of a store",
@@ -23,25 +28,16 @@ released is a request whose function returned an error, so that the next duplica
 		Example: "etcdkit requests list -N payments orders --state unknown\netcdkit requests list -N payments orders --scope tenant-7 --limit 0 -o json",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var f idempotency.Filter
-			var err error
-			if state != "" {
-				if f.State, err = stateNamed(state); err != nil {
-					return err
-				}
-			}
-			if limit < 0 {
-				return usageError{fmt.Errorf("--limit %d is negative", limit)}
-			}
-			if cmd.Flags().Changed("scope") {
-				f.Scope = &scope
+			f, err := l.filter(cmd.Flags().Changed("scope"))
+			if err != nil {
+				return err
 			}
 			found, more := []shownRecord{}, false
 			err = a.eachRequest(cmd.Context(), "requests list", args[0], f, func(r idempotency.Record) bool {
-				if op != "" && r.Op != op {
+				if l.op != "" && r.Op != l.op {
 					return true
 				}
-				if more = limit > 0 && len(found) == limit; more {
+				if more = l.limit > 0 && len(found) == l.limit; more {
 					return false
 				}
 				found = append(found, showRecord(r))
@@ -54,23 +50,43 @@ released is a request whose function returned an error, so that the next duplica
 				schema
 				Requests []shownRecord `json:"requests"`
 				More     bool          `json:"more"`
-			}{schemaOf("requests"), found, more}, func(t *table) {
-				t.row("REF", "STATE", "SCOPE", "OP", "ATTEMPT", "OWNER", "STARTED", "FAILURE")
-				for _, r := range found {
-					t.row(r.Ref, r.State, or(r.Scope), or(r.Op), r.Attempt, or(r.Owner), instant(r.Started), or(r.Failure))
-				}
-				if more {
-					t.line(fmt.Sprintf("There are more than %d: --limit 0 lists all, --state, --scope and --op select.", limit))
-				}
-			})
+			}{schemaOf("requests"), found, more}, func(t *table) { l.tableOf(t, found, more) })
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "only those that are in-progress, unknown, failed, done, released or unreadable")
-	f.StringVar(&scope, "scope", "", "only those of this scope, such as a tenant; no others are read")
-	f.StringVar(&op, "op", "", "only those of this operation")
-	f.IntVar(&limit, "limit", 100, "list so many at most; 0 lists all")
+	f.StringVar(&l.state, "state", "", "only those that are in-progress, unknown, failed, done, released or unreadable")
+	f.StringVar(&l.scope, "scope", "", "only those of this scope, such as a tenant; no others are read")
+	f.StringVar(&l.op, "op", "", "only those of this operation")
+	f.IntVar(&l.limit, "limit", 100, "list so many at most; 0 lists all")
 	return cmd
+}
+
+// filter returns what the flags select but --op, which etcd does not know. scoped is whether --scope is given: it may
+// be empty.
+func (l *requestListing) filter(scoped bool) (f idempotency.Filter, err error) {
+	if l.state != "" {
+		if f.State, err = stateNamed(l.state); err != nil {
+			return f, err
+		}
+	}
+	if l.limit < 0 {
+		return f, usageError{fmt.Errorf("--limit %d is negative", l.limit)}
+	}
+	if scoped {
+		f.Scope = &l.scope
+	}
+	return f, nil
+}
+
+// tableOf writes the requests that were found, and whether there are more.
+func (l *requestListing) tableOf(t *table, found []shownRecord, more bool) {
+	t.row("REF", "STATE", "SCOPE", "OP", "ATTEMPT", "OWNER", "STARTED", "FAILURE")
+	for _, r := range found {
+		t.row(r.Ref, r.State, or(r.Scope), or(r.Op), r.Attempt, or(r.Owner), instant(r.Started), or(r.Failure))
+	}
+	if more {
+		t.line(fmt.Sprintf("There are more than %d: --limit 0 lists all, --state, --scope and --op select.", l.limit))
+	}
 }
 
 // eachRequest calls fn for each request that f selects, until fn returns false, and shows progress.

@@ -17,32 +17,8 @@ import (
 	"github.com/etcdkit/etcdkit/observe"
 )
 
-// execution is what `run` is asked for.
-type execution struct {
-	ask      asking
-	kind     concurrency.QueueKind
-	name     string
-	command  []string
-	ttl      time.Duration
-	grace    time.Duration
-	maxHold  time.Duration
-	endLeft  bool
-	exitFile string
-
-	end *cutOff // why etcdkit has ended the command, or nil
-}
-
-// cutOff is why a command was ended, as the exit file has it.
-type cutOff struct {
-	by, reason string
-}
-
-func (a *app) run() *cobra.Command {
-	var x execution
-	cmd := &cobra.Command{
-		Use:   "run NAME -- COMMAND [ARG...]",
-		Short: "Run a command under a permit, and have it dead before the permit is given to another",
-		Long: `Acquire a permit, run the command, and release the permit when the command and every process that it has
+// runUsage is what `etcdkit run --help` says of the verb, and its part of docs/cli.md.
+const runUsage = `Acquire a permit, run the command, and release the permit when the command and every process that it has
 started have ended.
 
 If the permit is lost, because etcd cannot be reached for instance, SIGTERM is sent to all of these
@@ -87,22 +63,39 @@ A command can exit with these codes itself. --exit-file says which it was, as on
   ended_by  if etcdkit has ended the command: max-hold, request (evict, step-down) or lost
   reason    of a request or a loss
 
-It runs on Linux only, with the /proc of its own PID namespace.`,
+It runs on Linux only, with the /proc of its own PID namespace.`
+
+// execution is what `run` is asked for.
+type execution struct {
+	ask      asking
+	kind     concurrency.QueueKind
+	name     string
+	command  []string
+	ttl      time.Duration
+	grace    time.Duration
+	maxHold  time.Duration
+	endLeft  bool
+	exitFile string
+
+	end *cutOff // why etcdkit has ended the command, or nil
+}
+
+// cutOff is why a command was ended, as the exit file has it.
+type cutOff struct {
+	by, reason string
+}
+
+func (a *app) run() *cobra.Command {
+	var x execution
+	cmd := &cobra.Command{
+		Use:     "run NAME -- COMMAND [ARG...]",
+		Short:   "Run a command under a permit, and have it dead before the permit is given to another",
+		Long:    runUsage,
 		Example: "etcdkit run -N batch nightly-report -- ./report.sh\netcdkit run -N batch import --limit 3 --wait 30s -- import-file a.csv\netcdkit run -N batch mailer --leader --grace 10s -- ./mailer",
 		Args:    arguments(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			defer func() { a.noteExit(x, orInterrupted(cmd.Context(), err)) }()
-			if at := cmd.ArgsLenAtDash(); at != 1 {
-				return usageError{errors.New("the command follows NAME and --, as in: etcdkit run NAME -- COMMAND")}
-			}
-			if x.kind, err = x.ask.check(cmd.Flags()); err != nil {
-				return err
-			}
-			if err := checkName(args[0]); err != nil {
-				return err
-			}
-			x.name, x.command = args[0], args[1:]
-			if _, _, err := x.times(); err != nil {
+			if err := x.read(cmd, args); err != nil {
 				return err
 			}
 			if err := x.clearExitFile(); err != nil {
@@ -119,6 +112,22 @@ It runs on Linux only, with the /proc of its own PID namespace.`,
 	f.BoolVar(&x.endLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
 	f.StringVar(&x.exitFile, "exit-file", "", "write how it ended, as JSON, to this file, which is emptied at the start; if the command line is wrong (64), it may be left as it was")
 	return cmd
+}
+
+// read takes the arguments, and checks them and the flags.
+func (x *execution) read(cmd *cobra.Command, args []string) (err error) {
+	if at := cmd.ArgsLenAtDash(); at != 1 {
+		return usageError{errors.New("the command follows NAME and --, as in: etcdkit run NAME -- COMMAND")}
+	}
+	if x.kind, err = x.ask.check(cmd.Flags()); err != nil {
+		return err
+	}
+	if err := checkName(args[0]); err != nil {
+		return err
+	}
+	x.name, x.command = args[0], args[1:]
+	_, _, err = x.times()
+	return err
 }
 
 // electionTime is the part of the margin that covers an election of etcd's leader, and killTime the part

@@ -70,9 +70,16 @@ func showRequests(all []concurrency.Request) []shownRequest {
 	return out
 }
 
+// showing is what `show` is asked for.
+type showing struct {
+	app   *app
+	named subject
+	watch bool
+	keys  int
+}
+
 func (a *app) show() *cobra.Command {
-	var watch bool
-	var keys int
+	v := showing{app: a}
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a queue: its limit, its holders, and its waiters in their order",
@@ -90,50 +97,53 @@ Standard error says when etcd does not answer.`,
 		Example: "etcdkit show -N payments charge\netcdkit show -N payments limiter/api/tenant-7 -w -o json",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			named, err := parseSubject(args[0])
-			if err != nil {
+			var err error
+			if v.named, err = parseSubject(args[0]); err != nil {
 				return err
 			}
-			if keys < 0 {
-				return usageError{fmt.Errorf("--keys %d is negative", keys)}
+			if v.keys < 0 {
+				return usageError{fmt.Errorf("--keys %d is negative", v.keys)}
 			}
-			if watch {
-				return a.watchQueue(cmd.Context(), named)
+			if v.watch {
+				return v.follow(cmd.Context())
 			}
-			return a.session(cmd.Context(), "show", func(ctx context.Context, sess *concurrency.Session) error {
-				s, err := named.resolve(ctx, sess)
-				if err != nil {
-					return err
-				}
-				if s.kind == concurrency.KindRate {
-					return a.showRate(ctx, sess, s)
-				}
-				q, err := queueOf(sess, s)
-				if err != nil {
-					return err
-				}
-				st, err := q.Status(ctx, concurrency.CheckLeases())
-				if err != nil {
-					return err
-				}
-				var of *fleet.Limiter
-				if s.kind == concurrency.KindLimiter && s.key == "" {
-					if of, err = a.limiter(ctx, sess, s.name); err != nil {
-						return err
-					}
-				}
-				if err := hasAny(s, st); err != nil && s.fixed() {
-					fmt.Fprintf(a.std.Err, "%v; it is free, or the name is wrong\n", err)
-				} else if err != nil && of == nil {
-					return err
-				}
-				return a.printQueue(s, st, of, keys)
-			})
+			return a.session(cmd.Context(), "show", v.once)
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the state again after each change")
-	cmd.Flags().IntVar(&keys, "keys", 20, "keys of a limiter that are shown")
+	cmd.Flags().BoolVarP(&v.watch, "watch", "w", false, "print the state again after each change")
+	cmd.Flags().IntVar(&v.keys, "keys", 20, "keys of a limiter that are shown")
 	return cmd
+}
+
+// once prints the state.
+func (v *showing) once(ctx context.Context, sess *concurrency.Session) error {
+	s, err := v.named.resolve(ctx, sess)
+	if err != nil {
+		return err
+	}
+	if s.kind == concurrency.KindRate {
+		return v.app.showRate(ctx, sess, s)
+	}
+	q, err := queueOf(sess, s)
+	if err != nil {
+		return err
+	}
+	st, err := q.Status(ctx, concurrency.CheckLeases())
+	if err != nil {
+		return err
+	}
+	var of *fleet.Limiter
+	if s.kind == concurrency.KindLimiter && s.key == "" {
+		if of, err = v.app.limiter(ctx, sess, s.name); err != nil {
+			return err
+		}
+	}
+	if err := hasAny(s, st); err != nil && s.fixed() {
+		fmt.Fprintf(v.app.std.Err, "%v; it is free, or the name is wrong\n", err)
+	} else if err != nil && of == nil {
+		return err
+	}
+	return v.print(s, st, of)
 }
 
 // hasAny returns an error if etcd has nothing of a queue. Of a mutex or election without requests it has nothing.
@@ -144,10 +154,11 @@ func hasAny(s subject, st concurrency.Status) error {
 	return fmt.Errorf("%s: %w", s, errNothing)
 }
 
-// watchQueue prints each state until ctx ends.
-func (a *app) watchQueue(ctx context.Context, named subject) error {
+// follow prints each state until ctx ends.
+func (v *showing) follow(ctx context.Context) error {
+	a := v.app
 	return a.open(ctx, "show", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
-		s, err := named.resolve(ctx, sess)
+		s, err := v.named.resolve(ctx, sess)
 		if err != nil {
 			return err
 		}
@@ -170,7 +181,7 @@ func (a *app) watchQueue(ctx context.Context, named subject) error {
 					fmt.Fprintf(a.std.Err, "%v; it is followed from its first request on\n", err)
 				}
 				shown = true
-				if err := a.printQueue(s, st, nil, 0); err != nil {
+				if err := v.print(s, st, nil); err != nil {
 					return err
 				}
 			}
@@ -188,14 +199,14 @@ func (a *app) limiter(ctx context.Context, sess *concurrency.Session, name strin
 	return state.Limiters[name], nil
 }
 
-// printQueue prints a queue, and of a limiter so many of its keys.
-func (a *app) printQueue(s subject, st concurrency.Status, of *fleet.Limiter, keys int) error {
+// print prints a queue, and of a limiter so many of its keys.
+func (v *showing) print(s subject, st concurrency.Status, of *fleet.Limiter) error {
 	shown := show(s, st, time.Now())
 	if of != nil {
 		all := busyKeys(s.name, of)
-		shown.shownKeys = &shownKeys{of.Base.Limit.Limit, len(all), append([]busyQueue{}, all[:min(keys, len(all))]...)}
+		shown.shownKeys = &shownKeys{of.Base.Limit.Limit, len(all), append([]busyQueue{}, all[:min(v.keys, len(all))]...)}
 	}
-	return a.print(shown, func(t *table) {
+	return v.app.print(shown, func(t *table) {
 		tableOf(t, s, st, shown.AsOf)
 		if of != nil {
 			shown.tableOf(t)

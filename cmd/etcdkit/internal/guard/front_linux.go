@@ -232,23 +232,9 @@ func (g *Guarded) follow() {
 	defer close(g.events)
 	defer close(g.over)
 	defer func() { _, _ = g.orders.Close(), g.reports.Close() }()
-	reports := make(chan Event)
 	quit := make(chan struct{})
 	defer close(quit)
-	go func() {
-		defer close(reports)
-		for {
-			var e Event
-			if g.decoder.Decode(&e) != nil {
-				return
-			}
-			select {
-			case reports <- e:
-			case <-quit:
-				return
-			}
-		}
-	}()
+	reports := g.decode(quit)
 	look := time.NewTicker(slack)
 	defer look.Stop()
 	for {
@@ -291,6 +277,26 @@ func (g *Guarded) follow() {
 			}
 		}
 	}
+}
+
+// decode reads the guard's reports until quit is closed, or until the guard has died: then the channel is closed.
+func (g *Guarded) decode(quit <-chan struct{}) <-chan Event {
+	reports := make(chan Event)
+	go func() {
+		defer close(reports)
+		for {
+			var e Event
+			if g.decoder.Decode(&e) != nil {
+				return
+			}
+			select {
+			case reports <- e:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return reports
 }
 
 // late reports whether the guard should have killed the command so long ago.
