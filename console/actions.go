@@ -232,53 +232,68 @@ func (c *console) do(ctx context.Context, o order, at target, actor string) erro
 	case SetLimit:
 		return c.setLimit(ctx, s, o)
 	case RequestStop, Evict:
-		token, err := strconv.ParseInt(o.Target, 10, 64)
-		if err != nil {
-			return badRequest{fmt.Errorf("%q is no token", o.Target)}
-		}
-		of, err := c.of(s)
-		if err != nil {
-			return err
-		}
-		if o.Verb == Evict {
-			return of.EvictToken(ctx, token, reason)
-		}
-		return of.RequestStop(ctx, token, reason)
+		return c.endRequest(ctx, s, o, reason)
 	case Pause, Resume, Unlock, Trigger:
-		l, err := c.locker()
-		switch {
-		case err != nil:
-			return err
-		case o.Verb == Trigger:
-			return trigger(ctx, l, name, reason)
-		case o.Verb == Pause:
-			return l.Pause(ctx, name, reason)
-		case o.Verb == Resume:
-			return l.Resume(ctx, name)
-		}
-		return unlock(ctx, l, name, o.Target, reason)
+		return c.changeJob(ctx, name, o, reason)
 	default:
-		st, err := c.store(name)
-		if err != nil {
-			return err
-		}
-		ref := idempotency.Ref(o.Target)
-		var only []idempotency.ChangeOption
-		if at.revision != 0 {
-			only = append(only, idempotency.OnlyRevision(at.revision))
-		}
-		switch {
-		case o.Verb == Delete:
-			return st.Delete(ctx, ref, only...)
-		case o.value == "failed": // duplicates get this text
-			return st.Resolve(ctx, ref, idempotency.HasFailed(o.reason), only...)
-		case o.value == "done":
-			return st.Resolve(ctx, ref, idempotency.WasDone([]byte(o.result)), only...)
-		case o.value == "not-done":
-			return st.Resolve(ctx, ref, idempotency.NotDone(), only...)
-		}
-		return badRequest{fmt.Errorf("%q is no outcome", o.value)}
+		return c.changeRecord(ctx, name, o, at)
 	}
+}
+
+// endRequest asks for the end of one request of a queue, or evicts it.
+func (c *console) endRequest(ctx context.Context, s subject, o order, reason string) error {
+	token, err := strconv.ParseInt(o.Target, 10, 64)
+	if err != nil {
+		return badRequest{fmt.Errorf("%q is no token", o.Target)}
+	}
+	of, err := c.of(s)
+	if err != nil {
+		return err
+	}
+	if o.Verb == Evict {
+		return of.EvictToken(ctx, token, reason)
+	}
+	return of.RequestStop(ctx, token, reason)
+}
+
+// changeJob executes an action on a job.
+func (c *console) changeJob(ctx context.Context, name string, o order, reason string) error {
+	l, err := c.locker()
+	switch {
+	case err != nil:
+		return err
+	case o.Verb == Trigger:
+		return trigger(ctx, l, name, reason)
+	case o.Verb == Pause:
+		return l.Pause(ctx, name, reason)
+	case o.Verb == Resume:
+		return l.Resume(ctx, name)
+	}
+	return unlock(ctx, l, name, o.Target, reason)
+}
+
+// changeRecord resolves or deletes a record of a store, at the revision at which it was examined, if it was.
+func (c *console) changeRecord(ctx context.Context, store string, o order, at target) error {
+	st, err := c.store(store)
+	if err != nil {
+		return err
+	}
+	ref := idempotency.Ref(o.Target)
+	var only []idempotency.ChangeOption
+	if at.revision != 0 {
+		only = append(only, idempotency.OnlyRevision(at.revision))
+	}
+	switch {
+	case o.Verb == Delete:
+		return st.Delete(ctx, ref, only...)
+	case o.value == "failed": // duplicates get this text
+		return st.Resolve(ctx, ref, idempotency.HasFailed(o.reason), only...)
+	case o.value == "done":
+		return st.Resolve(ctx, ref, idempotency.WasDone([]byte(o.result)), only...)
+	case o.value == "not-done":
+		return st.Resolve(ctx, ref, idempotency.NotDone(), only...)
+	}
+	return badRequest{fmt.Errorf("%q is no outcome", o.value)}
 }
 
 func (c *console) setLimit(ctx context.Context, s subject, o order) error {

@@ -81,15 +81,30 @@ func readOverview(q request) (any, quality, error) {
 
 // busiest returns all queues, those with the oldest waits first.
 func busiest(s *fleet.State) (out busy) {
-	n := &out.totals
 	now := time.Now().UnixMilli()
 	for id, of := range s.Queues {
-		row := rowOfQueue(id, of)
 		if id.Kind == keyspace.Election && of.Now.Used == 0 {
-			n.Leaderless++
+			out.totals.Leaderless++
 		}
+	}
+	out.rows = rowsOf(s, now)
+	slices.SortFunc(out.rows, func(a, b queueRow) int { return a.rank().Compare(b.rank()) })
+	out.totals.addQueues(out.rows)
+	out.totals.addJobs(s, time.UnixMilli(now))
+	for _, st := range s.Stores {
+		out.totals.UnknownRequests += st.Count[fleet.Unknown]
+	}
+	out.totals.Sessions = len(s.Sessions)
+	out.unused = len(out.rows)+len(s.Jobs)+len(s.Stores) == 0
+	return out
+}
+
+// rowsOf returns a row for each queue and each limiter, at a time in milliseconds.
+func rowsOf(s *fleet.State, now int64) (rows []queueRow) {
+	for id, of := range s.Queues {
+		row := rowOfQueue(id, of)
 		row.Foreign, row.Overdue = of.Now.Foreign, of.Now.Overdue(now)
-		out.rows = append(out.rows, row)
+		rows = append(rows, row)
 	}
 	for name, of := range s.Limiters {
 		row, sum := rowOfLimiter(name, of, now)
@@ -98,10 +113,14 @@ func busiest(s *fleet.State) (out busy) {
 			row.Foreign += of.Total.Now.Foreign
 			row.Overdue += of.Total.Now.Overdue(now)
 		}
-		out.rows = append(out.rows, row)
+		rows = append(rows, row)
 	}
-	slices.SortFunc(out.rows, func(a, b queueRow) int { return a.rank().Compare(b.rank()) })
-	for _, r := range out.rows {
+	return rows
+}
+
+// addQueues adds the rows of all queues, of which those with the oldest waits are first.
+func (n *totals) addQueues(rows []queueRow) {
+	for _, r := range rows {
 		n.Foreign += r.Foreign
 		n.Overdue += r.Overdue
 		if r.Election {
@@ -118,9 +137,13 @@ func busiest(s *fleet.State) (out busy) {
 			n.Paused++
 		}
 	}
-	if n.Queues = len(out.rows); n.Waiting > 0 {
-		n.OldestWait = out.rows[0].OldestWait
+	if n.Queues = len(rows); n.Waiting > 0 {
+		n.OldestWait = rows[0].OldestWait
 	}
+}
+
+// addJobs adds all jobs that were not forgotten.
+func (n *totals) addJobs(s *fleet.State, now time.Time) {
 	for _, j := range s.Jobs {
 		if j.Forgotten() {
 			continue
@@ -131,16 +154,10 @@ func busiest(s *fleet.State) (out busy) {
 		if j.Paused {
 			n.PausedJobs++
 		}
-		if !overdueSince(j, time.UnixMilli(now)).IsZero() {
+		if !overdueSince(j, now).IsZero() {
 			n.OverdueJobs++
 		}
 	}
-	for _, st := range s.Stores {
-		n.UnknownRequests += st.Count[fleet.Unknown]
-	}
-	n.Sessions = len(s.Sessions)
-	out.unused = len(out.rows)+len(s.Jobs)+len(s.Stores) == 0
-	return out
 }
 
 func rowOfQueue(id fleet.QueueID, of *fleet.Queue) queueRow {
