@@ -21,7 +21,8 @@ type contract struct {
 }
 
 // contractBreaches lists the exported identifiers of the public packages that break
-// the rules of CONTRIBUTING.md for comments.
+// the rules of CONTRIBUTING.md for comments. No program imports a command or what is internal to
+// it: the contract of a verb is its help, which docs/cli.md repeats.
 func contractBreaches(tr *tree) []string {
 	c := &contract{tr: tr}
 	documented := map[string]bool{}
@@ -186,6 +187,20 @@ func TestContractFails(t *testing.T) {
 				t.Errorf("breaches %q, want one: %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestContractIsForImporters shows of which packages comments are contracts.
+func TestContractIsForImporters(t *testing.T) {
+	tr := planted(t, map[string]string{
+		"console/planted.go":              "// Package console is.\npackage console\nfunc F() {}",
+		"cmd/etcdkit/main.go":             "package main\nfunc F() {}",
+		"cmd/etcdkit/internal/cli/v.go":   "package cli\nfunc F() {}",
+		"internal/queue/planted.go":       "package queue\nfunc F() {}",
+		"concurrency/internal/share/s.go": "package share\nfunc F() {}",
+	})
+	if got := contractBreaches(tr); len(got) != 1 || !strings.HasPrefix(got[0], "console/planted.go:3: F has no comment") {
+		t.Errorf("breaches %q, want one, of the console", got)
 	}
 }
 

@@ -22,7 +22,7 @@ type fence struct {
 var fences = []fence{
 	{
 		name: "internal packages import no public one but observe",
-		why:  "the public packages are built from them, and the arrow must not turn; observe has types alone",
+		why:  "the public packages, the console and the command are built from them, and the arrow must not turn; observe has types alone",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
 			return ok && within(f.dir, "internal") && !f.test && dir != "observe" && within(dir, public...)
@@ -46,6 +46,40 @@ var fences = []fence{
 			return ok && within(f.dir, "concurrency") && !f.test && within(dir, "schedlock", "idempotency")
 		},
 		planted: [2]string{"concurrency/semaphore.go", module + "/schedlock"},
+	},
+	{
+		name: "only the command and the examples import the console",
+		why:  "it shows what the primitives keep in etcd, so it imports them; a program that mounts no page links no templates and no net/http for one",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(dir, "console") && !f.test && !within(f.dir, "console", "cmd/etcdkit", "examples")
+		},
+		planted: [2]string{"schedlock/locker.go", module + "/console"},
+	},
+	{
+		name: "the console does not import the exporter, nor the exporter the console",
+		why:  "they are two views of one state, which internal/fleet reads for both; a program chooses one without linking the other",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && !f.test && (within(f.dir, "console") && within(dir, "exporter") || within(f.dir, "exporter") && within(dir, "console"))
+		},
+		planted: [2]string{"console/overview.go", module + "/exporter"},
+	},
+	{
+		name: "the console writes no page with text/template",
+		why:  "names, notes and results in etcd are any client's text, and only html/template escapes them",
+		bans: func(f file, imp string) bool {
+			return within(f.dir, "console") && !f.test && imp == "text/template"
+		},
+		planted: [2]string{"console/handler.go", "text/template"},
+	},
+	{
+		name: "the guard imports the standard library and golang.org/x/sys alone",
+		why:  "it ends a command when etcd, the network or the other process has failed: nothing that needs one of them may be in its way",
+		bans: func(f file, imp string) bool {
+			return within(f.dir, "cmd/etcdkit/internal/guard") && !f.test && !isStandard(imp) && !within(imp, "golang.org/x/sys")
+		},
+		planted: [2]string{"cmd/etcdkit/internal/guard/guard.go", "go.etcd.io/etcd/client/v3"},
 	},
 	{
 		name: "schedlock does not import idempotency",
@@ -108,8 +142,8 @@ var fences = []fence{
 		planted: [2]string{"embedtest/start_test.go", module + "/concurrency"},
 	},
 	{
-		name: "only tests, examples and commands import embedtest",
-		why:  "it brings a whole etcd server, which no user's binary shall carry",
+		name: "only tests, examples and what exists to prove import embedtest",
+		why:  "it brings a whole etcd server, which no user's binary shall carry, and the command is one: it works on the user's etcd alone",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
 			return ok && within(dir, "embedtest") && !f.test && !within(f.dir, "embedtest", "examples", "internal/proof")
@@ -266,6 +300,34 @@ func TestFencesFail(t *testing.T) {
 		})
 	}
 
+	// Some fences have more than one side.
+	for _, of := range [][2]string{
+		{"internal/fleet/state.go", module + "/console"},
+		{"internal/fleet/state.go", module + "/cmd/etcdkit/internal/cli"},
+		{"concurrency/session.go", module + "/console"},
+		{"exporter/exporter.go", module + "/console"},
+		{"embedtest/start.go", module + "/console"},
+		{"console/handler.go", module + "/embedtest"},
+		{"console/handler.go", "go.etcd.io/etcd/server/v3/embed"},
+		{"console/handler.go", "github.com/prometheus/client_golang/prometheus"},
+		{"console/handler.go", "go.opentelemetry.io/otel"},
+		{"console/handler.go", "github.com/spf13/cobra"},
+		{"console/handler.go", module + "/idempotency/idemtest"},
+		{"console/handler.go", module + "/internal/proof/testkit"},
+		{"cmd/etcdkit/main.go", module + "/embedtest"},
+		{"cmd/etcdkit/internal/cli/doctor.go", module + "/embedtest"},
+		{"cmd/etcdkit/internal/cli/doctor.go", "go.etcd.io/etcd/server/v3/embed"},
+		{"cmd/etcdkit/internal/cli/bench.go", module + "/internal/proof/chaos"},
+		{"cmd/etcdkit/internal/cli/conformance.go", "github.com/stretchr/testify/require"},
+		{"cmd/etcdkit/internal/guard/keeper_linux.go", module + "/concurrency"},
+	} {
+		name, imp := of[0], of[1]
+		tr := planted(t, map[string]string{name: importing(name, imp)})
+		if !slices.ContainsFunc(fences, func(fe fence) bool { return len(fe.breaches(tr)) > 0 }) {
+			t.Errorf("no fence stops %s from importing %s", name, imp)
+		}
+	}
+
 	inOrder := planted(t, map[string]string{
 		"concurrency/session.go":                       importing("concurrency/session.go", "go.etcd.io/etcd/client/v3", module+"/internal/lease"),
 		"concurrency/session_test.go":                  importing("concurrency/session_test.go", module+"/embedtest", "pgregory.net/rapid"),
@@ -280,6 +342,13 @@ func TestFencesFail(t *testing.T) {
 		"internal/mirror/mirror_test.go":               importing("internal/mirror/mirror_test.go", module+"/embedtest"),
 		"internal/proof/chaos/nemesis.go":              importing("internal/proof/chaos/nemesis.go", module+"/embedtest"),
 		"examples/fleet/main.go":                       importing("examples/fleet/main.go", module+"/embedtest", "net/http"),
+		"console/handler.go":                           importing("console/handler.go", "html/template", "net/http", module+"/concurrency", module+"/internal/engine", module+"/internal/fleet"),
+		"console/handler_test.go":                      importing("console/handler_test.go", module+"/embedtest", "github.com/prometheus/client_golang/prometheus"),
+		"exporter/exporter.go":                         importing("exporter/exporter.go", "github.com/prometheus/client_golang/prometheus", module+"/internal/fleet"),
+		"examples/console/main.go":                     importing("examples/console/main.go", module+"/console", module+"/embedtest"),
+		"cmd/etcdkit/main.go":                          importing("cmd/etcdkit/main.go", module+"/cmd/etcdkit/internal/cli", module+"/cmd/etcdkit/internal/guard"),
+		"cmd/etcdkit/internal/cli/export.go":           importing("cmd/etcdkit/internal/cli/export.go", "github.com/spf13/cobra", "github.com/prometheus/client_golang/prometheus", module+"/console", module+"/exporter", module+"/idempotency/idemtest"),
+		"cmd/etcdkit/internal/guard/front_linux.go":    importing("cmd/etcdkit/internal/guard/front_linux.go", "os/exec", "golang.org/x/sys/unix"),
 		"integration/go.mod":                           "module elsewhere",
 		"integration/gocron/gocron.go":                 importing("integration/gocron/gocron.go", module+"/embedtest"),
 		"concurrency/testdata/ignored.go":              importing("concurrency/testdata/ignored.go", module+"/schedlock"),

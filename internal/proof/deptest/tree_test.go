@@ -17,8 +17,8 @@ import (
 
 const module = "github.com/etcdkit/etcdkit"
 
-// public lists the folders that users import from.
-var public = []string{"concurrency", "embedtest", "exporter", "idempotency", "observe", "schedlock"}
+// public lists the folders of what users import or execute.
+var public = []string{"cmd", "concurrency", "console", "embedtest", "exporter", "idempotency", "observe", "schedlock"}
 
 // file is one parsed Go source file of the repository.
 type file struct {
@@ -119,6 +119,12 @@ func (f file) imports() []string {
 
 // pkg returns the name of the package that a file belongs to or tests.
 func (f file) pkg() string { return strings.TrimSuffix(f.ast.Name.Name, "_test") }
+
+// product reports whether a file is part of what users import or execute, or of what that is built
+// from.
+func (f file) product() bool {
+	return !f.test && (within(f.dir, public...) || within(f.dir, "internal"))
+}
 
 // within reports whether p is one of the roots or lies below one.
 func within(p string, roots ...string) bool {

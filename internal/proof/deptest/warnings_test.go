@@ -17,7 +17,7 @@ var warningRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\|$
 // they are logged, and all other texts in it, by which the rest can be found.
 func (tr *tree) texts(level string) (warnings, others []string) {
 	for _, f := range tr.files {
-		if f.test || !within(f.dir, append(public, "internal")...) {
+		if !f.product() {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -104,14 +104,16 @@ func TestWarningsFail(t *testing.T) {
 		"concurrency/a_test.go":   "package concurrency\nfunc g() { log.Warn(\"e\") }\n",
 		"internal/proof/x/x.go":   "package x\nfunc g() { log.Warn(\"f\") }\n",
 		"examples/fleet/fleet.go": "package main\nfunc g() { log.Warn(\"g\") }\n",
+		"console/a.go":            "package console\nfunc f() { log.Warn(\"the console h\") }\n",
 	}).texts("Warn")
 	const head = "\n## What each warning means\n\n| warning | meaning | action |\n|---|---|---|\n"
 	for page, breaches := range map[string]int{
-		head + "| `a is lost` | x | y |\n| `d ended` | x | y |\n": 0,
-		head + "| `d ended` | x | y |\n":                          1,
-		head + "| `a is lost` | x | y |\n| `e` | x | y |\n":       1,
-		head + "\n## Next\n| `a is lost` | x | y |\n":             1,
-		"": 1,
+		head + "| `a is lost` | x | y |\n| `d ended` | x | y |\n| `the console h` | x | y |\n": 0,
+		head + "| `a is lost` | x | y |\n| `d ended` | x | y |\n":                              1,
+		head + "| `d ended` | x | y |\n| `the console h` | x | y |\n":                          1,
+		head + "| `a is lost` | x | y |\n| `the console h` | x | y |\n| `e` | x | y |\n":       1,
+		head + "\n## Next\n| `a is lost` | x | y |\n":                                          2,
+		"": 2,
 	} {
 		if got := warningBreaches(page, warnings, others); len(got) != breaches {
 			t.Errorf("%q: breaches %q, want %d", page, got, breaches)
