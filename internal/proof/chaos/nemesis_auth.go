@@ -45,7 +45,7 @@ func authRevision(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 		for _, p := range env.Processes {
 			before += p.logins()
 		}
-		role := fmt.Sprintf("nobody-%d", r.IntN(1<<30))
+		role := fmt.Sprintf("unused-%d", r.IntN(1<<30))
 		if _, err := env.Admin().RoleAdd(ctx, role); err == nil {
 			_, _ = env.Admin().RoleDelete(ctx, role)
 		}

@@ -2,25 +2,67 @@ package deptest
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"io/fs"
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 // unclear are words that leave open which process or caller is meant, or that have a plain
 // term.
 var unclear = regexp.MustCompile(`(?i)\b(somebody|someone|nobody|whoever|tells?|told|telling|heeds?|heeded|meddled|he|him|his)\b`)
 
-// What the product returns as an error, logs or answers is read by those who did not write it.
-// No text of its packages has an unclear word.
+// unclearTexts returns the texts in Go files with an unclear word, each with its place. Tests are left
+// out: they may name what must not be.
+func unclearTexts(tr *tree) (found []string) {
+	for _, f := range tr.files {
+		if strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && unclear.MatchString(lit.Value) {
+				found = append(found, tr.fset.Position(lit.Pos()).String()+": "+lit.Value)
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// unclearFiles returns the files of other kinds with an unclear word: what a browser shows.
+func unclearFiles(t *testing.T, root fs.FS) (read int, found []string) {
+	t.Helper()
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case d.IsDir() || !slices.Contains([]string{".html", ".js"}, path.Ext(name)):
+			return nil
+		}
+		text, err := fs.ReadFile(root, name)
+		if word := unclear.Find(text); word != nil {
+			found = append(found, name+": "+string(word))
+		}
+		read++
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read, found
+}
+
+// What a program returns as an error, logs, answers, prints or explains is read by people who did not
+// write it. No text of a folder has an unclear word: the product, its command and pages, the examples,
+// the benchmarks, and what proves the product, which prints too.
 func TestTextsArePlain(t *testing.T) {
 	for text, want := range map[string]bool{
 		"paused by ops": false, "the request was told": true, "intelligible, here, the": false, "Nobody waits": true, "does not heed it": true,
@@ -29,38 +71,56 @@ func TestTextsArePlain(t *testing.T) {
 			t.Errorf("%q: %v", text, !want)
 		}
 	}
-	read := 0
-	for _, dir := range []string{"concurrency", "schedlock", "idempotency", "internal"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", "..", dir), func(path string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
+	read, folders := 0, map[string]bool{}
+	for module, tr := range map[string]*tree{
+		"": repository(t), "integration/": readTree(t, os.DirFS("../../../integration")), "bench/": readTree(t, os.DirFS("../../../bench")),
+	} {
+		for _, f := range tr.files {
+			if !strings.HasSuffix(f.path, "_test.go") {
+				folder, _, _ := strings.Cut(module+f.path, "/")
+				folders[folder] = true
+				read++
 			}
-			if d.IsDir() && (d.Name() == "proof" || d.Name() == "ports") && strings.HasSuffix(filepath.Dir(path), "internal") {
-				return fs.SkipDir
-			}
-			if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return nil
-			}
-			read++
-			fset := token.NewFileSet()
-			file, err := parser.ParseFile(fset, path, nil, 0)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && unclear.MatchString(lit.Value) {
-					t.Errorf("%s: %s", fset.Position(lit.Pos()), lit.Value)
-				}
-				return true
-			})
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+		}
+		for _, breach := range unclearTexts(tr) {
+			t.Errorf("%s%s: name the thing, and use the plain word (CONTRIBUTING.md, Words)", module, breach)
 		}
 	}
-	if read < 100 {
+	for _, folder := range append([]string{"bench", "compat", "examples", "internal"}, public...) {
+		if !folders[folder] {
+			t.Errorf("no file of %s was read", folder)
+		}
+	}
+	if read < 500 {
 		t.Errorf("only %d files were read", read)
+	}
+	shown, found := unclearFiles(t, os.DirFS("../../.."))
+	for _, breach := range found {
+		t.Error(breach)
+	}
+	if shown < 10 {
+		t.Errorf("only %d files that a browser shows were read", shown)
+	}
+}
+
+// TestTextsArePlainFails shows that an unclear word is found in each folder, and left to tests and
+// comments.
+func TestTextsArePlainFails(t *testing.T) {
+	const source = "\n// nobody\nvar x = \"nobody waits\"\n"
+	dirs := append([]string{"bench/work", "compat", "examples/fleet", "internal/queue", "internal/proof/check"}, public...)
+	sources := map[string]string{"console/a_test.go": "package console" + source}
+	for _, dir := range dirs {
+		sources[dir+"/a.go"] = "package " + path.Base(dir) + source
+	}
+	if got := unclearTexts(planted(t, sources)); len(got) != len(dirs) {
+		t.Errorf("%q, want one in each of %q", got, dirs)
+	}
+	_, got := unclearFiles(t, fstest.MapFS{
+		"console/templates/a.html": {Data: []byte("<p>Nobody waits")}, "console/templates/b.html": {Data: []byte("<p>No request waits")},
+		"console/static/a.js": {Data: []byte("// told\n")}, ".git/a.js": {Data: []byte("// told\n")},
+	})
+	if len(got) != 2 {
+		t.Errorf("%q, want a template and a script", got)
 	}
 }
 
