@@ -10,9 +10,10 @@ import (
 
 const (
 	// keepIdle is how long a permit is kept idle at most. A try of another process that is refused
-	// because of it writes nothing, so this process does not learn of it (trap W16).
+	// because of it writes nothing, so this process does not learn of it (W16 in
+	// docs/tested-failures.md).
 	keepIdle = 100 * time.Millisecond
-	// keepProof is how long etcd's answer that no request waits is good for (trap W17).
+	// keepProof is how long etcd's answer that no request waits is good for (W17).
 	keepProof = time.Second
 	// keepLook is the time between two looks at idle permits.
 	keepLook = keepIdle / 4
@@ -84,7 +85,7 @@ func (k *keeper) now() time.Duration { return time.Since(k.base) }
 
 func (k *keeper) isQuiet(now time.Duration) bool { return now < time.Duration(k.quiet.Load()) }
 
-// isPlain reports whether a request may be granted any permit that is kept (trap W19).
+// isPlain reports whether a request may be granted any permit that is kept (W19).
 func (r *request) isPlain() bool { return r.weight == 1 && !r.hasID && r.note == "" }
 
 // hold returns what keeps the key of a permit that etcd has granted to one of the keeper's calls.

@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
-// I47: a response above MaxResponse that breaks off has an unknown outcome, as one below it has.
+// A19: a response above MaxResponse that breaks off has an unknown outcome, as one below it has.
 func TestLargeResponseBreaksOff(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -25,7 +25,7 @@ type Horizon struct {
 }
 
 // renew is how long a watch without events lives. An older one would make etcd search its history after a
-// lost connection (trap W13).
+// lost connection (W13 in docs/tested-failures.md).
 const renew = 25 * time.Second
 
 // The horizons of queues with a stored limit, and of those with a fixed one, whose grants need no
@@ -74,7 +74,7 @@ func (h Horizon) Few(limit int64) Horizon {
 // The watched ones are the first beyond the window: if the requests go in their order, enough of them
 // are gone when the request has become near. Before each there are requests that use the whole limit, so
 // it waits as well. A request that holds for long may be one of the first in the queue, and to watch
-// only such would be to sleep while others pass (trap W2).
+// only such would be to sleep while others pass (W2).
 func (h Horizon) Watch(before []Entry, limit int64) []Entry {
 	window, weight, first := h.window(limit), int64(0), 0
 	for ; first < len(before) && weight < window; first++ {
