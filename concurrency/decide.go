@@ -21,9 +21,10 @@ const (
 	rewound           // its revision was met before it was sent
 )
 
-// outcomeOf returns the outcome of a creation. seen is the greatest revision that was met
-// before it was sent.
-func outcomeOf(res commit.Result, err error, seen int64) outcome {
+// outcomeOf returns the outcome of a creation. A request that it has written itself is later than
+// seen, the greatest revision that was met before it was sent. One that it has found may be of an
+// earlier Txn, and the session may have met later revisions since: it is no older than oldest.
+func outcomeOf(res commit.Result, err error, seen, oldest int64) outcome {
 	_, pending := errors.AsType[*commit.PendingError](err)
 	switch {
 	case pending:
@@ -36,10 +37,10 @@ func outcomeOf(res commit.Result, err error, seen int64) outcome {
 		return failed
 	case res.Token == 0:
 		return refused
-	case res.Token <= seen:
-		return rewound
+	case res.Token > seen, res.Found() && res.Token >= oldest:
+		return written
 	}
-	return written
+	return rewound
 }
 
 // step is what a call does next.

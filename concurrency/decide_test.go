@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/queue"
@@ -16,19 +17,31 @@ func TestOutcomeOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		token int64
+		found bool // by a later read
 		err   error
 		want  outcome
 	}{
-		{8, nil, written},
-		{7, nil, rewound}, // as great as the greatest that was met before
-		{0, nil, refused},
-		{0, commit.ErrOccupied, occupied},
-		{0, fmt.Errorf("create: %w", commit.ErrGone), gone},
-		{0, &commit.PendingError{}, unsettled},
-		{9, &commit.PendingError{}, unsettled},
-		{0, errors.New("denied"), failed},
+		{8, false, nil, written},
+		{7, false, nil, rewound}, // as great as the greatest that was met before
+		{5, false, nil, rewound},
+		{8, true, nil, written},
+		{7, true, nil, written}, // an earlier Txn has written it, and more was met since
+		{5, true, nil, written}, // the earliest that may have
+		{4, true, nil, rewound},
+		{0, false, nil, refused},
+		{0, true, nil, refused},
+		{0, false, commit.ErrOccupied, occupied},
+		{0, false, fmt.Errorf("create: %w", commit.ErrGone), gone},
+		{0, false, &commit.PendingError{}, unsettled},
+		{9, false, &commit.PendingError{}, unsettled},
+		{9, true, &commit.PendingError{}, unsettled},
+		{0, false, errors.New("denied"), failed},
 	} {
-		require.Equal(t, c.want, outcomeOf(commit.Result{Token: c.token}, c.err, 7), "%d, %T", c.token, c.err)
+		res := commit.Result{Token: c.token}
+		if !c.found {
+			res.Read = []*etcdserverpb.ResponseOp{}
+		}
+		require.Equal(t, c.want, outcomeOf(res, c.err, 7, 5), "%d, found: %t, %T", c.token, c.found, c.err)
 	}
 }
 

@@ -90,7 +90,7 @@ func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, r request, tr
 	e.Written(c.Ticket, res.Token)
 	c.Token = res.Token
 	res.Read = c.takeNext(res.Read)
-	out := outcomeOf(res, err, seen)
+	out := outcomeOf(res, err, seen, seen+1) // its nonce is new, so no earlier Txn has written what is found
 	switch out {
 	case written:
 		q.sess.See(res.Token)

@@ -41,21 +41,83 @@ func TestAcquireFindsItsLostRequest(t *testing.T) {
 }
 
 // F46: a Txn is not repeated blindly: with each of its answers lost, a request is
-// still made once.
+// still made once, at its key and in a total, and the session loses nothing that it has.
 func TestRequestsAreNotRepeatedBlindly(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, c := f.Session(nil)
-	sm := sem(t, s, "x", 10)
-	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	for skip := range 3 {
-		c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Skip: skip})
-		p := acquire(t, ctx, sm)
-		require.Len(t, f.Keys("queue/"), 1)
-		require.NoError(t, p.Release(ctx))
+	type call func(context.Context, *concurrency.Semaphore) (*concurrency.Permit, error)
+	with := func(opts ...concurrency.AcquireOption) call {
+		return func(ctx context.Context, sm *concurrency.Semaphore) (*concurrency.Permit, error) {
+			return sm.Acquire(ctx, opts...)
+		}
 	}
-	f.NoKeys("queue/")
+	calls := map[string]call{
+		"Acquire": with(), "MaxWaiters": with(concurrency.MaxWaiters(1)), "ID": with(concurrency.ID("i")),
+		"TryAcquire": func(ctx context.Context, sm *concurrency.Semaphore) (*concurrency.Permit, error) {
+			return sm.TryAcquire(ctx)
+		},
+	}
+	alone := func(t *testing.T, s *concurrency.Session, name string) *concurrency.Semaphore {
+		return sem(t, s, name, 10)
+	}
+	for name, c := range map[string]struct {
+		of    func(*testing.T, *concurrency.Session, string) *concurrency.Semaphore
+		keys  int  // of one request
+		waits bool // others hold all permits when it comes
+	}{
+		"semaphore": {alone, 1, false}, "total": {keyOfTotal, 2, false}, "full total": {keyOfTotal, 2, true},
+	} {
+		for how, call := range calls {
+			if c.waits && how == "TryAcquire" {
+				continue
+			}
+			t.Run(name+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				f := shared(t)
+				ctx := ctxT(t)
+				s, client := f.Session(idle())
+				o, _ := f.Session(idle())
+				held, sm := acquire(t, ctx, c.of(t, s, "held")), c.of(t, s, "x")
+				require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+				lease := s.Lease()
+				for skip := 0; ; skip++ {
+					var full []*concurrency.Permit
+					if c.waits {
+						full = append(full, acquire(t, ctx, c.of(t, o, "held")), acquire(t, ctx, c.of(t, o, "y")))
+					}
+					lost := client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Skip: skip})
+					answers := make(chan answer, 1)
+					go func() {
+						p, err := call(ctx, sm)
+						answers <- answer{p, err}
+					}()
+					if c.waits {
+						require.Eventually(t, func() bool { return len(f.Keys("queue/")) == c.keys*4 }, soon, tick)
+					}
+					for _, p := range full {
+						require.NoError(t, p.Release(ctx))
+					}
+					p := granted(t, answers, "its request is made")
+					lost.Remove()
+					require.Equal(t, lease, s.Lease(), "no fault has ended the lease")
+					require.NoError(t, held.Err())
+					require.NoError(t, p.Err())
+					require.Len(t, f.Keys("queue/"), c.keys*2, "it is made once")
+					require.NoError(t, p.Release(ctx))
+					if lost.Hits() == 0 {
+						require.Positive(t, skip)
+						break
+					}
+				}
+				require.NoError(t, held.Release(ctx))
+				f.NoKeys("queue/")
+			})
+		}
+	}
+}
+
+// keyOfTotal is a key with a limit of 2, in a total of 3.
+func keyOfTotal(t *testing.T, s *concurrency.Session, key string) *concurrency.Semaphore {
+	return totaled(t, s, "llm", 2, 3).Key(key)
 }
 
 // T9, T27, F23: an acquire that was given up while its request was under way

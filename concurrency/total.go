@@ -104,7 +104,9 @@ func (q *sessionQueue) writeNext(ctx context.Context, e *engine.Epoch, r request
 	res, err := e.Fence().Create(ctx, q.creation(e, t, append(q.proof(c), ifs...)))
 	leave()
 	t.Token = res.Token
-	out := outcomeOf(res, err, seen)
+	// The nonce is that of the request at the key: what is found may be of the Txn that has written both,
+	// or of a copy of a Txn that was refused. None of them writes it before that request exists.
+	out := outcomeOf(res, err, seen, c.Token)
 	switch out {
 	case written:
 		t.joined()

@@ -36,6 +36,10 @@ type Result struct {
 	Read []*etcdserverpb.ResponseOp
 }
 
+// Found reports whether a later read has found the creation applied, after a lost answer or beside
+// an earlier copy. Nothing says then which of the Txns that have its value has applied it, and when.
+func (r Result) Found() bool { return r.Token > 0 && r.Read == nil }
+
 // Create creates c.Key, which must not exist, on the fence's lease. It repeats what is worth
 // repeating until ctx ends.
 //

@@ -48,7 +48,7 @@ func requiredIDs() []string {
 	add("I", "%02d", 1, 42)
 	add("R", "%d", 1, 7)
 	add("C", "%d", 1, 2)
-	add("A", "%d", 1, 94)
+	add("A", "%d", 1, 95)
 	return ids
 }
 
