@@ -60,9 +60,18 @@ func TestRequestRun(t *testing.T) {
 	_, other := f.serving("another job", &starts, closedCh())
 	tick, err := operator.RequestRun(ctx, "job", "the customer waits")
 	require.NoError(t, err)
-	ran := 0
-	for _, done := range []calls{first, second} {
-		a := got(t, done, "the call")
+	// A process may call twice, and the call that is Claimed may end before the one that has Run.
+	ran, called := 0, map[int]bool{}
+	for ran == 0 || len(called) < 2 {
+		var a answer
+		select {
+		case a = <-first:
+			called[1] = true
+		case a = <-second:
+			called[2] = true
+		case <-time.After(soon):
+			require.FailNow(t, "no call has Run, or a process has not called", "%d, %v", ran, called)
+		}
 		require.NoError(t, a.err)
 		require.True(t, tick.Equal(a.res.Tick), "%v %v", tick, a.res.Tick)
 		if a.res.Outcome == schedlock.Ran {
