@@ -13,9 +13,13 @@ import (
 // caller's ctx never has this type, even if it is another session's ErrClosed.
 type endedBy struct{ error }
 
-// untilClose derives a ctx that also ends when Close of the session begins.
+// untilClose derives a ctx that also ends when Close of the session begins. If it has begun, ctx has
+// ended when untilClose returns.
 func (l *Locker) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	if l.sess.Accepting().Err() != nil {
+		cancel(endedBy{ErrClosed})
+	}
 	stop := context.AfterFunc(l.sess.Accepting(), func() { cancel(endedBy{ErrClosed}) })
 	return ctx, func() { stop(); cancel(nil) }
 }

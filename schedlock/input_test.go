@@ -108,6 +108,24 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, err, schedlock.ErrClosed)
 }
 
+// After Close no call reads or writes, however soon it comes.
+func TestClosedAtOnce(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a := f.instance(nil, nil)
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
+	require.NoError(t, err)
+	require.NoError(t, a.sess.Close(ctx))
+	for range 300 {
+		_, err := a.History(ctx, "job")
+		require.ErrorIs(t, err, schedlock.ErrClosed)
+		_, err = a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
+		require.ErrorIs(t, err, schedlock.ErrClosed)
+		require.ErrorIs(t, a.Pause(ctx, "job", ""), schedlock.ErrClosed)
+	}
+}
+
 // Whatever others have written where a job's keys are, no call panics, hangs or starts a
 // tick twice.
 func TestForeignKeys(t *testing.T) {

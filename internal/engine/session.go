@@ -379,9 +379,13 @@ func (s *Session) Trusted() bool {
 	return e != nil && e.Valid()
 }
 
-// Open derives a ctx that also ends when Close begins, with ErrClosed as its cause.
+// Open derives a ctx that also ends when Close begins, with ErrClosed as its cause. If it has begun,
+// ctx has ended when Open returns.
 func (s *Session) Open(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	if s.accept.Err() != nil {
+		cancel(ErrClosed) // AfterFunc would do it in a moment
+	}
 	stop := context.AfterFunc(s.accept, func() { cancel(ErrClosed) })
 	return ctx, func() { stop(); cancel(nil) }
 }
