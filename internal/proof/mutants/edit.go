@@ -131,6 +131,9 @@ func (e edit) locate(root string) (path string, _ hit, _ error) {
 		if err != nil {
 			return "", hit{}, err
 		}
+		if !bytes.Contains(src, []byte(member(e.decl))) {
+			continue
+		}
 		file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
 		if err != nil {
 			return "", hit{}, err
@@ -187,6 +190,12 @@ var typeArguments = regexp.MustCompile(`\[[^\]]*\]`)
 // plain returns (*T[K]).m as T.m.
 func plain(name string) string {
 	return strings.NewReplacer("(", "", ")", "", "*", "").Replace(typeArguments.ReplaceAllString(name, ""))
+}
+
+// member returns (*T[K]).m as m, which a file that declares it contains.
+func member(name string) string {
+	name = plain(name)
+	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
 // declarations returns those of a name in a file: functions, methods, and the part of a

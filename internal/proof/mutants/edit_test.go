@@ -2,7 +2,6 @@ package mutants
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -16,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +29,7 @@ func TestMutantsFit(t *testing.T) {
 	}
 	t.Parallel()
 	all := everyMutant(t)
-	compiled := exports(t, all)
+	c := newChecker(exports(t, all))
 	for _, m := range all {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
@@ -45,34 +45,69 @@ func TestMutantsFit(t *testing.T) {
 				dirs[filepath.Dir(was)] = true
 			}
 			for dir := range dirs {
-				require.NoError(t, check(dir, o.Replace, compiled))
+				require.NoError(t, c.check(dir, o.Replace))
 			}
 		})
 	}
 }
 
+// checker checks the types of mutated packages. What the mutants of a package share is read once.
+type checker struct {
+	fset *token.FileSet
+
+	mu       sync.Mutex
+	compiled types.Importer
+	parsed   map[string]*ast.File // files as they are, by path
+}
+
+func newChecker(compiled map[string]string) *checker {
+	fset := token.NewFileSet()
+	open := func(path string) (io.ReadCloser, error) { return os.Open(compiled[path]) }
+	return &checker{fset: fset, compiled: importer.ForCompiler(fset, "gc", open), parsed: map[string]*ast.File{}}
+}
+
+// Import is that of types.Importer, for several checks at once.
+func (c *checker) Import(path string) (*types.Package, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.compiled.Import(path)
+}
+
+// file parses a file of the tree, once.
+func (c *checker) file(name string) (*ast.File, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if file := c.parsed[name]; file != nil {
+		return file, nil
+	}
+	file, err := parser.ParseFile(c.fset, name, nil, parser.SkipObjectResolution)
+	if err == nil {
+		c.parsed[name] = file
+	}
+	return file, err
+}
+
 // check checks the types of the package in dir, of whose files some are replaced.
-func check(dir string, replace, compiled map[string]string) error {
+func (c *checker) check(dir string, replace map[string]string) error {
 	names, err := sources(dir)
 	if err != nil {
 		return err
 	}
-	fset := token.NewFileSet()
 	var files []*ast.File
 	for _, name := range names {
 		name = filepath.Join(dir, name)
-		file, err := parser.ParseFile(fset, cmp.Or(replace[name], name), nil, parser.SkipObjectResolution)
+		file, err := c.file(name)
+		if with := replace[name]; with != "" {
+			file, err = parser.ParseFile(c.fset, with, nil, parser.SkipObjectResolution)
+		}
 		if err != nil {
 			return err
 		}
 		files = append(files, file)
 	}
 	var errs []error
-	conf := types.Config{
-		Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(compiled[path]) }),
-		Error:    func(err error) { errs = append(errs, err) },
-	}
-	_, _ = conf.Check(dir, fset, files, nil) // its error is the first of errs
+	conf := types.Config{Importer: c, Error: func(err error) { errs = append(errs, err) }}
+	_, _ = conf.Check(dir, c.fset, files, nil) // its error is the first of errs
 	return errors.Join(errs...)
 }
 
@@ -260,7 +295,8 @@ func TestCheckCanFail(t *testing.T) {
 		m := Mutant{Name: "m", edits: []edit{{".", "f", "return x", put}}}
 		overlay, err := m.Overlay(root, t.TempDir())
 		require.NoError(t, err)
-		require.NoError(t, check(root, nil, nil))
-		require.ErrorContains(t, check(root, map[string]string{name: filepath.Join(filepath.Dir(overlay), "m-0.go")}, nil), want)
+		c := newChecker(nil)
+		require.NoError(t, c.check(root, nil))
+		require.ErrorContains(t, c.check(root, map[string]string{name: filepath.Join(filepath.Dir(overlay), "m-0.go")}), want)
 	}
 }

@@ -61,30 +61,38 @@ func TestEditsOfAFile(t *testing.T) {
 
 // The test that is to notice exists: one that was renamed would pass.
 func TestNamedTestsExist(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it reads the tests, and starts nothing")
-	}
 	t.Parallel()
+	known := map[string]map[string]bool{} // the functions of a package's tests
 	for _, m := range everyMutant(t) {
 		if m.Test == "" {
 			continue
 		}
-		files, err := filepath.Glob(filepath.Join("../../..", m.Package, "*_test.go"))
-		require.NoError(t, err)
-		found := false
-		for _, name := range files {
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-			require.NoError(t, err)
-			for _, d := range file.Decls {
-				f, ok := d.(*ast.FuncDecl)
-				found = found || ok && f.Name.Name == m.Test
-			}
+		if known[m.Package] == nil {
+			known[m.Package] = functions(t, filepath.Join("../../..", m.Package, "*_test.go"))
 		}
-		require.True(t, found, "%s: %s has no %s", m.Name, m.Package, m.Test)
+		require.True(t, known[m.Package][m.Test], "%s: %s has no %s", m.Name, m.Package, m.Test)
 	}
 }
 
-var tableRow = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d-[^`]+)` \\| (.*) \\| (.*) \\| (\\S+) \\|$")
+// functions returns the names of the functions in some files.
+func functions(t *testing.T, pattern string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	names := map[string]bool{}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				names[f.Name.Name] = true
+			}
+		}
+	}
+	return names
+}
+
+var tableRow = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d-[^`]+)` \\| (.*) \\| (.*) \\| (\\S+) \\| (yes|no) \\|$")
 
 // The documentation's table is that of the mutants.
 func TestTable(t *testing.T) {
@@ -105,6 +113,7 @@ func TestTable(t *testing.T) {
 		if m.Test != "" {
 			require.Equal(t, []string{"`" + path.Base(m.Package) + "." + m.Test + "`"}, by, m.Name)
 			require.Equal(t, "–", row[2], m.Name)
+			require.Equal(t, "yes", row[3], "%s: the gate runs every test once, whole", m.Name)
 		} else {
 			require.Contains(t, by, "`"+m.Killer+"`", m.Name)
 		}

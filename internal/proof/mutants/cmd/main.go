@@ -2,8 +2,10 @@
 //
 //	go run ./internal/proof/mutants/cmd
 //	go run ./internal/proof/mutants/cmd -only m04,l01 -seed 7
+//	go run ./internal/proof/mutants/cmd -gate
 //
-// The table goes to stdout. The exit status is 0 only if every mutant was noticed, by
+// With -gate, only what .ci/run runs may notice: in place of the seeds of the chaos suite, that is its
+// short form, TestChaos. The table goes to stdout. The exit status is 0 only if every mutant was noticed, by
 // the checker or test that it names, within as many seeds as it says.
 package main
 
@@ -31,10 +33,11 @@ import (
 func main() {
 	only := flag.String("only", "", "beginnings of names, separated by commas (default: all)")
 	seed := flag.Uint64("seed", 1, "the first seed")
+	gate := flag.Bool("gate", false, "count what .ci/run would notice: TestChaos in place of the seeds of the chaos suite")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	survivors, err := run(ctx, *only, *seed)
+	survivors, err := run(ctx, *only, *seed, *gate)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(2)
@@ -52,7 +55,7 @@ type row struct {
 	seeds  int
 }
 
-func run(ctx context.Context, only string, seed uint64) (survivors int, err error) {
+func run(ctx context.Context, only string, seed uint64, gate bool) (survivors int, err error) {
 	all, err := mutants.All()
 	if err != nil {
 		return 0, err
@@ -66,6 +69,9 @@ func run(ctx context.Context, only string, seed uint64) (survivors int, err erro
 	for _, m := range all {
 		if !wanted(m.Name, only) {
 			continue
+		}
+		if gate && m.Test == "" {
+			m.Package, m.Test = "./internal/proof/chaos", "TestChaos"
 		}
 		begun := time.Now()
 		r, err := one(ctx, m, dir, seed)
