@@ -88,9 +88,10 @@ func TestKeepAndHandoverUnderFaults(t *testing.T) {
 				for _, d := range on {
 					d.client.Inject(nil)
 				}
-				time.Sleep(time.Minute)
+				time.Sleep(longestHarm + 2*time.Second)
 				stop()
 				all.Wait()
+				time.Sleep(time.Minute)
 				require.Empty(t, h.wrong)
 				for _, sem := range sems {
 					p, err := sem.Acquire(within(t, time.Minute))
@@ -144,9 +145,12 @@ func call(ctx context.Context, sem *concurrency.Semaphore, h *holdersOf, who str
 	}
 }
 
+// longestHarm is for how long a process is harmed at most.
+const longestHarm = 24 * time.Second
+
 // harm does something to a process.
 func harm(r *rand.Rand, d *desk) {
-	lasts := time.Duration(r.IntN(8000)) * time.Millisecond
+	lasts := time.Duration(r.IntN(int(longestHarm/3/time.Millisecond))) * time.Millisecond
 	switch r.IntN(4) {
 	case 0:
 		d.client.Stall()

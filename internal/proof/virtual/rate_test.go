@@ -259,7 +259,11 @@ func TestRateIsLowered(t *testing.T) {
 // and are slow; in no window is more taken than the rate and the burst allow.
 func TestRateUnderFaults(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 2 // each takes seconds of processor time under the race detector
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rnd := rand.New(rand.NewPCG(seed, 15))
