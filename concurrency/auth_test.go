@@ -116,7 +116,7 @@ func TestPermissionLost(t *testing.T) {
 		defer cancel()
 		_, err := mutex(t, s, "z").Lock(short)
 		return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "permission denied")
-	}, soon, time.Millisecond)
+	}, soon, 5*time.Millisecond)
 	_, err = c.Client().RoleGrantPermission(ctxT(t), "worker", f.Root, end, clientv3.PermissionType(clientv3.PermReadWrite))
 	require.NoError(t, err)
 	got(t, reported.renewed, "SessionRenewed")

@@ -24,7 +24,7 @@ func (f fixture) leftNothing(c *embedtest.Client) {
 	require.Empty(f.T, f.Keys("/session/"))
 	require.Empty(f.T, f.Keys("/queue/"))
 	// F11: nor is a lease renewed that has no session.
-	require.Eventually(f.T, func() bool { return len(c.OpenStreams()) == 0 }, soon, time.Millisecond, "streams: %v", c.OpenStreams())
+	require.Eventually(f.T, func() bool { return len(c.OpenStreams()) == 0 }, soon, 5*time.Millisecond, "streams: %v", c.OpenStreams())
 }
 
 // Close refuses new and waiting work at once, and waits for those who hold.
@@ -36,7 +36,7 @@ func TestCloseWaitsForHolders(t *testing.T) {
 	p := lock(t, s, "x")
 	waiting := make(chan error, 1)
 	go func() { _, err := mu.Lock(ctxT(t)); waiting <- err }()
-	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, 5*time.Millisecond)
 
 	closing := make(chan error, 1)
 	go func() { closing <- s.Close(ctxT(t)) }()
@@ -105,7 +105,7 @@ func TestCloseTwice(t *testing.T) {
 	for range 7 {
 		go func() { results <- s.Close(context.Background()) }()
 	}
-	require.Eventually(t, func() bool { _, err := concurrency.NewMutex(s, "y"); return err != nil }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := concurrency.NewMutex(s, "y"); return err != nil }, soon, 5*time.Millisecond)
 	require.Empty(t, results)
 	results <- s.Close(done)
 	for range 8 {
@@ -144,13 +144,13 @@ func TestClientClosedUnderSession(t *testing.T) {
 	mu := mutex(t, s, "x")
 	waiting := make(chan error, 1)
 	go func() { _, err := mu.Lock(context.Background()); waiting <- err }()
-	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, 5*time.Millisecond)
 	require.NoError(t, c.Close())
 	lostBy(t, p, concurrency.ErrClosed)
 	require.ErrorIs(t, got(t, waiting, "the waiter returns"), concurrency.ErrClosed)
 	_, err := mu.Lock(context.Background())
 	require.ErrorIs(t, err, concurrency.ErrClosed)
-	require.Eventually(t, func() bool { return s.Lease() == 0 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Lease() == 0 }, soon, 5*time.Millisecond)
 	if s.Close(context.Background()) == nil { // the revocation was sent just before the connection was closed
 		require.Empty(t, f.Keys("/session/"))
 	}
@@ -219,7 +219,7 @@ func TestCloseRaces(t *testing.T) {
 		wg.Wait()
 		f.NoKeys("/queue/")
 		f.NoKeys("/session/")
-		require.Eventually(t, func() bool { return len(c.OpenStreams()) == 0 }, soon, time.Millisecond)
+		require.Eventually(t, func() bool { return len(c.OpenStreams()) == 0 }, soon, 5*time.Millisecond)
 	}
 }
 

@@ -181,7 +181,7 @@ func ask(t testing.TB, ctx context.Context, sm *concurrency.Semaphore, opts ...c
 		now, err := sm.Status(ctx)
 		mine := func(r concurrency.Request) bool { return r.Note == note }
 		return len(ch) > 0 || err == nil && (slices.ContainsFunc(now.Holders, mine) || slices.ContainsFunc(now.Waiters, mine))
-	}, soon, time.Millisecond, "the request does not appear")
+	}, soon, 5*time.Millisecond, "the request does not appear")
 	return ch
 }
 

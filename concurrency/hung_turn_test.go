@@ -35,7 +35,7 @@ func TestHungCallsHoldUpNoOthers(t *testing.T) {
 	for range sends {
 		wg.Go(func() { _, _ = a.Acquire(ctx) })
 	}
-	require.Eventually(t, func() bool { return held.Hits() >= sends }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return held.Hits() >= sends }, soon, 5*time.Millisecond)
 	p, err := b.Acquire(ctxT(t), concurrency.Wait(soon))
 	require.NoError(t, err)
 	require.NoError(t, p.Release(ctxT(t)))

@@ -83,7 +83,7 @@ func TestKeyedLimiterTotalLeavesNothing(t *testing.T) {
 			return err == nil && len(st.Waiters) == n
 		}, soon, tick)
 	}
-	_, err := here.Key("b").Acquire(ctx, concurrency.Wait(50*time.Millisecond))
+	_, err := here.Key("b").Acquire(ctx, concurrency.Wait(500*time.Millisecond))
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	waits(0)
 	given, cancel := context.WithCancel(ctx)

@@ -29,7 +29,10 @@ func TestEndedHoldersLeaveNothing(t *testing.T) {
 	require.NoError(t, err)
 	epoch, err := engine.Of(s).Live(ctx)
 	require.NoError(t, err)
-	const entered, permits = 10_000, 300
+	entered, permits := 10_000, 300
+	if testing.Short() {
+		entered, permits = 10_000, 60
+	}
 	work := func(entered, permits int) {
 		for range entered {
 			leave, ok := epoch.Enter()

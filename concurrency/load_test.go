@@ -113,7 +113,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	waiting := func(i int, opts ...concurrency.AcquireOption) func() {
 		return func() {
 			w[i] = ask2(ctx, sm, opts...)
-			require.Eventually(t, func() bool { return len(f.Keys("queue/")) == i+2 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return len(f.Keys("queue/")) == i+2 }, soon, 5*time.Millisecond)
 		}
 	}
 	b.Count("`Acquire`, `Lock` as the first of a session and name to wait", c, load{"Txn": 1, "Range": 1, "Watch.Send": 1}, 1, 1, waiting(0))
@@ -194,17 +194,17 @@ func TestLoadBudgetOfRenewals(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	_, c := f.Session(brisk())
-	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, 5*time.Millisecond)
 	index, begun := f.RaftIndex(), time.Now()
 	c.ResetRequests()
-	require.Eventually(t, func() bool { return c.Requests()["LeaseKeepAlive.Send"] >= 4 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Requests()["LeaseKeepAlive.Send"] >= 4 }, soon, 5*time.Millisecond)
 	// On a slow machine an answer may be late, and then a stream beside it has one as well.
 	sent := c.Requests()
 	require.LessOrEqual(t, sent["LeaseKeepAlive.Send"]-sent["LeaseKeepAlive"], 1+int(time.Since(begun)/(brisk().TTL/3)))
 	require.Equal(t, index, f.RaftIndex())
-	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, 5*time.Millisecond)
 	for _, method := range []string{"Range", "LeaseTimeToLive"} {
-		require.Eventually(t, func() bool { return c.Requests()[method] > 0 }, soon, time.Millisecond)
+		require.Eventually(t, func() bool { return c.Requests()[method] > 0 }, soon, 5*time.Millisecond)
 		require.LessOrEqual(t, c.Requests()[method], 1+int(time.Since(begun)/(brisk().TTL/2)), method)
 	}
 }
@@ -219,7 +219,7 @@ func TestLoadBudget(t *testing.T) {
 	sm := sem(t, s, "x", 1)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // stores the limit
 	// The limit was read twice, and the session lists its own range once.
-	require.Eventually(t, func() bool { return c.Requests()["Range"] == 3 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Requests()["Range"] == 3 }, soon, 5*time.Millisecond)
 	count := func(what string, want map[string]int, entries uint64, fn func()) {
 		t.Helper()
 		c.ResetRequests()
@@ -245,7 +245,7 @@ func TestLoadBudget(t *testing.T) {
 		for range 64 {
 			w = append(w, ask2(ctx, sm))
 		}
-		require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 65 && c.Requests()["Range"] > 0 }, soon, time.Millisecond)
+		require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 65 && c.Requests()["Range"] > 0 }, soon, 5*time.Millisecond)
 	})
 	next := make(chan *concurrency.Permit, 64)
 	for _, ch := range w {

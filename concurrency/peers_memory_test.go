@@ -50,10 +50,10 @@ func TestPeerP13IdleKeysLeaveNothing(t *testing.T) {
 		own.mu.Lock()
 		defer own.mu.Unlock()
 		return len(own.queues) == 1 && len(own.bases) == 1
-	}, time.Minute, time.Millisecond, "the total and the default are kept, and no key")
+	}, time.Minute, 50*time.Millisecond, "the total and the default are kept, and no key")
 	require.Eventually(t, func() bool {
 		resp, err := c.Client().Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		return err == nil && !slices.ContainsFunc(resp.Kvs, func(kv *mvccpb.KeyValue) bool { return strings.Contains(string(kv.Key), "user") })
-	}, time.Minute, time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	runtime.KeepAlive(lim)
 }

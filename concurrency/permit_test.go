@@ -230,7 +230,7 @@ func TestPermitContextAndDeadline(t *testing.T) {
 	require.NoError(t, err)
 	first := p.Deadline()
 	require.Less(t, time.Until(first), time.Duration(granted.GrantedTTL)*time.Second-300*time.Millisecond)
-	require.Eventually(t, func() bool { return p.Deadline().After(first) }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Deadline().After(first) }, soon, 5*time.Millisecond)
 	require.NoError(t, p.Release(ctxT(t)))
 	q, err := mutex(t, s, "x").Lock(t.Context(), concurrency.MaxHold(100*time.Millisecond))
 	require.NoError(t, err)
@@ -298,7 +298,7 @@ func TestNoticesAreRemoved(t *testing.T) {
 			var err error
 			st, err = other.Status(ctxT(t))
 			return err == nil && len(st.Waiters) == 1
-		}, soon, time.Millisecond)
+		}, soon, 5*time.Millisecond)
 		require.NoError(t, other.EvictToken(ctxT(t), st.Waiters[0].Token, "no"))
 		require.ErrorIs(t, got(t, waiting, "the waiter's Acquire returns"), concurrency.ErrEvicted)
 	}

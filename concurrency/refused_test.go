@@ -34,12 +34,12 @@ func TestRefusedReleaseContinues(t *testing.T) {
 	require.ErrorIs(t, p.Release(ctx), rpctypes.ErrPermissionDenied, "again")
 	inj.Remove()
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	require.Eventually(t, func() bool { return p.Release(ctx) == nil }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Release(ctx) == nil }, soon, 5*time.Millisecond)
 
 	denied(c, 2)
 	err = sm.Do(ctx, func(_ context.Context, did *concurrency.Permit) error { p = did; return nil })
 	require.NoError(t, err, "the work is done")
-	require.Eventually(t, func() bool { return p.Release(ctx) == nil }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Release(ctx) == nil }, soon, 5*time.Millisecond)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 
 	denied(c, 1)
@@ -60,7 +60,7 @@ func TestRefusedWithdrawalContinues(t *testing.T) {
 	inj := denied(c, 2)
 	cancel()
 	require.ErrorIs(t, got(t, w, "gives up").err, context.Canceled)
-	require.Eventually(t, func() bool { return inj.Hits() == 2 && len(f.Keys("queue/")) == 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() == 2 && len(f.Keys("queue/")) == 1 }, soon, 5*time.Millisecond)
 	require.NoError(t, p.Release(ctx))
 
 	inj = denied(c, 2)

@@ -24,7 +24,7 @@ func TestReleaseReadsItsNotice(t *testing.T) {
 	s, c := f.Session(&concurrency.SessionOptions{Hooks: testkit.Trace{Lost: func(e *concurrency.LostError) { lost <- e }}.Hooks()})
 	o, _ := f.Session(nil)
 	sm, other := sem(t, s, "x", 1), sem(t, o, "x", 1)
-	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, time.Millisecond, "the session watches its range, and lists it")
+	require.Eventually(t, func() bool { return c.Requests()["Range"] > 0 }, soon, 5*time.Millisecond, "the session watches its range, and lists it")
 	silent := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: func(_ string, msg any) bool {
 		r, ok := msg.(*pb.WatchResponse)
 		return ok && len(r.Events) > 0
@@ -67,7 +67,7 @@ func TestReleaseRemembersItsDoubt(t *testing.T) {
 		err := p.Release(ctx)
 		require.NotErrorIs(t, err, concurrency.ErrLost)
 		return err == nil
-	}, soon, time.Millisecond)
+	}, soon, 5*time.Millisecond)
 }
 
 // What Watch says of a limit that was deleted, or cannot be read, is what Status says.

@@ -40,7 +40,7 @@ func TestRetryAfterCountsEveryEnd(t *testing.T) {
 		require.NoError(t, end(sem, p), name)
 		<-p.Context().Done()
 		p = acquire(t, ctx, sem)
-		require.Eventually(t, func() bool { return refused(sem) > 0 }, soon, time.Millisecond, name)
+		require.Eventually(t, func() bool { return refused(sem) > 0 }, soon, 5*time.Millisecond, name)
 		require.NoError(t, p.Release(ctx))
 	}
 }

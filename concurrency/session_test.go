@@ -103,7 +103,7 @@ func TestSessionsOfOneClient(t *testing.T) {
 	f := shared(t)
 	c := f.NewClient(t, nil)
 	a, b := f.SessionOn(c.Client, nil), f.SessionOn(c.Client, nil)
-	require.Eventually(t, func() bool { return c.OpenStreams()["LeaseKeepAlive"] == 2 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return c.OpenStreams()["LeaseKeepAlive"] == 2 }, soon, 5*time.Millisecond)
 	p := lock(t, b, "x")
 	require.NoError(t, a.Close(ctxT(t)))
 	require.NoError(t, p.Err())
@@ -149,7 +149,7 @@ func sessionOnWrappedClient(t *testing.T, f fixture, c *clientv3.Client, outer s
 	require.Eventually(t, func() bool {
 		st, err := sm.Status(ctxT(t))
 		return err == nil && len(st.Waiters) == 1
-	}, soon, time.Millisecond)
+	}, soon, 5*time.Millisecond)
 	require.NoError(t, sm.Evict(ctxT(t), "job", "enough"))
 	lostBy(t, p, concurrency.ErrEvicted)
 	require.NoError(t, got(t, ch, "the waiter gets in").Release(ctxT(t)))

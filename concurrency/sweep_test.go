@@ -45,7 +45,7 @@ func TestTrapL1AnsweredAndUnderWay(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, copied.Release(), "the other copy arrives")
 	require.Len(t, f.Keys("queue/"), 2)
-	require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 1 }, soon, 5*time.Millisecond)
 	require.NoError(t, acquire(t, ctx, other, concurrency.ID("job")).Release(ctx), "the ID and the permit are free again")
 	require.NoError(t, kept.Err())
 	require.Len(t, f.Keys("queue/"), 1)

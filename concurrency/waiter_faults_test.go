@@ -37,7 +37,7 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 		require.Eventually(t, func() bool {
 			st, err := there.Status(ctx)
 			return err == nil && len(st.Waiters) == n && (n == 0 || st.Waiters[0].Lease != lease)
-		}, soon, time.Millisecond)
+		}, soon, 5*time.Millisecond)
 	}
 	queued(1, 0)
 	require.NoError(t, listed.WaitHit(ctx), "its watch of the queue is open")
@@ -46,7 +46,7 @@ func TestWaiterOfALostLeaseQueuesAnew(t *testing.T) {
 	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/queue/")})
 	require.NoError(t, f.RevokeLease(ctx, old))
 	queued(1, old)
-	require.Eventually(t, func() bool { return mute.Hits() > 0 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return mute.Hits() > 0 }, soon, 5*time.Millisecond)
 	mute.Remove()
 	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith}) // so that it lists the queue
 	require.NoError(t, holder.Release(ctx))

@@ -298,7 +298,7 @@ func TestActionsDoNotWaitForTheList(t *testing.T) {
 	require.NoError(t, err)
 	s.acquire(lim.Key("acme"))
 	forms := []url.Values{s.form("pause", "invoices", "", "reason", "moving"), s.form("set-limit", "limiter/api", "", "value", "7")}
-	require.Eventually(t, func() bool { return !console.Follows(s.handler) }, testkit.Soon, time.Millisecond)
+	require.Eventually(t, func() bool { return !console.Follows(s.handler) }, testkit.Soon, 5*time.Millisecond)
 	console.SetUnseen(s.handler, time.Minute)
 	listed := make(chan struct{})
 	t.Cleanup(func() { close(listed) })
@@ -353,7 +353,7 @@ func TestAdmittedWithAnotherToken(t *testing.T) {
 	require.NoError(t, err)
 	form := s.form("request-stop", "limiter/api/acme", fmt.Sprint(st.Waiters[0].Token), "reason", "x")
 	require.NoError(t, held.Release(ctx))
-	require.Eventually(t, func() bool { st, err = sm.Status(ctx); return err == nil && len(st.Holders) == 1 }, testkit.Soon, time.Millisecond)
+	require.Eventually(t, func() bool { st, err = sm.Status(ctx); return err == nil && len(st.Holders) == 1 }, testkit.Soon, 5*time.Millisecond)
 	a := s.post(form)
 	require.Equal(t, http.StatusNotFound, a.StatusCode)
 	require.Contains(t, a.body, "nothing was done: ")

@@ -180,7 +180,7 @@ func TestRequestsAndOpenStreams(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s := cl.OpenStreams()
 		return len(s) == 1 && s["Watch"] == 1
-	}, patience, time.Millisecond, "one stream carries both watches")
+	}, patience, 5*time.Millisecond, "one stream carries both watches")
 	cl.ResetRequests()
 	require.Empty(t, cl.Requests())
 }

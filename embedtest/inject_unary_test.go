@@ -129,7 +129,7 @@ func TestHoldResponse(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	done = async(func() error { _, err := cl.Put(ctx, key, "2"); return err })
-	require.Eventually(t, func() bool { return inj.Hits() == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() == 2 }, patience, 5*time.Millisecond)
 	cancel()
 	require.Error(t, result(t, done))
 	require.Equal(t, "2", value(t, c, key))

@@ -21,7 +21,7 @@ func TestCutAndHeal(t *testing.T) {
 
 	cl.Delay(time.Hour)
 	done := async(func() error { _, err := cl.Put(within(t, patience), key, "2"); return err })
-	require.Eventually(t, func() bool { return cl.Requests()["Put"] == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return cl.Requests()["Put"] == 2 }, patience, 5*time.Millisecond)
 	// gRPC has written the request to the connection. Before that, gRPC itself may send it
 	// on another connection.
 	require.Eventually(t, func() bool {
@@ -39,7 +39,7 @@ func TestCutAndHeal(t *testing.T) {
 			}
 		}
 		return false
-	}, patience, time.Millisecond)
+	}, patience, 5*time.Millisecond)
 	cl.Cut()
 	err := result(t, done)
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
@@ -218,7 +218,7 @@ func TestCutFromOneMember(t *testing.T) {
 		return by, silent
 	}
 	allThree := func() bool { by, _ := answered(); return len(by) == 3 }
-	require.Eventually(t, allThree, patience, time.Millisecond)
+	require.Eventually(t, allThree, patience, 5*time.Millisecond)
 
 	cl.CutFrom(0)
 	by, _ := answered()
@@ -232,5 +232,5 @@ func TestCutFromOneMember(t *testing.T) {
 	require.Positive(t, silent, "a request to the silent member hangs")
 
 	cl.Heal()
-	require.Eventually(t, allThree, patience, time.Millisecond)
+	require.Eventually(t, allThree, patience, 5*time.Millisecond)
 }

@@ -240,7 +240,7 @@ func TestFullAndLikelyNew(t *testing.T) {
 			require.NoError(t, at.Release(ctxT(t)))
 		}
 		return errors.Is(err, idempotency.ErrNearQuota)
-	}, soon, time.Millisecond)
+	}, soon, 5*time.Millisecond)
 	_, rec, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.LikelyNew())
 	require.NoError(t, err)
 	require.Equal(t, "x", string(rec.Value))

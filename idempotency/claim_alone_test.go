@@ -40,7 +40,7 @@ func TestWaiterOfAClaimWithoutARecord(t *testing.T) {
 				a, _, err := waits.Begin(ctx, key("k"), "payload")
 				ends <- end{a, err}
 			}()
-			require.Eventually(t, func() bool { return waits.client.Requests()["Watch.Send"] > 0 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return waits.client.Requests()["Watch.Send"] > 0 }, soon, 5*time.Millisecond)
 			if !begun {
 				deleted()
 			}

@@ -88,7 +88,7 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 				}
 				waited <- at
 			}()
-			require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, time.Millisecond, "b watches")
+			require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, 5*time.Millisecond, "b watches")
 
 			_, _, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.Wait(0))
 			var in *idempotency.InProgressError
@@ -149,7 +149,7 @@ func TestWaitersGetTheResult(t *testing.T) {
 			outcomes <- rec
 		}()
 	}
-	require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, time.Millisecond, "b watches")
+	require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, 5*time.Millisecond, "b watches")
 	require.NoError(t, at.Commit(ctxT(t), []byte{0, 1, 0xff}))
 	for range 10 {
 		rec := got(t, outcomes, "the outcome")
@@ -252,7 +252,7 @@ func TestClaimGivenUp(t *testing.T) {
 				require.Eventually(t, func() bool {
 					r, _, err := b.Get(ctxT(t), b.Ref(key("1")))
 					return err == nil && r.State == idempotency.Unknown && r.Attempt == 1
-				}, soon, time.Millisecond)
+				}, soon, 5*time.Millisecond)
 				require.Equal(t, 2, begin(t, b, key("1")).Attempt())
 			})
 		}
@@ -277,7 +277,7 @@ func TestSessionLostDuringAClaim(t *testing.T) {
 			lease := a.sess.Lease()
 			fault.Before, fault.After = nil, func() {
 				strike()
-				require.Eventually(t, func() bool { return a.sess.Lease() != lease }, soon, time.Millisecond)
+				require.Eventually(t, func() bool { return a.sess.Lease() != lease }, soon, 5*time.Millisecond)
 			}
 		}
 		inj := a.client.Inject(fault)
@@ -402,7 +402,7 @@ func TestCloseWaits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, _, err := a.Begin(ctxT(t), key("2"), nil)
 		return err != nil
-	}, soon, time.Millisecond)
+	}, soon, 5*time.Millisecond)
 	_, _, err := a.Begin(ctxT(t), key("2"), nil)
 	require.ErrorIs(t, err, idempotency.ErrClosed)
 	rejected(t, b, key("1"))

@@ -50,7 +50,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 			at := begin(t, b, key("mine"))
 			err := at.Commit(ctx, nil)
 			require.ErrorIs(t, err, idempotency.ErrNotRecorded)
-			require.Eventually(t, func() bool { return b.Stats().Pending == 0 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return b.Stats().Pending == 0 }, soon, 5*time.Millisecond)
 			require.NoError(t, b.Delete(ctxT(t), b.Ref(key("mine"))))
 			return err
 		},
@@ -92,7 +92,7 @@ func TestOwnSessionCloses(t *testing.T) {
 	for range 2 {
 		go func() { _, _, err := b.Begin(context.Background(), key("busy"), "payload"); errs <- err }()
 	}
-	require.Eventually(t, func() bool { return idempotency.Flights(b.Store) == 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return idempotency.Flights(b.Store) == 1 }, soon, 5*time.Millisecond)
 	require.NoError(t, b.sess.Close(ctxT(t)))
 	for range 2 {
 		err := got(t, errs, "the end of Begin")

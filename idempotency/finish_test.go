@@ -351,7 +351,7 @@ func TestClientClosed(t *testing.T) {
 	done := make(chan error, 2)
 	go func() { done <- at.Commit(context.Background(), nil) }()
 	go func() { _, _, err := a.Begin(context.Background(), key("2"), nil); done <- err }()
-	require.Eventually(t, func() bool { return inj.Hits() > 3 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() > 3 }, soon, 5*time.Millisecond)
 	require.NoError(t, a.client.Close())
 	for range 2 {
 		require.Error(t, got(t, done, "a call returns"))

@@ -40,7 +40,7 @@ func held(t *testing.T, many int) (b instance, inj *embedtest.Injection, ended c
 			ended <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return inj.Hits() == 2 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() == 2 }, soon, 5*time.Millisecond)
 	return b, inj, ended
 }
 
@@ -68,7 +68,7 @@ func TestReadsGather(t *testing.T) {
 				})
 			}
 			// Two of them join the calls for their keys, which are under way.
-			require.Eventually(t, func() bool { return idempotency.Gathered(b.Store) == many-2 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return idempotency.Gathered(b.Store) == many-2 }, soon, 5*time.Millisecond)
 			b.client.Inject(fault)
 			inj.Release()
 			wg.Wait()
@@ -96,7 +96,7 @@ func TestReadsDoNotWaitForOnesThatHang(t *testing.T) {
 		_, _, err := b.Begin(ctx, key("3"), "payload")
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return idempotency.Gathered(b.Store) == 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return idempotency.Gathered(b.Store) == 1 }, soon, 5*time.Millisecond)
 	cancel()
 	require.ErrorIs(t, got(t, ended, "it returns"), context.Canceled)
 	require.Zero(t, idempotency.Gathered(b.Store))
@@ -116,7 +116,7 @@ func TestReadsOfAClosedSession(t *testing.T) {
 		_, _, err := b.Begin(ctxT(t), key("2"), "payload")
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return idempotency.Gathered(b.Store) == 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return idempotency.Gathered(b.Store) == 1 }, soon, 5*time.Millisecond)
 	require.NoError(t, b.sess.Close(ctxT(t)))
 	for range 3 {
 		if err := got(t, ended, "it returns"); err != nil { // or it was read before all was closed
@@ -216,10 +216,10 @@ func TestRefusedOutcomeGoesAlone(t *testing.T) {
 		})
 	}
 	require.ErrorIs(t, a.Commit(ctxT(t), []byte("done")), idempotency.ErrNotRecorded)
-	require.Eventually(t, func() bool { return alone.Load() >= 5 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return alone.Load() >= 5 }, soon, 5*time.Millisecond)
 	require.LessOrEqual(t, together.Load(), int32(1))
 	inj.Remove()
-	require.Eventually(t, func() bool { return in.Stats().Pending == 0 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return in.Stats().Pending == 0 }, soon, 5*time.Millisecond)
 	require.Equal(t, "done", string(replayed(t, in, key("refused")).Value))
 }
 

@@ -257,7 +257,7 @@ func TestFull(t *testing.T) {
 			require.NoError(t, at.Release(ctxT(t)))
 		}
 		return errors.Is(err, idempotency.ErrNearQuota)
-	}, soon, time.Millisecond)
+	}, soon, 5*time.Millisecond)
 	require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
 	require.NoError(t, begin(t, a, key("2")).Commit(ctxT(t), nil))
 }

@@ -48,7 +48,7 @@ func TestTakeOver(t *testing.T) {
 			answers <- answer{res, err}
 		}()
 	}
-	require.Eventually(t, func() bool { return idempotency.Flights(b.Store)+idempotency.Flights(c.Store) == 2 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return idempotency.Flights(b.Store)+idempotency.Flights(c.Store) == 2 }, soon, 5*time.Millisecond)
 	a.crash(t, f)
 	replays := 0
 	for range 8 {
@@ -174,7 +174,7 @@ func TestTrapS11ReturnedAndLost(t *testing.T) {
 	next := begin(t, b, key("1"))
 	require.Equal(t, 2, next.Attempt())
 	inj.Remove()
-	require.Eventually(t, func() bool { return a.Stats().Pending == 0 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return a.Stats().Pending == 0 }, soon, 5*time.Millisecond)
 	require.EqualValues(t, 1, a.Stats().Fenced)
 	require.NoError(t, next.Commit(ctxT(t), []byte("b")))
 	require.Equal(t, "b", string(replayed(t, a, key("1")).Value))
@@ -391,7 +391,7 @@ func TestClaimWithoutRecordIsSeen(t *testing.T) {
 		_, _, err := b.Begin(ctx, key("1"), "payload")
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, time.Millisecond, "b watches the claim")
+	require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, 5*time.Millisecond, "b watches the claim")
 	cancel()
 	err = <-ended
 	require.ErrorIs(t, err, context.Canceled)

@@ -34,7 +34,7 @@ func TestReleaseOfStepsWithoutSpace(t *testing.T) {
 	require.EqualValues(t, 1, a.Stats().Pending)
 	rejected(t, b, key("1"))
 	require.NoError(t, f.SetNoSpace(ctxT(t), false))
-	require.Eventually(t, func() bool { return a.Stats().Released == 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return a.Stats().Released == 1 }, soon, 5*time.Millisecond)
 	// The other two may take etcd to be full for some seconds yet.
 	require.Equal(t, 1, step(begin(t, f.instance(nil, &idempotency.Options{NearQuota: 2}), key("1")), 2))
 }

@@ -135,7 +135,7 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 						require.NoError(t, a.Release(ctx))
 					}
 					return errors.Is(err, idempotency.ErrScopeFull)
-				}, soon, time.Millisecond)
+				}, soon, 5*time.Millisecond)
 				said := s.Said("store")
 				require.Equal(t, "begin: refused (too_many)", said[len(said)-1].Text)
 			},

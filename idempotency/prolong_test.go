@@ -32,7 +32,7 @@ func TestTrapS5LateCommit(t *testing.T) {
 			inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.FailWith, Times: -1})
 			done := make(chan error, 1)
 			go func() { done <- at.Commit(ctxT(t), make([]byte, parts<<20+1)) }()
-			require.Eventually(t, func() bool { return inj.Hits() > 0 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return inj.Hits() > 0 }, soon, 5*time.Millisecond)
 			begun := time.Now()
 			for time.Since(begun) < 2100*time.Millisecond { // the age of a lease is what this is about
 				time.Sleep(10 * time.Millisecond)

@@ -306,9 +306,9 @@ func TestSerializableOnlyIfFresh(t *testing.T) {
 		replayed(t, a, key("1"))
 		return one
 	}
-	require.Eventually(t, serializable, soon, time.Millisecond)
+	require.Eventually(t, serializable, soon, 5*time.Millisecond)
 	require.Eventually(t, func() bool { return !serializable() }, soon, 100*time.Millisecond, "after a third of the TTL")
-	require.Eventually(t, serializable, soon, time.Millisecond, "it has just asked a majority")
+	require.Eventually(t, serializable, soon, 5*time.Millisecond, "it has just asked a majority")
 }
 
 // If a record cannot be read, whatever it contains, the function does not run.

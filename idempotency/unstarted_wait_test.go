@@ -37,7 +37,7 @@ func TestWaitForAClaimThatIsTakenBack(t *testing.T) {
 	}})
 	cancel()
 	require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
-	require.Eventually(t, func() bool { return held.Hits() > 0 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return held.Hits() > 0 }, soon, 5*time.Millisecond)
 	bound, cancel2 := context.WithTimeout(ctxT(t), soon)
 	defer cancel2()
 	_, _, err := a.Begin(bound, key("1"), "payload", idempotency.Wait(200*time.Millisecond))

@@ -41,7 +41,7 @@ func BenchmarkTick(b *testing.B) {
 				all, fl.clients = append(all, in), append(fl.clients, in.client)
 			}
 			for _, in := range all {
-				require.Eventually(b, func() bool { return len(in.Clocks()) == instances-1 }, soon, time.Millisecond)
+				require.Eventually(b, func() bool { return len(in.Clocks()) == instances-1 }, soon, 5*time.Millisecond)
 			}
 			fl.try = func(ctx context.Context, i, n int, start func()) error {
 				_, err := all[i].Do(ctx, "job", func(context.Context, *schedlock.Run) error { start(); return nil },
@@ -150,7 +150,7 @@ func BenchmarkMinute(b *testing.B) {
 				all = append(all, f.instance(nil, nil))
 			}
 			for _, in := range all {
-				require.Eventually(b, func() bool { return len(in.Clocks()) == bm.instances-1 }, soon, time.Millisecond)
+				require.Eventually(b, func() bool { return len(in.Clocks()) == bm.instances-1 }, soon, 5*time.Millisecond)
 			}
 			var starts atomic.Int64
 			minute := func(n int) {

@@ -29,7 +29,7 @@ func (f fixture) elector(in instance) *schedlock.GocronElector {
 
 func leads(t testing.TB, e *schedlock.GocronElector) {
 	t.Helper()
-	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, 5*time.Millisecond)
 }
 
 // J3: the leader is cut off without a word, or black-holed. It says that it does not lead
@@ -80,6 +80,6 @@ func TestElectorIsClosed(t *testing.T) {
 	e = f.elector(b)
 	leads(t, e)
 	require.NoError(t, b.sess.Close(ctx))
-	require.Eventually(t, func() bool { return e.IsLeader(ctx) != nil }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return e.IsLeader(ctx) != nil }, soon, 5*time.Millisecond)
 	f.NoKeys("/queue/")
 }

@@ -29,7 +29,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 	// A call for the same tick is on standby until the run has ended.
 	standing, cancel := context.WithCancelCause(ctxT(t))
 	_, waits := do(standing, in.Locker, "busy", nil, schedlock.Tick(tick(1)), schedlock.Retries(1))
-	require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 1 }, soon, 5*time.Millisecond)
 	held, err := locker.Lock(ctxT(t), "held")
 	require.NoError(t, err)
 
@@ -117,7 +117,7 @@ func TestElectorCtxOfAnotherSession(t *testing.T) {
 	require.NoError(t, err)
 	e, err := schedlock.NewGocronElector(el)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, 5*time.Millisecond)
 	s.client.BlackHole()
 	ctx, cancel := context.WithCancelCause(ctxT(t))
 	cancel(concurrency.ErrClosed)

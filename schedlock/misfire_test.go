@@ -88,7 +88,7 @@ func TestOnceBehindALock(t *testing.T) {
 	saturday := friday.AddDate(0, 0, 1)
 	standsBy := func(f fixture) (*atomic.Int64, <-chan schedlock.Result) {
 		b, starts, reported := f.begins(saturday.Add(time.Hour))
-		require.Eventually(f.T, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, time.Millisecond, "it looks")
+		require.Eventually(f.T, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, 5*time.Millisecond, "it looks")
 		select {
 		case r := <-reported:
 			f.T.Fatalf("it does not wait: %+v", r)

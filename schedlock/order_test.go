@@ -26,7 +26,7 @@ func TestIdleProcessesDoNotDelay(t *testing.T) {
 			record.Clock{Owner: "idle", AtMS: time.Now().UnixMilli()}.Encode(), clientv3.WithLease(lease.ID))
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { return len(in.Clocks()) == idle }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return len(in.Clocks()) == idle }, soon, 5*time.Millisecond)
 	for n := range time.Duration(12) {
 		tick := time.Now().Add(n * time.Millisecond) // another one each time, however short a call is
 		res, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick), schedlock.LateBy(time.Second))

@@ -117,7 +117,7 @@ func TestRequestRunSkipped(t *testing.T) {
 	require.NoError(t, operator.Resume(ctx, "job"))
 	first, err := operator.RequestRun(ctx, "job", "")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return starts.Load() == 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return starts.Load() == 1 }, soon, 5*time.Millisecond)
 	_, err = operator.RequestRun(ctx, "job", "")
 	require.NoError(t, err)
 	done.outcome(t, schedlock.StillRunning)

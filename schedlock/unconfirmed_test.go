@@ -102,7 +102,7 @@ func TestOutageWhenTheRunIsDone(t *testing.T) {
 				require.Eventually(t, func() bool {
 					rec, err := in.Get(ctx, "job", x.res.Tick)
 					return err == nil && rec.State == map[bool]schedlock.State{true: schedlock.RunDone, false: schedlock.RunFailed}[own == nil]
-				}, soon, time.Millisecond, "it was recorded in the background")
+				}, soon, 5*time.Millisecond, "it was recorded in the background")
 				require.NoError(t, in.sess.Close(ctx))
 			})
 		}
@@ -172,7 +172,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 			} else {
 				require.Eventually(t, func() bool {
 					return len(lines.FilterMessageSnippet("was not recorded before its session's lease ended").All()) == 1
-				}, soon, time.Millisecond)
+				}, soon, 5*time.Millisecond)
 			}
 			f.NoKeys("/lock")
 			h, err := b.Get(ctx, "job", tick(1))

@@ -79,7 +79,7 @@ func TestEnabledUnderLoad(t *testing.T) {
 	}
 	for range 50 {
 		n := s.calls.Load()
-		require.Eventually(t, func() bool { return s.calls.Load() > n+5 }, soon, time.Millisecond)
+		require.Eventually(t, func() bool { return s.calls.Load() > n+5 }, soon, 5*time.Millisecond)
 		enabled.Store(!enabled.Load())
 	}
 	stop()

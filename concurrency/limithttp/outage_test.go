@@ -110,7 +110,7 @@ func TestLatencyIsNoOutage(t *testing.T) {
 		o.Wait, o.Outage = 20*time.Millisecond, limithttp.Open
 		o.OnOutage = func(err error) { t.Error(err) }
 	}), ok)
-	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, 5*time.Millisecond)
 	before := s.calls.Load()
 	in.client.Delay(100 * time.Millisecond)
 	for range 5 {
@@ -174,7 +174,7 @@ func TestEtcdIsGone(t *testing.T) {
 				n, _ := statuses.LoadOrStore(status, new(atomic.Int64))
 				return n.(*atomic.Int64).Load()
 			}
-			require.Eventually(t, func() bool { return of(http.StatusOK) > 20 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return of(http.StatusOK) > 20 }, soon, 5*time.Millisecond)
 			require.LessOrEqual(t, peak.Load(), int64(limit))
 			require.NoError(t, f.Crash(0))
 			require.True(t, testkit.Got(t, changes, "the outage begins"))
@@ -186,16 +186,16 @@ func TestEtcdIsGone(t *testing.T) {
 			if policy == limithttp.Open {
 				require.Positive(t, during)
 				require.Positive(t, without.Load())
-				require.Eventually(t, func() bool { return now.Load() <= limit }, soon, time.Millisecond)
+				require.Eventually(t, func() bool { return now.Load() <= limit }, soon, 5*time.Millisecond)
 			} else {
 				require.Positive(t, of(http.StatusServiceUnavailable))
 				require.LessOrEqual(t, peak.Load(), int64(limit))
 				require.Zero(t, without.Load())
 			}
 			seen, served := without.Load(), of(http.StatusOK)
-			require.Eventually(t, func() bool { return of(http.StatusOK) > served+20 }, soon, time.Millisecond, "requests are served again")
+			require.Eventually(t, func() bool { return of(http.StatusOK) > served+20 }, soon, 5*time.Millisecond, "requests are served again")
 			peak.Store(0)
-			require.Eventually(t, func() bool { return of(http.StatusOK) > served+60 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return of(http.StatusOK) > served+60 }, soon, 5*time.Millisecond)
 			require.LessOrEqual(t, peak.Load(), int64(limit))
 			t.Logf("%d served while etcd was gone, %d without a permit, %d refused by 503", during, seen, of(http.StatusServiceUnavailable))
 			stop()

@@ -83,7 +83,7 @@ func TestPeerP17WaitsNoLongerThanItsClient(t *testing.T) {
 			require.Eventually(t, func() bool {
 				st, err := queue.Status(ctxT(t))
 				return err == nil && len(st.Waiters) == n
-			}, soon, time.Millisecond)
+			}, soon, 5*time.Millisecond)
 		}
 		ctx, leave := context.WithCancel(ctxT(t))
 		r := s.later(s.request(ctx, http.MethodGet, tenant, nil))

@@ -168,13 +168,13 @@ func TestAway(t *testing.T) {
 			for range c.cut {
 				require.False(t, testkit.Got(t, changes, "the outage ends"))
 			}
-			require.Eventually(t, func() bool { return without.now.Load() == 0 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return without.now.Load() == 0 }, soon, 5*time.Millisecond)
 			healing := all.peakSince()
 			require.LessOrEqual(t, healing, c.bound)
 			for i := range fleet {
 				serves(i)
 			}
-			require.Eventually(t, func() bool { return all.now.Load() <= total }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return all.now.Load() <= total }, soon, 5*time.Millisecond)
 			all.peakSince()
 			for i := range fleet {
 				serves(i)
@@ -223,9 +223,9 @@ func TestShareOfAConnection(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, s.get("acme").StatusCode)
 	first, second := <-conns, <-conns
 	first.Close()
-	require.Eventually(t, running(1), soon, time.Millisecond)
+	require.Eventually(t, running(1), soon, 5*time.Millisecond)
 	in.client.Heal()
-	require.Eventually(t, running(0), soon, time.Millisecond)
+	require.Eventually(t, running(0), soon, 5*time.Millisecond)
 	in.holders("acme", 1)
 	second.Close()
 	in.holders("acme", 0)

@@ -218,7 +218,7 @@ func TestClientDisconnects(t *testing.T) {
 	got(t, begun, "a begin")
 	cancel()
 	require.Equal(t, codes.Canceled, status.Code(got(t, left, "an end").err))
-	require.Eventually(t, func() bool { return s.pay("k").replayed }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return s.pay("k").replayed }, soon, 5*time.Millisecond)
 	require.EqualValues(t, 1, s.calls.Load())
 	require.Equal(t, t.Context(), idemgrpc.Client(t.Context()))
 }

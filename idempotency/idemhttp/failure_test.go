@@ -55,7 +55,7 @@ func TestClientDisconnects(t *testing.T) {
 			cancel()
 			require.Error(t, got(t, sent, "an end"))
 			got(t, gone, "the server learns of it")
-			require.Eventually(t, func() bool { return s.post("/", "k", "body").replayed() }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return s.post("/", "k", "body").replayed() }, soon, 5*time.Millisecond)
 			re := s.post("/", "k", "body")
 			require.Equal(t, http.StatusCreated, re.StatusCode)
 			require.Len(t, re.body, 1000<<10)
@@ -140,7 +140,7 @@ func TestUncertainResponseIsNotSent(t *testing.T) {
 		other := f.instance(nil, nil).serve(nil, paid)
 		s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
-			require.Eventually(t, func() bool { return len(f.Keys("/claim")) == 0 }, soon, time.Millisecond)
+			require.Eventually(t, func() bool { return len(f.Keys("/claim")) == 0 }, soon, 5*time.Millisecond)
 			in.client.Cut()
 			paid(w, r)
 		})

@@ -156,7 +156,7 @@ func TestHijack(t *testing.T) {
 	require.Equal(t, "hi", s.post("/", "k", "").body)
 	require.Eventually(t, func() bool { // the client may have the response before it is recorded
 		return s.post("/", "k", "").problem(t).Code == idemhttp.CodeNotKept
-	}, soon, time.Millisecond)
+	}, soon, 5*time.Millisecond)
 	require.EqualValues(t, 1, s.calls.Load())
 }
 

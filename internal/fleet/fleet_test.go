@@ -72,14 +72,14 @@ func TestRequestsInOrder(t *testing.T) {
 		require.Eventually(t, func() bool {
 			st, err := sm.Status(ctx)
 			return err == nil && len(st.Waiters) == i+1
-		}, testkit.Soon, time.Millisecond)
+		}, testkit.Soon, 5*time.Millisecond)
 	}
 	want := []string{"holds first a note", "waits second ", "waits third "}
 	require.Eventually(t, func() bool {
 		var got []string
 		fl.View(func(s *fleet.State, m fleet.Meta) { got = shown(s, "charge") })
 		return fmt.Sprint(got) == fmt.Sprint(want)
-	}, testkit.Soon, time.Millisecond, "the watch shows the queue")
+	}, testkit.Soon, 5*time.Millisecond, "the watch shows the queue")
 
 	read, err := fleet.Read(ctx, f.Client(), space, time.Now())
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestVersion(t *testing.T) {
 	f, ctx := testkit.Own(t, 1), testkit.Context(t)
 	s, _ := f.Session(&concurrency.SessionOptions{TTL: 300 * time.Second})
 	fl, _ := following(t, f, s)
-	require.Eventually(t, func() bool { return fl.Meta().Up }, testkit.Soon, time.Millisecond)
+	require.Eventually(t, func() bool { return fl.Meta().Up }, testkit.Soon, 5*time.Millisecond)
 	before := fl.Meta()
 	require.Eventually(t, func() bool {
 		now := fl.Meta()
@@ -111,11 +111,11 @@ func TestVersion(t *testing.T) {
 			before = now
 		}
 		return now.Answered.Sub(before.Answered) > time.Second
-	}, testkit.Soon, time.Millisecond, "answered probes do not change the version, and so list nothing")
+	}, testkit.Soon, 5*time.Millisecond, "answered probes do not change the version, and so list nothing")
 	mu, err := concurrency.NewMutex(s, "m")
 	require.NoError(t, err)
 	_, err = mu.Lock(ctx)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return fl.Meta().Version > before.Version }, testkit.Soon, time.Millisecond, "a request changes the version")
+	require.Eventually(t, func() bool { return fl.Meta().Version > before.Version }, testkit.Soon, 5*time.Millisecond, "a request changes the version")
 	require.ErrorIs(t, fl.Run(ctx), fleet.ErrActive)
 }

@@ -212,7 +212,7 @@ func TestFollowRejectsStaleLists(t *testing.T) {
 	r.mu.Lock()
 	r.past = 3
 	r.mu.Unlock()
-	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.given == 3 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.given == 3 }, soon, 5*time.Millisecond)
 	f.put("b", "1")
 	f.upToDate()
 }
@@ -252,9 +252,9 @@ func TestFollowAfterARestore(t *testing.T) {
 	done := make(chan struct{})
 	go func() { f.source.Follow(ctx, f.prefix, 1<<40, m); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	require.Eventually(t, func() bool { v, _ := m.View(); return v.Foreign == 1 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { v, _ := m.View(); return v.Foreign == 1 }, soon, 5*time.Millisecond)
 	f.put("b", "1")
-	require.Eventually(t, func() bool { v, _ := m.View(); return v.Foreign == 2 }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { v, _ := m.View(); return v.Foreign == 2 }, soon, 5*time.Millisecond)
 }
 
 // F33, T33: the watch is at a member that loses its leader. It moves to another
@@ -347,7 +347,7 @@ func TestFollowLeavesNoStreams(t *testing.T) {
 		}
 		f = newFixture(t, embedtest.Shared(t), nil)
 	}
-	require.Eventually(t, func() bool { return len(f.client.OpenStreams()) == 0 }, soon, time.Millisecond, "%v", f.client.OpenStreams())
+	require.Eventually(t, func() bool { return len(f.client.OpenStreams()) == 0 }, soon, 5*time.Millisecond, "%v", f.client.OpenStreams())
 	f.follow()
 	f.put("a", "1")
 	f.upToDate()

@@ -86,7 +86,7 @@ func (f *frontOf) wait(i int) *mirror.Waiter {
 // shows waits until the mirror shows so many requests before one.
 func (f *frontOf) shows(i, before int) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool { ahead, ok := f.mirror.Ahead(f.slots[i], f.tokens[i]); return ok && ahead == before }, soon, time.Millisecond)
+	require.Eventually(f.t, func() bool { ahead, ok := f.mirror.Ahead(f.slots[i], f.tokens[i]); return ok && ahead == before }, soon, 5*time.Millisecond)
 }
 
 // W3: where the limit is stored, the front part is followed with it, by one watch.

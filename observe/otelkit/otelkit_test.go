@@ -250,7 +250,7 @@ func TestSpansOfHolderAndWaiter(t *testing.T) {
 			}
 		}
 		return reports >= 2
-	}, testkit.Soon, time.Millisecond)
+	}, testkit.Soon, 5*time.Millisecond)
 	cancel()
 	require.ErrorIs(t, testkit.Got(t, done, "the end of the wait"), context.Canceled)
 	require.NoError(t, p.Release(caller))

@@ -73,7 +73,7 @@ func TestPausedLeader(t *testing.T) {
 	second := leader(t, c)
 	require.NotEqual(t, first, second)
 	require.NoError(t, c.Member(first).Resume())
-	require.Eventually(t, func() bool { return c.Says(ctxT(t), first) == second }, soon, time.Millisecond, "it follows")
+	require.Eventually(t, func() bool { return c.Says(ctxT(t), first) == second }, soon, 5*time.Millisecond, "it follows")
 	third := 3 - first - second
 	require.NoError(t, c.MoveLeader(ctxT(t), third))
 	require.Equal(t, third, leader(t, c))

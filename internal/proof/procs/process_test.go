@@ -29,7 +29,7 @@ func run(t *testing.T, as string, args ...string) *procs.Process {
 func ticks(t *testing.T, p *procs.Process) {
 	t.Helper()
 	before := lines(p)
-	require.Eventually(t, func() bool { return lines(p) > before }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return lines(p) > before }, soon, 5*time.Millisecond)
 }
 
 func TestPauseAndResume(t *testing.T) {
@@ -84,12 +84,12 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 		id, err := strconv.Atoi(strings.TrimSpace(parent.Tail(100)))
 		child = id
 		return err == nil
-	}, soon, time.Millisecond)
+	}, soon, 5*time.Millisecond)
 	alive := func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
 		return err == nil && !strings.Contains(string(stat), ") Z")
 	}
 	require.True(t, alive())
 	parent.Kill()
-	require.Eventually(t, func() bool { return !alive() }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return !alive() }, soon, 5*time.Millisecond)
 }

@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -55,10 +56,28 @@ func (f Fixture) Keys(part string) []string {
 	return Keys(f.T, f.Cluster, f.Root, part)
 }
 
-// NoKeys waits until no such key exists: clean-up may be in the background.
+// NoKeys waits until no such key exists: clean-up may be in the background. It looks when a key of
+// the fixture has changed, and now and then, in case that a fault of the test ends the watch.
 func (f Fixture) NoKeys(part string) {
 	f.T.Helper()
-	require.Eventually(f.T, func() bool { return len(f.Keys(part)) == 0 }, Soon, time.Millisecond, "keys with %q are left", part)
+	ctx, cancel := context.WithTimeout(Context(f.T), Soon)
+	defer cancel()
+	changes := f.Client().Watch(ctx, f.Root, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	for {
+		left := f.Keys(part)
+		if len(left) == 0 {
+			return
+		}
+		select {
+		case _, open := <-changes:
+			if !open {
+				changes = nil
+			}
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			require.Empty(f.T, left, "keys with %q are left", part)
+		}
+	}
 }
 
 // Values returns the values of the keys that contain a text.

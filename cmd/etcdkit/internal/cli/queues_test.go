@@ -253,7 +253,7 @@ func (f *fixture) waiter(q queue) (waits concurrency.Request) {
 			waits = st.Waiters[0]
 		}
 		return waits.Token != 0
-	}, testkit.Soon, time.Millisecond, "it waits")
+	}, testkit.Soon, 5*time.Millisecond, "it waits")
 	return waits
 }
 
@@ -353,7 +353,7 @@ func TestShowOfAKey(t *testing.T) {
 	f.permit(acme.Acquire(ctx, concurrency.MaxHold(time.Hour)))
 	for n := range 2 { // one waits for the total, and the next one for the key
 		go func() { _, _ = acme.Acquire(ctx, concurrency.ID(strconv.Itoa(n)), concurrency.Note("for a test")) }()
-		require.Eventually(t, func() bool { st, err := acme.Status(ctx); return err == nil && len(st.Waiters) == n+1 }, testkit.Soon, time.Millisecond)
+		require.Eventually(t, func() bool { st, err := acme.Status(ctx); return err == nil && len(st.Waiters) == n+1 }, testkit.Soon, 5*time.Millisecond)
 	}
 	out := f.run("show", "-N", "test", "limiter/api/acme").out
 	require.Regexp(t, `(?m)^holds +\d`, out)

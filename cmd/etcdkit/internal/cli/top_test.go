@@ -40,7 +40,7 @@ func TestTop(t *testing.T) {
 		waiting, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() { _, _ = e.Campaign(waiting) }()
-		require.Eventually(t, func() bool { st, err := e.Status(ctx); return err == nil && len(st.Waiters) == 1 }, testkit.Soon, time.Millisecond)
+		require.Eventually(t, func() bool { st, err := e.Status(ctx); return err == nil && len(st.Waiters) == 1 }, testkit.Soon, 5*time.Millisecond)
 	}
 	f.shell("top -N test")
 	f.shell("top -N test --rows 1 -o json")
