@@ -7,6 +7,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 PKGS        ?= ./...
+VETPKGS     ?= $(PKGS)
 TESTFLAGS   ?=
 TESTTIMEOUT ?= 10m
 # Most tests wait for clocks, so more of them go at once than there are processors, and
@@ -20,7 +21,7 @@ BENCHTIME   ?= 1s
 ROUNDS      ?= 3
 NOTE        ?=
 ARGS        ?=
-PARTS       ?= race etcd37 stall chaos chaos-processes mutants compat model fuzz
+PARTS       ?= race etcd37 bench-test browser stall chaos chaos-processes mutants compat model fuzz
 FILE        ?=
 OUT         ?=
 
@@ -31,8 +32,11 @@ ETCDCTL     := v3.6.16
 
 # Says so on stderr when a command, usually a cold build, is slow.
 patiently := .ci/patiently
-# A command in front of go test: .ci/run has failed packages run once more by it.
+# A command in front of go test. Ours shows how far it is and begins with the slow packages; that of
+# .ci/run also runs a failed package once more, and measures.
 RERUN       ?=
+testing     = $(or $(RERUN),bin/gate test -order)
+tool        = $(if $(RERUN),:,$(patiently) go build -o bin/gate ./internal/proof/gate)
 
 # $(call holding,Fuzz) lists the package folders whose tests have such functions.
 holding = { grep -rlE '^func $(1)[A-Z]' --include='*_test.go' . || true; } | xargs -r -n1 dirname | sort -u
@@ -73,24 +77,34 @@ demo-console: ## Run a small shop with limits, jobs and payments, and serve the 
 
 .PHONY: test
 test: ## Vet and run all tests; needs only Go
-	@$(patiently) go vet $(PKGS)
-	@$(RERUN) go test -p $(PACKAGES) -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+	@$(patiently) go vet $(VETPKGS)
+	@$(tool)
+	@$(testing) go test -p $(PACKAGES) -vet=off -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+
+# Less garbage collection, for a few hundred megabytes: a tenth to a quarter of the processor time of
+# compilers and tests.
+test race etcd37 integration bench-test: export GOGC ?= 400
 
 # Under the race detector concurrency alone takes seven to eight minutes.
 race stall: TESTTIMEOUT = 30m
+
+# vet sees there what it does not see without the detector: files with its build tag.
+race: VETPKGS = $(shell grep -rl --include='*.go' '^//go:build race' . | xargs -r -n1 dirname | sort -u)
 
 .PHONY: race
 race: ## Run all tests in random order under the race detector; needs a C compiler
 	@cc=$$(go env CC); command -v "$${cc%% *}" >/dev/null || { \
 		echo "make race: the race detector needs a C compiler, and '$$cc' (go env CC) is not to be found. 'make test' needs only Go." >&2; exit 1; }
-	@export CGO_ENABLED=1; \
-		$(patiently) go vet -race $(PKGS); \
-		$(RERUN) go test -p $(PACKAGES) -race -shuffle=on -parallel=$(RACING) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+	@export CGO_ENABLED=1 GORACE="atexit_sleep_ms=100 $${GORACE:-}"; \
+		$(patiently) go vet -race $(VETPKGS); \
+		$(tool); \
+		$(testing) go test -p $(PACKAGES) -race -vet=off -shuffle=on -parallel=$(RACING) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: etcd37
 etcd37: ## Vet and run all tests with etcd 3.7.3 in place of the floor in go.mod
-	@$(patiently) go vet -modfile=$(ETCD37MOD) $(PKGS)
-	@$(RERUN) go test -modfile=$(ETCD37MOD) -p $(PACKAGES) -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
+	@$(patiently) go vet -modfile=$(ETCD37MOD) $(VETPKGS)
+	@$(tool)
+	@$(testing) go test -modfile=$(ETCD37MOD) -p $(PACKAGES) -vet=off -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: etcd37-sync
 etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again
@@ -101,7 +115,19 @@ etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again
 .PHONY: integration
 integration: ## Compile and run the adapters against the real gocron and robfig/cron, and the middleware in chi and echo, in a module of its own
 	@$(patiently) go -C integration vet ./...
-	@$(RERUN) go -C integration test -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
+	@$(tool)
+	@$(testing) go -C integration test -vet=off -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
+
+.PHONY: slowest
+slowest: ## Run each test of some packages alone, and list the slowest by the wall clock and by processor time (PKGS="./schedlock" ARGS="-race -short -n 20")
+	@$(patiently) go build -o bin/gate ./internal/proof/gate
+	@bin/gate each $(ARGS) $(PKGS)
+
+.PHONY: browser
+browser: ## Open the console in a headless Chromium, with its pages and actions; needs Chromium
+	@for name in chromium chromium-browser google-chrome headless-shell; do command -v $$name >/dev/null && found=1; done; [[ -n $${found:-} ]] || { \
+		echo "make browser: there is no Chromium (Debian and Ubuntu: apt install chromium); nothing was checked." >&2; exit 1; }
+	@$(MAKE) integration TESTFLAGS="-run=^TestConsole $(TESTFLAGS)"
 
 .PHONY: outage
 outage: ## Take a real etcd away for a minute from services under each outage policy, and print the handlers' peaks
@@ -218,7 +244,8 @@ microbench: ## Run the Go benchmarks of all packages, one package at a time (BEN
 .PHONY: bench-test
 bench-test: ## Vet and test the benchmark itself, a module of its own
 	@$(patiently) go -C bench vet ./...
-	@$(RERUN) go -C bench test -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
+	@$(tool)
+	@$(testing) go -C bench test -vet=off -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: fmt
 fmt: ## Format all Go files

@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -106,5 +107,50 @@ func TestReadmeProgramFails(t *testing.T) {
 		if got := readmeBreaches(readme, tested); len(got) != breaches {
 			t.Errorf("%.60q: breaches %q, want %d", readme, got, breaches)
 		}
+	}
+}
+
+var (
+	readmeMinutes = regexp.MustCompile(`make test +#[^\n]*?(\d+) minutes on two cores`)
+	gateSeconds   = regexp.MustCompile("(?m)^\\| `test` \\| passed \\| (\\d+) \\|")
+)
+
+// minutesBreach compares how long make test takes by the README with the gate's own table.
+func minutesBreach(readme, testing string) string {
+	says, took := readmeMinutes.FindStringSubmatch(readme), gateSeconds.FindStringSubmatch(testing)
+	if says == nil || took == nil {
+		return "the README does not say how many minutes make test takes on two cores, or docs/testing.md has no row for it"
+	}
+	minutes, _ := strconv.Atoi(says[1])
+	seconds, _ := strconv.Atoi(took[1])
+	if want := (seconds + 59) / 60; minutes != want {
+		return fmt.Sprintf("the README says that make test takes %d minutes; by the last gate it took %d s", minutes, seconds)
+	}
+	return ""
+}
+
+// The README's time of make test is that of the last gate, in which other targets run beside it.
+func TestReadmeSaysHowLong(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile("../../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if breach := minutesBreach(read("README.md"), read("docs/testing.md")); breach != "" {
+		t.Error(breach)
+	}
+	const readme = "    make test   # all tests, 4 minutes on two cores\n"
+	for row, fine := range map[string]bool{
+		"| `test` | passed | 240 | 71 | 0 |": true, "| `test` | passed | 181 | 71 | 0 |": true, "| `test` | passed | 241 | 71 | 0 |": false,
+		"| `test` | passed | 100 | 71 | 0 |": false, "| `test` | FAILED | 240 | 71 | 0 |": false, "": false,
+	} {
+		if breach := minutesBreach(readme, row); fine != (breach == "") {
+			t.Errorf("%s: %q", row, breach)
+		}
+	}
+	if minutesBreach("make test # minutes", "| `test` | passed | 240 | 71 | 0 |") == "" {
+		t.Error("a README without a figure passes")
 	}
 }

@@ -42,7 +42,7 @@ func TestRerun(t *testing.T) {
 		shows  []string
 		hides  []string
 	}{
-		"green": {source: "func TestGood(t *testing.T) {}\n", shows: []string{"ok  \texample.org/m/a"}, hides: []string{"rerun:", "=== RUN", "PASS\n"}},
+		"green": {source: "func TestGood(t *testing.T) {}\n", shows: []string{"ok  \texample.org/m/a"}, hides: []string{"gate:", "=== RUN", "PASS\n"}},
 		"flaky": {source: once, flaky: "FLAKY a.TestOnce/sub: ", shows: []string{"the first time", "FAIL\texample.org/m/a", "ok  \texample.org/m/a", "run once more, alone"}},
 		"red":   {source: "func TestBad(t *testing.T) { t.Error(\"each time\") }\n", red: true, shows: []string{"each time", "run once more, alone"}},
 		"flaky package": {
@@ -61,7 +61,7 @@ func TestRerun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			module(t, tt.source)
 			var out bytes.Buffer
-			flaky, red, err := run(&out, []string{"go", "test", "-count=1", "./..."})
+			flaky, red, err := options{again: true}.run(&out, []string{"go", "test", "-count=1", "./..."})
 			require.NoError(t, err)
 			if tt.red {
 				require.Equal(t, []string{"example.org/m/a"}, red)
@@ -93,7 +93,7 @@ func TestNoTests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			module(t, "")
 			var out bytes.Buffer
-			_, _, err := run(&out, command)
+			_, _, err := options{again: true}.run(&out, command)
 			require.Error(t, err)
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -33,11 +34,12 @@ type result struct {
 	vetoed bool
 	lines  []event
 	failed []string // tests and subtests
+	skips  []string // tests that were skipped, each with its reason
 }
 
 // read takes the events of a run, and writes each package's output when the package has
 // ended. The results are in the order in which packages ended.
-func read(w io.Writer, r io.Reader) ([]*result, error) {
+func read(w io.Writer, r io.Reader, far *progress) ([]*result, error) {
 	var ended []*result
 	running := map[string]*result{}
 	lines := bufio.NewReader(r)
@@ -49,7 +51,11 @@ func read(w io.Writer, r io.Reader) ([]*result, error) {
 				fmt.Fprintf(w, "%s", line) // of the go command itself
 			} else if done := take(w, running, ev); done != nil {
 				ended = append(ended, done)
+				far.clear()
 				done.print(w)
+				far.ended(done.pkg)
+			} else {
+				far.started(ev)
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -79,6 +85,8 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 		p.vetoed = p.vetoed || strings.Contains(ev.Output, Veto)
 	case ev.Action == "fail" && ev.Test != "":
 		p.failed = append(p.failed, ev.Test)
+	case ev.Action == "skip" && ev.Test != "":
+		p.skips = append(p.skips, fmt.Sprintf("%s.%s: %s", p.name(), ev.Test, p.reason(ev.Test)))
 	case ev.Test != "":
 	case ev.Action == "pass", ev.Action == "skip", ev.Action == "fail":
 		p.passed = ev.Action != "fail"
@@ -115,15 +123,29 @@ func (p *result) repeatable() (ok bool, why string) {
 	return true, ""
 }
 
+// name is the last part of the package's path.
+func (p *result) name() string { return p.pkg[strings.LastIndex(p.pkg, "/")+1:] }
+
+var place = regexp.MustCompile(`^ +[\w.-]+\.go:\d+: `)
+
+// reason returns the last line that a test has logged, which is why it was skipped.
+func (p *result) reason(test string) string {
+	for _, l := range slices.Backward(p.lines) {
+		if at := place.FindString(l.Output); l.Test == test && at != "" {
+			return strings.TrimSpace(l.Output[len(at):])
+		}
+	}
+	return "no reason"
+}
+
 // failures returns the names of the tests that have failed, or that of the package if none
 // has: it may have leaked goroutines, or have crashed.
 func (p *result) failures() []string {
-	short := p.pkg[strings.LastIndex(p.pkg, "/")+1:]
 	var names []string
 	for _, test := range p.failed {
 		parent := slices.ContainsFunc(p.failed, func(other string) bool { return strings.HasPrefix(other, test+"/") })
 		if !parent {
-			names = append(names, short+"."+test)
+			names = append(names, p.name()+"."+test)
 		}
 	}
 	if len(names) == 0 {

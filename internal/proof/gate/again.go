@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// options says how gate test runs go test.
+type options struct {
+	again    bool      // a package that fails runs once more, alone
+	order    bool      // "./..." is the packages with tests, in the order in which the last gate found them slow
+	flaky    string    // the file for the tests that then pass, or none
+	times    string    // the file for the times of packages, or none
+	target   string    // the target's name in that file
+	module   string    // whose packages are measured; defaults to ours
+	progress io.Writer // shows how far the run is, or nil
+}
+
+// run runs go test, and, if o.again is set, each package that fails once more, alone: a test that
+// depends on how busy the machine is must not stop a good change. It is a defect all the same. The
+// packages are the last arguments of the command; each begins with "./".
+//
+// A package that does not build does not run again, nor one in which the race detector has found a
+// data race, nor one that says of its failure that it is not a matter of time.
+//
+// It returns a line for each flaky test, and the packages that have failed.
+func (o options) run(w io.Writer, command []string) (flaky, red []string, err error) {
+	command, packages := split(command)
+	if len(command) == 0 || len(packages) == 0 {
+		return nil, nil, errors.New(usage)
+	}
+	if o.order && slices.Equal(packages, []string{"./..."}) && !slices.Contains(command, "-C") { // of this module
+		if packages, err = ordered(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if printsItself(command) {
+		return nil, nil, o.plainly(w, append(command, packages...))
+	}
+	results, err := o.test(w, command, packages)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, first := range results {
+		for _, test := range first.skips {
+			if o.again {
+				fmt.Fprintln(w, "SKIP", test)
+			}
+		}
+		switch again, why := first.repeatable(); {
+		case first.passed:
+		case !o.again:
+			red = append(red, first.pkg)
+		case !again:
+			fmt.Fprintf(w, "gate: %s is not run again: %s\n", first.pkg, why)
+			red = append(red, first.pkg)
+		default:
+			fmt.Fprintf(w, "gate: %s has failed and is run once more, alone\n", first.pkg)
+			second, err := options{target: o.target}.test(w, command, []string{first.pkg})
+			if err != nil {
+				return flaky, red, err
+			}
+			if len(second) != 1 || !second[0].passed {
+				red = append(red, first.pkg)
+				continue
+			}
+			for _, name := range first.failures() {
+				flaky = append(flaky, fmt.Sprintf("FLAKY %s: failed once, passed when its package ran alone", name))
+			}
+		}
+	}
+	for _, line := range flaky {
+		fmt.Fprintln(w, line)
+	}
+	return flaky, red, nil
+}
+
+// split separates the packages, which are last, from the command before them.
+func split(args []string) (command, packages []string) {
+	first := len(args)
+	for first > 0 && (strings.HasPrefix(args[first-1], "./") || strings.HasPrefix(args[first-1], ours)) {
+		first--
+	}
+	return args[:first], args[first:]
+}
+
+// ordered returns the packages with tests, slowest first.
+func ordered() ([]string, error) {
+	page, err := os.ReadFile(pageFile)
+	if err != nil {
+		return nil, err
+	}
+	all, err := tested(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, p := range all {
+		paths = append(paths, p.path)
+	}
+	return slowestFirst(paths, slowestOf(string(page))), nil
+}
+
+// printsItself reports whether the caller wants output of tests that pass as well, as go test prints it.
+func printsItself(command []string) bool {
+	return slices.ContainsFunc(command, func(arg string) bool {
+		return arg == "-v" || arg == "-json" || strings.HasPrefix(arg, "-bench") || strings.HasPrefix(arg, "-fuzz")
+	})
+}
+
+// plainly runs go test as it is.
+func (o options) plainly(w io.Writer, command []string) error {
+	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec // what the caller wants to be run
+	cmd.Stdout, cmd.Stderr = w, os.Stderr
+	return cmd.Run()
+}
+
+// test runs the command on packages, with -json after the word "test", and shows of its
+// output what go test shows without -json.
+func (o options) test(w io.Writer, command, packages []string) (_ []*result, err error) {
+	flags := []string{"-json"}
+	if o.times != "" {
+		dir, err := os.MkdirTemp("", "gate-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		graph := filepath.Join(dir, "actions.json")
+		flags = append(flags, "-debug-actiongraph="+graph)
+		defer func() {
+			if err == nil {
+				err = o.appendTimes(graph)
+			}
+		}()
+	}
+	args := insert(command, flags)
+	if len(args) == len(command) {
+		return nil, fmt.Errorf("%q is no go test", command)
+	}
+	far := o.follow(command, packages)
+	defer far.stop()
+	args = append(args, packages...)
+	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec // what the caller wants to be run
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	results, err := read(w, out, far)
+	exit := cmd.Wait()
+	switch {
+	case err != nil:
+		return nil, err
+	case len(results) == 0:
+		return nil, fmt.Errorf("go test reported no package: %w", errors.Join(exit))
+	case exit != nil && !anyFailed(results):
+		return nil, fmt.Errorf("go test failed, but no package did: %w", exit)
+	}
+	return results, nil
+}
+
+// insert returns the command with flags after its word "test", or as it is if it has none.
+func insert(command, flags []string) (args []string) {
+	for i, arg := range command {
+		if arg == "test" {
+			args = append(append(args, command[:i+1]...), flags...)
+			return append(args, command[i+1:]...)
+		}
+	}
+	return command
+}
+
+func anyFailed(results []*result) bool {
+	for _, r := range results {
+		if !r.passed {
+			return true
+		}
+	}
+	return false
+}
+
+func appendTo(file string, lines []string) error {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(f, line); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return f.Close()
+}

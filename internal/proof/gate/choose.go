@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// A target that runs the tests again, under the race detector or with another etcd, leaves out the
+// packages in which the second run cannot differ from the first, or whose turn is in make verify.
+
+// pkg is a package that has tests.
+type pkg struct {
+	path string // below the module, with "./" before it
+	etcd bool   // its test binary links etcd's client or server
+}
+
+// leftOut is a package that a target does not test, and why.
+type leftOut struct{ path, why string }
+
+// omission is a reason to leave packages out of a target.
+type omission struct {
+	why   string
+	omits func(pkg) bool
+}
+
+// readers are packages whose tests read the tree and run no code of the product.
+var readers = []string{"./internal/proof/deptest", "./internal/proof/mutants"}
+
+var omissions = map[string][]omission{
+	"race": {
+		{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, "./examples") }},
+		{"it reads the tree, and runs nothing of the product", func(p pkg) bool { return slices.Contains(readers, p.path) }},
+	},
+	"etcd37": {
+		{"an example: make verify runs it with etcd 3.7", func(p pkg) bool { return under(p.path, "./examples") }},
+		{"it asks etcd nothing that concurrency, schedlock and idempotency do not: make verify runs it with etcd 3.7", func(p pkg) bool {
+			return under(p.path, "./console", "./exporter")
+		}},
+		{"it links neither etcd's client nor its server", func(p pkg) bool { return !p.etcd }},
+	},
+}
+
+// under reports whether a package is one of the roots or below one.
+func under(path string, roots ...string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool { return path == root || strings.HasPrefix(path, root+"/") })
+}
+
+// choose divides the packages into those that a target tests and those that it leaves out, in the
+// order in which they are given.
+func choose(target string, all []pkg) (run []string, out []leftOut) {
+	for _, p := range all {
+		i := slices.IndexFunc(omissions[target], func(o omission) bool { return o.omits(p) })
+		if i < 0 {
+			run = append(run, p.path)
+		} else {
+			out = append(out, leftOut{p.path, omissions[target][i].why})
+		}
+	}
+	return run, out
+}
+
+// slowestFirst orders packages by how long they took in an earlier run, so that none of the long ones
+// is alone at the end. Those of which nothing is known keep their order, behind the others.
+func slowestFirst(paths, slow []string) []string {
+	ordered := slices.Clone(paths)
+	rank := func(path string) int {
+		if i := slices.Index(slow, strings.TrimPrefix(path, "./")); i >= 0 {
+			return i
+		}
+		return len(slow)
+	}
+	slices.SortStableFunc(ordered, func(a, b string) int { return rank(a) - rank(b) })
+	return ordered
+}
+
+// tested lists the packages of this module that have tests.
+func tested(ctx context.Context) ([]pkg, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-f", `{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}}`, "./...")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the packages: %w", err)
+	}
+	return testedOf(string(out)), nil
+}
+
+func testedOf(listed string) (all []pkg) {
+	for line := range strings.Lines(listed) {
+		name, deps, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if path, ok := strings.CutSuffix(name, ".test"); ok {
+			etcd := strings.Contains(deps, "go.etcd.io/etcd/client/v3") || strings.Contains(deps, "go.etcd.io/etcd/server/v3")
+			all = append(all, pkg{"./" + short(path), etcd})
+		}
+	}
+	return all
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What cannot differ, or runs in make verify, is left out with its reason, and nothing else is.
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	all := []pkg{
+		{"./concurrency", true}, {"./concurrency/limithttp", true}, {"./console", true}, {"./examples/fleet", true}, {"./examples-of-none", true},
+		{"./internal/proof/deptest", false}, {"./internal/queue", false},
+	}
+	for target, want := range map[string][]string{
+		"test":   {"./concurrency", "./concurrency/limithttp", "./console", "./examples/fleet", "./examples-of-none", "./internal/proof/deptest", "./internal/queue"},
+		"race":   {"./concurrency", "./concurrency/limithttp", "./console", "./examples-of-none", "./internal/queue"},
+		"etcd37": {"./concurrency", "./concurrency/limithttp", "./examples-of-none"},
+	} {
+		run, out := choose(target, all)
+		require.Equal(t, want, run, target)
+		require.Len(t, out, len(all)-len(want), target)
+		for _, l := range out {
+			require.NotEmpty(t, l.why, "%s %s", target, l.path)
+		}
+	}
+}
+
+func TestTestedOf(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []pkg{{"./concurrency", true}, {"./internal/queue", false}, {"./compat", true}}, testedOf(
+		"github.com/etcdkit/etcdkit/cmd/etcdkit fmt\n"+ // a program without tests
+			"github.com/etcdkit/etcdkit/concurrency.test fmt go.etcd.io/etcd/client/v3 os\n"+
+			"github.com/etcdkit/etcdkit/internal/queue.test fmt os\n"+
+			"github.com/etcdkit/etcdkit/compat.test go.etcd.io/etcd/server/v3/embed\n"))
+}
+
+func TestSlowestFirst(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"./d", "./b/c", "./a", "./b"}, slowestFirst([]string{"./a", "./b", "./b/c", "./d"}, []string{"gone", "d", "b/c"}))
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each test runs alone, in the folder of its package; one that fails is named, and the others go on.
+func TestEach(t *testing.T) {
+	module(t, "func TestSlow(t *testing.T) {\n\tif _, err := os.Stat(\"a_test.go\"); err != nil {\n\t\tt.Error(err)\n\t}\n}\nfunc TestBad(t *testing.T) { t.Error(\"bad\") }\n")
+	var out bytes.Buffer
+	passed, err := each(t.Context(), &out, []string{"./a", "./b"})
+	require.NoError(t, err)
+	require.False(t, passed)
+	require.Contains(t, out.String(), "a.TestSlow\n")
+	require.Contains(t, out.String(), "a.TestBad FAILED\n")
+	require.Contains(t, out.String(), "b.TestGood\n")
+	out.Reset()
+	passed, err = each(t.Context(), &out, []string{"-short", "-n", "1", "./b"})
+	require.NoError(t, err)
+	require.True(t, passed)
+	_, err = each(t.Context(), &out, []string{"./nothing"})
+	require.Error(t, err)
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// shortened is a test of which go test -short leaves out all or a part.
+type shortened struct {
+	pkg, test string
+	why       string // "" if only a part is left out
+}
+
+// shortenedIn finds the tests of a folder that ask testing.Short.
+func shortenedIn(dir, pkg string) (all []shortened, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, decl := range file.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
+				if asks, why := asksShort(fn.Body); asks {
+					all = append(all, shortened{pkg, fn.Name.Name, why})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b shortened) int { return strings.Compare(a.test, b.test) })
+	return all, nil
+}
+
+// asksShort reports whether a test asks testing.Short, and with which reason it is skipped then as a
+// whole, or "" if only a part of it is.
+func asksShort(body *ast.BlockStmt) (asks bool, why string) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		asks = asks || ok && selects(call, "testing", "Short")
+		return true
+	})
+	for _, stmt := range body.List {
+		branch, ok := stmt.(*ast.IfStmt)
+		if !ok {
+			continue
+		}
+		if call, ok := branch.Cond.(*ast.CallExpr); !ok || !selects(call, "testing", "Short") {
+			continue
+		}
+		for _, stmt := range branch.Body.List {
+			if skip, ok := stmt.(*ast.ExprStmt); ok {
+				if call, ok := skip.X.(*ast.CallExpr); ok && selects(call, "", "Skip") && len(call.Args) == 1 {
+					if text, ok := call.Args[0].(*ast.BasicLit); ok {
+						why, _ = strconv.Unquote(text.Value)
+					}
+				}
+			}
+		}
+	}
+	return asks, why
+}
+
+// selects reports whether a call is one of x.name, for any x if x is "".
+func selects(call *ast.CallExpr, x, name string) bool {
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != name {
+		return false
+	}
+	of, ok := sel.X.(*ast.Ident)
+	return x == "" || ok && of.Name == x
+}
+
+// printLeftOut lists what the gate does not run: packages that a target leaves out, tests that it runs
+// with -short, and subjects that it tests only when they have changed. make verify runs all of them.
+func printLeftOut(w io.Writer) error {
+	all, err := tested(context.Background())
+	if err != nil {
+		return err
+	}
+	for _, target := range []string{"race", "etcd37"} {
+		run, out := choose(target, all)
+		for _, l := range out {
+			fmt.Fprintf(w, "%-8s %s: %s\n", target, l.path, l.why)
+		}
+		for _, dir := range run {
+			if err := printShortened(w, target, dir, dir); err != nil {
+				return err
+			}
+		}
+	}
+	if err := fsDirs("bench", func(dir string) error { return printShortened(w, "bench", dir, "./"+dir) }); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(subjects)) {
+		fmt.Fprintf(w, "%-8s all tests, if neither %s nor the exported declarations of %s have changed since the last green gate\n",
+			name, strings.Join(subjects[name].files, ", "), strings.Join(subjects[name].api, ", "))
+	}
+	return nil
+}
+
+func printShortened(w io.Writer, target, dir, pkg string) error {
+	tests, err := shortenedIn(dir, path.Base(pkg))
+	for _, t := range tests {
+		fmt.Fprintf(w, "%-8s %s.%s: %s\n", target, t.pkg, t.test, cmp.Or(t.why, "a part of it is left out by -short"))
+	}
+	return err
+}
+
+// fsDirs calls fn for a folder and each one below it.
+func fsDirs(root string, fn func(dir string) error) error {
+	return filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return fn(name)
+	})
+}

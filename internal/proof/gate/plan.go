@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A step is one target of the Makefile, as the gate runs it.
+type step struct {
+	target string
+	flags  string   // for go test
+	args   []string // for make
+	run    []string // the packages; none if they are the target's own
+	out    []leftOut
+	skip   string // why the whole step is left out, or ""
+}
+
+// A result of a step.
+type outcome struct {
+	step
+	passed  bool
+	seconds float64
+	own     float64 // seconds of processor time
+}
+
+// beside is how many steps run beside each other: while the tests of one wait, the other compiles.
+const beside = 2
+
+// plan lists the steps in the order in which they begin, the longest first.
+func (g *gate) plan(all []pkg, changed func(what string) (reason string)) []step {
+	again := func(target string, args ...string) step {
+		s := step{target: target, flags: "-short", args: args}
+		s.run, s.out = choose(target, all)
+		s.run = slowestFirst(s.run, g.slow)
+		return s
+	}
+	var paths []string
+	for _, p := range all {
+		paths = append(paths, p.path)
+	}
+	integration := step{target: "integration"}
+	if why := changed("browser"); why != "" {
+		integration.flags, integration.out = "-skip="+browserTests, []leftOut{{"the tests in a browser, " + browserTests, why}}
+	}
+	return []step{
+		{target: "test", args: []string{"VETPKGS=./..."}, run: slowestFirst(paths, g.slow)},
+		again("race"),
+		again("etcd37", "VETPKGS=./..."),
+		integration,
+		{target: "bench-test", flags: "-short", skip: changed("bench")},
+	}
+}
+
+// browserTests are those of integration that open the console in a browser.
+const browserTests = "^TestConsole"
+
+// gate is one run of all targets.
+type gate struct {
+	dir   string   // for what its steps write
+	self  string   // this program
+	slow  []string // the packages that were slowest in the last run, slowest first
+	print sync.Mutex
+	w     io.Writer
+}
+
+// do runs one step, and prints what it has printed when it has ended.
+func (g *gate) do(ctx context.Context, s step) outcome {
+	if s.skip != "" {
+		g.say("== make %s is left out: %s\n", s.target, s.skip)
+		return outcome{step: s, passed: true}
+	}
+	begun := time.Now()
+	args := append([]string{s.target, "TESTFLAGS=" + s.flags, fmt.Sprintf("PACKAGES=%d", max(2, runtime.NumCPU()))}, s.args...)
+	if s.run != nil {
+		args = append(args, "PKGS="+strings.Join(s.run, " "))
+	}
+	fmt.Fprintf(os.Stderr, "== make %s %s begins\n", s.target, s.flags)
+	cmd := exec.CommandContext(ctx, "make", args...) //nolint:gosec // a target of ours
+	cmd.Env = append(os.Environ(), "RERUN="+strings.Join([]string{g.self, "test", "-again", "-flaky", g.flaky(), "-times", g.times(), "-target", s.target}, " "))
+	whole(cmd)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	err := cmd.Run()
+	o := outcome{step: s, passed: err == nil, seconds: time.Since(begun).Seconds()}
+	if used := cmd.ProcessState; used != nil {
+		o.own = (used.UserTime() + used.SystemTime()).Seconds()
+	}
+	verdict := "passed"
+	if !o.passed {
+		verdict = "FAILED"
+	}
+	g.print.Lock()
+	defer g.print.Unlock()
+	_, _ = g.w.Write(out.Bytes())
+	for _, l := range s.out {
+		fmt.Fprintf(g.w, "== make %s leaves out %s: %s\n", s.target, l.path, l.why)
+	}
+	fmt.Fprintf(g.w, "== make %s %s %s in %.0f s\n", s.target, s.flags, verdict, o.seconds)
+	return o
+}
+
+func (g *gate) say(format string, args ...any) {
+	g.print.Lock()
+	defer g.print.Unlock()
+	fmt.Fprintf(g.w, format, args...)
+}
+
+func (g *gate) flaky() string { return filepath.Join(g.dir, "flaky") }
+func (g *gate) times() string { return filepath.Join(g.dir, "times") }
+
+// runAll runs the gate in the working directory, the root of the tree. After a step that has failed no
+// other begins.
+func runAll(ctx context.Context) (passed bool, err error) {
+	g := &gate{w: os.Stdout}
+	if g.dir, err = os.MkdirTemp("", "gate-"); err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(g.dir)
+	if g.self, err = os.Executable(); err != nil {
+		return false, err
+	}
+	page, err := os.ReadFile(pageFile)
+	if err != nil {
+		return false, err
+	}
+	g.slow = slowestOf(string(page))
+	all, err := tested(ctx)
+	if err != nil {
+		return false, err
+	}
+	m := measure()
+	steps := g.plan(all, changes{last: lastGreen(string(page))}.reason)
+	ended := inTurn(ctx, steps, func(s step) outcome { return g.do(ctx, s) })
+	return g.finish(m.end(), ended, len(steps))
+}
+
+// inTurn does steps in their order, so many beside each other. After one that has failed no other begins,
+// nor after the end of ctx.
+func inTurn(ctx context.Context, steps []step, do func(step) outcome) (ended []outcome) {
+	var mu sync.Mutex
+	failed := false
+	next := func() (s step, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if failed || ctx.Err() != nil || len(steps) == 0 {
+			return step{}, false
+		}
+		s, steps = steps[0], steps[1:]
+		return s, true
+	}
+	var workers sync.WaitGroup
+	for range beside {
+		workers.Go(func() {
+			for s, ok := next(); ok; s, ok = next() {
+				o := do(s)
+				mu.Lock()
+				ended, failed = append(ended, o), failed || !o.passed
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	return ended
+}
+
+// finish prints the report of a run of so many steps, and writes it to the page if all of them have
+// passed, and no test only the second time.
+func (g *gate) finish(m measured, ended []outcome, steps int) (passed bool, err error) {
+	lines, _ := os.ReadFile(g.flaky())
+	flaky := slices.Compact(slices.Sorted(strings.Lines(string(lines))))
+	all, err := readTimes(g.times())
+	if err != nil && !os.IsNotExist(err) {
+		return false, err
+	}
+	r := report{measured: m, ended: ended, times: all, commit: commit()}
+	bad := slices.DeleteFunc(slices.Clone(ended), func(o outcome) bool { return o.passed })
+	if err := os.MkdirAll("bin", 0o755); err != nil { //nolint:gosec // a folder of the tree
+		return false, err
+	}
+	if err := os.WriteFile(reportFile, []byte(r.markdown()), 0o644); err != nil { //nolint:gosec // to be read
+		return false, err
+	}
+	fmt.Fprint(g.w, r.markdown(), strings.Join(flaky, ""))
+	passed = len(bad) == 0 && len(ended) == steps
+	if passed && len(flaky) == 0 {
+		if err := r.writePage(); err != nil {
+			return false, err
+		}
+	}
+	for _, o := range bad {
+		fmt.Fprintf(g.w, "make %s FAILED\n", o.target)
+	}
+	if left := steps - len(ended); left > 0 {
+		fmt.Fprintf(g.w, "%d targets did not begin\n", left)
+	}
+	fmt.Fprintf(g.w, "%d passed, %d failed\n", len(ended)-len(bad), len(bad))
+	return passed, nil
+}

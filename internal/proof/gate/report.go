@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The report of a run is a table of its targets and one of its slowest packages. A green run writes
+// it to the page, between two marks, so that no figure there is written by hand.
+
+const (
+	pageFile   = "docs/testing.md"
+	readmeFile = "README.md"
+	reportFile = "bin/gate.md"
+	firstMark  = "<!-- last gate -->\n"
+	lastMark   = "<!-- end of last gate -->\n"
+	slowest    = 20
+)
+
+// measured is what a run cost the machine.
+type measured struct {
+	begun   time.Time
+	seconds float64
+	peak    int64   // bytes, or 0 if it is not known
+	own     float64 // seconds of processor time, of the run
+	busy    float64 // of all processes meanwhile, or 0 if it is not known
+}
+
+type report struct {
+	measured
+	commit string
+	ended  []outcome
+	times  []times
+}
+
+// markdown is the report as it is printed and shown on the page.
+func (r report) markdown() string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s, %s, on %d processors with %s: **%.0f s**", r.begun.UTC().Format("2006-01-02 15:04"), r.commit, runtime.NumCPU(), runtime.Version(), r.seconds)
+	fmt.Fprintf(&b, ", %.0f s of processor time", r.own)
+	if others := r.busy - r.own; r.busy > 0 {
+		fmt.Fprintf(&b, " beside %.0f s of other processes", max(0, others))
+	}
+	if r.peak > 0 {
+		fmt.Fprintf(&b, ", at most %.1f GiB of memory", float64(r.peak)/(1<<30))
+	}
+	fmt.Fprint(&b, ".\n\n| target | result | seconds | processor | packages | left out |\n|---|---|---:|---:|---:|---:|\n")
+	for _, o := range r.ended {
+		result := "passed"
+		switch {
+		case o.skip != "":
+			result = "left out: " + o.skip
+		case !o.passed:
+			result = "FAILED"
+		}
+		n := 0
+		for _, t := range r.times {
+			if t.Target == o.target && t.Run > 0 {
+				n++
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %.0f | %.0f | %d | %d |\n", strings.TrimSpace(o.target+" "+o.flags), result, o.seconds, o.own, n, len(o.out))
+	}
+	fmt.Fprint(&b, "\n| slowest packages | target | build | link | run |\n|---|---|---:|---:|---:|\n")
+	for _, t := range r.slowest() {
+		fmt.Fprintf(&b, "| `%s` | `%s` | %.1f | %.1f | %.1f |\n", t.Package, t.Target, t.Build, t.Link, t.Run)
+	}
+	return b.String()
+}
+
+func (r report) slowest() []times {
+	all := slices.Clone(r.times)
+	slices.SortStableFunc(all, func(a, b times) int { return cmp.Compare(b.sum(), a.sum()) })
+	return all[:min(slowest, len(all))]
+}
+
+var slowRow = regexp.MustCompile("(?m)^\\| `([\\w./-]+)` \\| `[\\w-]+` \\| [\\d.]+ \\| [\\d.]+ \\| [\\d.]+ \\|$")
+
+// slowestOf returns the packages of the slowest rows of a page, slowest first.
+func slowestOf(page string) (paths []string) {
+	for _, m := range slowRow.FindAllStringSubmatch(page, -1) {
+		if !slices.Contains(paths, m[1]) {
+			paths = append(paths, m[1])
+		}
+	}
+	return paths
+}
+
+var commitOf = regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d, ([0-9a-f]{7,40}), on `)
+
+// lastGreen returns the commit of the report on a page, or "".
+func lastGreen(page string) string {
+	if m := commitOf.FindStringSubmatch(page); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// commit names the commit of the tree, and says if the tree is another one.
+func commit() string {
+	out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "no commit"
+	}
+	name := strings.TrimSpace(string(out))
+	if out, _ := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output(); len(out) > 0 {
+		name += " and changes"
+	}
+	return name
+}
+
+// writePage puts a report between the marks of the page, and into the README how long make test takes.
+func (r report) writePage() error {
+	page, err := os.ReadFile(pageFile)
+	if err != nil {
+		return err
+	}
+	changed, err := between(string(page), r.markdown())
+	if err != nil {
+		return err
+	}
+	readme, err := os.ReadFile(readmeFile)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(readmeFile, []byte(r.withMinutes(string(readme))), 0o644); err != nil { //nolint:gosec // a page of the tree
+		return err
+	}
+	return os.WriteFile(pageFile, []byte(changed), 0o644) //nolint:gosec // a page of the tree
+}
+
+var minutes = regexp.MustCompile(`(make test +#[^\n]*?)\d+( minutes on two cores)`)
+
+// withMinutes returns the README with the minutes that make test took, rounded up. Other targets ran
+// beside it, so alone it takes less.
+func (r report) withMinutes(readme string) string {
+	for _, o := range r.ended {
+		if o.target == "test" {
+			return minutes.ReplaceAllString(readme, fmt.Sprintf("${1}%.0f$2", math.Ceil(o.seconds/60)))
+		}
+	}
+	return readme
+}
+
+func between(page, text string) (string, error) {
+	before, rest, ok := strings.Cut(page, firstMark)
+	_, after, also := strings.Cut(rest, lastMark)
+	if !ok || !also {
+		return "", errors.New(pageFile + " has no marks for the last gate")
+	}
+	return before + firstMark + text + lastMark + after, nil
+}
