@@ -21,7 +21,7 @@ func TestLostAnswerOfBothRequests(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{
 		"no answer":      nil,
-		"sent once more": status.Error(codes.Canceled, "reset by a proxy"), // by etcd's client: see sentTwice
+		"sent once more": status.Error(codes.Canceled, "reset by a proxy"), // by etcd's client
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +74,7 @@ func TestLateCopyOfARefusedJoin(t *testing.T) {
 	var between atomic.Pointer[concurrency.Permit]
 	join := c.Inject(embedtest.Fault{
 		Method: "Txn", Match: func(_ string, msg any) bool { return writes(msg.(*etcdserverpb.TxnRequest), "/total/") },
-		Do: embedtest.Duplicate, Err: status.Error(codes.Canceled, "reset by a proxy"), // as in sentTwice
+		Do: embedtest.Duplicate, Err: status.Error(codes.Canceled, "reset by a proxy"), // as etcd's client sends a Txn twice
 		Before: sync.OnceFunc(func() { between.Store(acquire(t, ctx, there.Key("b"))) }),
 	})
 	c.Inject(embedtest.Fault{Do: embedtest.Pass, Match: func(_ string, msg any) bool { return between.Load() != nil && looks(msg, "/total/") },
