@@ -55,30 +55,6 @@ func TestTrapS3LostEarly(t *testing.T) {
 	}
 }
 
-// A victim of an early end (eviction, takeover) learns of it by the one range that
-// its session watches, also when that watch has lost the notice and continues: the
-// range is listed anew now and then.
-func TestTrapS9EarlyEndIsReported(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a list: 8 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, c := f.Session(brisk())
-	require.Eventually(t, func() bool { return c.Requests()["Watch.Send"] > 0 }, soon, tick, "it has listed its range")
-	admin, _ := f.Session(nil)
-	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/notice/")})
-	require.NoError(t, sem(t, admin, "x", 1).Evict(ctx, "i", "why"))
-	require.NoError(t, mute.WaitHit(ctx))
-	require.NoError(t, p.Err(), "the word was lost, and the permit believes in itself")
-	closed(t, p.Lost(), "the list shows what the watch has lost")
-	require.ErrorIs(t, p.Err(), concurrency.ErrEvicted)
-	require.ErrorContains(t, p.Err(), "why")
-	require.Equal(t, 1, c.Requests()["Watch"], "the watch was not broken")
-}
-
 // The same where the watch ends after it has lost the word: the range is listed anew
 // at once.
 func TestTrapS9ReportedAfterABreak(t *testing.T) {

@@ -212,29 +212,3 @@ func TestMutexWithID(t *testing.T) {
 	closed(t, q.Lost(), "evicted")
 	require.ErrorIs(t, q.Release(ctx), concurrency.ErrEvicted)
 }
-
-// The former request cannot be removed for now. A call that does not wait gets the
-// owner of the ID.
-func TestIDThatIsNotYetFree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for bounded calls: 3.5 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, c := f.Session(nil)
-	sm := sem(t, s, "x", 5)
-	p := acquire(t, ctx, sm, concurrency.ID("job"))
-	inj := denied(c, -1)
-	require.Error(t, p.Release(ctx))
-	var held *concurrency.HeldError
-	_, err := sm.TryAcquire(ctx, concurrency.ID("job"))
-	require.ErrorAs(t, err, &held)
-	require.Equal(t, p.Token(), held.Request.Token)
-	_, err = sm.Acquire(ctx, concurrency.ID("job"), concurrency.MaxWaiters(3))
-	require.ErrorAs(t, err, &held)
-	_, err = sm.Acquire(ctx, concurrency.ID("job"), concurrency.Wait(2*time.Second))
-	require.ErrorAs(t, err, &held)
-	inj.Remove()
-	require.NoError(t, acquire(t, ctx, sm, concurrency.ID("job")).Release(ctx))
-}

@@ -20,49 +20,6 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// J3, gocron's elector: a leader whose network goes silent is notified before the next one
-// leads, and does not lead again without a new term.
-func TestSilencedLeader(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for leases: 6 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	opts := &concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 3 * time.Second}
-	s, c := f.Session(opts)
-	other, _ := f.Session(nil)
-	terms, result := lead(t, ctx, election(t, s, "x"))
-	old := got(t, terms, "it leads")
-	reported := make(chan time.Time, 1)
-	context.AfterFunc(old.ctx, func() { reported <- time.Now() })
-	next := make(chan time.Time, 1)
-	el := election(t, other, "x")
-	result2 := make(chan error, 1)
-	go func() {
-		result2 <- el.Lead(ctx, func(_ context.Context, p *concurrency.Permit) error {
-			next <- time.Now()
-			if p.Token() <= old.Token() || old.Err() == nil {
-				t.Error("two lead")
-			}
-			return nil
-		})
-	}()
-	require.Eventually(t, func() bool { return len(f.Keys("/queue/")) == 2 }, soon, tick)
-	c.BlackHole()
-	end, begin := got(t, reported, "the old leader's context ends"), got(t, next, "the next one leads")
-	require.True(t, end.Before(begin), "notified %v after the next one led", end.Sub(begin))
-	require.ErrorIs(t, context.Cause(old.ctx), concurrency.ErrLost)
-	require.NoError(t, got(t, result2, "Lead returns"))
-	old.end <- nil
-	c.Heal()
-	again := got(t, terms, "it leads again, after it has campaigned")
-	require.Greater(t, again.Token(), old.Token())
-	require.ErrorIs(t, old.Err(), concurrency.ErrLost)
-	again.end <- nil
-	require.NoError(t, got(t, result, "Lead returns"))
-}
-
 // J15: ctx ends at every point of campaigning, leading, renewing and resigning, and
 // what is under way arrives late, or twice, or its answer is lost. The term is given up
 // once, and the next one, in the same slot, is not touched.

@@ -313,29 +313,3 @@ func TestCallsHonourCtxWhenEtcdIsAway(t *testing.T) {
 		})
 	}
 }
-
-// A call to etcd has a bound of its own. What the caller gets is the end of its
-// ctx, which is no cancellation.
-func TestTimeoutIsNoCancellation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for the end of a call to etcd: 5.5 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	s, c := f.Session(&concurrency.SessionOptions{TTL: 60 * time.Second})
-	sm := sem(t, s, "x", 1)
-	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
-	c.BlackHole()
-	long, cancel := context.WithTimeout(ctx, 5500*time.Millisecond) // longer than one call
-	defer cancel()
-	answers := make(chan error, 3)
-	go func() { _, err := sm.Status(long); answers <- err }()
-	go func() { _, err := sm.TryAcquire(long); answers <- err }()
-	go func() { _, err := sm.Acquire(long); answers <- err }()
-	for range 3 {
-		err := got(t, answers, "the end of ctx")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NotErrorIs(t, err, context.Canceled)
-	}
-}

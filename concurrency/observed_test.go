@@ -427,31 +427,6 @@ func TestHooksSeeWhyACallWaits(t *testing.T) {
 	require.Equal(t, []any{holder.Token(), "why", other.Owner()}, []any{w.Blocking[0].Token, w.Blocking[0].Note, w.Blocking[0].Owner})
 }
 
-// A slow hook delays no renewal: the lease outlives it.
-func TestSlowHookDelaysNoRenewal(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
-	gate := make(chan struct{})
-	var renewals atomic.Int64
-	opts := brisk()
-	opts.Hooks = []observe.Hooks{{Event: func(_ context.Context, e observe.Event) {
-		if _, ok := e.(observe.LeaseRenewed); ok {
-			renewals.Add(1)
-			<-gate
-		}
-	}}}
-	s, _ := f.Session(opts)
-	lease := s.Lease()
-	p := acquire(t, ctxT(t), sem(t, s, "x", 1))
-	require.Eventually(t, func() bool { return renewals.Load() > 0 }, soon, tick)
-	until := p.Deadline()
-	require.Eventually(t, func() bool { return p.Deadline().After(until.Add(opts.TTL)) }, soon, tick, "three renewals later")
-	require.EqualValues(t, 1, renewals.Load())
-	close(gate)
-	require.Equal(t, lease, s.Lease())
-	require.NoError(t, p.Release(ctxT(t)))
-}
-
 // H3: a release that races a loss, or another release, ends the hold once.
 func TestHoldEndsOnce(t *testing.T) {
 	t.Parallel()

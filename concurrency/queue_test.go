@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/embedtest"
 )
 
 // T1, T7, T8: the first request of the queue that gives up lets the next one in and
@@ -162,71 +161,6 @@ func TestWaitersAreServedInRevisionOrder(t *testing.T) {
 	require.True(t, slices.IsSorted(order), "%v", order)
 	for i, r := range st.Waiters {
 		require.Equal(t, r.Token, order[i])
-	}
-}
-
-// T31, T37: the bound on the wait is kept exactly, counted from the call and in
-// fractions of seconds: however often the waiter wakes, however long its request
-// takes to be written, and if it queues anew on another lease meanwhile.
-func TestWaitIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a bound of 2 s, more than once on a busy machine")
-	}
-	t.Parallel()
-	const d = 2 * time.Second
-	for name, disturb := range map[string]func(f fixture, s *concurrency.Session, c *embedtest.Client) (stop func()){
-		"woken again and again": func(f fixture, _ *concurrency.Session, _ *embedtest.Client) func() {
-			other, _ := f.Session(nil)
-			noise, stop := context.WithCancel(ctxT(f.T))
-			var wg sync.WaitGroup
-			wg.Go(func() { // each of these wakes the mirror twice
-				for sm := sem(f.T, other, "x", 1); noise.Err() == nil; {
-					_, _ = sm.Acquire(noise, concurrency.Wait(2*time.Millisecond))
-				}
-			})
-			return func() { stop(); wg.Wait() }
-		},
-		"slow to write": func(_ fixture, _ *concurrency.Session, c *embedtest.Client) func() {
-			return c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.Pass,
-				Before: func() { time.Sleep(d * 3 / 4) }}).Remove
-		},
-		"on two leases": func(f fixture, s *concurrency.Session, _ *embedtest.Client) func() {
-			t := time.AfterFunc(d*3/4, func() { _ = f.RevokeLease(context.Background(), s.Lease()) })
-			return func() { t.Stop() }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := shared(t)
-			ctx := ctxT(t)
-			holder, _ := f.Session(nil)
-			p := acquire(t, ctx, sem(t, holder, "x", 1))
-			s, c := f.Session(nil)
-			sm := sem(t, s, "x", 1)
-			_, err := sm.TryAcquire(ctx) // the limit is known
-			require.ErrorIs(t, err, concurrency.ErrFull)
-			least := time.Hour
-			for try := 0; try < 8 && least > d*3/2; try++ { // a busy machine may come too late, but not always
-				stop := disturb(f, s, c)
-				begun := time.Now()
-				_, err := sm.Acquire(ctx, concurrency.Wait(d))
-				took := time.Since(begun)
-				stop()
-				require.GreaterOrEqual(t, took, d)
-				var full *concurrency.FullError
-				if !errors.As(err, &full) {
-					require.ErrorIs(t, err, concurrency.ErrUnavailable, "it did not come to wait")
-					require.NotErrorIs(t, err, context.DeadlineExceeded, "ctx has not ended")
-					continue
-				}
-				require.Equal(t, 1, full.Limit)
-				require.LessOrEqual(t, full.Used, 1, "as far as the process knows: nothing, if no list has come")
-				least = min(least, took)
-			}
-			require.LessOrEqual(t, least, d*3/2)
-			require.NoError(t, p.Release(ctx))
-			f.NoKeys("queue/")
-		})
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -168,32 +167,5 @@ func TestRateIsStoredAgain(t *testing.T) {
 	_, err := c.Delete(ctx, key)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(f.Keys("/rate/x/limit")) == 1 }, soon, 10*tick)
-	require.NoError(t, l.Wait(ctx))
-}
-
-// Without etcd, a process with shares goes on until its lease ends; then its calls say why they fail.
-func TestRateWithoutEtcd(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("a lease has to end")
-	}
-	f := own(t, 1)
-	ctx := ctxT(t)
-	s, c := f.Session(quick())
-	l := rateLimiter(t, s, "x", 200, 50)
-	require.NoError(t, l.Wait(ctx))
-	c.Cut()
-	require.Eventually(t, func() bool {
-		short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		defer cancel()
-		return l.Wait(short) != nil
-	}, soon, tick, "the lease ends")
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	err := l.Wait(short)
-	require.ErrorIs(t, err, concurrency.ErrUnavailable)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, l.Allow(), concurrency.ErrUnavailable)
-	c.Heal()
 	require.NoError(t, l.Wait(ctx))
 }

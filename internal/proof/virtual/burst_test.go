@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,4 +68,39 @@ func TestBurstAsksInTurn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A burst of tries that etcd answers slowly is no outage, also for those that had no turn
+// within TryTimeout.
+func TestTriesWithoutATurn(t *testing.T) {
+	t.Parallel()
+	const calls, trip = 4000, 300 * time.Millisecond
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		sem := d.semaphore(1)
+		p, err := sem.Acquire(t.Context())
+		require.NoError(t, err)
+		d.slow("Range", 1<<30, fakeetcd.Fate{Before: trip})
+		errs := make(chan error, calls)
+		begun := time.Now()
+		for range calls {
+			go func() {
+				_, err := sem.TryAcquire(context.Background())
+				errs <- err
+			}()
+		}
+		unseen := 0
+		for range calls {
+			err := came(t, errs, "a try")
+			require.ErrorIs(t, err, concurrency.ErrFull)
+			require.NotErrorIs(t, err, concurrency.ErrUnavailable)
+			var full *concurrency.FullError
+			if errors.As(err, &full) && full.Used == 0 {
+				unseen++
+			}
+		}
+		require.NotZero(t, unseen, "some had no turn")
+		require.Equal(t, concurrency.TryTimeout, time.Since(begun))
+		require.NoError(t, p.Release(t.Context()))
+	})
 }

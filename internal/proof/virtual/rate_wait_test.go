@@ -32,3 +32,35 @@ func TestRateOfCallsThatEnd(t *testing.T) {
 		require.NoError(t, check.Rate(k.spans, 0.01, 1))
 	})
 }
+
+// Without etcd, a process with shares goes on until its lease ends; then its calls say why they fail.
+func TestRateWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	for how, away := range aways {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, on []*desk) {
+				d := on[0]
+				l := d.rate(200, 50)
+				require.NoError(t, l.Wait(within(t, time.Minute)))
+				time.Sleep(time.Until(d.begun.Add(7 * time.Second))) // renewed 5 s after the beginning
+				require.NoError(t, l.Wait(within(t, time.Minute)))
+				away(d.client)
+				var last time.Time
+				for l.Wait(within(t, 300*time.Millisecond)) == nil {
+					last = time.Now()
+				}
+				deadline := d.begun.Add(renews + ttl - margin)
+				require.WithinRange(t, last, deadline.Add(-time.Second), deadline)
+				begun := time.Now()
+				err := l.Wait(within(t, 2*time.Second))
+				require.Equal(t, 2*time.Second, time.Since(begun))
+				require.ErrorIs(t, err, concurrency.ErrUnavailable)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, l.Allow(), concurrency.ErrUnavailable)
+				d.client.Mend()
+				d.client.Resume()
+				require.NoError(t, l.Wait(within(t, time.Minute)))
+			})
+		})
+	}
+}

@@ -28,23 +28,28 @@ func (e *ends) add(n *atomic.Int64) {
 	n.Add(1)
 }
 
-// traced opens a second session of a process, on which the ends of permits are counted.
-func (d *desk) traced(o concurrency.SessionOptions) *ends {
-	e := &ends{}
+// open replaces the session of a process by one with other options.
+func (d *desk) open(o concurrency.SessionOptions) {
 	if o.TTL == 0 {
 		o.TTL, o.Margin = ttl, margin
 	}
 	o.Prefix = prefix
-	o.Hooks = testkit.Trace{
-		Lost:        func(*concurrency.LostError) { e.add(&e.lost) },
-		Released:    func(observe.Call, observe.Outcome) { e.add(&e.released) },
-		Unconfirmed: func(*concurrency.UnconfirmedError) { e.add(&e.unconfirmed) },
-	}.Hooks()
 	_ = d.session.Close(d.t.Context())
 	var err error
 	d.session, err = concurrency.NewSession(d.t.Context(), d.client.Client, "test", &o)
 	require.NoError(d.t, err)
 	d.begun = time.Now()
+}
+
+// traced opens a second session of a process, on which the ends of permits are counted.
+func (d *desk) traced(o concurrency.SessionOptions) *ends {
+	e := &ends{}
+	o.Hooks = testkit.Trace{
+		Lost:        func(*concurrency.LostError) { e.add(&e.lost) },
+		Released:    func(observe.Call, observe.Outcome) { e.add(&e.released) },
+		Unconfirmed: func(*concurrency.UnconfirmedError) { e.add(&e.unconfirmed) },
+	}.Hooks()
+	d.open(o)
 	return e
 }
 

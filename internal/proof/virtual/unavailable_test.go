@@ -2,9 +2,11 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -232,4 +234,48 @@ func TestContentionIsNoOutage(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		})
 	})
+}
+
+// A call that etcd stops answering says in which queue it waited: that of its key or of the total.
+func TestUnavailableSaysWhichQueue(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limit, total int
+		level        concurrency.Level
+		text         string
+	}{
+		"its key":         {1, 2, concurrency.LevelKey, "the queue of the key then had "},
+		"the total":       {2, 1, concurrency.LevelTotal, "the queue of the total then had "},
+		"without a total": {1, 0, concurrency.LevelKey, "the queue of the key then had "},
+		"a semaphore":     {1, -1, "", "the queue then had "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 1, func(t *testing.T, on []*desk) {
+				d := on[0]
+				sem := d.semaphore(1)
+				if c.total >= 0 {
+					sem = d.tenant(c.limit, c.total)
+				}
+				p := d.hold1(sem)
+				const wait = 4 * time.Second
+				begun, answers := time.Now(), make(chan error, 1)
+				go func() {
+					_, err := sem.Acquire(within(t, time.Minute), concurrency.Wait(wait))
+					answers <- err
+				}()
+				synctest.Wait() // the session has seen the queue
+				d.client.Cut()
+				err := came(t, answers, "the end of Wait")
+				require.Equal(t, wait, time.Since(begun))
+				d.client.Mend()
+				u, ok := errors.AsType[*concurrency.UnavailableError](err)
+				require.True(t, ok, "%v", err)
+				require.NotNil(t, u.Seen)
+				require.Equal(t, c.level, u.Seen.Level)
+				require.ErrorContains(t, err, c.text)
+				require.NoError(t, p.Release(t.Context()))
+			})
+		})
+	}
 }
