@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -20,44 +19,6 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 )
-
-// T33, F33: streams of renewals break, go silent or hang, again and again, and the
-// session lives on through several TTLs.
-func TestRenewalsRecover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes two TTLs: 24 s")
-	}
-	t.Parallel()
-	for name, fault := range map[string]embedtest.Fault{
-		"broken":        {Do: embedtest.FailWith},
-		"bad token":     {Do: embedtest.FailWith, Err: rpctypes.ErrGRPCInvalidAuthToken},
-		"answer lost":   {Do: embedtest.DropResponse},
-		"answer stuck":  {Do: embedtest.HoldResponse},
-		"request stuck": {Do: embedtest.HoldRequest},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := shared(t)
-			opts, reported := traced(&concurrency.SessionOptions{TTL: 12 * time.Second, Margin: time.Second})
-			s, c := f.Session(opts)
-			p := lock(t, s, "x")
-			fault.Method, fault.Times = "LeaseKeepAlive", 3
-			// Every other message is struck, so that a stream breaks
-			// after it has worked.
-			var n atomic.Int64
-			fault.Match = func(string, any) bool { return n.Add(1)%2 == 0 }
-			inj := c.Inject(fault)
-			select {
-			case <-p.Context().Done():
-				require.NoError(t, context.Cause(p.Context()))
-			case <-time.After(24 * time.Second): // two TTLs
-			}
-			require.Equal(t, 3, inj.Hits())
-			require.Empty(t, reported.lost)
-			require.NoError(t, p.Release(ctxT(t)))
-		})
-	}
-}
 
 // etcd is away for a while before a permit's deadline, and a connection was refused:
 // gRPC, left to itself, would try again only after that deadline.

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
@@ -103,29 +104,34 @@ func TestIDThatIsNotYetFree(t *testing.T) {
 // ctx, which is no cancellation.
 func TestTimeoutIsNoCancellation(t *testing.T) {
 	t.Parallel()
-	const bound = 5500 * time.Millisecond // longer than one call
+	bounds := map[string]time.Duration{
+		"in the next call":     commit.CallTimeout + 500*time.Millisecond,
+		"before the next call": commit.CallTimeout + 2*time.Millisecond,
+	}
 	for name, call := range map[string]func(context.Context, *concurrency.Semaphore) error{
 		"Status":     func(ctx context.Context, sem *concurrency.Semaphore) error { _, err := sem.Status(ctx); return err },
 		"TryAcquire": func(ctx context.Context, sem *concurrency.Semaphore) error { _, err := sem.TryAcquire(ctx); return err },
 		"Acquire":    func(ctx context.Context, sem *concurrency.Semaphore) error { _, err := sem.Acquire(ctx); return err },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, 1, func(t *testing.T, on []*desk) {
-				d := on[0]
-				sem := d.semaphore(1)
-				p, err := sem.Acquire(t.Context())
-				require.NoError(t, err)
-				require.NoError(t, p.Release(t.Context()))
-				d.client.Stall()
-				begun := time.Now()
-				err = call(within(t, bound), sem)
-				require.Equal(t, bound, time.Since(begun))
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.NotErrorIs(t, err, context.Canceled)
-				d.client.Resume()
-				synctest.Wait()
+		for when, bound := range bounds {
+			t.Run(name+", "+when, func(t *testing.T) {
+				t.Parallel()
+				bubble(t, 1, func(t *testing.T, on []*desk) {
+					d := on[0]
+					sem := d.semaphore(1)
+					p, err := sem.Acquire(t.Context())
+					require.NoError(t, err)
+					require.NoError(t, p.Release(t.Context()))
+					d.client.Stall()
+					begun := time.Now()
+					err = call(within(t, bound), sem)
+					require.Equal(t, bound, time.Since(begun))
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.NotErrorIs(t, err, context.Canceled)
+					d.client.Resume()
+					synctest.Wait()
+				})
 			})
-		})
+		}
 	}
 }
