@@ -37,7 +37,7 @@ func (f fixture) within(h queue.Horizon, opts *concurrency.SessionOptions) (*con
 	s, err := concurrency.NewSession(queue.WithHorizon(ctxT(f.T), h), c.Client, "test", &o)
 	require.NoError(f.T, err)
 	f.T.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Grace)
 		defer cancel()
 		_ = s.Close(ctx)
 	})

@@ -39,6 +39,10 @@ func Brisk() *concurrency.SessionOptions {
 	return &concurrency.SessionOptions{TTL: 6 * time.Second, Margin: 500 * time.Millisecond}
 }
 
+// Grace is how long the end of a test waits for what its sessions still hold. Many tests end while they hold
+// permits, so it is short.
+const Grace = 50 * time.Millisecond
+
 // SessionOn starts a session below a prefix, on a client of the caller's. It is closed with
 // the test.
 func SessionOn(t testing.TB, c *clientv3.Client, prefix string, opts *concurrency.SessionOptions) *concurrency.Session {
@@ -51,7 +55,7 @@ func SessionOn(t testing.TB, c *clientv3.Client, prefix string, opts *concurrenc
 	s, err := concurrency.NewSession(Context(t), c, "test", &o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), Grace)
 		defer cancel()
 		_ = s.Close(ctx)
 	})
