@@ -207,26 +207,6 @@ func TestBegunWithinItself(t *testing.T) {
 	require.ErrorContains(t, err, "within its own attempt")
 }
 
-// A short RetainUnknown does not cost a live session its attempts.
-func TestShortRetainUnknown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for longer than a lease: 4 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	opts := &idempotency.Options{Retain: time.Second, RetainUnknown: time.Second}
-	a, b := f.instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, opts), f.instance(nil, opts)
-	at := begin(t, a, key("1"))
-	a.client.Cut()
-	for n := range 40 { // longer than a lease of RetainUnknown's length would live
-		require.Len(t, f.Keys("/r/"), 2, n)
-		time.Sleep(100 * time.Millisecond)
-	}
-	a.client.Heal()
-	rejected(t, b, key("1"))
-	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
-}
-
 // While etcd is near its quota replays continue, LikelyNew or not.
 func TestFullAndLikelyNew(t *testing.T) {
 	t.Parallel()

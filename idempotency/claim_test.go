@@ -291,44 +291,6 @@ func TestSessionLostDuringAClaim(t *testing.T) {
 	}
 }
 
-// I37, I09: an attempt lives as long as its session, however long it takes, and is lost with
-// it: its context ends, and duplicates take over.
-func TestAttemptLivesWithItsSession(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes longer than a lease: 15 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	const ttl = 6 * time.Second
-	a, b := f.instance(&concurrency.SessionOptions{TTL: ttl, Margin: 500 * time.Millisecond}, nil), f.instance(nil, nil)
-	at := begin(t, a, key("1"))
-	taken := make(chan *idempotency.Attempt, 1)
-	go func() {
-		next, _, err := b.Begin(ctxT(t), key("1"), "payload")
-		if err != nil {
-			t.Error(err)
-		}
-		taken <- next
-	}()
-	select {
-	case <-taken:
-		require.FailNow(t, "taken from one that lives")
-	case <-time.After(3 * ttl / 2):
-	}
-	require.NoError(t, at.Err())
-	inj := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
-	next := got(t, taken, "the duplicate takes over")
-	inj.Remove()
-	closed(t, at.Context().Done(), "the context has ended")
-	require.ErrorIs(t, context.Cause(at.Context()), idempotency.ErrLost)
-	require.ErrorIs(t, at.Err(), concurrency.ErrLost)
-	require.Equal(t, 2, next.Attempt())
-	require.Greater(t, next.Token(), at.Token())
-	require.Equal(t, at.ChildKey("charge"), next.ChildKey("charge"))
-	require.NotEqual(t, at.ChildKey("charge"), next.ChildKey("mail"))
-	require.NoError(t, next.Commit(ctxT(t), []byte("b")))
-}
-
 // I01: a zombie, whose attempt was taken over, writes nothing.
 func TestZombie(t *testing.T) {
 	t.Parallel()

@@ -207,54 +207,6 @@ func TestConflictWithoutACaller(t *testing.T) {
 	require.Equal(t, 2, at.Attempt())
 }
 
-// S5: an attempt that takes longer than its outcome is kept still has its record; retention
-// counts from the outcome.
-func TestTrapS5Retention(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes longer than two leases: 30 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	opts := &idempotency.Options{Retain: time.Second, RetainUnknown: time.Second, CacheBytes: -1}
-	a, b := f.instance(brisk(), opts), f.instance(nil, opts)
-	at := begin(t, a, key("1"))
-	select {
-	case <-at.Context().Done():
-		require.FailNow(t, "ended")
-	case <-time.After(16 * time.Second): // more than the TTL of its lease
-	}
-	rejected(t, b, key("1"))
-	done := time.Now()
-	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
-	for {
-		next, rec, err := b.Begin(ctxT(t), key("1"), "payload")
-		require.NoError(t, err)
-		if next == nil {
-			require.Equal(t, "x", string(rec.Value))
-			continue
-		}
-		require.Greater(t, time.Since(done), time.Second)
-		require.Equal(t, 1, next.Attempt())
-		require.NoError(t, next.Release(ctxT(t)))
-		break
-	}
-
-	// A lost one is kept as long, counted from the end of its process.
-	begin(t, a, key("2"), idempotency.OnLost(idempotency.Refuse))
-	lost := time.Now()
-	a.crash(t, f)
-	for {
-		next, _, err := b.Begin(ctxT(t), key("2"), "payload")
-		if next == nil {
-			require.ErrorIs(t, err, idempotency.ErrUnknown)
-			continue
-		}
-		require.Greater(t, time.Since(lost), time.Second)
-		require.NoError(t, next.Release(ctxT(t)))
-		break
-	}
-}
-
 // Steps with a recorded value do not run again in an attempt after a crash, an error or a panic.
 func TestSteps(t *testing.T) {
 	t.Parallel()
