@@ -363,26 +363,28 @@ func fillPipe(t *testing.T, pipe *os.File) {
 // A signal at the moment of the grant withdraws the request or reaches the command, and is never lost.
 func TestRunIsInterruptedAtTheGrant(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	watch := f.etcd.Client().Watch(testkit.Context(t), f.prefix, clientv3.WithPrefix())
 	for i := range 24 {
 		for _, group := range []bool{false, true} {
-			name := fmt.Sprintf("x%d-%v", i, group)
-			p := f.start(nil, name, "--", "sh", "-c", "sleep 2; echo survived")
-			for granted := false; !granted; {
-				resp := testkit.Got(t, watch, "the key of the request")
-				for _, ev := range resp.Events {
-					granted = granted || strings.Contains(string(ev.Kv.Key), "/"+name+"/")
+			t.Run(fmt.Sprintf("%d-%v", i, group), func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t)
+				watch := f.etcd.Client().Watch(testkit.Context(t), f.prefix, clientv3.WithPrefix())
+				p := f.start(nil, "x", "--", "sh", "-c", "sleep 2; echo survived")
+				for granted := false; !granted; {
+					resp := testkit.Got(t, watch, "the key of the request")
+					for _, ev := range resp.Events {
+						granted = granted || strings.Contains(string(ev.Kv.Key), "/x/")
+					}
 				}
-			}
-			time.Sleep(time.Duration(i) * 2 * time.Millisecond) // the moment is what is tested
-			to := p.cmd.Process.Pid
-			if group {
-				to = -to
-			}
-			require.NoError(t, syscall.Kill(to, syscall.SIGTERM))
-			require.Equal(t, 143, p.code(), "%s: %s", name, p.errs)
-			require.Empty(t, f.status(name).Holders)
+				time.Sleep(time.Duration(i) * 2 * time.Millisecond) // the moment is what is tested
+				to := p.cmd.Process.Pid
+				if group {
+					to = -to
+				}
+				require.NoError(t, syscall.Kill(to, syscall.SIGTERM))
+				require.Equal(t, 143, p.code(), "%s", p.errs)
+				require.Empty(t, f.status("x").Holders)
+			})
 		}
 	}
 }
