@@ -26,7 +26,8 @@ func TestCompletion(t *testing.T) {
 	f := newFixture(t)
 	ctx := testkit.Context(t)
 	f.crowd("charge")
-	m, err := concurrency.NewMutex(f.session("web-7"), "charge")
+	s := f.session("web-7") // one for all: each that holds permits takes a second to close
+	m, err := concurrency.NewMutex(s, "charge")
 	require.NoError(t, err)
 	f.permit(m.Lock(ctx))
 	_, err = f.process("web-7").Do(ctx, "invoices", nothing, schedlock.Tick(tick(0)))
@@ -52,7 +53,7 @@ func TestCompletion(t *testing.T) {
 		require.Equal(t, want, f.completed(strings.Split(line, " ")...), line)
 	}
 	for _, name := range []string{"a`touch x`", "a$(id)", "a${IFS}b", "a;b", "a b", "a|b", "a>b", "a'b", `a"b`, `a\b`, "~a", "a*", "a#b", "größe-1.2"} {
-		sem, err := concurrency.NewSemaphore(f.session("web-7"), name, 2, nil)
+		sem, err := concurrency.NewSemaphore(s, name, 2, nil)
 		require.NoError(t, err)
 		f.permit(sem.Acquire(ctx))
 	}
