@@ -14,7 +14,7 @@ import (
 
 // options says how gate test runs go test.
 type options struct {
-	again    bool      // a package that fails runs once more, alone
+	again    bool      // a package that fails runs once more, after the others
 	order    bool      // "./..." is the packages with tests, in the order in which the last gate found them slow
 	flaky    string    // the file for the tests that then pass, or none
 	times    string    // the file for the times of packages, or none
@@ -23,8 +23,8 @@ type options struct {
 	progress io.Writer // shows how far the run is, or nil
 }
 
-// run runs go test, and, if o.again is set, each package that fails once more, alone: a test that
-// depends on how busy the machine is must not stop a good change. It is a defect all the same. The
+// run runs go test, and, if o.again is set, each package that fails once more, after the others: a test
+// that depends on how busy the machine is must not stop a good change. It is a defect all the same. The
 // packages are the last arguments of the command; each begins with "./".
 //
 // A package that does not build does not run again, nor one in which the race detector has found a
@@ -62,7 +62,7 @@ func (o options) run(w io.Writer, command []string) (flaky, red []string, err er
 			fmt.Fprintf(w, "gate: %s is not run again: %s\n", first.pkg, why)
 			red = append(red, first.pkg)
 		default:
-			fmt.Fprintf(w, "gate: %s has failed and is run once more, alone\n", first.pkg)
+			fmt.Fprintf(w, "gate: %s has failed and is run once more\n", first.pkg)
 			second, err := options{target: o.target}.test(w, command, []string{first.pkg})
 			if err != nil {
 				return flaky, red, err
@@ -72,7 +72,7 @@ func (o options) run(w io.Writer, command []string) (flaky, red []string, err er
 				continue
 			}
 			for _, name := range first.failures() {
-				flaky = append(flaky, fmt.Sprintf("FLAKY %s: failed once, passed when its package ran alone", name))
+				flaky = append(flaky, fmt.Sprintf("FLAKY %s: failed once, passed when its package ran again", name))
 			}
 		}
 	}
@@ -161,8 +161,8 @@ func (o options) test(w io.Writer, command, packages []string) (_ []*result, err
 	switch {
 	case err != nil:
 		return nil, err
-	case len(results) == 0:
-		return nil, fmt.Errorf("go test reported no package: %w", errors.Join(exit))
+	case len(results) < len(packages) || len(results) == 0:
+		return nil, fmt.Errorf("go test reported %d packages, of %d or more: %w", len(results), len(packages), errors.Join(exit))
 	case exit != nil && !anyFailed(results):
 		return nil, fmt.Errorf("go test failed, but no package did: %w", exit)
 	}

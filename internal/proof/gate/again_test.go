@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,8 +45,8 @@ func TestRerun(t *testing.T) {
 		hides  []string
 	}{
 		"green": {source: "func TestGood(t *testing.T) {}\n", shows: []string{"ok  \texample.org/m/a"}, hides: []string{"gate:", "=== RUN", "PASS\n"}},
-		"flaky": {source: once, flaky: "FLAKY a.TestOnce/sub: ", shows: []string{"the first time", "FAIL\texample.org/m/a", "ok  \texample.org/m/a", "run once more, alone"}},
-		"red":   {source: "func TestBad(t *testing.T) { t.Error(\"each time\") }\n", red: true, shows: []string{"each time", "run once more, alone"}},
+		"flaky": {source: once, flaky: "FLAKY a.TestOnce/sub: ", shows: []string{"the first time", "FAIL\texample.org/m/a", "ok  \texample.org/m/a", "run once more"}},
+		"red":   {source: "func TestBad(t *testing.T) { t.Error(\"each time\") }\n", red: true, shows: []string{"each time", "run once more"}},
 		"flaky package": {
 			source: "func TestMain(m *testing.M) {\n\tm.Run()\n\tif _, err := os.Stat(\"ran\"); err != nil {\n\t\tos.WriteFile(\"ran\", nil, 0o600)\n\t\tos.Exit(1)\n\t}\n}\nfunc TestGood(t *testing.T) {}\n",
 			flaky:  "FLAKY example.org/m/a: ",
@@ -95,6 +97,25 @@ func TestNoTests(t *testing.T) {
 			var out bytes.Buffer
 			_, _, err := options{again: true}.run(&out, command)
 			require.Error(t, err)
+		})
+	}
+}
+
+// A go test that dies is no run of its packages, whatever has failed before.
+func TestGoTestDies(t *testing.T) {
+	dir := t.TempDir()
+	event := func(action, pkg string) string { return fmt.Sprintf(`{"Action":%q,"Package":%q}`, action, pkg) + "\n" }
+	for name, tt := range map[string]struct{ prints, says string }{
+		"a package did not end":    {event("start", "m/a") + event("fail", "m/a") + event("start", "m/b"), "ended before m/b"},
+		"a package did not begin":  {event("start", "m/a") + event("fail", "m/a"), "reported 1 packages, of 2 or more"},
+		"nothing has begun":        {"", "reported 0 packages"},
+		"both, and it fails alone": {event("start", "m/a") + event("pass", "m/a") + event("start", "m/b") + event("pass", "m/b"), "but no package did"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tool := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
+			require.NoError(t, os.WriteFile(tool, []byte("#!/bin/sh\ncat <<'X'\n"+tt.prints+"X\nexit 1\n"), 0o700))
+			_, _, err := options{again: true}.run(io.Discard, []string{tool, "test", "./a", "./b"})
+			require.ErrorContains(t, err, tt.says)
 		})
 	}
 }

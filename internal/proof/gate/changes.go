@@ -19,44 +19,80 @@ import (
 	"strings"
 )
 
-// The benchmark and the console's pages in a browser are tested if their own files, or the exported
-// declarations that they use, differ from those of the last green commit; and in make verify, always.
+// The benchmark and the console's pages in a browser are tested if their own files, those of the
+// internal packages that they import, or the exported declarations of the public packages that they
+// import, differ from those of the commit at which they were last tested; and in make verify, always.
 
 // subject is something that is tested only when it has changed.
 type subject struct {
-	files []string // its own, each a file or a folder
-	api   []string // the folders of the packages that it uses
+	target  string      // of make, which always tests it
+	files   []string    // its own, each a file or a folder
+	api     []string    // the folders of the public packages that it uses
+	imports [][2]string // modules and packages whose imports are added to both
 }
 
 var subjects = map[string]subject{
 	"bench": {
-		files: []string{"bench", "go.mod", "internal/proof/procs", "internal/ports"},
-		api:   []string{"concurrency", "idempotency", "schedlock", "embedtest"},
+		target: "bench-test", files: []string{"bench", "go.mod", "go.sum"},
+		imports: [][2]string{{"bench", "./..."}},
 	},
 	"browser": {
-		files: []string{"console", "integration/console_browser_test.go", "integration/go.mod", "go.mod"},
-		api:   []string{"concurrency", "idempotency", "schedlock", "embedtest"},
+		target: "browser", files: []string{"console", "integration", "go.mod", "go.sum"},
+		imports: [][2]string{{".", "./console/..."}, {"integration", "./..."}},
 	},
 }
 
-// changes compares the working directory with a commit.
-type changes struct{ last string }
+// whole returns the subject with what its packages import of ours.
+func (s subject) whole() (subject, error) {
+	for _, of := range s.imports {
+		format := `{{join .Imports "\n"}}{{"\n"}}{{join .TestImports "\n"}}{{"\n"}}{{join .XTestImports "\n"}}`
+		out, err := exec.Command("go", "-C", of[0], "list", "-f", format, of[1]).Output() //nolint:gosec // of the table above
+		if err != nil {
+			return s, err
+		}
+		s = s.importing(string(out))
+	}
+	return s, nil
+}
+
+// importing adds packages of ours, a line each, to what the subject uses.
+func (s subject) importing(list string) subject {
+	s.files, s.api = slices.Clone(s.files), slices.Clone(s.api)
+	for line := range strings.Lines(list) {
+		dir, ok := strings.CutPrefix(strings.TrimSpace(line), ours+"/")
+		switch {
+		case !ok, within(dir, s.files), within(dir, s.api):
+		case strings.Contains("/"+dir+"/", "/internal/"):
+			s.files = append(s.files, dir)
+		default:
+			s.api = append(s.api, dir)
+		}
+	}
+	return s
+}
+
+// changes compares the working directory with the commits at which subjects were last tested.
+type changes struct{ last map[string]string }
 
 // reason returns why a subject need not be tested, or "" if it is to be tested.
 func (c changes) reason(name string) string {
-	s, ok := subjects[name]
-	if !ok || c.last == "" {
+	s, last := subjects[name], c.last[name]
+	if last == "" || exec.Command("git", "merge-base", "--is-ancestor", last, "HEAD").Run() != nil { //nolint:gosec // a commit of the page
+		return "" // never, or at a commit that this history does not have
+	}
+	s, err := s.whole()
+	if err != nil {
 		return ""
 	}
-	then, err := archived(c.last, append(slices.Clone(s.files), s.api...))
+	then, err := archived(last, append(slices.Clone(s.files), s.api...))
 	if err != nil {
-		return "" // this clone does not have the commit
+		return "" // something that it uses did not exist then
 	}
 	now, err := present(os.DirFS("."), append(slices.Clone(s.files), s.api...))
 	if err != nil || !s.same(then, now) {
 		return ""
 	}
-	return fmt.Sprintf("nothing that it tests has changed since %s, which was green; make verify PARTS=%s runs it", c.last, name)
+	return fmt.Sprintf("nothing that it tests has changed since %s, at which it passed; make verify PARTS=%s runs it", last, s.target)
 }
 
 // same reports whether two trees, of paths and texts, have the same files of the subject and declare

@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,10 +46,32 @@ func TestSubjects(t *testing.T) {
 	require.True(t, s.same(base, base))
 }
 
-// A commit that this clone does not have, or none, leaves nothing out.
+// A commit that is none of this history, or none, leaves nothing out.
 func TestUnknownCommit(t *testing.T) {
 	t.Chdir("../../..")
 	require.Empty(t, changes{}.reason("bench"))
-	require.Empty(t, changes{last: "0000000000000000000000000000000000000000"}.reason("bench"))
-	require.Empty(t, changes{last: "HEAD"}.reason("unknown"))
+	require.Empty(t, changes{last: map[string]string{"bench": "0000000000000000000000000000000000000000"}}.reason("bench"))
+	require.Empty(t, changes{last: map[string]string{"browser": "HEAD"}}.reason("unknown"))
+}
+
+// What a subject's packages import of ours is part of it: internal packages as files, others by their
+// declarations.
+func TestImports(t *testing.T) {
+	s := subject{files: []string{"console"}}.importing("fmt\n" + ours + "/internal/fleet\n" + ours + "/concurrency\n" + ours + "/console/x\n" + ours + "/internal/fleet\n")
+	require.Equal(t, []string{"console", "internal/fleet"}, s.files)
+	require.Equal(t, []string{"concurrency"}, s.api)
+	t.Chdir("../../..")
+	browser, err := subjects["browser"].whole()
+	require.NoError(t, err)
+	require.Subset(t, browser.files, []string{"console", "integration", "internal/fleet", "internal/proof/testkit"})
+	require.Subset(t, browser.api, []string{"concurrency", "idempotency", "schedlock", "embedtest"})
+	bench, err := subjects["bench"].whole()
+	require.NoError(t, err)
+	require.Subset(t, bench.files, []string{"bench", "internal/proof/procs"})
+	require.Contains(t, bench.api, "concurrency")
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	for _, s := range subjects {
+		require.Regexp(t, `(?m)^PARTS .* `+s.target+` `, string(makefile), "make verify runs it")
+	}
 }

@@ -107,8 +107,12 @@ func printLeftOut(w io.Writer) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(subjects)) {
-		fmt.Fprintf(w, "%-8s all tests, if neither %s nor the exported declarations of %s have changed since the last green gate\n",
-			name, strings.Join(subjects[name].files, ", "), strings.Join(subjects[name].api, ", "))
+		of, err := subjects[name].whole()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%-8s all tests (make %s), if neither %s nor the exported declarations of %s have changed since they last passed\n",
+			name, of.target, strings.Join(of.files, ", "), strings.Join(of.api, ", "))
 	}
 	return nil
 }

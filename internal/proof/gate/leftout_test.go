@@ -52,7 +52,7 @@ func TestPrintLeftOut(t *testing.T) {
 	require.NoError(t, printLeftOut(&out))
 	for _, want := range []string{
 		"race     ./examples/fleet: ", "etcd37   ./console: ", "etcd37   ./internal/queue: it links neither",
-		"race     concurrency.TestBlackHoledMember: it takes longer than a TTL", "bench    ", "browser  all tests, if neither console, ",
+		"race     concurrency.TestBlackHoledMember: it takes longer than a TTL", "bench    ", "browser  all tests (make browser), if neither console, ",
 	} {
 		require.Contains(t, out.String(), want)
 	}

@@ -6,7 +6,7 @@
 //	gate each [flag ...] ./package  each test alone, and the slowest of them
 //
 // What a target leaves out cannot differ there, or runs in make verify: see choose.go. A package
-// that fails runs once more, alone; if it passes then, the run passes, and its tests are reported
+// that fails runs once more, after the others; if it passes then, the run passes, and its tests are reported
 // as flaky: see again.go. The times of a run are on the page docs/testing.md, which the run writes:
 // see report.go.
 //
@@ -55,7 +55,7 @@ func command(ctx context.Context, name string, args []string) (passed bool, err 
 	case "test":
 		var o options
 		flags := flag.NewFlagSet("gate test", flag.ContinueOnError)
-		flags.BoolVar(&o.again, "again", false, "run a package that has failed once more, alone")
+		flags.BoolVar(&o.again, "again", false, "run a package that has failed once more, after the others")
 		flags.BoolVar(&o.order, "order", false, "test the packages of ./... that were slow in the last gate first")
 		flags.StringVar(&o.flaky, "flaky", "", "append a line for each flaky test to this file")
 		flags.StringVar(&o.times, "times", "", "append the times of each package to this file")

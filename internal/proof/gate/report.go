@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -41,6 +42,7 @@ type report struct {
 	commit string
 	ended  []outcome
 	times  []times
+	tested map[string]string // the commits at which subjects were last tested
 }
 
 // markdown is the report as it is printed and shown on the page.
@@ -71,6 +73,9 @@ func (r report) markdown() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %.0f | %.0f | %d | %d |\n", strings.TrimSpace(o.target+" "+o.flags), result, o.seconds, o.own, n, len(o.out))
 	}
+	if r.tested["bench"] != "" || r.tested["browser"] != "" {
+		fmt.Fprintf(&b, "\nLast tested: bench at %s, browser at %s.\n", cmp.Or(r.tested["bench"], "none"), cmp.Or(r.tested["browser"], "none"))
+	}
 	fmt.Fprint(&b, "\n| slowest packages | target | build | link | run |\n|---|---|---:|---:|---:|\n")
 	for _, t := range r.slowest() {
 		fmt.Fprintf(&b, "| `%s` | `%s` | %.1f | %.1f | %.1f |\n", t.Package, t.Target, t.Build, t.Link, t.Run)
@@ -96,14 +101,33 @@ func slowestOf(page string) (paths []string) {
 	return paths
 }
 
-var commitOf = regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\d \d\d:\d\d, ([0-9a-f]{7,40}), on `)
+var testedLine = regexp.MustCompile(`(?m)^Last tested: bench at (\w+), browser at (\w+)\.$`)
 
-// lastGreen returns the commit of the report on a page, or "".
-func lastGreen(page string) string {
-	if m := commitOf.FindStringSubmatch(page); m != nil {
-		return m[1]
+// testedAt returns the commits of a page at which subjects were last tested.
+func testedAt(page string) map[string]string {
+	at := map[string]string{}
+	if m := testedLine.FindStringSubmatch(page); m != nil {
+		for i, name := range []string{"bench", "browser"} {
+			if m[i+1] != "none" {
+				at[name] = m[i+1]
+			}
+		}
 	}
-	return ""
+	return at
+}
+
+// testedNow is testedAt after this run. A subject that was left out, or for whose tests the machine
+// lacks something, keeps its commit; so it does if the tree is none of a commit.
+func (r report) testedNow(before map[string]string) map[string]string {
+	at := maps.Clone(before)
+	for _, o := range r.ended {
+		name := map[string]string{"bench-test": "bench", "integration": "browser"}[o.target]
+		left := o.skip != "" || strings.Contains(o.flags, browserTests) || o.skipped
+		if name != "" && o.passed && !left && !strings.Contains(r.commit, " ") {
+			at[name] = r.commit
+		}
+	}
+	return at
 }
 
 // commit names the commit of the tree, and says if the tree is another one.
@@ -113,7 +137,7 @@ func commit() string {
 		return "no commit"
 	}
 	name := strings.TrimSpace(string(out))
-	if out, _ := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output(); len(out) > 0 {
+	if out, err := exec.Command("git", "status", "--porcelain").Output(); err != nil || len(out) > 0 {
 		name += " and changes"
 	}
 	return name
@@ -141,11 +165,11 @@ func (r report) writePage() error {
 
 var minutes = regexp.MustCompile(`(make test +#[^\n]*?)\d+( minutes on two cores)`)
 
-// withMinutes returns the README with the minutes that make test took, rounded up. Other targets ran
-// beside it, so alone it takes less.
+// withMinutes returns the README with the minutes that make test took, rounded up, if the machine is
+// one of those that README speaks of. Other targets ran beside it, so alone it takes less.
 func (r report) withMinutes(readme string) string {
 	for _, o := range r.ended {
-		if o.target == "test" {
+		if o.target == "test" && runtime.NumCPU() == 2 {
 			return minutes.ReplaceAllString(readme, fmt.Sprintf("${1}%.0f$2", math.Ceil(o.seconds/60)))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,6 +60,9 @@ func read(w io.Writer, r io.Reader, far *progress) ([]*result, error) {
 			}
 		}
 		if errors.Is(err, io.EOF) {
+			if len(running) > 0 {
+				return nil, fmt.Errorf("go test ended before %s", strings.Join(slices.Sorted(maps.Keys(running)), ", "))
+			}
 			return ended, nil
 		}
 		if err != nil {

@@ -26,7 +26,7 @@ func TestCompletion(t *testing.T) {
 	f := newFixture(t)
 	ctx := testkit.Context(t)
 	f.crowd("charge")
-	s := f.session("web-7") // one for all: each that holds permits takes a second to close
+	s := f.session("web-7")
 	m, err := concurrency.NewMutex(s, "charge")
 	require.NoError(t, err)
 	f.permit(m.Lock(ctx))
