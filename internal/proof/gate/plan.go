@@ -23,6 +23,7 @@ type step struct {
 	run    []string // the packages; none if they are the target's own
 	out    []leftOut
 	skip   string // why the whole step is left out, or ""
+	waits  bool   // it uses little processor time
 }
 
 // A result of a step.
@@ -34,8 +35,9 @@ type outcome struct {
 	skipped bool    // tests for which this machine lacks something
 }
 
-// beside is how many steps run beside each other: while the tests of one wait, the other compiles.
-const beside = 2
+// workers are how many steps run beside each other, and of which kind: while the tests of one wait, the
+// other compiles; and one that mostly waits runs beside both.
+var workers = []struct{ waits bool }{{false}, {false}, {true}}
 
 // plan lists the steps in the order in which they begin, the longest first.
 func (g *gate) plan(all []pkg, changed func(what string) (reason string)) []step {
@@ -49,7 +51,7 @@ func (g *gate) plan(all []pkg, changed func(what string) (reason string)) []step
 	for _, p := range all {
 		paths = append(paths, p.path)
 	}
-	integration := step{target: "integration"}
+	integration := step{target: "integration", waits: true}
 	if why := changed("browser"); why != "" {
 		integration.flags, integration.out = "-skip="+browserTests, []leftOut{{"the tests in a browser, " + browserTests, why}}
 	}
@@ -58,7 +60,7 @@ func (g *gate) plan(all []pkg, changed func(what string) (reason string)) []step
 		again("race"),
 		again("etcd37", "VETPKGS=./..."),
 		integration,
-		{target: "bench-test", flags: "-short", skip: changed("bench")},
+		{target: "bench-test", flags: "-short", skip: changed("bench"), waits: true},
 	}
 }
 
@@ -150,24 +152,27 @@ func runAll(ctx context.Context) (passed bool, err error) {
 	return g.finish(m.end(), ended, len(steps))
 }
 
-// inTurn does steps in their order, so many beside each other. After one that has failed no other begins,
-// nor after the end of ctx.
+// inTurn does steps in their order, each by a worker of its kind. After one that has failed no other
+// begins, nor after the end of ctx.
 func inTurn(ctx context.Context, steps []step, do func(step) outcome) (ended []outcome) {
 	var mu sync.Mutex
 	failed := false
-	next := func() (s step, ok bool) {
+	left := slices.Clone(steps)
+	next := func(waits bool) (s step, ok bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		if failed || ctx.Err() != nil || len(steps) == 0 {
+		i := slices.IndexFunc(left, func(s step) bool { return s.waits == waits })
+		if failed || ctx.Err() != nil || i < 0 {
 			return step{}, false
 		}
-		s, steps = steps[0], steps[1:]
+		s = left[i]
+		left = slices.Delete(left, i, i+1)
 		return s, true
 	}
-	var workers sync.WaitGroup
-	for range beside {
-		workers.Go(func() {
-			for s, ok := next(); ok; s, ok = next() {
+	var all sync.WaitGroup
+	for _, w := range workers {
+		all.Go(func() {
+			for s, ok := next(w.waits); ok; s, ok = next(w.waits) {
 				o := do(s)
 				mu.Lock()
 				ended, failed = append(ended, o), failed || !o.passed
@@ -175,7 +180,7 @@ func inTurn(ctx context.Context, steps []step, do func(step) outcome) (ended []o
 			}
 		})
 	}
-	workers.Wait()
+	all.Wait()
 	return ended
 }
 

@@ -14,22 +14,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two steps run beside each other, and the next one begins when one of them has ended. After a step
-// that has failed no other begins.
+// Two steps run beside each other, and the next one begins when one of them has ended; those that mostly
+// wait run beside them, one after the other. After a step that has failed no other begins.
 func TestInTurn(t *testing.T) {
 	t.Parallel()
-	steps := []step{{target: "test"}, {target: "race"}, {target: "etcd37"}, {target: "integration"}}
+	steps := []step{{target: "test"}, {target: "race"}, {target: "etcd37"}, {target: "more"}, {target: "integration", waits: true}, {target: "bench-test", waits: true}}
 	for fails, want := range map[string][]string{
-		"":       {"race 3s", "etcd37 5s", "test 6s", "integration 9s"},
-		"etcd37": {"race 3s", "etcd37 5s", "test 6s"},
-		"race":   {"race 3s", "test 6s"},
+		"":       {"integration 1s", "race 3s", "etcd37 5s", "test 6.5s", "bench-test 8s", "more 9s"},
+		"etcd37": {"integration 1s", "race 3s", "etcd37 5s", "test 6.5s", "bench-test 8s"},
+		"race":   {"integration 1s", "race 3s", "test 6.5s", "bench-test 8s"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
-			takes := map[string]time.Duration{"test": 6, "race": 3, "etcd37": 2, "integration": 4}
+			takes := map[string]time.Duration{"test": 6500, "race": 3000, "etcd37": 2000, "more": 4000, "integration": 1000, "bench-test": 7000}
 			var at []string
 			ended := inTurn(t.Context(), steps, func(s step) outcome {
-				time.Sleep(takes[s.target] * time.Second)
+				time.Sleep(takes[s.target] * time.Millisecond)
 				return outcome{step: s, passed: s.target != fails, seconds: time.Since(begun).Seconds()}
 			})
 			for _, o := range ended {
