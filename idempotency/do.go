@@ -25,12 +25,14 @@ type Result[T any] struct {
 // Do calls fn for a request without an outcome, records the returned value as JSON and returns it.
 // Later calls with the same key, and calls at the same time, return the recorded value.
 //
-// If fn returns an error, Do returns it unchanged, and OnError decides what happens to the request.
-// By default the key is released for the same payload: the next call runs fn again, and another
-// payload is a *MismatchError. If fn panics, so does Do, and OnPanic decides. If the attempt's
-// context has ended when fn returns an error, the attempt counts as lost, and the error is joined
-// with the context's cause: ErrLost, ErrClosed or ErrTooLong. Such an error is not final: another
-// attempt may have begun, and may succeed.
+// If fn returns an error, Do returns it unchanged, and the request is left to OnLost: with TakeOver the
+// key is released for the same payload, so the next call runs fn again, and another payload is a
+// *MismatchError; with Refuse the outcome is unknown, and nothing runs until Resolve. fn returns
+// NothingDone(err) if nothing was done, which releases the key, and Permanent(err) for a failure that
+// is recorded; OnError says it of whole kinds of errors. If fn panics, so does Do, and OnPanic decides.
+// If the attempt's context has ended when fn returns an error, the attempt counts as lost, and the
+// error is joined with the context's cause: ErrLost, ErrClosed or ErrTooLong. Such an error is not
+// final: another attempt may have begun, and may succeed.
 //
 // Otherwise Do returns the errors of Begin and of Commit; ErrInvalid for a nil fn, before anything
 // is claimed; a *FailedError if a failure is recorded; and an *OmittedError if the request was done
@@ -128,7 +130,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 		}
 		w, cancel := wait()
 		a.Detach()
-		_ = a.act(w, a.set.OnPanic, failure, nil)
+		_ = a.act(w, after(a.set.OnPanic, a.begun.Refuse), failure, nil)
 		cancel()
 		if v != nil {
 			panic(v)
@@ -154,7 +156,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	}
 	a.Detach()
 	foreign = true
-	what, failure := a.set.OnError(err), err.Error()
+	what, failure := afterError(err, a.set.OnError, a.begun.Refuse), err.Error()
 	foreign = false
 	gone := a.interrupted()
 	if gone != nil || errors.Is(err, errRejected) {
@@ -177,6 +179,7 @@ func (a *Attempt) act(ctx context.Context, what Action, failure string, gone err
 	case Remember:
 		o.state, o.failure = record.AttemptFailed, record.Text(failure)
 	case Abandon:
+		o.failure = record.Text(failure)
 	default:
 		o.state, o.ran = record.AttemptReleased, true
 	}

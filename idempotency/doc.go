@@ -1,7 +1,8 @@
 // Package idempotency records the outcome of each request in etcd and replays it, so that a request
 // that is sent again is not executed again. The first call with a key runs the function and records
 // its outcome; every other call with that key returns the recorded outcome. If a process dies before
-// it has recorded the outcome, OnLost decides: execute again (the default), or refuse.
+// it has recorded the outcome, or the function fails, OnLost decides: execute again (the default), or
+// refuse.
 //
 // # Guaranteed
 //
@@ -24,8 +25,12 @@
 //
 // After the function has returned a value within MaxExecution, its outcome is written until etcd has
 // it. While the process and its session live, no other attempt begins meanwhile, unless the conditions
-// or operations given to Attach keep the outcome from being recorded. After an error OnError decides.
-// By default the key is released: the next call with the same payload begins another attempt.
+// or operations given to Attach keep the outcome from being recorded.
+//
+// After an error of the function, the key is released with TakeOver: the next call with the same
+// payload begins another attempt. With Refuse nothing runs until an operator calls Resolve, whatever
+// ended the attempt, unless the function has returned NothingDone or Permanent of its error: a timeout
+// does not say whether the charge was made.
 //
 // A request with the same key and another payload is refused as long as the record is kept, also
 // after the function has failed.
@@ -35,8 +40,8 @@
 // That effects outside etcd happen once: a process can die, or lose its session, between the
 // effect and the record. OnLost decides what happens next. With TakeOver the function runs again
 // (at least once); send Attempt.ChildKey to the service that it calls, which then acts once. With
-// Refuse it does not run until an operator calls Resolve (at most once, for as long as the lost
-// attempt is remembered: RetainUnknown).
+// Refuse it does not run until an operator calls Resolve (at most once, for as long as the attempt is
+// remembered: RetainUnknown).
 //
 // That an outcome is deleted right after Retain: etcd restarts the time of its leases when its
 // leader changes.
@@ -49,8 +54,9 @@
 // Release and Abandon settle an attempt; Do and Run call them.
 //
 // An outcome is a recorded result or failure; to replay is to return it to a duplicate. An attempt is
-// lost if its claim has ended with neither an outcome nor a release. It is then unknown what the
-// attempt did: State Unknown and UnknownError are about a lost attempt.
+// lost if its claim has ended with neither an outcome nor a release; one that has failed under Refuse
+// without a word counts as lost. It is then unknown what the attempt did: State Unknown and
+// UnknownError are about a lost attempt.
 //
 // A record is what etcd stores about a request: its latest attempt, its outcome and its recovery
 // points. The payload's fingerprint distinguishes duplicates from other requests with the same key.

@@ -32,8 +32,9 @@ var (
 	// *MismatchError.
 	ErrMismatch = errors.New("key was used with another payload")
 
-	// ErrUnknown: an attempt was lost, so its outcome is unknown, and the policy is Refuse: an
-	// operator has to call Resolve. It always comes as an *UnknownError.
+	// ErrUnknown: it is not known what an attempt has done, since it was lost or has failed without
+	// saying so, and the policy is Refuse: an operator has to call Resolve. It always comes as an
+	// *UnknownError.
 	ErrUnknown = errors.New("outcome is unknown")
 
 	// ErrFailed: the request failed, and the failure was recorded. It always comes as a
@@ -148,7 +149,7 @@ func (e *ScopeFullError) Error() string {
 // Is reports whether target is ErrScopeFull.
 func (e *ScopeFullError) Is(target error) bool { return target == ErrScopeFull }
 
-// UnknownError names an attempt that was lost, so that its outcome is unknown.
+// UnknownError names an attempt whose outcome is unknown.
 type UnknownError struct {
 	Key     Key
 	Ref     Ref // for Resolve
@@ -158,7 +159,7 @@ type UnknownError struct {
 
 // Error names the request, the attempt and the reference for Resolve.
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("%v: %v: attempt %d by %q was lost (Store.Resolve %s)", e.Key, ErrUnknown, e.Attempt, e.Owner, e.Ref)
+	return fmt.Sprintf("%v: %v: it is not known what attempt %d by %q has done (Store.Resolve %s)", e.Key, ErrUnknown, e.Attempt, e.Owner, e.Ref)
 }
 
 // Is reports whether target is ErrUnknown.

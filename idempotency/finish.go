@@ -62,10 +62,10 @@ var (
 type settlement struct {
 	state   string // "" to abandon it
 	value   []byte
-	failure string
-	omit    bool // there is no value to keep
-	ran     bool // the function has run, so the key is kept for its payload after a release
-	gone    bool // the claim to be abandoned did not exist any more
+	failure string // or why it is abandoned
+	omit    bool   // there is no value to keep
+	ran     bool   // the function has run, so the key is kept for its payload after a release
+	gone    bool   // the claim to be abandoned did not exist any more
 
 	reported error // why the attempt's context had ended, if the caller reports that itself
 
@@ -240,6 +240,9 @@ func (a *Attempt) settled(o *settlement, err error) {
 	a.life.End(ErrSettled)
 	if done != nil {
 		s.cache.put(a.entry.Ref, done, o.since, a.set.Retain)
+	}
+	if err == nil && o.state == "" && a.begun.Refuse {
+		s.log.Warn("an attempt has ended, and what it did is not known: the request is refused until Resolve", a.fields(zap.String("because", o.failure))...)
 	}
 	a.executed(ended, why, err)
 	s.work.give(a.work, err != nil || o.state == "")

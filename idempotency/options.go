@@ -25,14 +25,14 @@ type Options struct {
 	MaxExecution time.Duration
 	// OnLost decides what happens to a request whose attempt was lost. Defaults to TakeOver.
 	OnLost LostPolicy
-	// OnError decides what happens to a request whose function returned an error. It does not
-	// apply if the attempt's context had ended: then the attempt counts as lost. With Remember the
-	// text of the error is stored in plain text, whatever the Codec. Defaults to Forget for all
-	// errors.
+	// OnError decides what happens to a request whose function returned an error that is neither
+	// NothingDone nor Permanent. It does not apply if the attempt's context had ended: then the
+	// attempt counts as lost. With Remember the text of the error is stored in plain text, whatever
+	// the Codec. With Refuse, Forget counts as Abandon. Defaults to DefaultAction for all errors.
 	OnError func(error) Action
 	// OnPanic decides what happens to a request whose function panicked or called
-	// runtime.Goexit. With Remember the text of the panic is stored in plain text. Defaults to
-	// Abandon.
+	// runtime.Goexit. With Remember the text of the panic is stored in plain text. With Refuse,
+	// Forget counts as Abandon. Defaults to Abandon.
 	OnPanic Action
 	// MaxResult is the size in bytes, after Codec, up to which a result is kept. The outcome of a
 	// larger result is recorded without it: the function does not run again, and duplicates get an
@@ -92,17 +92,20 @@ type Options struct {
 }
 
 // LostPolicy decides what happens to a request whose attempt was lost: its process died or was cut
-// off from etcd, its function panicked, or MaxExecution had passed.
+// off from etcd, its function panicked, or MaxExecution had passed. It decides what an error of the
+// function means, too.
 type LostPolicy int
 
 // The policies for lost attempts. The record of an attempt keeps its Refuse: a later call with
 // TakeOver does not take the request over.
 const (
-	// TakeOver lets the next duplicate run the function, as a further attempt.
+	// TakeOver lets the next duplicate run the function, as a further attempt. An error of the
+	// function releases the request, too.
 	TakeOver LostPolicy = iota
 	// Refuse refuses duplicates with an *UnknownError, until an operator has found out what the
-	// attempt did and calls Resolve. So the function runs at most once, until the record has
-	// expired after RetainUnknown.
+	// attempt did and calls Resolve. Each end that is neither a success nor a recorded failure counts
+	// as lost, unless the function itself says that nothing was done (NothingDone). So the function
+	// runs at most once, until the record has expired after RetainUnknown.
 	Refuse
 )
 
@@ -111,8 +114,8 @@ type Action int
 
 // The actions.
 const (
-	// DefaultAction is Forget if OnError returns it. In Options.OnPanic it means Abandon, and
-	// in the option OnPanic it means Options.OnPanic.
+	// DefaultAction, if OnError returns it, is Forget with TakeOver and Abandon with Refuse. In
+	// Options.OnPanic it means Abandon, and in the option OnPanic it means Options.OnPanic.
 	DefaultAction Action = iota
 	// Forget releases the key for the same payload: the next duplicate runs the function.
 	// Another payload is refused with a *MismatchError for Retain, since the failed function
@@ -263,7 +266,7 @@ func (o Options) settings(opts []Option) (*settings, error) {
 		f(s)
 	}
 	if s.OnError == nil {
-		s.OnError = func(error) Action { return Forget }
+		s.OnError = func(error) Action { return DefaultAction }
 	}
 	s.OnPanic = cmp.Or(s.OnPanic, o.OnPanic)
 	switch {

@@ -82,7 +82,8 @@ func (s *server) pay(keyed bool) http.HandlerFunc {
 			backend.Reply(w, http.StatusNotFound, err.Error())
 			return
 		case err != nil:
-			backend.Reply(w, http.StatusServiceUnavailable, err.Error()) // nothing was done: the key is released
+			idemhttp.Decide(ctx, idempotency.Forget, http.StatusServiceUnavailable) // nothing was done
+			backend.Reply(w, http.StatusServiceUnavailable, err.Error())
 			return
 		case in.Amount != o.Amount:
 			backend.Reply(w, http.StatusBadRequest, "another amount")
@@ -94,11 +95,11 @@ func (s *server) pay(keyed bool) http.HandlerFunc {
 		}
 		o.Paid, err = s.bank.charge(ctx, charge{name, in.Amount, s.Name}, key)
 		switch {
-		case errors.Is(err, errNoAnswer):
-			idemhttp.Decide(ctx, idempotency.Abandon) // it may have charged
+		case errors.Is(err, errDeclined):
+			idemhttp.Decide(ctx, idempotency.Forget, http.StatusBadGateway) // it has charged nothing
 			fallthrough
 		case err != nil:
-			backend.Reply(w, http.StatusBadGateway, err.Error())
+			backend.Reply(w, http.StatusBadGateway, err.Error()) // it may have charged: with Refuse an operator has to find out
 			return
 		}
 		a.Attach(nil, clientv3.OpPut(s.orderKey(name), o.String())) // with the response, or not at all

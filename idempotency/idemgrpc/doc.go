@@ -35,6 +35,15 @@
 // constants. If an operator has to act, its metadata has the reference of the record: see
 // MetadataRef.
 //
+// # What is recorded
+//
+// OK is recorded, and so is a final no: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION
+// and OUT_OF_RANGE. After another code the next duplicate runs the handler again, with
+// idempotency.TakeOver; with idempotency.Refuse it gets FAILED_PRECONDITION until an operator has called
+// Resolve. No code proves that nothing was done: RESOURCE_EXHAUSTED may be what a provider's large
+// answer became, after the charge. A handler that knows it returns idempotency.NothingDone of its error.
+// The whole table is in docs/guarantees.md.
+//
 // # Not guaranteed
 //
 // That headers and trailers of a response are replayed: a replay has the message, or code, text

@@ -37,8 +37,10 @@ type Options struct {
 	Payload func(ctx context.Context, fullMethod string, req any) (any, error)
 	// OnCode decides what happens to the call, by the code that its handler has returned:
 	// Remember records the outcome, Forget releases the key for the same payload, Abandon
-	// leaves the attempt as lost, DefaultAction is what RememberFinal returns. Defaults to
-	// RememberFinal.
+	// leaves the attempt as lost, DefaultAction is what RememberFinal returns. With
+	// idempotency.Refuse, Forget counts as Abandon. A handler overrides OnCode by returning
+	// idempotency.NothingDone or idempotency.Permanent of its error; the client gets the status of
+	// the error in it. Defaults to DefaultAction.
 	OnCode func(codes.Code) idempotency.Action
 	// MaxResponse is the largest response, in bytes, that is recorded. Defaults to 4 MiB, or
 	// what the store records (idempotency.Options.MaxResult) if that is less.
@@ -86,7 +88,7 @@ func configure(interceptor string, store *idempotency.Store, opts *Options) (*co
 		c.Payload = whole
 	}
 	if c.OnCode == nil {
-		c.OnCode = RememberFinal
+		c.OnCode = func(codes.Code) idempotency.Action { return idempotency.DefaultAction }
 	}
 	if c.ReportError == nil {
 		c.ReportError = func(context.Context, string, error) {}
@@ -98,14 +100,10 @@ func configure(interceptor string, store *idempotency.Store, opts *Options) (*co
 	return c, nil
 }
 
-// RememberFinal is the default of Options.OnCode. It returns idempotency.Remember for OK,
+// RememberFinal returns what follows a code by default. It returns idempotency.Remember for OK,
 // INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PRECONDITION and OUT_OF_RANGE, and Forget for
 // the other codes, after which a repetition may succeed. Forget releases the key for the same
-// payload.
+// payload. With idempotency.Refuse, Forget counts as Abandon: no code proves that nothing was done.
 func RememberFinal(code codes.Code) idempotency.Action {
-	switch code {
-	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
-		return idempotency.Remember
-	}
-	return idempotency.Forget
+	return middleware.EndOfCode(uint32(code)).Action()
 }

@@ -52,7 +52,7 @@ var answers = map[string]struct {
 	ReasonInProgress:  {codes.Aborted, "a call with this key is in progress, or its outcome is not recorded yet"},
 	ReasonConflict:    {codes.Aborted, "a condition of the call is no longer met: the call has executed, and what it was to write together with its outcome was not written"},
 	ReasonReused:      {codes.FailedPrecondition, "the key was used with another message"},
-	ReasonUnknown:     {codes.FailedPrecondition, "an earlier attempt was interrupted: the call does not execute again until an operator has resolved it"},
+	ReasonUnknown:     {codes.FailedPrecondition, "it is not known what an earlier attempt has done: the call does not execute again until an operator has resolved it"},
 	ReasonFailed:      {codes.FailedPrecondition, "the call has failed, and does not execute again"},
 	ReasonNotKept:     {codes.FailedPrecondition, "the call was done, and its response was not kept"},
 	ReasonStream:      {code: codes.Unimplemented},

@@ -30,10 +30,14 @@ func UnaryServerInterceptor(store *idempotency.Store, opts *Options) (grpc.Unary
 		return nil, err
 	}
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if !c.Methods(info.FullMethod) {
-			return handler(ctx, req)
+		var resp any
+		var err error
+		if c.Methods(info.FullMethod) {
+			resp, err = c.serve(ctx, req, info.FullMethod, handler)
+		} else {
+			resp, err = handler(ctx, req)
 		}
-		return c.serve(ctx, req, info.FullMethod, handler)
+		return resp, middleware.Plain(err)
 	}, nil
 }
 
@@ -130,11 +134,12 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 	report := func(err error) { c.ReportError(ctx, method, err) }
 	refused := middleware.Run(ctx, a, report, func(own context.Context) middleware.Result {
 		resp, failed = handler(context.WithValue(own, clientKey{}, ctx), req)
-		st := status.Convert(failed)
-		what := cmp.Or(c.OnCode(st.Code()), RememberFinal(st.Code()))
-		return middleware.Result{Action: what, Failed: st.Code() != codes.OK, Encode: func() []byte {
-			return encode(resp, st, c.shared.MaxResponse)
-		}}
+		st := status.Convert(middleware.Plain(failed))
+		return middleware.Result{
+			Err: failed, Action: cmp.Or(c.OnCode(st.Code()), RememberFinal(st.Code())),
+			Failed: st.Code() != codes.OK, Because: "the handler has returned " + st.Code().String(),
+			Encode: func() []byte { return encode(resp, st, c.shared.MaxResponse) },
+		}
 	})
 	if refused != nil {
 		return nil, refusalOf(*refused)

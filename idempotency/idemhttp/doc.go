@@ -34,7 +34,8 @@
 //	| body larger than MaxRequest                   | 413                                        |
 //	| response was recorded                         | a replay                                   |
 //	| response is withheld                          | 409 and Retry-After                        |
-//	| outcome is unknown, under Refuse              | 409, with the reference for Resolve        |
+//	| outcome is unknown, under Refuse: after a     |                                            |
+//	| crash, a panic, 5xx, 408, 499, 401, 429 …     | 409, with the reference for Resolve        |
 //	| scope has too many records                    | 429 and Retry-After; replays continue      |
 //	| etcd refuses what was given to Attach         | 500                                        |
 //	| etcd is unavailable or nearly full,           |                                            |
@@ -43,6 +44,19 @@
 // These answers are problem+json (RFC 9457), with the members "code" and "retryable". If an
 // operator has to act, because an outcome is unknown or unreadable, the member "ref" identifies
 // the record: see idempotency.Store.Resolve.
+//
+// # What is recorded
+//
+// A response below 400 is recorded, and so is a final no, such as 400, 404, 409 or 422: a duplicate gets
+// it again. After 5xx, 408, 423, 449, 499 and the statuses that mean a refusal before the work (401, 403,
+// 407, 421, 425, 429) the next duplicate runs the handler again, with idempotency.TakeOver; with
+// idempotency.Refuse it gets a 409 until an operator has called Resolve, since no status proves that
+// nothing was done. The handler says that with Decide; or the refusal comes from in front of the
+// Middleware, where authentication and rate limits belong. The whole table, for this package, for
+// idemgrpc and for Do, is in docs/guarantees.md.
+//
+// A call of gRPC, gRPC-Web or Connect is judged by its code, as behind idemgrpc, wherever its protocol
+// puts it, streams included: "unavailable" with status 200 is not recorded.
 //
 // # Not guaranteed
 //
@@ -74,14 +88,20 @@
 //
 // A timeout that answers before the handler has returned, such as http.TimeoutHandler, has to
 // be in front of the Middleware. In front, the handler continues, its response is recorded, and
-// duplicates get a 409 until then and a replay after it. Behind, the timeout's 503 releases the
-// key (see RememberFinal) while the handler continues, and a duplicate runs beside it.
+// duplicates get a 409 until then and a replay after it. Behind, the timeout's 503 ends the attempt
+// while the handler continues: with TakeOver a duplicate runs beside it, and with Refuse an operator
+// may resolve the request while its work continues.
+//
+// A middleware that recovers panics belongs in front, too. Behind, it makes a 500 of a panic, which
+// is a failure as above; but after a part of the response was written it cannot, and a response without
+// a Content-Length then looks whole. If it has to be behind, let it call Decide with
+// idempotency.Abandon.
 //
 // # The handler
 //
 // The handler's context is the attempt's: idempotency.FromContext returns the attempt, with its
 // number, fencing token, child keys and recovery points. Transport sends child keys by itself.
-// Operations given to Attempt.Attach take effect if the response is recorded and its status is
-// below 400: a handler that fails writes nothing, even if its response is recorded. The handler
+// Operations given to Attempt.Attach take effect if the response is recorded and is a success: a
+// handler that fails writes nothing, even if its response is recorded. The handler
 // must not settle the attempt. Client returns the context of the client's request.
 package idemhttp

@@ -289,7 +289,7 @@ func TestPanics(t *testing.T) {
 		})
 	}
 	forgetful := in.serve(&idemhttp.Options{Each: func(*http.Request) []idempotency.Option {
-		return []idempotency.Option{idempotency.OnPanic(idempotency.Forget), idempotency.OnLost(idempotency.Refuse)}
+		return []idempotency.Option{idempotency.OnPanic(idempotency.Forget)}
 	}}, func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
 	for range 2 {
 		_, err := forgetful.send(forgetful.request("/", "k", "body"))

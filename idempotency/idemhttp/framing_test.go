@@ -174,15 +174,12 @@ func TestShorterThanDeclared(t *testing.T) {
 			require.Equal(t, "true", again.Header.Get("Idempotency-Body-Omitted"))
 			require.Equal(t, "/payments/1", again.Header.Get("Location"))
 			require.Empty(t, again.Header.Get("Content-Type")+again.body)
-		case "/failed": // the key is free, as after any such status
-			_, err := s.send(s.request(path, "k", "body"))
-			require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		default:
 			require.Equal(t, idemhttp.CodeUnknown, s.post(path, "k", "body").problem(t).Code)
 		}
 	}
-	require.EqualValues(t, 6, s.calls.Load())
-	require.EqualValues(t, 3, reported.Load())
+	require.EqualValues(t, 5, s.calls.Load())
+	require.EqualValues(t, 4, reported.Load())
 }
 
 // I17: no length is added to what says itself how it is framed: net/http complains of a

@@ -133,17 +133,16 @@ var errCut = errors.New("the response's body is shorter than its Content-Length,
 // attempt runs the handler, records its response and sends it.
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
 	report := func(err error) { c.ReportError(r, err) }
-	rec := record(w, r, c.shared.MaxResponse, report)
 	v := &visit{client: r.Context()}
+	rec := record(w, r, v, c.shared.MaxResponse, report)
 	refused := middleware.Run(r.Context(), a, report, func(ctx context.Context) middleware.Result {
 		handle(next, rec, restored(r, context.WithValue(ctx, visitKey{}, v), body))
 		res := rec.end(c)
-		what, own := v.decide(c, res)
-		if rec.cut() && what == idempotency.Remember && !own {
-			what = idempotency.Abandon // as after a panic: how far the handler came is unknown
+		what := v.decide(c, rec, res)
+		if rec.cut() && !what.Own {
 			report(errCut)
 		}
-		return middleware.Result{Action: what, Failed: res.Status >= 400, Encode: res.Encode}
+		return what
 	})
 	switch {
 	case refused == nil:

@@ -65,8 +65,10 @@ type Options struct {
 	Payload func(r *http.Request, body []byte) (any, error)
 	// OnStatus decides what happens to the request, by the status of its response: Remember
 	// records the response, Forget releases the key for the same payload, Abandon leaves the
-	// attempt as lost, DefaultAction is what RememberFinal returns. A handler overrides it with
-	// Decide. Defaults to RememberFinal.
+	// attempt as lost, DefaultAction is what RememberFinal returns. With idempotency.Refuse, Forget
+	// counts as Abandon. Of a call of Connect, gRPC or gRPC-Web, the status is the one that Connect
+	// gives to its code, and DefaultAction is what idemgrpc.RememberFinal returns for the code. A
+	// handler overrides OnStatus with Decide. Defaults to DefaultAction.
 	OnStatus func(status int) idempotency.Action
 	// NeverStore are response headers that are not recorded, in addition to those that never
 	// are. Defaults to none.
@@ -135,7 +137,7 @@ func configure(handler string, store *idempotency.Store, opts *Options) (*config
 		o.Payload = Exact
 	}
 	if o.OnStatus == nil {
-		o.OnStatus = RememberFinal
+		o.OnStatus = func(int) idempotency.Action { return idempotency.DefaultAction }
 	}
 	if o.ReportError == nil {
 		o.ReportError = func(*http.Request, error) {}
@@ -213,16 +215,9 @@ func ByPattern(r *http.Request) string {
 // a duplicate.
 func OneForAll(*http.Request) string { return "any" }
 
-// RememberFinal is the default of Options.OnStatus. It returns idempotency.Forget for 5xx, 401,
-// 403, 407, 408, 421, 425 and 429, after which a repetition may succeed, and Remember for all other
-// statuses. Forget releases the key for the same payload, so a handler must not send such a status
-// while its work continues, as http.TimeoutHandler behind the Middleware does.
-func RememberFinal(status int) idempotency.Action {
-	switch {
-	case status >= 500:
-		return idempotency.Forget
-	case slices.Contains([]int{401, 403, 407, 408, 421, 425, 429}, status):
-		return idempotency.Forget
-	}
-	return idempotency.Remember
-}
+// RememberFinal returns what follows a status by default. It returns idempotency.Forget for 5xx, 401,
+// 403, 407, 408, 421, 423, 425, 429, 449 and 499, after which a repetition may succeed, and Remember for
+// all other statuses. Forget releases the key for the same payload, so a handler must not send such a
+// status while its work continues, as http.TimeoutHandler behind the Middleware does. With
+// idempotency.Refuse, Forget counts as Abandon: no status proves that nothing was done.
+func RememberFinal(status int) idempotency.Action { return middleware.EndOfStatus(status).Action() }

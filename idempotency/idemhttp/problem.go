@@ -58,7 +58,7 @@ var problems = map[Code]Problem{
 	CodeBody:        {Status: 400, Title: "The request's body cannot be read"},
 	CodeScope:       {Status: 403, Title: "The request has no scope"},
 	CodeInProgress:  {Status: 409, Title: "A request is outstanding for this Idempotency-Key", Retryable: true},
-	CodeUnknown:     {Status: 409, Title: "The outcome of the request with this Idempotency-Key is unknown", Detail: "An earlier attempt was interrupted. The request does not execute again until an operator has resolved it."},
+	CodeUnknown:     {Status: 409, Title: "The outcome of the request with this Idempotency-Key is unknown", Detail: "It is not known what an earlier attempt has done. The request does not execute again until an operator has resolved it."},
 	CodeConflict:    {Status: 409, Title: "A condition of the request is no longer met", Detail: "The request has executed, and what it was to write together with its outcome was not written.", Retryable: true},
 	CodeFailed:      {Status: 409, Title: "The request with this Idempotency-Key has failed", Detail: "It does not execute again."},
 	CodeNotKept:     {Status: 409, Title: "The response to this Idempotency-Key was not kept", Detail: "The request was done."},

@@ -3,15 +3,27 @@ package idemhttp
 import (
 	"cmp"
 	"context"
-	"sync/atomic"
+	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 // visit is one call of a handler by a Middleware.
 type visit struct {
-	client  context.Context
-	decided atomic.Pointer[idempotency.Action]
+	client context.Context
+
+	mu   sync.Mutex
+	said word
+	void bool // a Forget was said before a status of 5xx
+}
+
+// word is what the handler has said with Decide.
+type word struct {
+	what     idempotency.Action
+	statuses []int // none means any
 }
 
 type visitKey struct{}
@@ -26,25 +38,72 @@ func Client(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Decide sets what happens to the request when its handler has returned, whatever the status:
-// Remember for a 500 after an effect, Forget for a 200 that is not to be replayed. DefaultAction
-// leaves it to Options.OnStatus. The last call counts. Decide reports whether ctx belongs to a
-// handler behind a Middleware.
-func Decide(ctx context.Context, what idempotency.Action) bool {
+// Decide sets what happens to the request when its handler has returned: Remember for a 500 after an
+// effect, Forget for a 200 that is not to be replayed, or because nothing was done. DefaultAction
+// leaves it to Options.OnStatus. The last call counts. Decide reports whether ctx belongs to a handler
+// behind a Middleware.
+//
+// With statuses it counts only for a response that has one of them. Forget without a status does not
+// count for a status of 500 or above that is written after the call: a panic may have come between, of
+// which a recoverer behind the Middleware has made that status. So say Decide(ctx, Forget, 503) in front
+// of a 503 if nothing was done. Of a call of Connect, gRPC or gRPC-Web, the status is the one that
+// Connect gives to its code.
+func Decide(ctx context.Context, what idempotency.Action, statuses ...int) bool {
 	v, ok := ctx.Value(visitKey{}).(*visit)
 	if ok {
-		v.decided.Store(&what)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.said, v.void = word{what, slices.Clone(statuses)}, false
 	}
 	return ok
 }
 
-// decide returns what happens to the request, and whether the handler has set it.
-func (v *visit) decide(c *config, res *Response) (what idempotency.Action, own bool) {
-	if d := v.decided.Load(); d != nil && *d != idempotency.DefaultAction {
-		return *d, true
+// answered notes that the handler has written a status, or what stands for one.
+func (v *visit) answered(status int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if status >= 500 && v.said.what == idempotency.Forget && len(v.said.statuses) == 0 {
+		v.said, v.void = word{}, true
 	}
-	if res.Hijacked {
-		return idempotency.Remember, false
+}
+
+// decide returns what a response means for the request.
+func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Result {
+	end := rec.judge()
+	if end.status != rec.status {
+		v.answered(end.status) // by the code of an RPC
 	}
-	return cmp.Or(c.OnStatus(res.Status), RememberFinal(res.Status)), false
+	v.mu.Lock()
+	said, void := v.said, v.void
+	v.mu.Unlock()
+	r := middleware.Result{Action: end.kind.Action(), Failed: end.kind != middleware.Success, Because: end.text, Encode: res.Encode}
+	if void {
+		r.Because += ", a status that its Decide(Forget) does not name"
+	}
+	broken := end.kind == middleware.Broken
+	switch {
+	case said.counts(end.status) && !(broken && said.what == idempotency.Forget):
+		r.Action, r.Own = said.what, true
+	case broken || res.Hijacked:
+	default:
+		r.Action = cmp.Or(c.OnStatus(end.status), r.Action)
+	}
+	return r
+}
+
+// counts reports whether the handler has said something of a response with that status.
+func (w word) counts(status int) bool {
+	return w.what != idempotency.DefaultAction && (len(w.statuses) == 0 || slices.Contains(w.statuses, status))
+}
+
+// ending is how a response has ended.
+type ending struct {
+	kind   middleware.End
+	status int    // of the response, or the one that stands for the code of an RPC
+	text   string // for the log
+}
+
+// ofStatus returns the ending that a status stands for.
+func ofStatus(status int) ending {
+	return ending{middleware.EndOfStatus(status), status, fmt.Sprintf("the handler has answered %d", status)}
 }

@@ -5,14 +5,22 @@ import (
 	"errors"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/word"
 )
 
 // Result is the result of a handler.
 type Result struct {
 	Action idempotency.Action
+	// Own says that Action is the handler's own word, not what its response stands for.
+	Own bool
+	// Err is the error that the handler has returned. If it is idempotency.NothingDone or Permanent, it
+	// decides in place of Action.
+	Err error
 	// Failed says that the response is a failure: the operations that the handler gave to
 	// Attempt.Attach are not written, and an interrupted attempt counts as lost.
 	Failed bool
+	// Because says how the handler has ended, for the log of an attempt whose outcome is unknown.
+	Because string
 	// Encode returns the form in which the response is recorded. It is called for Remember.
 	Encode func() []byte
 }
@@ -22,20 +30,31 @@ type Result struct {
 // attempt may have had another outcome. That holds for responses that are not recorded, too.
 // Report is called with the error if settling has failed.
 func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handler func(context.Context) Result) *Refusal {
+	var own error
 	err := a.Run(ctx, func(ctx context.Context) ([]byte, error) {
 		res := handler(ctx)
+		switch word.Of(res.Err) {
+		case word.NothingDone:
+			res.Action, res.Own = idempotency.Forget, true
+		case word.Permanent:
+			res.Action, res.Own = idempotency.Remember, true
+		}
 		if res.Failed && a.Err() != nil {
 			res.Action = idempotency.Abandon // interrupted: how far the handler came is unknown
 		}
 		if res.Action != idempotency.Remember {
-			return nil, notRecorded{res.Action}
+			own = notRecorded{res.Action, res.Because}
+			if res.Own && res.Action == idempotency.Forget {
+				own = idempotency.NothingDone(own)
+			}
+			return nil, own
 		}
 		if res.Failed {
 			a.Detach() // as after an error of Do's function
 		}
 		return res.Encode(), nil
 	})
-	if _, only := err.(notRecorded); err != nil && !only { //nolint:errorlint // joined with an error of settling, it is reported
+	if err != nil && err != own { //nolint:errorlint // joined with an error of settling, it is reported
 		report(err)
 	}
 	switch {
@@ -49,15 +68,21 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 	return &Refusal{Reason: InProgress, RetryAfter: retryAfter}
 }
 
-// notRecorded is the error, for the attempt, of a response that is not to be recorded.
-type notRecorded struct{ action idempotency.Action }
+// Plain returns an error that a handler has returned without its word, for the client.
+func Plain(err error) error { return word.Plain(err) }
 
-func (notRecorded) Error() string { return "the response is not recorded" }
+// notRecorded is the error of a function whose response is not recorded.
+type notRecorded struct {
+	action  idempotency.Action
+	because string
+}
+
+func (e notRecorded) Error() string { return e.because }
 
 // onError is the OnError of all attempts.
 func onError(err error) idempotency.Action {
 	if u, ok := errors.AsType[notRecorded](err); ok {
 		return u.action
 	}
-	return idempotency.Forget
+	return idempotency.DefaultAction
 }

@@ -36,6 +36,7 @@ type requestCall struct {
 	big       bool   // the value does not fit into its record
 	stuck     bool   // works on after its context has ended, and returns a value then
 	fails     bool
+	nothing   bool // a failure says that nothing was done
 	remember  bool // its failure
 	panics    bool
 }
@@ -75,6 +76,7 @@ func drawRequestCall(r *rand.Rand, k asked) requestCall {
 	}
 	o.big = r.IntN(100) == 0
 	o.stuck, o.fails, o.remember, o.panics = r.IntN(6) == 0, r.IntN(8) == 0, r.IntN(2) == 0, r.IntN(40) == 0
+	o.nothing = r.IntN(2) == 0
 	return o
 }
 
@@ -134,6 +136,8 @@ func (o requestCall) run(ctx context.Context, p *Process, st *requestStore) (err
 		switch {
 		case o.panics:
 			as = "panic"
+		case err == errRequest && o.nothing: //nolint:errorlint // as its function has returned it
+			as, err = check.NothingDone, idempotency.NothingDone(err)
 		case err != nil && !o.remember:
 			as = "released"
 		case err != nil:

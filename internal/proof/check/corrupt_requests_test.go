@@ -253,7 +253,7 @@ var corruptionsOfRequests = []corruption{
 		t, ok := s.tried(func(t tried) bool {
 			return slices.ContainsFunc(t.n.past, func(o *version) bool {
 				return o.of == t.attempt && o.alone && o.rec.State == record.AttemptWorking && !s.deleteCalled(t.n.name, o) &&
-					(t.end == nil || !mayRelease(s.startOf(t.span), t.end))
+					(t.end == nil || !mayRelease(t.attempt, s.startOf(t.span), t.end))
 			})
 		})
 		return ok && s.edit(t.isStart, func(e *history.Event) { e.Attr["unknown"] = "1h" }) > 0

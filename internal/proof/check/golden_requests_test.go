@@ -186,6 +186,26 @@ var goldenRequests = []goldenCase{
 		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
 	}},
+	{"an attempt that failed is released that may not be repeated", "requests/refuse", func(t *scenario) {
+		a := t.asksFor(0, 1)
+		a.refuse = true
+		t.claimsIt(a)
+		t.execute(a)
+		t.functionReturns(a, record.AttemptReleased)
+		t.leaves(a, record.AttemptReleased)
+		t.finishesIt(t.attempts(1, 2))
+		t.passes(late)
+	}},
+	{"an attempt that may not be repeated has done nothing", "", func(t *scenario) {
+		a := t.asksFor(0, 1)
+		a.refuse = true
+		t.claimsIt(a)
+		t.execute(a)
+		t.functionReturns(a, NothingDone)
+		t.leaves(a, record.AttemptReleased)
+		t.finishesIt(t.attempts(1, 2))
+		t.passes(late)
+	}},
 	{"a lost attempt is repeated with another payload", "requests/payload", func(t *scenario) {
 		t.loses(t.attempts(0, 1))
 		b := t.asksFor(1, 2)

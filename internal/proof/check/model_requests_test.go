@@ -208,7 +208,7 @@ func (s *sim) goesFurther(k *simIdem, r *simTry) {
 		}
 		k.holder = nil
 	default:
-		r.as = []string{record.AttemptDone, record.AttemptDone, record.AttemptFailed, record.AttemptReleased}[s.pick(4)]
+		r.as = []string{record.AttemptDone, record.AttemptDone, record.AttemptFailed, record.AttemptReleased, NothingDone}[s.pick(5)]
 		s.functionReturns(r, r.as)
 	}
 }
@@ -227,7 +227,11 @@ func (s *sim) settlesIt(k *simIdem, r *simTry) {
 			s.commit(change{key: k.gate + "/claim", del: true})
 			k.holder = nil
 		}
-	case r.as != record.AttemptReleased && r.with != WithConflict:
+	case r.refuse && r.as != NothingDone && (r.as == record.AttemptReleased || r.with == WithConflict):
+		s.commit(change{key: k.gate + "/claim", del: true})
+		s.noted(k, k.state, simUnknown)
+		k.holder = nil
+	case r.as != record.AttemptReleased && r.as != NothingDone && r.with != WithConflict:
 		s.leaves(r, r.as, more...)
 		s.noted(k, r.as, simRetain)
 		if r.as == record.AttemptDone && s.pick(6) > 0 {

@@ -17,6 +17,7 @@ type idem struct {
 	now      *version   // the present record, or nil
 	past     []*version // records that went
 	outcomes []*version
+	released []*version // by the attempts themselves
 	breaches []breach
 }
 
@@ -196,6 +197,9 @@ func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
 		n.breach("zombie", c, "", "attempt %d of %s wrote its outcome with token %d, which is not its own", r.Number, r.Owner, r.Token)
 	case r.State == record.AttemptReleased && !bytes.Equal(r.Body, b.rec.Body):
 		n.breach("steps", c, "", "attempt %d was released with other recovery points than it had", r.Number)
+	}
+	if r.State == record.AttemptReleased && r.By == "" && now.of == b.of {
+		n.released = append(n.released, now)
 	}
 	if now.finished() && !b.finished() {
 		n.outcomes = append(n.outcomes, now)

@@ -75,6 +75,9 @@ func (Requests) Check(h *history.History) []Finding {
 		for _, a := range n.attempts {
 			f = append(f, v.returned(n, a)...)
 		}
+		for _, s := range n.released {
+			f = append(f, v.releasedRequest(n, s)...)
+		}
 		for _, s := range n.past {
 			for _, finding := range v.keptRecord(n, s) {
 				if v.hastened(s.gone) != nil {
@@ -178,16 +181,32 @@ func (v *view) returned(n *idem, a *attempt) []Finding {
 		if !tooLong {
 			return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up while its function ran (%s)", a.rec.Number, holder(s)))}
 		}
-	case end.Call.Attr["as"] == record.AttemptDone && !mayRelease(start, end) && !tooLong:
+	case end.Call.Attr["as"] == record.AttemptDone && start.Call.Attr["with"] != WithConflict && !tooLong:
 		return []Finding{at(r.gone, bad("returned", n.name, r.goneAt, "attempt %d was given up although its function had returned a value (%s)", a.rec.Number, holder(s)))}
 	}
 	return nil
 }
 
-// mayRelease reports whether a function that has returned may have its attempt released: it
-// says so, or its outcome cannot be recorded.
-func mayRelease(start, end *history.Op) bool {
-	return end.Call.Attr["as"] == record.AttemptReleased || start.Call.Attr["with"] == WithConflict
+// NothingDone is what a function that has returned idempotency.NothingDone has returned as.
+const NothingDone = "nothing done"
+
+// mayRelease reports whether a function that has returned may have its attempt released: it says that
+// nothing was done; or it has failed, or its outcome cannot be recorded, and the attempt may be repeated.
+func mayRelease(a *attempt, start, end *history.Op) bool {
+	as := end.Call.Attr["as"]
+	return as == NothingDone || !a.rec.Refuse && (as == record.AttemptReleased || start.Call.Attr["with"] == WithConflict)
+}
+
+// releasedRequest checks a record by which an attempt has released its key.
+func (v *view) releasedRequest(n *idem, s *version) []Finding {
+	if s.of == nil || v.spanOf[s.of.claim] == nil {
+		return nil
+	}
+	end := v.finish(n.name, s.of.token)
+	if end == nil || mayRelease(s.of, v.startOf(v.spanOf[s.of.claim]), end) {
+		return nil
+	}
+	return []Finding{at(s.rev, bad("refuse", n.name, s.at, "attempt %d, which may not be repeated, was released after its function had returned as %q", s.rec.Number, end.Call.Attr["as"]))}
 }
 
 // What a function has given to Attempt.Attach, as its start's Attr["with"] names it. It counts
@@ -214,7 +233,7 @@ func (v *view) keptRecord(n *idem, s *version) []Finding {
 	switch {
 	case s.rec.By != "":
 		of, since = "", max(since, a.claim.putAt)
-	case s.rec.State == record.AttemptWorking && (end == nil || !mayRelease(start, end)):
+	case s.rec.State == record.AttemptWorking && (end == nil || !mayRelease(a, start, end)):
 		of, since = "unknown", span.To
 	case s.rec.State == record.AttemptWorking:
 		return nil // it was released late

@@ -47,6 +47,7 @@ func requiredIDs() []string {
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
 	add("R", "%d", 1, 7)
+	add("Q", "%d", 1, 5)
 	add("C", "%d", 1, 2)
 	add("A", "%d", 1, 95)
 	return ids

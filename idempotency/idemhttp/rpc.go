@@ -1,0 +1,187 @@
+package idemhttp
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+)
+
+// RPC protocols have their own form of failure behind a status of HTTP, mostly 200. The Middleware reads
+// it where the protocol puts it:
+//
+//	gRPC                    Grpc-Status in the trailers, or in the headers
+//	gRPC-Web                Grpc-Status in the last frame of the body, or in the headers
+//	Connect, a stream       an error in the last message of the body
+//	Connect, a unary call   the status of HTTP; "code" in the body distinguishes calls of one status
+//
+// Sources: PROTOCOL-HTTP2.md and PROTOCOL-WEB.md of gRPC, and the reference of the Connect protocol.
+
+// protocol is how the end of a response is to be read.
+type protocol int
+
+const (
+	plainHTTP protocol = iota
+	grpcTrailers
+	grpcWeb
+	grpcWebText // in base64
+	connectStream
+	connectUnary
+)
+
+// protocolOf returns the protocol of a response with these headers to the request r.
+func protocolOf(r *http.Request, head http.Header) protocol {
+	media := mediaType(head)
+	is := func(kind string) bool { return media == kind || strings.HasPrefix(media, kind+"+") }
+	switch {
+	case is("application/grpc"):
+		return grpcTrailers
+	case is("application/grpc-web"):
+		return grpcWeb
+	case is("application/grpc-web-text"):
+		return grpcWebText
+	case strings.HasPrefix(media, "application/connect+"):
+		return connectStream
+	case media == "application/json" && (r.Header.Get("Connect-Protocol-Version") == "1" || mediaType(r.Header) == "application/proto"):
+		return connectUnary
+	}
+	return plainHTTP
+}
+
+func mediaType(h http.Header) string {
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	return media
+}
+
+// judge returns how the response has ended. It is called when the handler has returned.
+func (rec *recorder) judge() ending {
+	switch {
+	case rec.hijacked:
+		return ending{middleware.Success, http.StatusSwitchingProtocols, "the handler has hijacked the connection"}
+	case rec.cut():
+		return ending{middleware.Broken, rec.status, "the response is shorter than its Content-Length"}
+	case rec.status != http.StatusOK && rec.protocol != connectUnary:
+		return ofStatus(rec.status)
+	}
+	switch rec.protocol {
+	case grpcTrailers, grpcWeb, grpcWebText:
+		return rec.judgeGRPC()
+	case connectStream:
+		return rec.judgeConnectStream()
+	case connectUnary:
+		return judgeConnectUnary(rec.status, rec.body)
+	}
+	return ofStatus(rec.status)
+}
+
+// judgeGRPC reads Grpc-Status.
+func (rec *recorder) judgeGRPC() ending {
+	for _, h := range []http.Header{rec.head, trailers(rec.header, rec.head), {}} {
+		if len(h) == 0 && rec.frames != nil {
+			if end := rec.unread(); end != nil {
+				return *end
+			}
+			h = fieldsOf(rec.frames.last)
+		}
+		for name, values := range h {
+			if plain(name) != "Grpc-Status" || len(values) == 0 {
+				continue
+			}
+			code, err := strconv.ParseUint(values[0], 10, 32)
+			if err != nil {
+				return ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered grpc-status %q", values[0])}
+			}
+			return ofCode(uint32(code))
+		}
+	}
+	return ending{middleware.Broken, 500, "the response has no grpc-status"}
+}
+
+// judgeConnectStream reads the end-of-stream message.
+func (rec *recorder) judgeConnectStream() ending {
+	if end := rec.unread(); end != nil {
+		return *end
+	}
+	var last struct{ Error *connectError }
+	if err := json.Unmarshal(rec.frames.last, &last); err != nil {
+		return ending{middleware.Failure, 500, "the last message of the response is not JSON"}
+	}
+	if last.Error == nil {
+		return ofCode(0)
+	}
+	return last.Error.end()
+}
+
+// unread returns the ending of a body whose last frame was not written or cannot be read.
+func (rec *recorder) unread() *ending {
+	err := rec.frames.end(rec.head)
+	switch {
+	case err == nil:
+		return nil
+	case rec.r.Context().Err() != nil && rec.frames.last == nil: // the handler may have stopped for that reason
+		return &ending{middleware.Interrupted, 499, "the client has left, and the response has no last frame"}
+	case rec.frames.last == nil:
+		return &ending{middleware.Broken, 500, err.Error()}
+	}
+	return &ending{middleware.Failure, 500, err.Error()}
+}
+
+// judgeConnectUnary reads the status, and the code of an error.
+func judgeConnectUnary(status int, body []byte) ending {
+	var e connectError
+	if status < 400 || json.Unmarshal(body, &e) != nil || e.Code == "" {
+		return ofStatus(status)
+	}
+	return e.end()
+}
+
+// connectError is the JSON of an error of Connect.
+type connectError struct{ Code string }
+
+func (e *connectError) end() ending {
+	code := slices.IndexFunc(rpcCodes, func(c rpcCode) bool { return c.name == e.Code })
+	if code <= 0 {
+		code = 2 // unknown, as Connect has it
+	}
+	return ofCode(uint32(code))
+}
+
+// ofCode returns the ending that a code stands for.
+func ofCode(code uint32) ending {
+	c := rpcCode{fmt.Sprint("code ", code), 500}
+	if code < uint32(len(rpcCodes)) {
+		c = rpcCodes[code]
+	}
+	return ending{middleware.EndOfCode(code), c.status, "the handler has answered " + c.name}
+}
+
+// rpcCode is a code of gRPC: the name that Connect gives to it, and the status.
+type rpcCode struct {
+	name   string
+	status int
+}
+
+// rpcCodes are the codes by their numbers.
+var rpcCodes = []rpcCode{
+	{"ok", 200}, {"canceled", 499}, {"unknown", 500}, {"invalid_argument", 400}, {"deadline_exceeded", 504},
+	{"not_found", 404}, {"already_exists", 409}, {"permission_denied", 403}, {"resource_exhausted", 429},
+	{"failed_precondition", 400}, {"aborted", 409}, {"out_of_range", 400}, {"unimplemented", 501},
+	{"internal", 500}, {"unavailable", 503}, {"data_loss", 500}, {"unauthenticated", 401},
+}
+
+// fieldsOf returns the fields of a last frame of gRPC-Web: lines as in HTTP/1.1, with names in lower case.
+func fieldsOf(frame []byte) http.Header {
+	h := http.Header{}
+	for line := range strings.Lines(string(frame)) {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			h.Add(textproto.TrimString(name), textproto.TrimString(value))
+		}
+	}
+	return h
+}

@@ -1,0 +1,133 @@
+package idemhttp
+
+import (
+	"context"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+)
+
+// Q4, Q5: a call of gRPC, gRPC-Web or Connect has the end that its code stands for, wherever its protocol
+// puts the code.
+func TestEndsOfRPCs(t *testing.T) {
+	t.Parallel()
+	const grpc, web, text, stream, json = "application/grpc", "application/grpc-web+proto", "application/grpc-web-text", "application/connect+json", "application/json"
+	trailer := func(name, value string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { w.Header().Set(http.TrailerPrefix+name, value) }
+	}
+	head := func(name, value string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { w.Header().Set(name, value) }
+	}
+	body := func(b string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { _, _ = io.WriteString(w, b) }
+	}
+	status := func(s int) func(http.ResponseWriter) { return func(w http.ResponseWriter) { w.WriteHeader(s) } }
+	type steps []func(http.ResponseWriter)
+	for _, c := range []struct {
+		name, kind string
+		do         steps
+		end        middleware.End
+		status     int
+	}{
+		{"success", grpc, steps{body("m"), trailer("Grpc-Status", "0")}, middleware.Success, 200},
+		{"unavailable", grpc, steps{body("m"), trailer("Grpc-Status", "14")}, middleware.Failure, 503},
+		{"announced", grpc, steps{head("Trailer", "Grpc-Status, Grpc-Message"), body("m"), head("Grpc-Status", "5")}, middleware.Final, 404},
+		{"in the headers", grpc, steps{head("Grpc-Status", "10")}, middleware.Interrupted, 409},
+		{"exists", "application/grpc+proto", steps{trailer("Grpc-Status", "6")}, middleware.Final, 409},
+		{"in lower case", grpc, steps{trailer("grpc-status", "8")}, middleware.Early, 429},
+		{"an unknown code", grpc, steps{trailer("Grpc-Status", "99")}, middleware.Failure, 500},
+		{"no number", grpc, steps{trailer("Grpc-Status", "ok")}, middleware.Failure, 500},
+		{"no status", grpc, steps{body("m")}, middleware.Broken, 500},
+		{"a proxy's 503", grpc, steps{status(503)}, middleware.Failure, 503},
+		{"another kind", "application/grpcfoo", steps{body("m")}, middleware.Success, 200},
+
+		{"success", web, steps{body(string(frame(0, "m"))), body(string(frame(flagWebEnd, "grpc-status: 0\r\n")))}, middleware.Success, 200},
+		{"unavailable", web, steps{body(string(frame(flagWebEnd, "grpc-message: down\r\ngrpc-status:14\r\n")))}, middleware.Failure, 503},
+		{"in the headers", web, steps{head("Grpc-Status", "7")}, middleware.Early, 403},
+		{"no last frame", web, steps{body(string(frame(0, "m")))}, middleware.Broken, 500},
+		{"no status in it", web, steps{body(string(frame(flagWebEnd, "x: y\r\n")))}, middleware.Broken, 500},
+		{"in base64", text, steps{body(base64.StdEncoding.EncodeToString(frame(flagWebEnd, "grpc-status: 14\r\n")[:20]))}, middleware.Broken, 500},
+		{"in base64", text, steps{body(base64.StdEncoding.EncodeToString(frame(flagWebEnd, "grpc-status: 14\r\n")))}, middleware.Failure, 503},
+
+		{"success", stream, steps{body(string(frame(0, "{}"))), body(string(frame(flagConnectEnd, `{"metadata":{}}`)))}, middleware.Success, 200},
+		{"unavailable", stream, steps{body(string(frame(flagConnectEnd, `{"error":{"code":"unavailable"}}`)))}, middleware.Failure, 503},
+		{"no code", stream, steps{body(string(frame(flagConnectEnd, `{"error":{}}`)))}, middleware.Failure, 500},
+		{"no JSON", stream, steps{body(string(frame(flagConnectEnd, ``)))}, middleware.Failure, 500},
+		{"no last message", stream, steps{body(string(frame(0, "{}")))}, middleware.Broken, 500},
+
+		{"success", json, steps{body(`{"code":"aborted"}`)}, middleware.Success, 200},
+		{"aborted", json, steps{status(409), body(`{"code":"aborted"}`)}, middleware.Interrupted, 409},
+		{"exists", json, steps{status(409), body(`{"code":"already_exists"}`)}, middleware.Final, 409},
+		{"canceled", json, steps{status(499), body(`{"code":"canceled"}`)}, middleware.Interrupted, 499},
+		{"not Connect's", json, steps{status(409), body(`{"code":"E17"}`)}, middleware.Failure, 500},
+		{"no code", json, steps{status(409), body(`{}`)}, middleware.Final, 409},
+	} {
+		name := c.kind + ": " + c.name
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Connect-Protocol-Version", "1")
+		v := &visit{client: context.Background()}
+		rec := record(httptest.NewRecorder(), r, v, 1<<10, nil)
+		rec.Header().Set("Content-Type", c.kind)
+		for _, step := range c.do {
+			step(rec)
+		}
+		rec.end(&config{})
+		end := rec.judge()
+		require.Equal(t, c.end, end.kind, "%s: %+v", name, end)
+		require.Equal(t, c.status, end.status, name)
+		require.NotEmpty(t, end.text, name)
+	}
+}
+
+// The status that OnStatus and Decide see is the one that stands for the code; and a Forget without it is
+// void for a failure that comes later in a stream.
+func TestDecideForAnRPC(t *testing.T) {
+	t.Parallel()
+	var seen int
+	c := &config{Options: Options{OnStatus: func(s int) idempotency.Action { seen = s; return idempotency.DefaultAction }}}
+	for _, x := range []struct {
+		name string
+		say  func(ctx context.Context)
+		want idempotency.Action
+		own  bool
+	}{
+		{"nothing", func(context.Context) {}, idempotency.Forget, false},
+		{"Forget", func(ctx context.Context) { Decide(ctx, idempotency.Forget) }, idempotency.Forget, false},
+		{"Forget for it", func(ctx context.Context) { Decide(ctx, idempotency.Forget, 503) }, idempotency.Forget, true},
+		{"Remember", func(ctx context.Context) { Decide(ctx, idempotency.Remember) }, idempotency.Remember, true},
+	} {
+		v := &visit{client: context.Background()}
+		rec := record(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), v, 1<<10, nil)
+		x.say(context.WithValue(context.Background(), visitKey{}, v))
+		rec.Header().Set("Content-Type", "application/grpc")
+		_, _ = rec.Write(frame(0, "m"))
+		rec.Header().Set(http.TrailerPrefix+"Grpc-Status", "14")
+		seen = 0
+		res := v.decide(c, rec, rec.end(c))
+		require.Equal(t, x.want, res.Action, x.name)
+		require.Equal(t, x.own, res.Own, x.name)
+		require.True(t, res.Failed, x.name)
+		if !x.own {
+			require.Equal(t, 503, seen, x.name)
+		}
+	}
+}
+
+// A client that has left is no reason to take a stream for broken off.
+func TestStreamWhoseReaderHasLeft(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	v := &visit{client: ctx}
+	rec := record(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), v, 1<<10, nil)
+	rec.Header().Set("Content-Type", "application/connect+proto")
+	_, _ = rec.Write(frame(0, "m"))
+	leave()
+	require.Equal(t, middleware.Interrupted, rec.judge().kind)
+}

@@ -1,0 +1,91 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// Q1: under Refuse a request runs at most once, whatever ended the attempt, and the log of its process
+// says at once that it waits for an operator, and why.
+func TestRefuseMeansAtMostOnce(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	core, logs := observer.New(zap.WarnLevel)
+	in := f.instance(&concurrency.SessionOptions{Logger: zap.New(core)}, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+	forget := idempotency.OnError(func(error) idempotency.Action { return idempotency.Forget })
+	timeout := errors.New("the provider did not answer in time")
+	for _, c := range []struct {
+		name    string
+		opts    []idempotency.Option
+		fn      func(a *idempotency.Attempt) error
+		because string
+	}{
+		{"an error", nil, func(*idempotency.Attempt) error { return timeout }, timeout.Error()},
+		{"an error that OnError forgets", []idempotency.Option{forget}, func(*idempotency.Attempt) error { return timeout }, timeout.Error()},
+		{"a callee's word", nil, func(*idempotency.Attempt) error { return fmt.Errorf("notify: %w", idempotency.NothingDone(timeout)) }, "notify: " + timeout.Error()},
+		{"a panic", nil, func(*idempotency.Attempt) error { panic("no") }, "panic: no"},
+		{"a panic that OnPanic forgets", []idempotency.Option{idempotency.OnPanic(idempotency.Forget)}, func(*idempotency.Attempt) error { panic("no") }, "panic: no"},
+		{"an unmet condition", nil, func(a *idempotency.Attempt) error {
+			a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.Version("none"), ">", 0)})
+			return nil
+		}, "a condition given to Attach is not met"},
+		{"its own end", nil, func(a *idempotency.Attempt) error { return a.Abandon(ctxT(t)) }, ""},
+	} {
+		calls := 0
+		run := func(opts ...idempotency.Option) error {
+			defer func() { _ = recover() }()
+			_, err := idempotency.Do(ctxT(t), in.Store, key(c.name), nil, func(_ context.Context, a *idempotency.Attempt) (int, error) {
+				calls++
+				return 0, c.fn(a)
+			}, opts...)
+			return err
+		}
+		_ = run(c.opts...)
+		said := logs.FilterMessageSnippet("what it did is not known").FilterField(zap.String("ref", string(in.Ref(key(c.name))))).All()
+		require.Len(t, said, 1, c.name)
+		require.Contains(t, said[0].ContextMap()["because"], c.because, c.name)
+		// A later call's policy does not count.
+		require.ErrorIs(t, run(append(c.opts, idempotency.OnLost(idempotency.TakeOver))...), idempotency.ErrUnknown, c.name)
+		require.Equal(t, 1, calls, c.name)
+	}
+}
+
+// The function's own word counts under both policies, whatever OnError is.
+func TestWordsOfTheFunction(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	no := errors.New("no")
+	for _, policy := range []idempotency.LostPolicy{idempotency.TakeOver, idempotency.Refuse} {
+		in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: policy, OnError: func(error) idempotency.Action { return idempotency.Abandon }})
+		do := func(id string, result error) (called bool, err error) {
+			_, err = idempotency.Do(ctxT(t), in.Store, key(fmt.Sprint(id, policy)), nil, func(context.Context, *idempotency.Attempt) (int, error) {
+				called = true
+				return 1, result
+			})
+			return called, err
+		}
+		_, err := do("released", idempotency.NothingDone(no))
+		require.ErrorIs(t, err, no)
+		called, err := do("released", nil)
+		require.NoError(t, err)
+		require.True(t, called)
+
+		_, err = do("failed", fmt.Errorf("charge: %w", idempotency.Permanent(no)))
+		require.ErrorIs(t, err, no)
+		called, err = do("failed", nil)
+		var failed *idempotency.FailedError
+		require.ErrorAs(t, err, &failed)
+		require.False(t, called)
+		require.Equal(t, "charge: no", failed.Outcome.Failure)
+	}
+}
