@@ -61,7 +61,7 @@ func (s subject) importing(list string) subject {
 	for line := range strings.Lines(list) {
 		dir, ok := strings.CutPrefix(strings.TrimSpace(line), ours+"/")
 		switch {
-		case !ok, within(dir, s.files), within(dir, s.api):
+		case !ok, under(dir, s.files...), under(dir, s.api...):
 		case strings.Contains("/"+dir+"/", "/internal/"):
 			s.files = append(s.files, dir)
 		default:
@@ -100,7 +100,7 @@ func (c changes) reason(name string) string {
 func (s subject) same(then, now map[string]string) bool {
 	for _, of := range []map[string]string{then, now} {
 		for name := range of {
-			if within(name, s.files) && then[name] != now[name] {
+			if under(name, s.files...) && then[name] != now[name] {
 				return false
 			}
 		}
@@ -114,7 +114,7 @@ func (s subject) same(then, now map[string]string) bool {
 func (s subject) declares(tree map[string]string) (string, error) {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
-		if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || !within(name, s.api) || strings.Contains(name, "/internal/") {
+		if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || !under(name, s.api...) || strings.Contains(name, "/internal/") {
 			continue
 		}
 		fset := token.NewFileSet()
@@ -140,10 +140,6 @@ func (s subject) declares(tree map[string]string) (string, error) {
 		}
 	}
 	return text.String(), nil
-}
-
-func within(name string, roots []string) bool {
-	return slices.ContainsFunc(roots, func(root string) bool { return name == root || strings.HasPrefix(name, root+"/") })
 }
 
 // archived returns the files of a commit below some paths.

@@ -43,7 +43,7 @@ var omissions = map[string][]omission{
 	},
 }
 
-// under reports whether a package is one of the roots or below one.
+// under reports whether a path is one of the roots or below one.
 func under(path string, roots ...string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return path == root || strings.HasPrefix(path, root+"/") })
 }
