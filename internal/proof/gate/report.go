@@ -165,12 +165,12 @@ func (r report) writePage() error {
 
 var minutes = regexp.MustCompile(`(make test +#[^\n]*?)\d+( minutes on two cores)`)
 
-// withMinutes returns the README with the minutes that make test took, rounded up, if the machine is
-// one of those that README speaks of. Other targets ran beside it, so alone it takes less.
+// withMinutes returns the README with the minutes that make test took, those of the table rounded up, if the
+// machine is one of those that README speaks of. Other targets ran beside it, so alone it takes less.
 func (r report) withMinutes(readme string) string {
 	for _, o := range r.ended {
 		if o.target == "test" && runtime.NumCPU() == 2 {
-			return minutes.ReplaceAllString(readme, fmt.Sprintf("${1}%.0f$2", math.Ceil(o.seconds/60)))
+			return minutes.ReplaceAllString(readme, fmt.Sprintf("${1}%.0f$2", math.Ceil(math.Round(o.seconds)/60)))
 		}
 	}
 	return readme

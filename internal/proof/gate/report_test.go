@@ -1,7 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +52,23 @@ func TestReport(t *testing.T) {
 	_, err = between("# Page\n", text)
 	require.Error(t, err)
 	require.Empty(t, slowestOf("# Page\n"))
+}
+
+// README says how long make test takes, and the figure is that of the run in the table, rounded up.
+func TestMinutesOfTheReadme(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../../" + readmeFile)
+	require.NoError(t, err)
+	page, err := os.ReadFile("../../../" + pageFile)
+	require.NoError(t, err)
+	require.Len(t, minutes.FindAllString(string(readme), -1), 1, "the place that a green run writes to")
+	row := regexp.MustCompile("(?m)^\\| `test` \\| passed \\| (\\d+) \\|").FindSubmatch(page)
+	require.NotNil(t, row)
+	if bytes.Contains(page, []byte(", on 2 processors with ")) {
+		seconds, err := strconv.Atoi(string(row[1]))
+		require.NoError(t, err)
+		require.Contains(t, string(readme), fmt.Sprintf("at most %d minutes on two cores", (seconds+59)/60))
+	}
 }
 
 // A subject is tested at the commit of a run that has tested it, whole; otherwise it keeps its commit.
