@@ -23,6 +23,23 @@ type shortened struct {
 	why       string // "" if only a part is left out
 }
 
+// String is the test and why it is left out, or that a part of it is.
+func (s shortened) String() string {
+	return fmt.Sprintf("%s.%s: %s", s.pkg, s.test, cmp.Or(s.why, "a part of it is left out by -short"))
+}
+
+// shortenedOf finds the tests of some folders that ask testing.Short.
+func shortenedOf(dirs []string) (all []shortened, err error) {
+	for _, dir := range dirs {
+		of, err := shortenedIn(dir, path.Base(dir))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, of...)
+	}
+	return all, nil
+}
+
 // shortenedIn finds the tests of a folder that ask testing.Short.
 func shortenedIn(dir, pkg string) (all []shortened, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -97,13 +114,15 @@ func printLeftOut(w io.Writer) error {
 		for _, l := range out {
 			fmt.Fprintf(w, "%-8s %s: %s\n", target, l.path, l.why)
 		}
-		for _, dir := range run {
-			if err := printShortened(w, target, dir, dir); err != nil {
-				return err
-			}
+		if err := printShortened(w, target, run); err != nil {
+			return err
 		}
 	}
-	if err := fsDirs("bench", func(dir string) error { return printShortened(w, "bench", dir, "./"+dir) }); err != nil {
+	benches, err := foldersOf("bench")
+	if err != nil {
+		return err
+	}
+	if err := printShortened(w, "bench", benches); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(subjects)) {
@@ -117,20 +136,33 @@ func printLeftOut(w io.Writer) error {
 	return nil
 }
 
-func printShortened(w io.Writer, target, dir, pkg string) error {
-	tests, err := shortenedIn(dir, path.Base(pkg))
-	for _, t := range tests {
-		fmt.Fprintf(w, "%-8s %s.%s: %s\n", target, t.pkg, t.test, cmp.Or(t.why, "a part of it is left out by -short"))
+func printShortened(w io.Writer, target string, dirs []string) error {
+	all, err := shortenedOf(dirs)
+	for _, t := range all {
+		fmt.Fprintf(w, "%-8s %s\n", target, t)
 	}
 	return err
 }
 
-// fsDirs calls fn for a folder and each one below it.
-func fsDirs(root string, fn func(dir string) error) error {
-	return filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
+// printParts lists the tests of some folders of which -short leaves out a part. A test that is skipped as a
+// whole is listed when it has run.
+func printParts(w io.Writer, dirs []string) error {
+	all, err := shortenedOf(dirs)
+	for _, t := range all {
+		if t.why == "" {
+			fmt.Fprintln(w, "SKIP", t)
 		}
-		return fn(name)
+	}
+	return err
+}
+
+// foldersOf returns a folder and those below it.
+func foldersOf(root string) (dirs []string, err error) {
+	err = filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, name)
+		}
+		return err
 	})
+	return dirs, err
 }

@@ -112,8 +112,25 @@ func (g *gate) do(ctx context.Context, s step) outcome {
 	for _, l := range s.out {
 		fmt.Fprintf(g.w, "== make %s leaves out %s: %s\n", s.target, l.path, l.why)
 	}
+	if err := s.printParts(g.w); err != nil {
+		fmt.Fprintln(g.w, "gate:", err)
+	}
 	fmt.Fprintf(g.w, "== make %s %s %s in %.0f s\n", s.target, s.flags, verdict, o.seconds)
 	return o
+}
+
+// printParts lists the tests of which the step leaves out a part.
+func (s step) printParts(w io.Writer) (err error) {
+	if s.flags != "-short" {
+		return nil
+	}
+	dirs := s.run
+	if s.target == "bench-test" {
+		if dirs, err = foldersOf("bench"); err != nil {
+			return err
+		}
+	}
+	return printParts(w, dirs)
 }
 
 func (g *gate) say(format string, args ...any) {

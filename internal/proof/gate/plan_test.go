@@ -56,6 +56,24 @@ func TestDo(t *testing.T) {
 	require.Contains(t, out.String(), "./a ./b -short /bin/gate test -again -flaky /run/flaky -times /run/times -target good\n")
 	require.Contains(t, out.String(), "== make good leaves out ./c: it cannot differ\n== make good -short passed in 0 s\n")
 	require.False(t, g.do(t.Context(), step{target: "bad"}).passed)
+
+	const parted = "package a\n\nimport \"testing\"\n\nfunc TestSeeds(t *testing.T) { t.Log(testing.Short()) }\n\nfunc TestLong(t *testing.T) {\n\tif testing.Short() {\n\t\tt.Skip(\"an hour\")\n\t}\n}\n"
+	for _, where := range []string{"a", "bench/b"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, where), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, where, "a_test.go"), []byte(parted), 0o600))
+	}
+	for want, s := range map[string]step{
+		"SKIP a.TestSeeds: a part of it is left out by -short\n": {target: "good", flags: "-short", run: []string{"./a", "./b"}},
+		"SKIP b.TestSeeds: a part of it is left out by -short\n": {target: "bench-test", flags: "-short"},
+		"": {target: "good", run: []string{"./a"}},
+	} {
+		out.Reset()
+		require.NoError(t, s.printParts(&out))
+		require.Equal(t, want, out.String(), s.target)
+	}
+	out.Reset()
+	g.do(t.Context(), step{target: "good", flags: "-short", run: []string{"./a"}})
+	require.Contains(t, out.String(), "SKIP a.TestSeeds: a part")
 	out.Reset()
 	require.True(t, g.do(t.Context(), step{target: "bad", skip: "nothing has changed"}).passed)
 	require.Equal(t, "== make bad is left out: nothing has changed\n", out.String())
