@@ -30,6 +30,10 @@ type options struct {
 // A package that does not build does not run again, nor one in which the race detector has found a
 // data race, nor one that says of its failure that it is not a matter of time.
 //
+// The second run waits for the other packages of its target, not for other targets. Fewer tests run beside it
+// than beside the first one, and about as many as in make test alone, which has to pass as well: a test that
+// fails in both has a defect. Waiting for other targets would make each red run minutes longer.
+//
 // It returns a line for each flaky test, and the packages that have failed.
 func (o options) run(w io.Writer, command []string) (flaky, red []string, err error) {
 	command, packages := split(command)
@@ -41,8 +45,9 @@ func (o options) run(w io.Writer, command []string) (flaky, red []string, err er
 			return nil, nil, err
 		}
 	}
-	if printsItself(command) {
-		return nil, nil, o.plainly(w, append(command, packages...))
+	if flag := printing(command); flag != "" {
+		red, err = o.plainly(w, flag, command, packages)
+		return nil, red, err
 	}
 	results, err := o.test(w, command, packages)
 	if err != nil {
@@ -108,18 +113,31 @@ func ordered() ([]string, error) {
 	return slowestFirst(paths, slowestOf(string(page))), nil
 }
 
-// printsItself reports whether the caller wants output of tests that pass as well, as go test prints it.
-func printsItself(command []string) bool {
-	return slices.ContainsFunc(command, func(arg string) bool {
+// printing returns the flag by which the caller wants output of tests that pass as well, as go test prints
+// it, or "".
+func printing(command []string) (flag string) {
+	i := slices.IndexFunc(command, func(arg string) bool {
 		return arg == "-v" || arg == "-json" || strings.HasPrefix(arg, "-bench") || strings.HasPrefix(arg, "-fuzz")
 	})
+	if i < 0 {
+		return ""
+	}
+	return command[i]
 }
 
-// plainly runs go test as it is.
-func (o options) plainly(w io.Writer, command []string) error {
-	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec // what the caller wants to be run
+// plainly runs go test as it is, with a flag by which it prints its output itself. Which packages have
+// failed is not known then: if one has, all of them are returned.
+func (o options) plainly(w io.Writer, flag string, command, packages []string) (red []string, err error) {
+	if o.progress != nil {
+		fmt.Fprintf(o.progress, "gate: with %s the output is that of go test: no progress is shown, and no package runs again\n", flag)
+	}
+	cmd := exec.Command(command[0], slices.Concat(command[1:], packages)...) //nolint:gosec // what the caller wants to be run
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
-	return cmd.Run()
+	err = cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // 2 is a wrong use of go test
+		return packages, nil
+	}
+	return nil, err
 }
 
 // test runs the command on packages, with -json after the word "test", and shows of its

@@ -119,3 +119,33 @@ func TestGoTestDies(t *testing.T) {
 		})
 	}
 }
+
+// With a flag by which go test prints its output itself, a run is as green or red as without, and says why
+// it shows no progress.
+func TestPlainly(t *testing.T) {
+	for name, tt := range map[string]struct {
+		source string
+		flags  []string
+		red    bool
+		wrong  bool // the command
+		shows  string
+	}{
+		"green":          {source: "func TestGood(t *testing.T) {}\n", flags: []string{"-v"}, shows: "--- PASS: TestGood"},
+		"red":            {source: "func TestBad(t *testing.T) { t.Error(\"each time\") }\n", flags: []string{"-v"}, red: true, shows: "each time"},
+		"red, json":      {source: "func TestBad(t *testing.T) { t.Error(\"each time\") }\n", flags: []string{"-json"}, red: true, shows: `"Action":"fail"`},
+		"red benchmark":  {source: "func BenchmarkBad(b *testing.B) { b.Error(\"each time\") }\n", flags: []string{"-bench=."}, red: true, shows: "each time"},
+		"does not build": {source: "func TestBad(t *testing.T) { nothing() }\n", flags: []string{"-v"}, red: true},
+		"wrong flag":     {flags: []string{"-v", "-p=x"}, wrong: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module(t, tt.source)
+			var out, progress bytes.Buffer
+			flaky, red, err := options{again: true, progress: &progress}.run(&out, append(append([]string{"go", "test", "-count=1"}, tt.flags...), "./a"))
+			require.Equal(t, tt.wrong, err != nil, err)
+			require.Empty(t, flaky)
+			require.Equal(t, tt.red, len(red) > 0)
+			require.Contains(t, out.String(), tt.shows)
+			require.Equal(t, "gate: with "+tt.flags[0]+" the output is that of go test: no progress is shown, and no package runs again\n", progress.String())
+		})
+	}
+}
