@@ -42,14 +42,23 @@ func TestLostAnswerOfBothRequests(t *testing.T) {
 			p := acquire(t, ctx, lim.Key("a"))
 			require.Equal(t, 1, lost.Hits())
 			require.Equal(t, lease, s.Lease(), "no fault has ended the lease")
-			require.NoError(t, held.Err())
-			require.NoError(t, p.Err())
-			require.Len(t, f.Keys("/queue/"), 4, "two requests, each at its key and in the total")
-			require.NoError(t, p.Release(ctx))
-			require.NoError(t, held.Release(ctx))
-			f.NoKeys("/queue/")
+			f.holdsAll(held, p)
 		})
 	}
+}
+
+// holdsAll checks that permits of a limiter with a total are valid and that etcd has no other requests, and
+// releases them.
+func (f fixture) holdsAll(permits ...*concurrency.Permit) {
+	f.T.Helper()
+	for _, p := range permits {
+		require.NoError(f.T, p.Err())
+	}
+	require.Len(f.T, f.Keys("/queue/"), 2*len(permits), "each request is at its key and in the total")
+	for _, p := range permits {
+		require.NoError(f.T, p.Release(ctxT(f.T)))
+	}
+	f.NoKeys("/queue/")
 }
 
 // writes reports whether a Txn first puts a request of the queue with that part in its keys.
@@ -87,12 +96,7 @@ func TestLateCopyOfARefusedJoin(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, join.LateResponses(), 1)
 	require.Equal(t, lease, s.Lease(), "no fault has ended the lease")
-	require.NoError(t, held.Err())
-	require.NoError(t, p.Err())
-	require.Len(t, f.Keys("/queue/"), 4, "two requests, each at its key and in the total")
-	require.NoError(t, p.Release(ctx))
-	require.NoError(t, held.Release(ctx))
-	f.NoKeys("/queue/")
+	f.holdsAll(held, p)
 }
 
 // looks reports whether a call only reads, and first keys with that part.
