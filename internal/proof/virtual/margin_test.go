@@ -54,7 +54,7 @@ func TestSilencedLeader(t *testing.T) {
 			go func() {
 				result <- electionOf(d).Lead(within(t, time.Hour), func(ctx context.Context, p *concurrency.Permit) error {
 					terms <- term{p, ctx, time.Now()}
-					select { // it does not heed ctx
+					select { // its work continues when ctx ends
 					case <-end:
 						return nil
 					case <-over:
