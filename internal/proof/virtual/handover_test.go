@@ -204,6 +204,10 @@ func TestHandoverIsFair(t *testing.T) {
 	t.Parallel()
 	const processes, callers, limit, handover, hold = 8, 16, 10, 20 * time.Millisecond, time.Millisecond
 	const most = (processes*limit/limit + 1) * (handover + 2*hold)
+	lasts := 5 * time.Second
+	if testing.Short() {
+		lasts = 2 * time.Second
+	}
 	bubble(t, processes, func(t *testing.T, on []*desk) {
 		ctx, stop := context.WithCancel(t.Context())
 		var mu sync.Mutex
@@ -230,10 +234,10 @@ func TestHandoverIsFair(t *testing.T) {
 				})
 			}
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(lasts)
 		stop()
 		all.Wait()
-		fair, sum := 5*int(time.Second/hold)*limit/processes, 0
+		fair, sum := int(lasts/hold)*limit/processes, 0
 		for i := range on {
 			t.Logf("process %d: %d permits, %.0f %% of its fair share; longest time without one %v", i, had[i], 100*float64(had[i])/float64(fair), longest[i])
 			require.LessOrEqual(t, longest[i], most)
