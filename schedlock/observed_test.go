@@ -3,6 +3,7 @@ package schedlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -167,11 +168,13 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			want: []string{"claim: granted", "run: lost (evicted)", "Overrun"},
 		},
 		"lost: the session": {
-			opts: brisk(),
 			do: func(t *testing.T, s two, ctx context.Context) {
 				started, done := do(ctx, s.in.Locker, "x", nil, once)
 				got(t, started, "the run")
-				s.in.client.Cut()
+				presence := s.Keys(fmt.Sprintf("session/%016x/", int64(s.in.sess.Lease())))
+				require.Len(t, presence, 1)
+				_, err := s.Client().Delete(ctx, presence[0])
+				require.NoError(t, err)
 				require.ErrorIs(t, got(t, done, "its end").err, schedlock.ErrLost)
 			},
 			want: []string{"claim: granted", "run: lost (session)", "Overrun"},
@@ -189,7 +192,7 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			want: []string{"claim: granted", "run: lost (key_gone)", "Overrun"},
 		},
 		"not confirmed": {
-			opts: brisk(),
+			opts: patient(),
 			do: func(t *testing.T, s two, ctx context.Context) {
 				res, err := s.in.Do(ctx, "x", func(context.Context, *schedlock.Run) error { s.in.client.Cut(); return nil }, once)
 				require.NoError(t, err)
@@ -210,6 +213,7 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			tt.do(t, s, ctxT(t))
 			s.Await(t, "x", tt.want...)
 			s.Settled(t)
+			s.in.client.Heal()
 			for _, said := range s.Said("x") {
 				if said.Text == "run: done" {
 					require.Equal(t, []any{observe.Job, 1, true}, []any{said.Call.Kind, said.Outcome.Attempt, said.Outcome.Token > 0})
