@@ -398,54 +398,6 @@ func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 	require.Equal(t, schedlock.RunDone, h[0].State)
 }
 
-// A run of gocron's that is lost or takes too long: Unlock and Running report it, and the task is
-// not called a second time behind gocron's back, whatever Retries says.
-func TestGocronLoss(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a lease: 4.5 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	a, b := f.instance(quick(), nil), f.instance(nil, nil)
-	opts := []schedlock.Option{schedlock.Retries(3), schedlock.LateBy(2 * time.Hour)}
-	one, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Hour, opts...)
-	require.NoError(t, err)
-	two, err := schedlock.NewGocronLocker[gocronLock](b.Locker, time.Hour, opts...)
-	require.NoError(t, err)
-	lock, err := one.Lock(ctx, "job")
-	require.NoError(t, err)
-	r, ok := one.Running("job")
-	require.True(t, ok)
-	a.client.Cut()
-	closed(t, r.Context().Done(), "the run is lost")
-	again, err := two.Lock(ctx, "job")
-	require.NoError(t, err, "the second attempt")
-	next, ok := two.Running("job")
-	require.True(t, ok)
-	require.Equal(t, 2, next.Attempt())
-	a.client.Heal()
-	require.ErrorIs(t, lock.Unlock(ctx), schedlock.ErrLost)
-	require.NoError(t, next.Check(ctx))
-	require.NoError(t, again.Unlock(ctx))
-
-	short, err := schedlock.NewGocronLocker[gocronLock](b.Locker, time.Hour, schedlock.AtMost(10*time.Millisecond))
-	require.NoError(t, err)
-	lock, err = short.Lock(ctx, "short")
-	require.NoError(t, err)
-	r, ok = short.Running("short")
-	require.True(t, ok)
-	closed(t, r.Context().Done(), "AtMost has passed")
-	over := time.Now()
-	time.Sleep(50 * time.Millisecond)
-	h, err := b.History(ctx, "short")
-	require.NoError(t, err)
-	if time.Since(over) < time.Second {
-		require.Equal(t, schedlock.RunActive, h[0].State, "the task continues, and the job is not free before the margin")
-	}
-	require.ErrorIs(t, lock.Unlock(ctx), schedlock.ErrTooLong)
-}
-
 // A job of gocron's that has no name has its function's, in which the path of a package
 // stands. It is the same job under that name everywhere, and no other.
 func TestGocronDefaultNames(t *testing.T) {

@@ -218,42 +218,6 @@ func TestStaleFinish(t *testing.T) {
 	require.NoError(t, got(t, done2, "the next one ends").err)
 }
 
-// J6: a process is stopped past its TTL, another starts the next tick, and the first one
-// runs on and finishes. Its end reports that it was lost, and changes nothing.
-func TestFinishAfterTheTTL(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	a, b := f.instance(quick(), nil), f.instance(nil, nil)
-	resume := make(chan struct{})
-	runs, done := make(chan *schedlock.Run, 1), make(chan answer, 1)
-	go func() {
-		res, err := a.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error {
-			runs <- r
-			<-resume // it ignores its context
-			return nil
-		}, schedlock.Tick(tick(1)))
-		done <- answer{res, err}
-	}()
-	old := got(t, runs, "it starts")
-	a.client.Cut()
-	end := make(chan struct{})
-	f.NoKeys("/lock")
-	started, _ := do(ctx, b.Locker, "job", end, schedlock.Tick(tick(2)))
-	next := got(t, started, "the next one starts")
-	require.ErrorIs(t, old.Err(), schedlock.ErrLost, "its context ended before that")
-	a.client.Heal()
-	close(resume)
-	x := got(t, done, "it ends")
-	require.ErrorIs(t, x.err, schedlock.ErrLost)
-	require.Equal(t, schedlock.Lost, x.res.Outcome)
-	require.NoError(t, next.Check(ctx))
-	h, err := b.History(ctx, "job")
-	require.NoError(t, err)
-	require.Equal(t, []schedlock.State{schedlock.RunActive, schedlock.RunLost}, []schedlock.State{h[0].State, h[1].State})
-	close(end)
-}
-
 // J10: a claim takes longer than a period. It is for the tick for which it was made.
 func TestClaimAcrossAPeriod(t *testing.T) {
 	t.Parallel()
@@ -444,45 +408,6 @@ func TestClockSetBackWhileItWaits(t *testing.T) {
 	require.NoError(t, x.err)
 	require.False(t, x.res.Outcome.Started(), x.res.Outcome)
 	require.EqualValues(t, 1, starts.Load())
-}
-
-// The answer to a claim comes when its AtLeast has passed already. AtLeast counts from the
-// start all the same.
-func TestAtLeastAfterALateAnswer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for leases of AtLeast: 5.5 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	least := schedlock.AtLeast(time.Second)
-	_, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(0)), least)
-	require.NoError(t, err)
-	f.NoKeys("/hold")
-	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse})
-	begun, done := make(chan time.Time, 10), make(chan answer, 1)
-	go func() {
-		res, err := a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { begun <- time.Now(); return nil }, schedlock.Tick(tick(1)), least)
-		done <- answer{res, err}
-	}()
-	require.NoError(t, inj.WaitHit(ctx))
-	f.NoKeys("/hold") // its lease has ended
-	released := time.Now()
-	require.NoError(t, inj.Release())
-	x := got(t, done, "it returns")
-	require.NoError(t, x.err)
-	require.Equal(t, schedlock.Ran, x.res.Outcome)
-	got(t, begun, "it has started")
-	for n := 2; ; n++ {
-		res, err := b.Do(ctx, "job", func(context.Context, *schedlock.Run) error { begun <- time.Now(); return nil }, schedlock.Tick(tick(n)), least)
-		require.NoError(t, err)
-		if res.Outcome == schedlock.Ran {
-			break
-		}
-		require.Equal(t, schedlock.StillRunning, res.Outcome)
-	}
-	require.GreaterOrEqual(t, got(t, begun, "the next").Sub(released), time.Second)
 }
 
 // Claims of other jobs that hang do not keep a job from its own for longer than a moment.

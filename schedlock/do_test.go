@@ -213,46 +213,6 @@ func TestLostAnswerOfAClaim(t *testing.T) {
 	f.NoKeys("/lock")
 }
 
-// A crashed process: without Retries its tick is lost, and shown as that; with them it is
-// started again by a call on standby, after the TTL and not after AtMost.
-func TestCrash(t *testing.T) {
-	t.Parallel()
-	for _, retries := range []int{0, 1} {
-		t.Run(fmt.Sprint("retries ", retries), func(t *testing.T) {
-			t.Parallel()
-			f := shared(t)
-			ctx := ctxT(t)
-			a, b := f.instance(quick(), nil), f.instance(nil, nil)
-			opts := []schedlock.CallOption{schedlock.Tick(tick(1)), schedlock.Retries(retries), schedlock.AtMost(time.Hour)}
-			started, _ := do(ctx, a.Locker, "job", nil, opts...)
-			r := got(t, started, "it starts")
-			end := make(chan struct{})
-			close(end)
-			again, done := do(ctx, b.Locker, "job", end, opts...)
-			a.client.Cut()
-			defer a.client.Heal()
-			closed(t, r.Context().Done(), "its run is lost")
-			require.ErrorIs(t, r.Err(), schedlock.ErrLost)
-			x := got(t, done, "the other call returns")
-			require.NoError(t, x.err)
-			if retries == 0 {
-				require.Equal(t, schedlock.Claimed, x.res.Outcome)
-				f.NoKeys("/lock")
-				h, err := b.History(ctx, "job")
-				require.NoError(t, err)
-				require.Equal(t, schedlock.RunLost, h[0].State)
-				return
-			}
-			require.Equal(t, schedlock.Ran, x.res.Outcome)
-			require.Equal(t, 2, x.res.Attempt)
-			require.Greater(t, got(t, again, "the second start").Token(), r.Token())
-			h, err := b.History(ctx, "job")
-			require.NoError(t, err)
-			require.Equal(t, []any{schedlock.RunDone, 2}, []any{h[0].State, h[0].Attempt})
-		})
-	}
-}
-
 // S4: records are trimmed, and their ticks stay closed.
 func TestTrapS4TrimmedTicksStayClosed(t *testing.T) {
 	t.Parallel()
@@ -282,39 +242,6 @@ func TestTrapS4TrimmedTicksStayClosed(t *testing.T) {
 	res, err := f.instance(nil, nil).Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Late, res.Outcome)
-}
-
-// AtLeast holds to the moment while the process lives, and no less when it has gone.
-func TestAtLeast(t *testing.T) {
-	t.Parallel()
-	for _, how := range []string{"lives", "closes"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			f := shared(t)
-			ctx := ctxT(t)
-			a, b := f.instance(nil, nil), f.instance(nil, nil)
-			const least = 1500 * time.Millisecond
-			begun := time.Now()
-			res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(0)), schedlock.AtLeast(least))
-			require.NoError(t, err)
-			require.Equal(t, schedlock.Ran, res.Outcome)
-			if how == "closes" {
-				require.NoError(t, a.sess.Close(ctx))
-			}
-			for n := 1; ; n++ {
-				before := time.Now()
-				res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(n)), schedlock.AtLeast(least))
-				require.NoError(t, err)
-				if res.Outcome == schedlock.Ran {
-					require.GreaterOrEqual(t, time.Since(begun), least)
-					break
-				}
-				require.Equal(t, schedlock.StillRunning, res.Outcome)
-				require.Less(t, before.Sub(begun), soon)
-				time.Sleep(20 * time.Millisecond)
-			}
-		})
-	}
 }
 
 // AtMost ends the context; a function that ignores it keeps the job no longer than a

@@ -211,29 +211,3 @@ func TestTwoWeeksOfMissedTicks(t *testing.T) {
 		})
 	}
 }
-
-// After a kill a job whose AtMost is an hour starts again after the TTL.
-func TestNextTickAfterAKill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a lease: 5 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	a, b := f.instance(quick(), nil), f.instance(nil, nil)
-	started, _ := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(0)), schedlock.AtMost(time.Hour))
-	got(t, started, "it starts")
-	killed := time.Now()
-	a.client.Cut()
-	defer a.client.Heal()
-	for n := 1; ; n++ {
-		res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(n)), schedlock.AtMost(time.Hour))
-		require.NoError(t, err)
-		if res.Outcome == schedlock.Ran {
-			break
-		}
-		require.Equal(t, schedlock.StillRunning, res.Outcome)
-		require.Less(t, time.Since(killed), soon)
-	}
-	t.Logf("started again after %v with a TTL of %v", time.Since(killed), quick().TTL)
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,52 +14,6 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
-
-// J4: renewals do not get through. The run's context has ended, with ErrLost, before etcd
-// lets the lock go.
-func TestContextEndsBeforeTheLock(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a lease: 4 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	a := f.instance(&concurrency.SessionOptions{TTL: 4 * time.Second, Margin: 2 * time.Second}, nil)
-	started, _ := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)))
-	r := got(t, started, "it starts")
-	var ended atomic.Int64
-	context.AfterFunc(r.Context(), func() { ended.Store(time.Now().UnixNano()) })
-	events := f.Client().Watch(ctx, f.Keys("/lock")[0])
-	silent := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.HoldRequest, Times: -1})
-	got(t, events, "etcd lets the lock go")
-	gone := time.Now().UnixNano()
-	require.NotZero(t, silent.Hits())
-	require.NotZero(t, ended.Load(), "the context has ended")
-	require.Less(t, ended.Load(), gone)
-	require.ErrorIs(t, context.Cause(r.Context()), schedlock.ErrLost)
-	require.ErrorIs(t, r.Err(), schedlock.ErrLost)
-	var lost *schedlock.LostError
-	require.ErrorAs(t, r.Err(), &lost)
-	require.Equal(t, []any{"job", 1, r.Token()}, []any{lost.Job, lost.Attempt, lost.Token})
-}
-
-// J5: one renewal fails. The next one is made nevertheless, and the run continues.
-func TestOneFailedRenewal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for two renewals: 4 s")
-	}
-	t.Parallel()
-	f := shared(t)
-	ctx := ctxT(t)
-	a := f.instance(brisk(), nil)
-	started, _ := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)))
-	r := got(t, started, "it starts")
-	inj := a.client.Inject(embedtest.Fault{Method: "LeaseKeepAlive", Do: embedtest.FailWith})
-	require.NoError(t, inj.WaitHit(ctx))
-	before := r.Deadline()
-	require.Eventually(t, func() bool { return r.Deadline().After(before) }, soon, 5*time.Millisecond)
-	require.NoError(t, r.Check(ctx))
-}
 
 // J20: Close waits for the active run, whose lock exists as long; nothing new starts.
 func TestCloseWaitsForARun(t *testing.T) {
