@@ -3,7 +3,6 @@ package limithttp_test
 import (
 	"context"
 	"flag"
-	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -185,123 +184,6 @@ func TestAway(t *testing.T) {
 				total, first, time.Since(begun).Round(time.Second), during, own, healing, after, refused.Load())
 		})
 	}
-}
-
-// TestShareOfAConnection: a hijacked connection that began under a share uses it until it is closed,
-// or until it has a permit; the permit is then held as long.
-func TestShareOfAConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a lease to be lost")
-	}
-	t.Parallel()
-	in := withTotal(testkit.Shared(t), 2)
-	conns := make(chan net.Conn, 2)
-	s := in.serve(options(wait(500*time.Millisecond), func(o *limithttp.Options) {
-		o.Outage, o.Patience = limithttp.Share, time.Second
-	}), func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/ws" {
-			conn, _ := upgrade(t, w)
-			conns <- conn
-			return
-		}
-		ok(w, r)
-	})
-	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, 10*time.Millisecond)
-	in.shared(1)
-	in.client.Cut()
-	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, 10*time.Millisecond)
-	running := func(n int) func() bool {
-		return func() bool {
-			share, _ := in.Total().Share()
-			return share.Running == n
-		}
-	}
-	for range 2 {
-		s.dial()
-	}
-	require.True(t, running(2)())
-	require.Equal(t, http.StatusServiceUnavailable, s.get("acme").StatusCode)
-	first, second := <-conns, <-conns
-	first.Close()
-	require.Eventually(t, running(1), soon, 5*time.Millisecond)
-	in.client.Heal()
-	require.Eventually(t, running(0), soon, 5*time.Millisecond)
-	in.holders("acme", 1)
-	second.Close()
-	in.holders("acme", 0)
-}
-
-// TestShareCountsConnectionsFromBefore: a hijacked connection whose permit was lost in an outage uses
-// the share until it is closed.
-func TestShareCountsConnectionsFromBefore(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a lease to be lost")
-	}
-	t.Parallel()
-	in := withTotal(testkit.Shared(t), 2)
-	conns := make(chan net.Conn, 2)
-	s := in.serve(options(wait(500*time.Millisecond), func(o *limithttp.Options) {
-		o.Outage, o.Patience = limithttp.Share, time.Second
-	}), func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/ws" {
-			conn, _ := upgrade(t, w)
-			conns <- conn
-			return
-		}
-		ok(w, r)
-	})
-	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, 10*time.Millisecond)
-	in.shared(1)
-	for range 2 {
-		s.dial()
-	}
-	in.client.Cut()
-	require.Eventually(t, func() bool { return in.sess.Lease() == 0 }, soon, 10*time.Millisecond, "the lease is lost")
-	for range 8 { // an outage is known by then
-		require.Equal(t, http.StatusServiceUnavailable, s.get("acme").StatusCode, "both connections are open")
-	}
-	(<-conns).Close()
-	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, 10*time.Millisecond)
-	(<-conns).Close()
-}
-
-// TestShareOfATransport: an outgoing call that began under a share uses it until its body is closed.
-func TestShareOfATransport(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a lease to be lost")
-	}
-	t.Parallel()
-	in := withTotal(testkit.Shared(t), 1)
-	url, _ := downstream(t, ok)
-	c := in.calling(options(wait(500*time.Millisecond), func(o *limithttp.Options) {
-		o.Outage, o.Patience = limithttp.Share, time.Second
-	}), nil)
-	do := func() *http.Response {
-		resp, err := c.Do(call(t, ctxT(t), http.MethodGet, url, "acme", nil))
-		if err != nil {
-			return nil
-		}
-		return resp
-	}
-	var resp *http.Response
-	begins := func() {
-		t.Helper()
-		require.Eventually(t, func() bool { resp = do(); return resp != nil }, soon, 10*time.Millisecond)
-	}
-	begins()
-	require.NoError(t, resp.Body.Close())
-	in.shared(1)
-	in.client.Cut()
-	begins()
-	share, _ := in.Total().Share()
-	require.Equal(t, 1, share.Running)
-	require.Nil(t, do())
-	in.client.Heal()
-	in.holders("acme", 1)
-	require.NoError(t, resp.Body.Close())
-	in.holders("acme", 0)
-	begins()
-	require.NoError(t, resp.Body.Close())
 }
 
 // TestOpenWithinAnotherLimit: a request that runs without a permit of the inner limiter has none in its
