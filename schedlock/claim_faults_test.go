@@ -369,47 +369,6 @@ func TestFurtherAttemptGivenUp(t *testing.T) {
 	}
 }
 
-// A call waits for its session to come back, and meanwhile its clock is set back by more than
-// MaxSkew: the tick that another has run is not started again.
-func TestClockSetBackWhileItWaits(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a lease: 4 s")
-	}
-	t.Parallel()
-	f := own(t)
-	ctx := ctxT(t)
-	h := clock(anHourAgo)
-	var asked atomic.Int64
-	o := h.options()
-	now := o.Now
-	o.Now = func() time.Time { asked.Add(1); return now() }
-	a, b := f.instance(quick(), o), f.instance(nil, nil)
-	_, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(-60)))
-	require.NoError(t, err)
-	lease := a.sess.Lease()
-	a.client.Cut()
-	require.Eventually(t, func() bool { return a.sess.Lease() != lease }, soon, 5*time.Millisecond)
-	var starts atomic.Int64
-	done := make(chan answer, 1)
-	before := asked.Load()
-	go func() {
-		res, err := a.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(0)))
-		done <- answer{res, err}
-	}()
-	require.Eventually(t, func() bool { return asked.Load() >= before+2 }, soon, 5*time.Millisecond, "it waits")
-	res, err := b.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(0)))
-	require.NoError(t, err)
-	require.Equal(t, schedlock.Ran, res.Outcome)
-	h.set(anHourAgo.Add(-2 * time.Minute))
-	_, err = f.Compact(ctx) // so that it does not learn of it
-	require.NoError(t, err)
-	a.client.Heal()
-	x := got(t, done, "it returns")
-	require.NoError(t, x.err)
-	require.False(t, x.res.Outcome.Started(), x.res.Outcome)
-	require.EqualValues(t, 1, starts.Load())
-}
-
 // Claims of other jobs that hang do not keep a job from its own for longer than a moment.
 func TestHungClaims(t *testing.T) {
 	t.Parallel()
