@@ -40,7 +40,7 @@ type cache struct {
 type cached struct {
 	ref   string
 	rec   *Outcome
-	since moment // before the read or the write was sent
+	since moment // before the write or the read was sent
 	keep  time.Duration
 }
 
@@ -60,8 +60,9 @@ func (c *cache) get(ref string) *Outcome {
 	return x.rec
 }
 
-// put keeps an outcome, no longer than its retain: once it has expired in etcd, and the request has run
-// again, the former outcome must not be replayed.
+// put keeps an outcome for retain at most, from since. If this process has recorded it, retain is that of
+// the outcome, which therefore is not replayed after it has expired. A process that has read an outcome
+// does not know its age, and may replay it for as long after it has expired.
 func (c *cache) put(ref string, rec *Outcome, since moment, retain time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

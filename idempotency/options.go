@@ -69,8 +69,10 @@ type Options struct {
 	// CacheBytes bounds the memory in which this process keeps outcomes, for duplicates that come
 	// soon after; below zero it keeps none. Defaults to 8 MiB.
 	CacheBytes int
-	// CacheFor is how long this process keeps an outcome in memory, and at most the Retain of the
-	// call. As long as that it may replay an outcome that was deleted or has expired. Defaults to
+	// CacheFor is how long this process keeps an outcome in memory after it has recorded or read it,
+	// and at most the Retain of the call; after a read, also at most that of the store. As long as
+	// that it may replay an outcome that was deleted, or that has expired since it was read. An
+	// outcome that this process has recorded is not replayed after it has expired. Defaults to
 	// 10 seconds.
 	CacheFor time.Duration
 	// MaxPerScope bounds how many records a scope has, as Store.CountScope counts them: an attempt

@@ -172,8 +172,8 @@ func TestShortRetainUnknown(t *testing.T) {
 	})
 }
 
-// No process replays an outcome from its cache after it has expired and the request has another one,
-// whichever process has recorded or read it, by the store's retention or by that of the calls.
+// I12: a process that has recorded an outcome does not replay it from its cache after it has expired and
+// the request has another one, whether the store or the call says for how long it is retained.
 func TestCacheEndsWithRetention(t *testing.T) {
 	const kept = 30 * time.Minute
 	bubble(t, 4, func(t *testing.T, on []*desk) {
@@ -187,10 +187,7 @@ func TestCacheEndsWithRetention(t *testing.T) {
 			t.Helper()
 			for _, s := range []*idempotency.Store{byStore, byCall, reader} {
 				for _, k := range keys {
-					_, rec, err := s.Begin(t.Context(), k, "payload", idempotency.Retain(kept), idempotency.Wait(0))
-					require.NoError(t, err)
-					require.NotNil(t, rec)
-					require.Equal(t, want, string(rec.Value))
+					require.Equal(t, want, replay(t, s, k, idempotency.Retain(kept)))
 				}
 			}
 		}
@@ -198,14 +195,65 @@ func TestCacheEndsWithRetention(t *testing.T) {
 		require.NoError(t, started(t, byStore, keys[0]).Commit(t.Context(), []byte("first")))
 		require.NoError(t, started(t, byCall, keys[1], idempotency.Retain(kept)).Commit(t.Context(), []byte("first")))
 		replayed("first")
-		for len(on[0].records()) > 0 {
-			require.Less(t, time.Since(recorded), 2*kept)
-			time.Sleep(time.Second)
-		}
+		on[0].expired(recorded, kept)
 		for _, k := range keys {
 			require.NoError(t, started(t, next, k).Commit(t.Context(), []byte("second")))
 		}
 		synctest.Wait()
 		replayed("second")
 	})
+}
+
+// I12: a process that has read an outcome does not know its age. It may replay it for CacheFor from the
+// read, or for the Retain of its store or its call if that is shorter, and not for longer, although the
+// outcome has expired and the request has another one.
+func TestCacheOfALateReader(t *testing.T) {
+	const kept = 30 * time.Minute
+	for name, c := range map[string]struct {
+		opts idempotency.Options
+		call time.Duration
+		most time.Duration
+	}{
+		"CacheFor by default": {idempotency.Options{Retain: kept}, kept, 10 * time.Second},
+		"CacheFor":            {idempotency.Options{Retain: kept, CacheFor: 20 * time.Minute}, kept, 20 * time.Minute},
+		"Retain of the store": {idempotency.Options{Retain: 15 * time.Minute, CacheFor: 3 * kept}, kept, 15 * time.Minute},
+		"Retain of the call":  {idempotency.Options{Retain: 2 * kept, CacheFor: 3 * kept}, 25 * time.Minute, 25 * time.Minute},
+		"no cache":            {idempotency.Options{Retain: kept, CacheBytes: -1}, kept, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, on []*desk) {
+				reader, next := on[0].storeOf(c.opts), on[1].storeOf(idempotency.Options{Retain: kept, CacheBytes: -1})
+				recorded := time.Now()
+				require.NoError(t, started(t, next, order("1")).Commit(t.Context(), []byte("first")))
+				time.Sleep(kept)
+				require.Equal(t, "first", replay(t, reader, order("1"), idempotency.Retain(c.call)))
+				read := time.Now()
+				on[1].expired(recorded, kept)
+				require.NoError(t, started(t, next, order("1")).Commit(t.Context(), []byte("second")))
+				replayed := max(c.most, time.Since(read))
+				for replay(t, reader, order("1"), idempotency.Retain(c.call)) == "first" {
+					require.Less(t, time.Since(read), replayed)
+					time.Sleep(time.Second)
+				}
+				require.InDelta(t, replayed.Seconds(), time.Since(read).Seconds(), 1)
+			})
+		})
+	}
+}
+
+// replay returns an outcome that must be there.
+func replay(t *testing.T, s *idempotency.Store, k idempotency.Key, opts ...idempotency.Option) string {
+	t.Helper()
+	_, rec, err := s.Begin(t.Context(), k, "payload", append(opts, idempotency.Wait(0))...)
+	require.NoError(t, err)
+	require.NotNil(t, rec)
+	return string(rec.Value)
+}
+
+// expired waits until the outcomes have expired that were recorded at a time, to be retained for so long.
+func (d *desk) expired(recorded time.Time, retain time.Duration) {
+	d.t.Helper()
+	for ; len(d.records()) > 0; time.Sleep(time.Second) {
+		require.Less(d.t, time.Since(recorded), 2*retain)
+	}
 }
