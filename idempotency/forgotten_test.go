@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 )
@@ -67,6 +69,26 @@ func TestForgottenPayloadIsRetained(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, at.Attempt())
 	require.NoError(t, at.Release(ctxT(t)))
+}
+
+// keptFor returns for how long the keys of an outcome are kept from a time on, at least.
+func (f fixture) keptFor(from time.Time, part string, n int) time.Duration {
+	f.T.Helper()
+	resp, err := f.Client().Get(ctxT(f.T), f.Root, clientv3.WithPrefix())
+	require.NoError(f.T, err)
+	least, found := 1000*time.Hour, 0
+	for _, kv := range resp.Kvs {
+		if !strings.Contains(string(kv.Key), part) {
+			continue
+		}
+		found++
+		asked := time.Now()
+		left, err := f.Client().TimeToLive(ctxT(f.T), clientv3.LeaseID(kv.Lease))
+		require.NoError(f.T, err)
+		least = min(least, asked.Sub(from)+time.Duration(left.TTL)*time.Second)
+	}
+	require.Equal(f.T, n, found)
+	return least
 }
 
 // Two payloads never have the same child key, also after the record has gone by Release, by Delete or

@@ -71,30 +71,6 @@ func TestPoolSharesLeases(t *testing.T) {
 	require.Len(t, used, 1)
 }
 
-// etcd has restarted the time of a lease, as it does when its leader changes: the lease is revoked when
-// its first time has passed, and not before.
-func TestLeasesThatLiveOn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for a lease: 5 s")
-	}
-	t.Parallel()
-	c, sess := session(t)
-	p := newRetention(sess, time.Second)
-	began := time.Now()
-	l, err := p.take(t.Context(), perLease)
-	require.NoError(t, err)
-	anew := func() bool {
-		_, err := c.Client().KeepAliveOnce(t.Context(), l.id)
-		return err == nil
-	}
-	require.True(t, anew())
-	for anew() {
-		require.Less(t, time.Since(began), time.Minute)
-		time.Sleep(50 * time.Millisecond)
-	}
-	require.Greater(t, time.Since(began), p.ttl)
-}
-
 // A lease without records is revoked with its session, and one with an outcome or a lost attempt is not.
 func TestLeasesOfAClosedSession(t *testing.T) {
 	t.Parallel()
@@ -112,28 +88,6 @@ func TestLeasesOfAClosedSession(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, left, resp.TTL > 0)
 		}
-	}
-}
-
-// A lease is assigned for a while only, so every record on it is kept for the whole retention.
-func TestLeasesAreHandedOutForAWhile(t *testing.T) {
-	t.Parallel()
-	c, sess := session(t)
-	p := newRetention(sess, 5*time.Second)
-	first, err := p.take(t.Context(), 1)
-	require.NoError(t, err)
-	for {
-		asked := time.Now()
-		l, err := p.take(t.Context(), 1)
-		require.NoError(t, err)
-		require.Less(t, asked.Sub(l.sent.Time), p.window)
-		if l.id != first.id {
-			break
-		}
-		resp, err := c.Client().TimeToLive(t.Context(), l.id)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, time.Duration(resp.TTL+1)*time.Second+time.Since(asked), 5*time.Second)
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 
