@@ -37,11 +37,13 @@ func Own(t testing.TB, members int) Fixture {
 }
 
 // Session starts a session on a connection of its own: to etcd, another process. Both are
-// closed with the test.
+// closed with the test, on a network that is whole again.
 func (f Fixture) Session(opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
 	f.T.Helper()
 	c := f.NewClient(f.T, nil)
-	return f.SessionOn(c.Client, opts), c
+	s := f.SessionOn(c.Client, opts)
+	f.T.Cleanup(c.Heal) // a session whose client is cut off takes two seconds to close
+	return s, c
 }
 
 // SessionOn is Session on a client of the caller's.
