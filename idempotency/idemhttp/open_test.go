@@ -43,7 +43,7 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 		got(t, h.begun, "a begin")
 		other := f.instance(testkit.Quick(), nil)
 		cut := cutAfterTheRead(other)
-		waits, asks := other.serve(open(3*time.Second), paid), other.serve(open(0), paid)
+		waits, asks := other.serve(open(time.Second), paid), other.serve(open(0), paid)
 		waiting := waits.later("/", "k", "body")
 		require.NoError(t, cut.WaitHit(ctxT(t)))
 		refused(t, asks.post("/", "k", "body"))
