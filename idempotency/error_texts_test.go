@@ -38,8 +38,7 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 			cancel()
 			_ = in.sess.Close(ctx)
 		},
-		"too long, and cut off": func(_ *testing.T, _ fixture, in instance) { in.client.Cut() },
-		"not at all":            nil,
+		"not at all": nil,
 	} {
 		for how, result := range map[string]func(context.Context) error{
 			"the cause":         context.Cause,
@@ -52,9 +51,6 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 					t.Parallel()
 					if end == nil && how != "its own" {
 						t.Skip("nothing has ended the ctx")
-					}
-					if strings.HasSuffix(name, "cut off") && (testing.Short() || policy != "abandon") {
-						t.Skip("it waits for etcd's answer: 5 s")
 					}
 					f := shared(t)
 					in := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second, Margin: 50 * time.Millisecond}, nil)

@@ -287,37 +287,6 @@ func TestLateCommitAfterConflict(t *testing.T) {
 	require.Equal(t, "y", string(replayed(t, b, key("1")).Value))
 }
 
-// MaxExecution ends the context. A function that returns then counts as interrupted; one that does not
-// is left as lost a margin later, and what it commits after that counts if no attempt has taken over.
-func TestMaxExecution(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
-	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	short := idempotency.MaxExecution(50 * time.Millisecond)
-	_, err := idempotency.Do(ctxT(t), a.Store, key("1"), "payload", func(ctx context.Context, at *idempotency.Attempt) (int, error) {
-		<-ctx.Done()
-		require.ErrorIs(t, at.Err(), idempotency.ErrTooLong)
-		return 0, context.Cause(ctx)
-	}, short, idempotency.OnLost(idempotency.Refuse))
-	require.ErrorIs(t, err, idempotency.ErrTooLong)
-	_, _, err = b.Begin(ctxT(t), key("1"), "payload")
-	require.ErrorIs(t, err, idempotency.ErrUnknown)
-
-	c := f.instance(quick(), nil)
-	at := begin(t, c, key("2"), short)
-	_, _, err = b.Begin(ctxT(t), key("2"), "payload", idempotency.OnLost(idempotency.Refuse)) // waits
-	require.ErrorIs(t, err, idempotency.ErrUnknown)
-	require.NoError(t, at.Commit(ctxT(t), []byte("late")))
-	require.Equal(t, "late", string(replayed(t, b, key("2")).Value))
-
-	at = begin(t, c, key("3"), short)
-	next := begin(t, b, key("3")) // waits
-	require.Equal(t, 2, next.Attempt())
-	require.ErrorIs(t, at.Commit(ctxT(t), []byte("late")), idempotency.ErrFenced)
-	require.NoError(t, next.Commit(ctxT(t), []byte("x")))
-	require.Equal(t, "x", string(replayed(t, c, key("3")).Value))
-}
-
 // If etcd refuses operations of the caller's own, Commit says so, and the caller can commit without.
 func TestOperationsThatEtcdRefuses(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
@@ -260,35 +259,4 @@ func TestFull(t *testing.T) {
 	}, soon, 5*time.Millisecond)
 	require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
 	require.NoError(t, begin(t, a, key("2")).Commit(ctxT(t), nil))
-}
-
-// Frozen etcd: every call returns when its ctx ends.
-func TestFrozenEtcd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for the end of calls to etcd: 3.5 s")
-	}
-	t.Parallel()
-	f := own(t)
-	a := f.instance(nil, nil)
-	at := begin(t, a, key("1"))
-	a.client.Inject(embedtest.Fault{Do: embedtest.HoldRequest, Times: -1})
-	for name, call := range map[string]func(context.Context) error{
-		"Begin":  func(ctx context.Context) error { _, _, err := a.Begin(ctx, key("2"), nil); return err },
-		"Commit": func(ctx context.Context) error { return at.Commit(ctx, nil) },
-		"Get":    func(ctx context.Context) error { _, _, err := a.Get(ctx, a.Ref(key("1"))); return err },
-		"Delete": func(ctx context.Context) error { return a.Delete(ctx, a.Ref(key("1"))) },
-		"Count":  func(ctx context.Context) error { _, err := a.Count(ctx); return err },
-		"List": func(ctx context.Context) error {
-			for _, err := range a.List(ctx, idempotency.Filter{}) {
-				return err
-			}
-			return nil
-		},
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		done := make(chan error, 1)
-		go func() { done <- call(ctx) }()
-		require.Error(t, got(t, done, name))
-		cancel()
-	}
 }

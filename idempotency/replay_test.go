@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -288,27 +287,6 @@ func TestTrapS11StaleReplay(t *testing.T) {
 	_, rec, err = st.Begin(ctxT(t), key("1"), "payload")
 	require.NoError(t, err)
 	require.Equal(t, "second", string(rec.Value))
-}
-
-// A read by one member counts only if a majority has answered a short while ago.
-func TestSerializableOnlyIfFresh(t *testing.T) {
-	t.Parallel()
-	f := shared(t)
-	a := f.instance(brisk(), &idempotency.Options{CacheBytes: -1})
-	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), nil))
-	serializable := func() bool {
-		one := false
-		inj := a.client.Inject(embedtest.Fault{Method: "Range", Match: func(m string, msg any) bool {
-			r, ok := msg.(*etcdserverpb.RangeRequest)
-			return isRead(m, msg) && ok && r.Serializable
-		}, Before: func() { one = true }})
-		defer inj.Remove()
-		replayed(t, a, key("1"))
-		return one
-	}
-	require.Eventually(t, serializable, soon, 5*time.Millisecond)
-	require.Eventually(t, func() bool { return !serializable() }, soon, 100*time.Millisecond, "after a third of the TTL")
-	require.Eventually(t, serializable, soon, 5*time.Millisecond, "it has just asked a majority")
 }
 
 // If a record cannot be read, whatever it contains, the function does not run.
