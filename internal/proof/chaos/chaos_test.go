@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -89,10 +90,12 @@ func TestSeedDecides(t *testing.T) {
 func TestVoid(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("it takes seconds")
+		t.Skip("it takes a quarter of a minute")
 	}
 	ownServers(t)
-	res, err := Run(context.Background(), Config{Seed: 2, Duration: 2 * time.Second, Nemeses: []Nemesis{}})
+	// No requests: the record of a lost attempt expires 15 s after its process has ended. TestChaos has them.
+	workloads := slices.DeleteFunc(Workloads(), func(w Workload) bool { return w.Name() == new(Requests).Name() })
+	res, err := Run(context.Background(), Config{Seed: 2, Duration: 2 * time.Second, Workloads: workloads, Nemeses: []Nemesis{}})
 	require.NoError(t, err)
 	report, _, err := res.Judge()
 	require.NoError(t, err)
