@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"hash"
 	"slices"
 	"sync"
@@ -30,10 +31,14 @@ type prints struct {
 // agree reports whether a call with the prints q is for the request with the prints p. The two
 // hashes of p may have been made with different secrets: an attempt that takes over keeps also.
 func (p prints) agree(q prints) bool {
-	payload := func(q prints) bool { return bytes.Equal(p.payload, q.payload) }
 	also := func(q prints) bool { return bytes.Equal(p.also, q.also) }
-	return (payload(q) || slices.ContainsFunc(q.old, payload)) &&
-		(p.also == nil || q.also == nil || also(q) || slices.ContainsFunc(q.old, also))
+	return p.samePayload(q) && (p.also == nil || q.also == nil || also(q) || slices.ContainsFunc(q.old, also))
+}
+
+// samePayload is agree without the second payloads.
+func (p prints) samePayload(q prints) bool {
+	payload := func(q prints) bool { return bytes.Equal(p.payload, q.payload) }
+	return payload(q) || slices.ContainsFunc(q.old, payload)
 }
 
 // content is what is hashed of the payloads of a call.
@@ -85,22 +90,22 @@ func form(payload any) (compared, error) {
 	case Fingerprint:
 		kind, text = 'f', p[:]
 	case JSON:
-		if p.text == nil {
+		if p == (JSON{}) {
 			return compared{}, invalid("the payload is a JSON that NewJSON did not return")
 		}
-		kind, text = 'j', p.text
+		kind, text = 'j', p.sum[:]
 	case json.RawMessage:
-		b, err := canonical.JSON(p)
+		sum, err := canonical.JSON(p)
 		if err != nil {
 			return compared{}, invalid("the payload is not JSON that can be compared: %w", err)
 		}
-		kind, text = 'j', b
+		kind, text = 'j', sum[:]
 	default:
-		b, err := canonical.Value(p)
+		sum, err := canonical.Value(p)
 		if err != nil {
 			return compared{}, invalid("the payload cannot be compared by its JSON: %w", err)
 		}
-		kind, text = 'j', b
+		kind, text = 'j', sum[:]
 	}
 	return compared{kind, text}, nil
 }
@@ -132,28 +137,31 @@ func (s *hashes) sum(c compared) []byte {
 	return h.Sum(out[:1])
 }
 
-// JSON is a JSON text in the form in which payloads are compared. As a payload it equals the
-// json.RawMessage that NewJSON was given, but Begin need not parse it again. It is immutable and
-// safe for concurrent use. The zero value is ErrInvalid as a payload.
-type JSON struct{ text []byte }
+// JSON is what a JSON text is compared by: a hash that all texts of the same JSON have in common. As a
+// payload it equals the json.RawMessage that NewJSON was given, but Begin need not read the text
+// again. It is immutable and safe for concurrent use. The zero value is ErrInvalid as a payload.
+type JSON struct{ sum canonical.Sum }
 
-// NewJSON parses a text, such as the body of a client's request. It returns ErrInvalid where
-// CheckJSON does.
+// NewJSON reads a text, such as the body of a client's request, and keeps no part of it. It returns
+// ErrInvalid where CheckJSON does.
 func NewJSON(text []byte) (JSON, error) {
-	b, err := canonical.JSON(text)
+	sum, err := canonical.JSON(text)
 	if err != nil {
 		return JSON{}, invalid("not JSON that can be compared: %w", err)
 	}
-	return JSON{b}, nil
+	return JSON{sum}, nil
 }
 
-// MarshalJSON returns the text in the form in which it is compared, and null for the zero value.
-// Its error is always nil.
+// Fingerprint returns the hash, to be hashed together with other parts of a payload.
+func (j JSON) Fingerprint() Fingerprint { return Fingerprint(j.sum) }
+
+// MarshalJSON returns the hash as a string, so that a JSON can be part of another payload, and null
+// for the zero value. Its error is always nil.
 func (j JSON) MarshalJSON() ([]byte, error) {
-	if j.text == nil {
+	if j == (JSON{}) {
 		return []byte("null"), nil
 	}
-	return bytes.Clone(j.text), nil
+	return fmt.Appendf(nil, `"sha256:%x"`, j.sum), nil
 }
 
 // CheckJSON reports whether a text can be a payload of type json.RawMessage, so that a server can

@@ -1,80 +1,65 @@
-// Package canonical writes equal JSON as one text, so that payloads can be compared. It refuses
-// texts and values of which two different ones would get the same text.
+// Package canonical compares JSON by a hash that equal JSON has in common. It refuses texts and
+// values of which two different ones would get the same hash.
 package canonical
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// JSON sorts the members of objects and leaves out insignificant space. Numbers stay as they were
-// written: 1 and 1.0 differ.
+// Sum is the hash of a JSON text, a SHA-256. Two texts have one Sum if and only if they are the same
+// JSON.
+type Sum [32]byte
+
+// JSON returns the Sum of a text. Neither the order of an object's members nor insignificant space
+// counts, nor how a character of a string is written. Numbers count as they were written: 1 and 1.0
+// differ.
 //
 // It refuses texts that parsers read differently (RFC 7493 lists them), because encoding/json
 // would read two of them as one: duplicate member names, of which it keeps the last, and invalid
 // Unicode, which it replaces. Compared as bytes, they would differ, and a request would run whose
-// meaning is in doubt.
+// meaning is in doubt. JSON refuses nesting beyond 10,000, as encoding/json does.
 //
-// The texts come from clients, so the work is linear in their length, except for the sorting, and
-// no value is built from them: the text is read twice, once to find the members of each object,
-// and once to write them in order. JSON refuses nesting beyond 10,000, as encoding/json does. Its
-// result is what encoding/json writes for the decoded text, in all releases of Go: stored
-// fingerprints depend on it.
-func JSON(b []byte) ([]byte, error) {
+// The texts come from clients, so the work is linear in their length, except for the sorting of an
+// object's members, and each text is read once: see writer.
+func JSON(b []byte) (Sum, error) {
 	if len(b) > math.MaxInt32 {
-		return nil, errors.New("it is larger than 2 GiB")
+		return Sum{}, errors.New("it is larger than 2 GiB")
 	}
-	if !json.Valid(b) {
-		return nil, json.Unmarshal(b, new(json.RawMessage)) // returns the reason
+	r := newReader(b)
+	defer r.free()
+	end := 0
+	err := error(errSyntax)
+	if start := r.space(0); start < len(b) {
+		end, err = r.value(start, 0)
 	}
-	if err := checkUnicode(b); err != nil {
-		return nil, err
+	switch {
+	case err == nil && r.space(end) == len(b):
+		if !utf8.Valid(b) {
+			return Sum{}, errors.New("it is not valid UTF-8")
+		}
+		return r.sum(0), nil
+	case err == nil, errors.Is(err, errSyntax):
+		return Sum{}, reason(b)
 	}
-	t := text{b: b}
-	if _, err := t.find(0); err != nil {
-		return nil, err
-	}
-	out, _, _ := t.write(make([]byte, 0, len(b)+len(b)/8), 0, 0)
-	return out, nil
+	return Sum{}, err
 }
 
-// checkUnicode returns an error if valid JSON has bytes that are not UTF-8, or an escape of half a
-// surrogate pair.
-func checkUnicode(b []byte) error {
-	if !utf8.Valid(b) {
-		return errors.New("it is not valid UTF-8")
+// errSyntax is the error of all texts that are not JSON, until reason replaces it.
+var errSyntax = errors.New("it is not JSON")
+
+// reason returns why a text is not JSON, in the words of encoding/json.
+func reason(b []byte) error {
+	if err := json.Unmarshal(b, new(json.RawMessage)); err != nil {
+		return err
 	}
-	for i := 0; ; i += 2 { // past what is escaped
-		next := bytes.IndexByte(b[i:], '\\')
-		if next < 0 {
-			return nil
-		}
-		i += next
-		if r := escape(b, i); utf16.IsSurrogate(r) {
-			if utf16.DecodeRune(r, escape(b, i+6)) == utf8.RuneError {
-				return fmt.Errorf("the escape at byte %d is half of a surrogate pair", i)
-			}
-			i += 6
-		}
-	}
+	return errSyntax
 }
 
-// escape returns the code unit that \uXXXX at i denotes, or -1.
-func escape(b []byte, i int) rune {
-	if i+6 > len(b) || b[i] != '\\' || b[i+1] != 'u' {
-		return -1
-	}
-	var r rune
-	for _, c := range b[i+2 : i+6] {
-		if c >= 'A' {
-			c += 9 // of both cases the lower four bits
-		}
-		r = r<<4 | rune(c&0xf)
-	}
-	return r
+// duplicateError is returned for an object that has two members of one name.
+func duplicateError(name []byte) error {
+	return fmt.Errorf("the member name %.40q is a duplicate in its object", name)
 }

@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// Value returns the canonical JSON of a value. It refuses values whose JSON does not contain all
-// that they hold: see checkType and checkWhole.
-func Value(v any) ([]byte, error) {
+// Value returns the Sum of a value's JSON. It refuses values whose JSON does not contain all that
+// they hold: see checkType and checkWhole.
+func Value(v any) (Sum, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil, err
+		return Sum{}, err
 	}
 	if err := checkWhole(reflect.ValueOf(&v).Elem(), 0); err != nil {
-		return nil, err
+		return Sum{}, err
 	}
 	return JSON(b)
 }
