@@ -153,14 +153,15 @@ func (c *call) unavailable(err error) error {
 
 func (c *call) replay(rec *Outcome) (*Attempt, *Outcome, error) {
 	if !rec.print.agree(c.print) {
-		return nil, nil, c.mismatch(true)
+		return nil, nil, c.mismatch(rec.print, true)
 	}
 	return nil, rec, nil
 }
 
-func (c *call) mismatch(finished bool) error {
+// mismatch returns the error of a call whose fingerprints do not agree with those of its request.
+func (c *call) mismatch(of prints, finished bool) error {
 	c.store.count.add(&c.store.count.Mismatched, 1)
-	return &MismatchError{Key: c.key, Finished: finished}
+	return &MismatchError{Key: c.key, Finished: finished, Also: of.samePayload(c.print)}
 }
 
 func (c *call) inProgress(ctx context.Context, st state) error {
@@ -180,7 +181,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 		return nil, c.ended(ctx)
 	}
 	if !f.print.agree(c.print) {
-		return nil, c.mismatch(false)
+		return nil, c.mismatch(f.print, false)
 	}
 	var here <-chan struct{}
 	if !c.set.waits() {
@@ -301,7 +302,7 @@ func (c *call) refuse(ctx context.Context, next decision, st state) error {
 	case refuseUnreadable:
 		return fmt.Errorf("%w (%s)", ErrUnreadable, c.entry.Ref)
 	case refuseMismatch:
-		return c.mismatch(st.finished())
+		return c.mismatch(st.prints(), st.finished())
 	case refuseInProgress:
 		return c.inProgress(ctx, st)
 	case refuseUnknown:

@@ -124,10 +124,16 @@ func (e *InProgressError) Is(target error) bool { return target == ErrInProgress
 type MismatchError struct {
 	Key      Key
 	Finished bool // whether the request with the other payload has an outcome
+	Also     bool // whether the payloads are equal, and only the second ones (AlsoCompare) differ
 }
 
 // Error names the request.
-func (e *MismatchError) Error() string { return fmt.Sprintf("%v: %v", e.Key, ErrMismatch) }
+func (e *MismatchError) Error() string {
+	if e.Also {
+		return fmt.Sprintf("%v: %v: only what AlsoCompare was given differs", e.Key, ErrMismatch)
+	}
+	return fmt.Sprintf("%v: %v", e.Key, ErrMismatch)
+}
 
 // Is reports whether target is ErrMismatch.
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }

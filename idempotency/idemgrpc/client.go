@@ -3,13 +3,11 @@ package idemgrpc
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
@@ -41,13 +39,17 @@ func KeyOf(ctx context.Context) (string, bool) {
 //   - if the context is an attempt's (in a handler behind the server's interceptor, or in the
 //     function of idempotency.Do): idempotency.CallKey of target, method and message. An attempt
 //     that takes over from a lost one makes the same calls with the same keys, and so does a
-//     handler that retries after a code that RememberFinal does not record. A message that differs
-//     each time, by a timestamp, has a new key each time: for such a call use WithKey with an
-//     Attempt.ChildKey;
+//     handler that retries after a code that RememberFinal does not record. How a message is
+//     encoded does not count, in an Any and in fields that this program does not know neither. A
+//     message that differs each time, by a timestamp, has a new key each time: for such a call use
+//     WithKey with an Attempt.ChildKey. A message that cannot be compared (it is not protobuf, or
+//     has too much that this program does not know) ends the call with INVALID_ARGUMENT and
+//     ReasonPayload before it is sent: it needs WithKey as well;
 //   - a new random key for each call.
 //
-// Retries by gRPC's own retry policy have the same key. A key that is not 1 to 255 printable
-// ASCII characters ends the call with INVALID_ARGUMENT.
+// Retries by gRPC's own retry policy have the same key. A key with spaces or other characters that
+// have a meaning in a Structured Field is sent in quotes, which the server's interceptor and idemhttp
+// remove. A key that is not 1 to 255 printable ASCII characters ends the call with INVALID_ARGUMENT.
 func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		md, _ := metadata.FromOutgoingContext(ctx)
@@ -57,12 +59,17 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 		key, ok := KeyOf(ctx)
 		var retry func()
 		if !ok {
-			key, retry = middleware.CallKey(ctx, func() (string, bool) { return describeCall(cc.Target()+" "+method, req) })
+			var err error
+			key, retry, err = middleware.CallKey(ctx, func() (string, error) { return describeCall(cc.Target()+" "+method, req) })
+			if err != nil {
+				return refusal(ReasonPayload, "call "+method+" within an attempt: the message cannot be compared with that of another attempt, so the call has no key: "+err.Error()+"; set the key by WithKey with an Attempt.ChildKey")
+			}
 		}
-		if err := check(key); err != nil {
+		written, err := middleware.WriteKey(key)
+		if err != nil {
 			return refusal(ReasonMalformed, "the context's key (WithKey) is malformed: "+err.Error())
 		}
-		err := invoker(metadata.AppendToOutgoingContext(ctx, keyName, key), method, req, reply, cc, opts...)
+		err = invoker(metadata.AppendToOutgoingContext(ctx, keyName, written), method, req, reply, cc, opts...)
 		if retry != nil && RememberFinal(status.Code(err)) != idempotency.Remember {
 			retry() // the next equal call is a retry of this one
 		}
@@ -70,15 +77,12 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 	}
 }
 
-// describeCall describes a call with its message, unless the message cannot be compared.
-func describeCall(called string, req any) (text string, ok bool) {
-	m, ok := req.(proto.Message)
-	if !ok {
-		return "", false
-	}
-	message, err := deterministic.Marshal(m)
+// describeCall describes a call with its message. It returns an error for a message that may be
+// another one for another attempt.
+func describeCall(called string, req any) (string, error) {
+	sum, err := fingerprint(req)
 	if err != nil {
-		return "", false
+		return "", err
 	}
-	return fmt.Sprintf("%s %x", called, sha256.Sum256(message)), true
+	return fmt.Sprintf("%s %x", called, sum), nil
 }

@@ -16,6 +16,13 @@
 // over (the session was lost, or MaxExecution has passed), and if it is still being recorded and
 // the handler has called Attempt.Attach. A replay has idempotent-replayed: true in its header.
 //
+// A call that is repeated with its key is the same, however its message was encoded anew: with the
+// entries of maps in another order, in an Any, and in fields and Anys whose types this program does
+// not know. In such unknown data the order of a list does not count if the list could be a map.
+//
+// A key in quotes, as the HTTP header Idempotency-Key has it, is the same key without them: a gateway
+// may pass the header on.
+//
 // Streams of methods that need a key are refused unless PassStreams is set.
 //
 //	| call                                     | answer                                  |
@@ -48,9 +55,8 @@
 //
 // That headers and trailers of a response are replayed: a replay has the message, or code, text
 // and details of the status. That a message larger than MaxResponse is replayed: duplicates get
-// FAILED_PRECONDITION, NOT_KEPT. That two releases of a program encode one message as the same
-// bytes: protobuf does not guarantee it, although it holds while the message's definition and the
-// library are unchanged; a duplicate across such an upgrade may get REUSED.
+// FAILED_PRECONDITION, NOT_KEPT. That a call is the same for two servers of which only one knows a
+// field of its message: a duplicate during a rollout of a new field may get REUSED.
 //
 // # The handler
 //

@@ -28,12 +28,13 @@ type Options struct {
 	// Defaults to false: such streams are answered with UNIMPLEMENTED.
 	PassStreams bool
 	// CheckKey returns an error for a key that is not random enough; the client gets the
-	// error's text. Defaults to no check beyond 1 to 255 printable ASCII characters.
+	// error's text. Defaults to no check beyond 1 to 255 printable ASCII characters. Those that
+	// have a meaning in a Structured Field, such as spaces and commas, need quotes around the key.
 	CheckKey func(key string) error
 	// Payload returns the payload of a call, in a form that Store.Begin takes. If two calls with
 	// one key have different payloads, the second is answered with FAILED_PRECONDITION. A call
 	// for which Payload returns an error is answered with INVALID_ARGUMENT. Defaults to the whole
-	// message.
+	// message, however it was encoded.
 	Payload func(ctx context.Context, fullMethod string, req any) (any, error)
 	// OnCode decides what happens to the call, by the code that its handler has returned:
 	// Remember records the outcome, Forget releases the key for the same payload, Abandon

@@ -26,16 +26,14 @@ const (
 	wordOmitted = "omitted"
 )
 
-var deterministic = proto.MarshalOptions{Deterministic: true}
-
-// whole is the default Payload, of the whole message.
+// whole is the default Payload, of the whole message. What cannot be compared but by its bytes is:
+// the call is refused if its client encodes it in another way when it repeats the call.
 func whole(_ context.Context, _ string, req any) (any, error) {
-	m, ok := req.(proto.Message)
-	if !ok {
-		return nil, fmt.Errorf("%T is not a protobuf message", req)
+	sum, err := fingerprint(req)
+	if err != nil && !errors.Is(err, errByBytes) {
+		return nil, err
 	}
-	head := append([]byte(m.ProtoReflect().Descriptor().FullName()), '\n')
-	return deterministic.MarshalAppend(head, m)
+	return sum, nil
 }
 
 // Encode returns the recorded form of an outcome: the result for idempotency.WasDone when an

@@ -40,11 +40,3 @@ func TestGolden(t *testing.T) {
 		require.Error(t, bad, text)
 	}
 }
-
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	for _, bad := range []string{"", "a\tb", "a\n", "ä", "\x7f"} {
-		require.Error(t, check(bad), bad)
-	}
-	require.NoError(t, check(`a "b" ~`))
-}

@@ -108,25 +108,13 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	return c.attempt(ctx, req, method, handler, a)
 }
 
-// key returns the key of a call.
+// key returns the key of a call, in quotes or without: see middleware.ParseKey.
 func key(ctx context.Context) (string, error) {
-	key, err := middleware.Single(metadata.ValueFromIncomingContext(ctx, keyName))
+	text, err := middleware.Single(metadata.ValueFromIncomingContext(ctx, keyName))
 	if err != nil {
 		return "", err
 	}
-	return key, check(key)
-}
-
-func check(key string) error {
-	if err := middleware.CheckLength(key); err != nil {
-		return err
-	}
-	for i := range len(key) {
-		if key[i] < ' ' || key[i] > '~' {
-			return errors.New("it has characters that are not printable ASCII")
-		}
-	}
-	return nil
+	return middleware.ParseKey(text, false)
 }
 
 // attempt runs the handler and records its outcome.

@@ -52,7 +52,7 @@ func TestKeys(t *testing.T) {
 		return nil
 	}}, paid)
 	refused(t, s.pay("").err, codes.InvalidArgument, idemgrpc.ReasonMissing)
-	for _, bad := range []string{strings.Repeat("x", 256), "weak"} {
+	for _, bad := range []string{strings.Repeat("x", 256), "weak", `"weak"`, `"k`, "a b", `""`} {
 		refused(t, s.pay(bad).err, codes.InvalidArgument, idemgrpc.ReasonMalformed)
 	}
 	two := metadata.AppendToOutgoingContext(ctxT(t), "idempotency-key", "a", "idempotency-key", "a")

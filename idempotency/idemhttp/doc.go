@@ -75,8 +75,21 @@
 //
 // # Where to put it
 //
-// Put the Middleware behind authentication, rate limits and logging, and in front of the
-// handler. Response headers that were set in front of it are not recorded; they are set anew
+// Put the Middleware behind authentication, rate limits and logging, and in front of the handler.
+//
+// Whether it is in front of http.StripPrefix, a router or a rewriting, or behind, does not matter: a
+// request is known by the path that the client has sent, however that is percent-encoded. What a
+// proxy sends counts as sent by the client. So if one proxy rewrites a path and another does not, a
+// key is for another request behind each of them, unless Options.Op and Payload know both paths. A
+// handler that makes several requests of one has to set their RequestURI.
+//
+// A key that was used for one virtual host is refused for another: see ByHost. A proxy that sends the
+// name of each backend as the Host makes a host of each instance: a retry that reaches another
+// instance is answered with 422, and ReportError says why. Let the proxy send the client's Host
+// (r.Out.Host = r.In.Host in the Rewrite of a ReverseProxy, proxy_set_header Host $host in nginx), or
+// set Options.Host. Forwarded and X-Forwarded-Host are not read: a client could set them.
+//
+// Response headers that were set in front of it are not recorded; they are set anew
 // for a replay, unless the handler has changed or removed them. A request's body may be decoded
 // in front of it. Put compression in front of it, too; a response that was compressed behind it
 // is replayed compressed, or, if it is gzip, decompressed for a client that does not accept gzip.

@@ -54,13 +54,19 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	if c.Each != nil {
 		each = c.Each(r)
 	}
-	if host := c.Host(r); host != "" {
+	host := c.Host(r)
+	if host != "" {
 		own = append(own, idempotency.AlsoCompare(host))
 	}
 	a, rec, err := c.shared.Begin(r.Context(), k, payload, each, own...)
 	switch {
 	case err != nil:
 		refused := c.shared.Refuse(k, err)
+		if refused.Also && host != "" {
+			reuse(body)
+			c.otherHost(w, r, host, err)
+			return
+		}
 		if refused.Report {
 			c.ReportError(r, err)
 		}
@@ -68,12 +74,21 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			handle(next, w, restored(r, r.Context(), body))
 			return
 		}
+		reuse(body)
 		c.refuse(w, r, refused)
 	case rec != nil:
+		reuse(body)
 		c.duplicate(w, r, k, rec)
 	default:
 		c.attempt(w, r, body, next, a)
 	}
+}
+
+// otherHost refuses a request that differs only in its host from the one that its key was used for,
+// and reports it: a proxy in front may send the name of an instance.
+func (c *config) otherHost(w http.ResponseWriter, r *http.Request, host string, err error) {
+	c.ReportError(r, fmt.Errorf("the request for host %q differs only in its host from the first request with its key: a proxy that sends the name of each backend has to send the client's Host, or Options.Host has to return one host for all of them: %w", host, err))
+	c.answer(w, r, Problem{Code: CodeReused, Detail: "The same request was sent with this key to another host. Use one key at one host."}, 0)
 }
 
 // identify returns the Key of a request, or the problem of a request without one. Id and err are

@@ -262,9 +262,9 @@ func TestKeyAtRewrittenRoutes(t *testing.T) {
 		for _, two := range [][2]string{{"/a/pay", "/b/pay"}, {"/rpc?pay", "/rpc?refund"}} {
 			key := name + two[0]
 			require.Equal(t, two[0], s.post(two[0], key, "body").body)
-			if o == nil {
+			if o == nil && two[0] == "/a/pay" {
 				require.Equal(t, two[1], s.post(two[1], key, "body").body)
-			} else {
+			} else { // of a path that is made from a query, the query is another one
 				p := s.post(two[1], key, "body").problem(t)
 				require.Equal(t, idemhttp.CodeReused, p.Code)
 				path, _, _ := strings.Cut(two[1], "?")

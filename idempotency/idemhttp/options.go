@@ -28,8 +28,10 @@ type Options struct {
 	// 500. Defaults to ByRoute.
 	Op func(*http.Request) string
 	// Host returns the virtual host of the request. A key that was used for another host is
-	// refused with 422, whatever Op and Payload are. Empty matches any host, and so does a
-	// record of a release without Host. Defaults to ByHost.
+	// refused with 422, whatever Op and Payload are; the problem's detail says so, and
+	// ReportError gets the host. Empty matches any host, and so does a record of a release without
+	// Host. A header such as X-Forwarded-Host is the client's unless a proxy replaces it. Defaults
+	// to ByHost.
 	Host func(*http.Request) string
 	// Methods are the methods that need a key, in any letter case; other requests pass
 	// unchanged. Defaults to POST and PATCH.
@@ -61,7 +63,9 @@ type Options struct {
 	MaxResponse int
 	// Payload returns the payload of a request, in a form that Store.Begin takes. If two requests
 	// with one key have different payloads, the second is answered with 422. A request for which
-	// Payload returns an error is answered with 400. Defaults to Exact; see also CanonicalJSON.
+	// Payload returns an error is answered with 400. It must neither change nor keep the body, whose
+	// buffer may be used for another request. Defaults to Content; see also Exact and
+	// CanonicalJSON.
 	Payload func(r *http.Request, body []byte) (any, error)
 	// OnStatus decides what happens to the request, by the status of its response: Remember
 	// records the response, Forget releases the key for the same payload, Abandon leaves the
@@ -112,7 +116,7 @@ type config struct {
 	Options
 	shared middleware.Settings
 	never  map[string]bool // headers that are not recorded
-	// custom says that Payload is not Exact.
+	// custom says that Payload is not Content.
 	custom bool
 }
 
@@ -134,7 +138,7 @@ func configure(handler string, store *idempotency.Store, opts *Options) (*config
 		o.Host = ByHost
 	}
 	if c.custom = o.Payload != nil; !c.custom {
-		o.Payload = Exact
+		o.Payload = Content
 	}
 	if o.OnStatus == nil {
 		o.OnStatus = func(int) idempotency.Action { return idempotency.DefaultAction }
@@ -179,15 +183,18 @@ func methods(from []string) (all []string) {
 }
 
 // token reports whether s can be a method (RFC 9110, 5.6.2).
-func token(s string) bool { return visible(s, "\"(),/:;<=>?@[\\]{}") }
+func token(s string) bool { return middleware.Visible(s, "\"(),/:;<=>?@[\\]{}") }
 
-// ByRoute returns method and path: the same key at another path is another request. The path
-// is the one that the client has sent, together with the one that http.StripPrefix or a
-// rewriting in front of the Middleware has made of it.
-func ByRoute(r *http.Request) string { return r.Method + " " + route(r) }
+// ByRoute returns method and path: the same key at another path is another request. The path is the
+// one that the client has sent, whatever http.StripPrefix, a router or a rewriting in front of the
+// Middleware has made of it, and however its characters were percent-encoded: see Content.
+func ByRoute(r *http.Request) string { return r.Method + " " + pathOf(sent(r)) }
 
-// ByHost returns the host name that the client has sent, in lower case and without the port. It
-// returns "" for an address, which identifies an instance of a fleet rather than a virtual host.
+// ByHost returns the host name of the request, in lower case and without the port. It returns "" for
+// an address, which identifies an instance of a fleet rather than a virtual host. Behind a proxy that
+// sends the name of the backend in place of the client's, each instance has a name of its own, and a
+// retry that reaches another one is refused: let the proxy send the client's Host, or set
+// Options.Host.
 func ByHost(r *http.Request) string {
 	name := r.Host
 	if host, _, err := net.SplitHostPort(name); err == nil {
@@ -200,7 +207,7 @@ func ByHost(r *http.Request) string {
 }
 
 // ByPattern returns the pattern of http.ServeMux that has matched. The same key at another path
-// of the pattern is refused, since Exact includes the path; with a Payload that does not, it is
+// of the pattern is refused, since Content includes the path; with a Payload that does not, it is
 // a duplicate. The Middleware has to be behind the ServeMux: a request without a pattern is
 // answered with 500.
 func ByPattern(r *http.Request) string {
@@ -211,7 +218,7 @@ func ByPattern(r *http.Request) string {
 }
 
 // OneForAll is an Op for which a scope can use each key once. The same key at another path or
-// with another method is refused, since Exact includes both; with a Payload that does not, it is
+// with another method is refused, since Content includes both; with a Payload that does not, it is
 // a duplicate.
 func OneForAll(*http.Request) string { return "any" }
 

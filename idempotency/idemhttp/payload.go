@@ -3,87 +3,67 @@ package idemhttp
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Exact is a Payload of method, path, query, media type, content coding and the bytes of the
-// body. The path is the one that the client has sent, together with the one that a handler in
-// front of the Middleware has made of it. The order of the query's names does not count, nor do
-// a media type's parameters, such as a boundary. Its error is always nil.
-func Exact(r *http.Request, body []byte) (any, error) {
-	return slices.Concat([]byte(describe(r)), body), nil
+// Content is the default of Options.Payload: method, path, query, media type, content coding, and
+// what the body says, however it was encoded. Its error is always nil.
+//
+// Of a body in JSON (application/json and types that end in +json), neither the order of members,
+// nor white space, nor the way in which characters are escaped counts; numbers count as they are
+// written. JSON that cannot be compared (see idempotency.CheckJSON) is compared byte by byte. Of a
+// multipart body, the parts count, each with its headers, and not the boundary; in a form
+// (multipart/form-data), only the order of parts with one name counts. All other bodies are compared
+// byte by byte. A body that was compressed with gzip is compared by what it holds, up to 1 MiB.
+//
+// The path and the query are those that the client has sent: a handler in front of the Middleware,
+// such as http.StripPrefix, changes nothing. Paths are the same if their segments are, percent-encoded
+// or not, as for http.ServeMux: /~ada and /%7Eada are, /a/b and /a%2Fb are not. The order of the
+// query's names does not count, nor do the media type's parameters.
+func Content(r *http.Request, body []byte) (any, error) {
+	m := mediaOf(r.Header)
+	return fingerprint(r, m, contentOf(r.Header, m, body)), nil
 }
 
-// CanonicalJSON is a Payload like Exact, except that the order of members and white space in the
-// body do not count. It returns an error if the body is neither empty nor JSON, or is JSON that
-// cannot be compared: see idempotency.CheckJSON.
+// Exact is a Payload like Content, except that all bodies but multipart ones are compared byte by
+// byte. Its error is always nil.
+func Exact(r *http.Request, body []byte) (any, error) {
+	m := mediaOf(r.Header)
+	return fingerprint(r, m, exactOf(m, body)), nil
+}
+
+// CanonicalJSON is a Payload like Content for bodies that are JSON, whatever their media type is. It
+// returns an error if the body is neither empty nor JSON, or is JSON that cannot be compared: see
+// idempotency.CheckJSON.
 func CanonicalJSON(r *http.Request, body []byte) (any, error) {
-	head, err := json.Marshal(describe(r))
-	if err != nil {
-		return nil, err
+	if len(bytes.TrimSpace(body)) == 0 {
+		return fingerprint(r, mediaOf(r.Header), content{}), nil
 	}
-	all := make([]byte, 0, len(body)+len(head)+32)
-	all = append(append(all, `{"Head":`...), head...)
-	if len(bytes.TrimSpace(body)) > 0 {
-		if !json.Valid(body) { // alone: it must not end the object around it
-			return nil, errors.New("the body is not JSON")
-		}
-		all = append(append(all, `,"Body":`...), body...)
-	}
-	p, err := idempotency.NewJSON(append(all, '}'))
+	c, err := jsonOf(body)
 	if err != nil {
 		return nil, fmt.Errorf("the body is %w", err)
 	}
-	return p, nil
+	return fingerprint(r, mediaOf(r.Header), c), nil
 }
 
-// describe returns all that Exact compares but the body, as one text.
-func describe(r *http.Request) string {
-	query := r.URL.RawQuery
-	if query != "" {
-		if values, err := url.ParseQuery(query); err == nil {
-			query = values.Encode()
-		}
-	}
-	kind := r.Header.Get("Content-Type")
-	if media, _, err := mime.ParseMediaType(kind); err == nil {
-		kind = media
-	}
-	b := make([]byte, 0, 128)
-	parts := []string{r.Method, route(r), query, kind}
-	for _, s := range append(parts, r.Header.Values("Content-Encoding")...) {
+// fingerprint returns the hash of a request: of its body, and of all else that the payloads of this
+// package compare.
+func fingerprint(r *http.Request, m media, body content) idempotency.Fingerprint {
+	u := sent(r)
+	b := make([]byte, 0, 256)
+	for _, s := range [...]string{r.Method, pathOf(u), queryOf(u), m.name} {
 		b = append(strconv.AppendQuote(b, s), ' ')
 	}
-	return string(append(b, '\n'))
-}
-
-// sent returns the path that the client has sent: a handler in front of the Middleware, such as
-// http.StripPrefix, may have changed r.URL.
-func sent(r *http.Request) string {
-	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
-		return u.EscapedPath()
+	for _, s := range r.Header.Values("Content-Encoding") {
+		b = append(strconv.AppendQuote(b, s), ' ')
 	}
-	return r.URL.EscapedPath()
-}
-
-// route returns the path that the client has sent, together with the one in r.URL if a handler
-// in front of the Middleware has changed it.
-func route(r *http.Request) string {
-	path, here := sent(r), r.URL.EscapedPath()
-	if path == here {
-		return here
-	}
-	return path + " " + here
+	return body.sum(append(b, '\n'))
 }
 
 var (
@@ -103,10 +83,7 @@ func read(r *http.Request, max int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
-	}
+	buf := bufferFor(r.ContentLength)
 	if _, err := buf.ReadFrom(io.LimitReader(r.Body, max+1)); err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ const (
 	CodeFailed      Code = "failed"      // 409: the request has failed before, and the failure was recorded
 	CodeNotKept     Code = "not-kept"    // 409: the request was done, and its response was not kept
 	CodeTooLarge    Code = "too-large"   // 413: the body is larger than Options.MaxRequest
-	CodeReused      Code = "reused"      // 422: the key was used with another payload
+	CodeReused      Code = "reused"      // 422: the key was used with another payload, or for another host
 	CodeScopeFull   Code = "scope-full"  // 429: the scope has as many records as the store allows
 	CodeInternal    Code = "internal"    // 500: an option is wrong, or etcd refuses the operations given to Attempt.Attach
 	CodeUnreadable  Code = "unreadable"  // 500: the recorded response cannot be read
@@ -80,7 +80,7 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 // if it is above 0.
 func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, after time.Duration) {
 	p := problems[own.Code]
-	p.Code, p.Instance, p.Ref = own.Code, sent(r), own.Ref
+	p.Code, p.Instance, p.Ref = own.Code, sent(r).EscapedPath(), own.Ref
 	if own.Detail != "" {
 		p.Detail = own.Detail
 	}

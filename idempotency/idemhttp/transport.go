@@ -24,10 +24,12 @@ import (
 //   - if the context is an attempt's (in a handler behind the Middleware, or in the function of
 //     idempotency.Do) and the body can be read twice (GetBody): idempotency.CallKey of method,
 //     host, URL and body. An attempt that takes over from a lost one sends the same requests with
-//     the same keys, and so does a handler that retries after an error, a 5xx or a 409. A body
-//     that differs each time, by a timestamp or a random boundary, has a new key each time: for
-//     such a request call WithKey with an Attempt.ChildKey;
-//   - a new random key for each RoundTrip.
+//     the same keys, and so does a handler that retries after an error, a 5xx or a 409. Neither
+//     the spelling of the URL counts nor the encoding of a body in JSON or in multiple parts, as in
+//     Content: JSON has to have its Content-Type. A body that says something else each time, such as
+//     a timestamp, has a new key each time, and so has one whose encoder is not deterministic, such
+//     as protobuf's: for such a request call WithKey with an Attempt.ChildKey;
+//   - a new random key for each RoundTrip. An attempt that takes over sends another one.
 //
 // Redirects have the same key, and so have the retries of Base: net/http's Transport retries
 // requests with an Idempotency-Key and a GetBody.
@@ -99,9 +101,9 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 				return value, retry, nil
 			}
 		}
-		key, retry = middleware.CallKey(r.Context(), func() (string, bool) { return describeCall(r) })
+		key, retry, _ = middleware.CallKey(r.Context(), func() (string, error) { return describeCall(r), nil })
 	}
-	if value, err = quoted(key); err != nil {
+	if value, err = middleware.QuoteKey(key); err != nil {
 		return "", nil, fmt.Errorf("idemhttp: the context's key (WithKey): %w", err)
 	}
 	return value, retry, nil
@@ -109,25 +111,68 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 
 type retryKey struct{}
 
-// describeCall describes a request with its body, unless the body can be read only once.
-func describeCall(r *http.Request) (text string, ok bool) {
-	sum := sha256.New()
-	if r.Body != nil && r.Body != http.NoBody {
-		if r.GetBody == nil {
-			return "", false
-		}
-		body, err := r.GetBody()
-		if err != nil {
-			return "", false
-		}
-		_, err = io.Copy(sum, body)
-		if bad := body.Close(); err != nil || bad != nil {
-			return "", false
-		}
+// mostJSON is the size, in bytes, up to which the JSON of an outgoing request is compared as JSON: it
+// has to be in memory for that.
+const mostJSON = 64 << 20
+
+// describeCall describes a request with its body, in the way in which Content compares requests. It
+// returns an empty text if the body can be read only once.
+func describeCall(r *http.Request) string {
+	body, ok := describeBody(r)
+	if !ok {
+		return ""
 	}
-	u := *r.URL
-	u.User, u.Fragment, u.RawFragment = nil, "", ""
-	return fmt.Sprintf("%s %q %q %x", r.Method, r.Host, u.String(), sum.Sum(nil)), true
+	u := r.URL
+	host := hostOf(u.Scheme, cmp.Or(r.Host, u.Host))
+	return fmt.Sprintf("%s %q %s://%s%s?%s %x", strings.ToUpper(r.Method), host, u.Scheme, hostOf(u.Scheme, u.Host), pathOf(u), queryOf(u), body)
+}
+
+// describeBody returns a hash of a request's body. It returns false if the body can be read only
+// once.
+func describeBody(r *http.Request) (sum []byte, ok bool) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, true
+	}
+	if r.GetBody == nil {
+		return nil, false
+	}
+	switch m := mediaOf(r.Header); {
+	case m.isJSON():
+		ok = reread(r, func(body io.Reader) bool {
+			text, err := io.ReadAll(io.LimitReader(body, mostJSON+1))
+			if err != nil || len(text) > mostJSON {
+				return false
+			}
+			c, err := jsonOf(text)
+			sum = c.bytes
+			return err == nil
+		})
+	case m.isMultipart():
+		ok = reread(r, func(body io.Reader) (ok bool) {
+			sum, ok = partsOf(m, body)
+			return ok
+		})
+	}
+	if ok {
+		return sum, true
+	}
+	h := sha256.New()
+	ok = reread(r, func(body io.Reader) bool {
+		_, err := io.Copy(h, body)
+		return err == nil
+	})
+	return h.Sum(nil), ok
+}
+
+// reread calls read with a copy of a request's body, and returns what it returns, or false if there
+// is no copy.
+func reread(r *http.Request, read func(io.Reader) bool) bool {
+	body, err := r.GetBody()
+	if err != nil {
+		return false
+	}
+	ok := read(body)
+	return body.Close() == nil && ok
 }
 
 // answered calls retry if a request has no final response: none, one that a retry may change, or

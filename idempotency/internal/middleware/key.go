@@ -6,6 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 )
@@ -29,8 +32,60 @@ func Single(values []string) (string, error) {
 	return "", errors.New("there is more than one")
 }
 
-// CheckLength returns an error for a key that is empty or longer than MaxKey.
-func CheckLength(key string) error {
+// ParseKey returns the key that a header has, an Item of Structured Fields (RFC 9651) that is a
+// String; parameters are ignored. Unless strict is set, a key without quotes stands for the String
+// of the same characters. All transports read keys in this way, so a key is the same behind each of
+// them.
+func ParseKey(text string, strict bool) (string, error) {
+	text = strings.Trim(text, " ")
+	if !strict && bare(text) {
+		return text, checkLength(text)
+	}
+	item, err := httpsfv.UnmarshalItem([]string{text})
+	if err != nil {
+		return "", errors.New("it is not a String of Structured Fields, such as \"8e03978e\" with its quotes")
+	}
+	s, ok := item.Value.(string)
+	if !ok {
+		return "", errors.New("it is a Structured Field, but not a String: the quotes are missing")
+	}
+	return s, checkLength(s)
+}
+
+// QuoteKey returns a key as a String of Structured Fields. It returns an error if the key cannot be
+// one.
+func QuoteKey(key string) (string, error) {
+	if err := checkLength(key); err != nil {
+		return "", err
+	}
+	return httpsfv.Marshal(httpsfv.NewItem(key))
+}
+
+// WriteKey returns a key without quotes if ParseKey reads it so, and otherwise what QuoteKey returns.
+func WriteKey(key string) (string, error) {
+	if bare(key) {
+		return key, checkLength(key)
+	}
+	return QuoteKey(key)
+}
+
+// bare reports whether a text is a key without quotes. A text that could be the beginning of
+// another Structured Field is none.
+func bare(text string) bool { return Visible(text, `"',;\()`) }
+
+// Visible reports whether s has visible ASCII characters only, none of those in except, and is not
+// empty.
+func Visible(s, except string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(except, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// checkLength returns an error for a key that is empty or longer than MaxKey.
+func checkLength(key string) error {
 	switch {
 	case key == "":
 		return errors.New("it is empty")
@@ -51,14 +106,19 @@ func Fit(s string) string {
 
 // CallKey returns the key of a call to another service: in the context of an attempt,
 // idempotency.CallKey of the call's description, with its retry; a random key without a retry
-// otherwise, and if the call cannot be described.
-func CallKey(ctx context.Context, describe func() (text string, ok bool)) (key string, retry func()) {
+// otherwise, and if the description is empty, since the call cannot be compared. It returns the error
+// of describe.
+func CallKey(ctx context.Context, describe func() (string, error)) (key string, retry func(), err error) {
 	if _, within := idempotency.FromContext(ctx); within {
-		if text, ok := describe(); ok {
+		text, err := describe()
+		if err != nil {
+			return "", nil, err
+		}
+		if text != "" {
 			if key, retry, ok := idempotency.CallKey(ctx, text); ok {
-				return key, retry
+				return key, retry, nil
 			}
 		}
 	}
-	return rand.Text(), nil
+	return rand.Text(), nil, nil
 }

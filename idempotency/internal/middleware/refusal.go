@@ -35,6 +35,8 @@ type Refusal struct {
 	Reason     Reason
 	RetryAfter time.Duration   // 0 if the same request would get the same answer
 	Ref        idempotency.Ref // of the record, where an operator has to act
+	// Also says, of a Reused, that the payloads are equal, and only those of AlsoCompare differ.
+	Also bool
 	// Report says that an operator should know the error.
 	Report bool
 	// Open says that the handler may run without a claim if Options.FailOpen is set.
@@ -45,11 +47,12 @@ type Refusal struct {
 func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 	var busy *idempotency.InProgressError
 	var scope *idempotency.ScopeFullError
+	var other *idempotency.MismatchError
 	switch {
 	case errors.As(err, &busy):
 		return Refusal{Reason: InProgress, RetryAfter: busy.RetryAfter}
-	case errors.Is(err, idempotency.ErrMismatch):
-		return Refusal{Reason: Reused}
+	case errors.As(err, &other):
+		return Refusal{Reason: Reused, Also: other.Also}
 	case errors.As(err, &scope):
 		return Refusal{Reason: ScopeFull, RetryAfter: scope.RetryAfter, Report: true}
 	case errors.Is(err, idempotency.ErrInvalid):

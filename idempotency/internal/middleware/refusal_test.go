@@ -27,6 +27,7 @@ func TestRefuse(t *testing.T) {
 		{"in progress", &idempotency.InProgressError{RetryAfter: 3 * time.Second}, Refusal{Reason: InProgress, RetryAfter: 3 * time.Second}},
 		{"in progress, and etcd away", errors.Join(&idempotency.InProgressError{RetryAfter: 3 * time.Second}, context.DeadlineExceeded), Refusal{Reason: InProgress, RetryAfter: 3 * time.Second}},
 		{"another payload", &idempotency.MismatchError{}, Refusal{Reason: Reused}},
+		{"another host", fmt.Errorf("begin: %w", &idempotency.MismatchError{Also: true}), Refusal{Reason: Reused, Also: true}},
 		{"scope full", &idempotency.ScopeFullError{RetryAfter: time.Minute}, Refusal{Reason: ScopeFull, RetryAfter: time.Minute, Report: true}},
 		{"invalid", idempotency.ErrInvalid, Refusal{Reason: Internal, Report: true}},
 		{"unknown", &idempotency.UnknownError{}, Refusal{Reason: Unknown, Ref: st.Ref(k), Report: true}},

@@ -49,7 +49,7 @@ func requiredIDs() []string {
 	add("R", "%d", 1, 7)
 	add("Q", "%d", 1, 5)
 	add("C", "%d", 1, 2)
-	add("A", "%d", 1, 95)
+	add("A", "%d", 1, 103)
 	return ids
 }
 

@@ -1,0 +1,121 @@
+package idemhttp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// content is what counts of a body: its bytes, or a hash of what they say.
+type content struct {
+	form  form
+	bytes []byte
+}
+
+// form says what the bytes of a content are. It is a part of stored fingerprints.
+type form byte
+
+const (
+	formBytes     form = iota // the body
+	formJSON                  // the hash of its JSON
+	formMultipart             // the hash of its parts
+	formGzip                  // the hash of the content that was compressed
+)
+
+// sum returns the hash of a content, and of the head before it.
+func (c content) sum(head []byte) (sum idempotency.Fingerprint) {
+	h := sha256.New()
+	h.Write(append(head, byte(c.form)))
+	h.Write(c.bytes)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// contentOf returns what counts of a body: see Content.
+func contentOf(h http.Header, m media, body []byte) content {
+	if c, ok := unpacked(h, m, body); ok {
+		return c
+	}
+	if m.isJSON() {
+		if c, err := jsonOf(body); err == nil {
+			return c
+		}
+	}
+	return exactOf(m, body)
+}
+
+// exactOf returns what counts of a body: see Exact.
+func exactOf(m media, body []byte) content {
+	if m.isMultipart() {
+		if sum, ok := partsOf(m, bytes.NewReader(body)); ok {
+			return content{formMultipart, sum}
+		}
+	}
+	return content{formBytes, body}
+}
+
+// jsonOf returns the content of JSON, and the error of a text that is none, or cannot be compared.
+func jsonOf(body []byte) (content, error) {
+	j, err := idempotency.NewJSON(body)
+	if err != nil {
+		return content{}, err
+	}
+	sum := j.Fingerprint()
+	return content{formJSON, sum[:]}, nil
+}
+
+// mostUnpacked is the size, in bytes, up to which a compressed body is compared by its content: a
+// client could send a small body that takes long to decompress.
+const mostUnpacked = 1 << 20
+
+// unpacked returns what counts of a body that was compressed. It returns false if it was not, was
+// not only with gzip, or is larger than mostUnpacked.
+func unpacked(h http.Header, m media, body []byte) (content, bool) {
+	if coding := h.Values("Content-Encoding"); len(coding) != 1 || !strings.EqualFold(coding[0], "gzip") {
+		return content{}, false
+	}
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return content{}, false // a handler in front has decompressed it
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, mostUnpacked+1))
+	if err != nil || len(plain) > mostUnpacked {
+		return content{}, false
+	}
+	sum := contentOf(nil, m, plain).sum(nil)
+	return content{formGzip, sum[:]}, true
+}
+
+// media is the media type of a body.
+type media struct {
+	name   string // without its parameters
+	params map[string]string
+}
+
+// mediaOf returns the media type of a body. One that cannot be parsed has no parameters.
+func mediaOf(h http.Header) media {
+	kind := h.Get("Content-Type")
+	if kind == "" {
+		return media{}
+	}
+	if name, params, err := mime.ParseMediaType(kind); err == nil {
+		return media{name, params}
+	}
+	return media{name: kind}
+}
+
+// isJSON reports whether a media type is JSON (RFC 6839).
+func (m media) isJSON() bool {
+	return m.name == "application/json" || strings.HasSuffix(m.name, "+json")
+}
+
+// isMultipart reports whether a media type is one of parts with a boundary between them.
+func (m media) isMultipart() bool {
+	return strings.HasPrefix(m.name, "multipart/") && m.params["boundary"] != ""
+}

@@ -1,0 +1,72 @@
+package idemhttp
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/textproto"
+	"slices"
+)
+
+// partsOf returns the hash of the parts of a multipart body, without the boundary between them. It
+// returns false if the body is not what its type says.
+func partsOf(m media, body io.Reader) (sum []byte, ok bool) {
+	type part struct {
+		name string
+		sum  [sha256.Size]byte
+	}
+	var parts []part
+	h := sha256.New()
+	for r := multipart.NewReader(body, m.params["boundary"]); ; {
+		p, err := r.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, false
+		}
+		h.Reset()
+		writePartHeader(h, p.Header)
+		if _, err := io.Copy(h, p); err != nil {
+			return nil, false
+		}
+		next := part{name: p.FormName()}
+		h.Sum(next.sum[:0])
+		parts = append(parts, next)
+	}
+	if m.name == "multipart/form-data" {
+		slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.name, b.name) })
+	}
+	h.Reset()
+	for _, p := range parts {
+		h.Write(p.sum[:])
+	}
+	return h.Sum(nil), true
+}
+
+// writePartHeader writes the headers of a part in one way, without the length that an encoder may
+// state.
+func writePartHeader(w io.Writer, h textproto.MIMEHeader) {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		if name != "Content-Length" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		for _, value := range h[name] {
+			if name == "Content-Disposition" || name == "Content-Type" {
+				if media, params, err := mime.ParseMediaType(value); err == nil {
+					value = cmp.Or(mime.FormatMediaType(media, params), value)
+				}
+			}
+			fmt.Fprintf(w, "%q: %q\n", name, value)
+		}
+	}
+	_, _ = io.WriteString(w, "\n")
+}
