@@ -31,7 +31,9 @@ import (
 // order of members nor white space counts; a Fingerprint is compared as the hash that it is; nil
 // equals an empty []byte. A payload that another one could be mistaken for is ErrInvalid: an
 // io.Reader; JSON that CheckJSON refuses; a type whose JSON leaves out exported fields, as embedding
-// can do without json:"-". The result of a type's own MarshalJSON is not checked.
+// can do without json:"-". The result of a type's own MarshalJSON is not checked. What an encoder
+// writes in another way each time, as protobuf does, is another payload each time: of a message, pass
+// its idemgrpc.Fingerprint.
 //
 // ctx bounds the call. If it ends, Begin returns ctx.Err(), not its cause. The attempt's context has
 // the values of ctx, and does not end with it.

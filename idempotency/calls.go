@@ -9,7 +9,8 @@ import (
 // CallKey returns an idempotency key for a call to another service, for use by a client's transport
 // or interceptor. Like ChildKey it derives the key from the attempt whose context ctx is or is
 // derived from; ok is false if there is none. text describes the call: its target, its method and its
-// content.
+// content. Describe what the call says, and not its bytes if an encoder writes them in another way each
+// time: idemhttp.Transport and idemgrpc's client interceptor do.
 //
 // Calls of two attempts at the request have the same key if they have the same text, are in the same
 // Step or in none, and have the same position among such calls. So a call that every attempt makes

@@ -3,12 +3,12 @@ package idemgrpc
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
 	"math"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -20,6 +20,15 @@ import (
 
 // errByBytes is returned with the fingerprint of a message of which a part was compared byte by byte.
 var errByBytes = errors.New("it has too much data, or data nested too deep, of types that this program does not know")
+
+// Fingerprint returns what the interceptor compares of a message by default: for an Options.Payload
+// that has other parts as well, and as a payload of idempotency.Do. Messages that say the same have
+// the same Fingerprint, however they were encoded, unless they have more of unknown types than is
+// read of it: half a million fields, or 16 levels.
+func Fingerprint(m proto.Message) idempotency.Fingerprint {
+	sum, _ := fingerprint(m) // the hash of the bytes is one, too
+	return sum
+}
 
 // fingerprint returns the hash of a message: messages that say the same have the same hash, however
 // they were encoded. It returns an error for what is not a message of protobuf, and errByBytes beside
@@ -55,29 +64,33 @@ type formWriter struct {
 	byBytes bool
 }
 
+// flushed is the size of the buffer, in bytes, from which on it is hashed.
+const flushed = 4 << 10
+
 // flush keeps the buffer small.
 func (w *formWriter) flush() {
-	if len(w.buf) > 4<<10 {
+	if len(w.buf) >= flushed {
 		w.h.Write(w.buf)
 		w.buf = w.buf[:0]
 	}
 }
 
 func (w *formWriter) text(s string) {
-	w.buf = protowire.AppendString(w.buf, s)
-	w.flush()
+	w.buf = protowire.AppendVarint(w.buf, uint64(len(s)))
+	for len(s) > 0 {
+		n := min(len(s), flushed)
+		w.buf, s = append(w.buf, s[:n]...), s[n:]
+		w.flush()
+	}
 }
 
 func (w *formWriter) bytes(b []byte) {
 	w.buf = protowire.AppendVarint(w.buf, uint64(len(b)))
-	if len(b) < 1<<10 {
-		w.buf = append(w.buf, b...)
-	} else {
-		w.h.Write(w.buf)
-		w.h.Write(b)
-		w.buf = w.buf[:0]
+	for len(b) > 0 {
+		n := min(len(b), flushed)
+		w.buf, b = append(w.buf, b[:n]...), b[n:]
+		w.flush()
 	}
-	w.flush()
 }
 
 func (w *formWriter) tag(n protoreflect.FieldNumber, t protowire.Type) {
@@ -104,8 +117,9 @@ func (w *formWriter) message(m protoreflect.Message, anys int) {
 	w.unknown(m.GetUnknown(), 0)
 }
 
-// any writes an Any with the message in it. It returns false if this program does not know its type,
-// or the value is no such message.
+// any writes an Any with the message in it, or with unknown data if this program does not know its type
+// or the data is no such message. It returns false, and writes nothing, for a message that only has
+// the name of an Any, and for an Any within too many others.
 func (w *formWriter) any(m protoreflect.Message, anys int) bool {
 	fields := m.Descriptor().Fields()
 	url, value := fields.ByNumber(1), fields.ByNumber(2)
@@ -150,7 +164,7 @@ func (w *formWriter) field(fd protoreflect.FieldDescriptor, v protoreflect.Value
 			keys = append(keys, k)
 			return true
 		})
-		slices.SortFunc(keys, compareKeys)
+		slices.SortFunc(keys, keyOrder(fd.MapKey().Kind()))
 		for _, k := range keys {
 			w.tag(fd.Number(), protowire.StartGroupType)
 			w.single(fd.MapKey(), k.Value(), anys)
@@ -166,63 +180,49 @@ func (w *formWriter) field(fd protoreflect.FieldDescriptor, v protoreflect.Value
 	}
 }
 
-// compareKeys orders the keys of one map.
-func compareKeys(a, b protoreflect.MapKey) int {
-	switch x := a.Interface().(type) {
-	case bool:
-		if x == b.Bool() {
-			return 0
-		} else if x {
-			return 1
+// keyOrder returns a function that orders the keys of a map, which are of that kind.
+func keyOrder(kind protoreflect.Kind) func(a, b protoreflect.MapKey) int {
+	switch kind {
+	case protoreflect.StringKind:
+		return func(a, b protoreflect.MapKey) int { return strings.Compare(a.String(), b.String()) }
+	case protoreflect.BoolKind:
+		return func(a, b protoreflect.MapKey) int {
+			return cmp.Compare(protowire.EncodeBool(a.Bool()), protowire.EncodeBool(b.Bool()))
 		}
-		return -1
-	case string:
-		return cmp.Compare(x, b.String())
-	case int32, int64:
-		return cmp.Compare(a.Int(), b.Int())
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind:
+		return func(a, b protoreflect.MapKey) int { return cmp.Compare(a.Uint(), b.Uint()) }
 	}
-	return cmp.Compare(a.Uint(), b.Uint())
+	return func(a, b protoreflect.MapKey) int { return cmp.Compare(a.Int(), b.Int()) }
 }
 
 // single writes one value of a field.
 func (w *formWriter) single(fd protoreflect.FieldDescriptor, v protoreflect.Value, anys int) {
-	switch x := v.Interface().(type) {
-	case protoreflect.Message:
-		w.nested(fd.Number(), x, anys)
-	case string:
-		w.tag(fd.Number(), protowire.BytesType)
-		w.text(x)
-	case []byte:
-		w.tag(fd.Number(), protowire.BytesType)
-		w.bytes(x)
-	case float32:
-		w.tag(fd.Number(), protowire.Fixed32Type)
-		w.buf = protowire.AppendFixed32(w.buf, math.Float32bits(x))
-	case float64:
-		w.tag(fd.Number(), protowire.Fixed64Type)
-		w.buf = protowire.AppendFixed64(w.buf, math.Float64bits(x))
+	number := fd.Number()
+	switch fd.Kind() {
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		w.nested(number, v.Message(), anys)
+	case protoreflect.StringKind:
+		w.tag(number, protowire.BytesType)
+		w.text(v.String())
+	case protoreflect.BytesKind:
+		w.tag(number, protowire.BytesType)
+		w.bytes(v.Bytes())
+	case protoreflect.DoubleKind, protoreflect.FloatKind:
+		w.tag(number, protowire.Fixed64Type)
+		w.buf = protowire.AppendFixed64(w.buf, math.Float64bits(v.Float()))
+	case protoreflect.BoolKind:
+		w.integer(number, protowire.EncodeBool(v.Bool()))
+	case protoreflect.EnumKind:
+		w.integer(number, uint64(int64(v.Enum())))
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind:
+		w.integer(number, v.Uint())
 	default:
-		w.tag(fd.Number(), protowire.VarintType)
-		w.buf = binary.AppendUvarint(w.buf, integer(x))
+		w.integer(number, uint64(v.Int()))
 	}
 	w.flush()
 }
 
-// integer returns a value that is no message, text or float as one number.
-func integer(v any) uint64 {
-	switch x := v.(type) {
-	case bool:
-		return protowire.EncodeBool(x)
-	case int32:
-		return uint64(int64(x))
-	case int64:
-		return uint64(x)
-	case uint32:
-		return uint64(x)
-	case uint64:
-		return x
-	case protoreflect.EnumNumber:
-		return uint64(int64(x))
-	}
-	panic(fmt.Sprintf("idemgrpc: a field of protobuf has a %T", v))
+func (w *formWriter) integer(number protoreflect.FieldNumber, v uint64) {
+	w.tag(number, protowire.VarintType)
+	w.buf = protowire.AppendVarint(w.buf, v)
 }

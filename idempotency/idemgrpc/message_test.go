@@ -199,23 +199,24 @@ func TestUnknownFields(t *testing.T) {
 		one, other proto.Message
 		same       bool
 	}{
-		"two numbers":               {unknown(field(1, 1), field(2, 2)), unknown(field(2, 2), field(1, 1)), true},
-		"one number":                {unknown(field(1, 1), field(1, 2)), unknown(field(1, 2), field(1, 1)), false},
-		"texts":                     {unknown(field(1, "a"), field(1, "b")), unknown(field(1, "b"), field(1, "a")), false},
-		"another value":             {unknown(field(1, 1)), unknown(field(1, 2)), false},
-		"another number":            {unknown(field(1, 1)), unknown(field(2, 1)), false},
-		"no field":                  {unknown(field(1, 0)), unknown(), false},
-		"entries":                   {unknown(entry("a", 1), entry("b", 2)), unknown(entry("b", 2), entry("a", 1)), true},
-		"fields of an entry":        {unknown(entry("a", 1), entry("b", 2)), unknown(swapped("b", 2), swapped("a", 1)), true},
-		"entries with other values": {unknown(entry("a", 1), entry("b", 2)), unknown(entry("a", 2), entry("b", 1)), false},
-		"a key of zero":             {unknown(entry(3, 1), field(5, [][]byte{field(2, 2)})), unknown(field(5, [][]byte{field(2, 2)}), entry(3, 1)), true},
-		"one key twice":             {unknown(entry("a", 1), entry("a", 2)), unknown(entry("a", 2), entry("a", 1)), false},
-		"messages of three fields":  {unknown(field(5, [][]byte{field(3, 1)}), field(5, [][]byte{field(3, 2)})), unknown(field(5, [][]byte{field(3, 2)}), field(5, [][]byte{field(3, 1)})), false},
-		"a map in a message":        {unknown(field(7, [][]byte{entry("a", 1), entry("b", 2)})), unknown(field(7, [][]byte{entry("b", 2), entry("a", 1)})), true},
-		"a map in a map":            {unknown(field(7, [][]byte{field(1, "k"), field(2, [][]byte{entry("a", 1), entry("b", 2)})})), unknown(field(7, [][]byte{field(1, "k"), field(2, [][]byte{entry("b", 2), entry("a", 1)})})), true},
-		"a map in a group":          {unknown(group(entry("a", 1), entry("b", 2))), unknown(group(entry("b", 2), entry("a", 1))), true},
-		"another group":             {unknown(group(entry("a", 1))), unknown(group(entry("a", 2))), false},
-		"a text and a message":      {unknown(field(7, "\xff")), unknown(field(7, "\xfe")), false},
+		"two numbers":                {unknown(field(1, 1), field(2, 2)), unknown(field(2, 2), field(1, 1)), true},
+		"one number":                 {unknown(field(1, 1), field(1, 2)), unknown(field(1, 2), field(1, 1)), false},
+		"texts":                      {unknown(field(1, "a"), field(1, "b")), unknown(field(1, "b"), field(1, "a")), false},
+		"another value":              {unknown(field(1, 1)), unknown(field(1, 2)), false},
+		"another number":             {unknown(field(1, 1)), unknown(field(2, 1)), false},
+		"no field":                   {unknown(field(1, 0)), unknown(), false},
+		"entries":                    {unknown(entry("a", 1), entry("b", 2)), unknown(entry("b", 2), entry("a", 1)), true},
+		"fields of an entry":         {unknown(entry("a", 1), entry("b", 2)), unknown(swapped("b", 2), swapped("a", 1)), true},
+		"entries with other values":  {unknown(entry("a", 1), entry("b", 2)), unknown(entry("a", 2), entry("b", 1)), false},
+		"a key of zero":              {unknown(entry(3, 1), field(5, [][]byte{field(2, 2)})), unknown(field(5, [][]byte{field(2, 2)}), entry(3, 1)), true},
+		"one key twice":              {unknown(entry("a", 1), entry("a", 2)), unknown(entry("a", 2), entry("a", 1)), false},
+		"one key twice, and another": {unknown(entry("a", 1), entry("b", 2), entry("a", 3)), unknown(entry("b", 2), entry("a", 1), entry("a", 3)), false},
+		"messages of three fields":   {unknown(field(5, [][]byte{field(3, 1)}), field(5, [][]byte{field(3, 2)})), unknown(field(5, [][]byte{field(3, 2)}), field(5, [][]byte{field(3, 1)})), false},
+		"a map in a message":         {unknown(field(7, [][]byte{entry("a", 1), entry("b", 2)})), unknown(field(7, [][]byte{entry("b", 2), entry("a", 1)})), true},
+		"a map in a map":             {unknown(field(7, [][]byte{field(1, "k"), field(2, [][]byte{entry("a", 1), entry("b", 2)})})), unknown(field(7, [][]byte{field(1, "k"), field(2, [][]byte{entry("b", 2), entry("a", 1)})})), true},
+		"a map in a group":           {unknown(group(entry("a", 1), entry("b", 2))), unknown(group(entry("b", 2), entry("a", 1))), true},
+		"another group":              {unknown(group(entry("a", 1))), unknown(group(entry("a", 2))), false},
+		"a text and a message":       {unknown(field(7, "\xff")), unknown(field(7, "\xfe")), false},
 	} {
 		require.Equal(t, two.same, sumOf(t, two.one) == sumOf(t, two.other), name)
 	}
@@ -245,6 +246,7 @@ func TestUnknownDataWithoutEnd(t *testing.T) {
 		payload, err := whole(t.Context(), "", m)
 		require.NoError(t, err, name)
 		require.Equal(t, sum, payload, name)
+		require.Equal(t, sum, Fingerprint(m), name)
 		again, _ := fingerprint(proto.Clone(m))
 		require.Equal(t, sum, again, name)
 	}

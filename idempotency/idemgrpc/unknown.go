@@ -49,7 +49,7 @@ func (w *formWriter) wireFields(b []byte) (fields []wireField, ok bool) {
 // a message: a client could send much for little.
 const (
 	mostUnknown = 16
-	mostFields  = 1 << 16
+	mostFields  = 1 << 19
 )
 
 // unknown writes fields that this program does not know. Encoders may write fields and the entries of

@@ -81,28 +81,38 @@ func BenchmarkReplay(b *testing.B) {
 	})
 }
 
-// BenchmarkLargeBody is a replay of a request whose body is a mebibyte of numbers.
+// BenchmarkLargeBody is a replay of a request whose body is a mebibyte: of numbers, and of orders as
+// an encoder of maps writes them, and one of structs.
 func BenchmarkLargeBody(b *testing.B) {
 	in := shared(b).instance(nil, &idempotency.Options{SingleTenant: true, CacheFor: 1 << 40})
-	body := []byte("[" + strings.Repeat("1,", 1<<19-2) + "1]")
-	for name, payload := range map[string]func(*http.Request, []byte) (any, error){"Exact": idemhttp.Exact, "CanonicalJSON": idemhttp.CanonicalJSON} {
-		h := in.middleware(&idemhttp.Options{Payload: payload})(http.HandlerFunc(paid))
-		serve := func() *sink {
-			r := httptest.NewRequest(http.MethodPost, "/payments", bytes.NewReader(body))
-			r.Header.Set("Idempotency-Key", `"`+name+`"`)
-			w := &sink{h: http.Header{}}
-			h.ServeHTTP(w, r)
-			return w
-		}
-		require.Equal(b, http.StatusCreated, serve().status)
-		require.NotEmpty(b, serve().h.Get("Idempotent-Replayed"))
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(body)))
-			b.ReportAllocs()
-			for b.Loop() {
-				serve()
+	const size = 1 << 20
+	list := func(element string) []byte {
+		return []byte("[" + strings.Repeat(element+",", size/(len(element)+1)) + element + "]")
+	}
+	for kind, body := range map[string][]byte{
+		"numbers": []byte("[" + strings.Repeat("1,", size/2-2) + "1]"),
+		"maps":    list(`{"amount":1250,"currency":"EUR","items":[{"count":2,"name":"a book"}],"to":"acct_17"}`),
+		"structs": list(`{"to": "acct_17", "amount": 1250, "currency": "EUR", "items": [{"name": "a book", "count": 2}]}`),
+	} {
+		for name, payload := range map[string]func(*http.Request, []byte) (any, error){"Exact": idemhttp.Exact, "CanonicalJSON": idemhttp.CanonicalJSON} {
+			h := in.middleware(&idemhttp.Options{Payload: payload, MaxRequest: 2 * size})(http.HandlerFunc(paid))
+			serve := func() *sink {
+				r := httptest.NewRequest(http.MethodPost, "/payments", bytes.NewReader(body))
+				r.Header.Set("Idempotency-Key", `"`+kind+name+`"`)
+				w := &sink{h: http.Header{}}
+				h.ServeHTTP(w, r)
+				return w
 			}
-		})
+			require.Equal(b, http.StatusCreated, serve().status)
+			require.NotEmpty(b, serve().h.Get("Idempotent-Replayed"))
+			b.Run(kind+"/"+name, func(b *testing.B) {
+				b.SetBytes(int64(len(body)))
+				b.ReportAllocs()
+				for b.Loop() {
+					serve()
+				}
+			})
+		}
 	}
 }
 

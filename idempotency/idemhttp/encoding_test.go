@@ -68,7 +68,16 @@ func TestFormEncodedAnew(t *testing.T) {
 		require.False(t, send("two", part{"a", "", "1"}, part{"a", "", "2"}).replayed())
 		require.Equal(t, idemhttp.CodeReused, send("two", part{"a", "", "2"}, part{"a", "", "1"}).problem(t).Code, "the order in one name counts")
 
-		// A body that is not what its type says is compared as it is.
+		// A body of more parts than net/http reads, or that is not what its type says, is compared as
+		// it is.
+		many := make([]part, 1001)
+		for i := range many {
+			many[i] = order
+		}
+		require.False(t, send("many", many...).replayed())
+		require.Equal(t, idemhttp.CodeReused, send("many", many...).problem(t).Code)
+		require.False(t, send("thousand", many[:1000]...).replayed())
+		require.True(t, send("thousand", many[:1000]...).replayed())
 		body, contentType := form(t, order)
 		cut, kind := body[:len(body)-10], header("Content-Type", contentType)
 		require.False(t, s.post("/upload", name+"cut", cut, kind).replayed())

@@ -12,8 +12,11 @@ import (
 	"slices"
 )
 
+// mostParts is the number of parts up to which they are compared: as many as net/http reads by default.
+const mostParts = 1000
+
 // partsOf returns the hash of the parts of a multipart body, without the boundary between them. It
-// returns false if the body is not what its type says.
+// returns false if the body is not what its type says, or has more than mostParts.
 func partsOf(m media, body io.Reader) (sum []byte, ok bool) {
 	type part struct {
 		name string
@@ -26,7 +29,7 @@ func partsOf(m media, body io.Reader) (sum []byte, ok bool) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
+		if err != nil || len(parts) == mostParts {
 			return nil, false
 		}
 		h.Reset()

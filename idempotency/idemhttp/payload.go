@@ -18,9 +18,9 @@ import (
 // Of a body in JSON (application/json and types that end in +json), neither the order of members,
 // nor white space, nor the way in which characters are escaped counts; numbers count as they are
 // written. JSON that cannot be compared (see idempotency.CheckJSON) is compared byte by byte. Of a
-// multipart body, the parts count, each with its headers, and not the boundary; in a form
-// (multipart/form-data), only the order of parts with one name counts. All other bodies are compared
-// byte by byte. A body that was compressed with gzip is compared by what it holds, up to 1 MiB.
+// multipart body of up to 1,000 parts, the parts count, each with its headers, and not the boundary; in
+// a form (multipart/form-data), only the order of parts with one name counts. All other bodies are
+// compared byte by byte. A body that was compressed with gzip is compared by what it holds, up to 1 MiB.
 //
 // The path and the query are those that the client has sent: a handler in front of the Middleware,
 // such as http.StripPrefix, changes nothing. Paths are the same if their segments are, percent-encoded
