@@ -1,10 +1,7 @@
 package idempotency
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -25,6 +22,16 @@ type Result[T any] struct {
 // Do calls fn for a request without an outcome, records the returned value as JSON and returns it.
 // Later calls with the same key, and calls at the same time, return the recorded value.
 //
+// All callers get the same value: what encoding/json reads from the JSON of fn's value. So does the
+// first one if the type does not show that this is fn's value itself: with a T of any it gets a map
+// in place of a struct, and a float64 in place of an int. A field with json:"-" is empty, a time.Time
+// has no monotonic clock reading, and an empty slice or map with omitempty is nil. A T that cannot be
+// read back is ErrInvalid before anything is claimed: an interface with methods, such as error; a
+// MarshalJSON without UnmarshalJSON; fields that are not exported, or that embedding or a name used
+// twice keeps out of the JSON. A value that cannot be read back, or whose JSON differs after it was,
+// is ErrInvalid when fn has returned it: an integer above 2^53 in an interface, a string that is not
+// UTF-8.
+//
 // If fn returns an error, Do returns it unchanged, and the request is left to OnLost: with TakeOver the
 // key is released for the same payload, so the next call runs fn again, and another payload is a
 // *MismatchError; with Refuse the outcome is unknown, and nothing runs until Resolve. fn returns
@@ -34,11 +41,11 @@ type Result[T any] struct {
 // error is joined with the context's cause: ErrLost, ErrClosed or ErrTooLong. Such an error is not
 // final: another attempt may have begun, and may succeed.
 //
-// Otherwise Do returns the errors of Begin and of Commit; ErrInvalid for a nil fn, before anything
-// is claimed; a *FailedError if a failure is recorded; and an *OmittedError if the request was done
+// Otherwise Do returns the errors of Begin and of Commit; ErrInvalid for a nil fn and for such a T,
+// before anything is claimed; a *FailedError if a failure is recorded; and an *OmittedError if the request was done
 // and its result was not kept. With ErrNotRecorded and ErrFenced, Result.Value is the value of fn.
-// So it is with ErrInvalid for a value that has no JSON; that request is recorded as done, without
-// the value. ErrConflict, for a condition given to Attach, counts as an error of fn; if etcd refuses
+// So it is with ErrInvalid for a value that has no JSON or that JSON changes; that request is recorded
+// as done, without the value. ErrConflict, for a condition given to Attach, counts as an error of fn; if etcd refuses
 // what was given to Attach (ErrInvalid), the attempt counts as lost.
 //
 // ctx bounds the wait for other attempts and for etcd, but not fn. The context of fn is the
@@ -49,6 +56,9 @@ func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx 
 	var res Result[T]
 	if fn == nil {
 		return res, s.about(ctx, "do", invalid("%v: the function is nil", key))
+	}
+	if err := checkResult[T](); err != nil {
+		return res, s.about(ctx, "do", fmt.Errorf("%v: %w", key, err))
 	}
 	a, rec, err := s.Begin(ctx, key, payload, opts...)
 	if err != nil {
@@ -69,47 +79,12 @@ func runFor[T any](ctx context.Context, a *Attempt, fn func(ctx context.Context,
 		if v, err = fn(a.Context(), a); err != nil {
 			return nil, err
 		}
-		if b, err = json.Marshal(v); err != nil {
+		if b, v, err = encodeResult(v); err != nil {
 			return nil, &encodeError{err}
 		}
 		return b, nil
 	})
 	return v, err
-}
-
-// encodeError is the error of a function whose value has no JSON. Its work is done nevertheless.
-type encodeError struct{ error }
-
-func (e *encodeError) Unwrap() error { return e.error }
-
-// unpack decodes a replayed value.
-func (r *Outcome) unpack(key Key, v any) error {
-	switch {
-	case r.Failed:
-		return &FailedError{Key: key, Outcome: r}
-	case r.Omitted:
-		return &OmittedError{Key: key, Outcome: r}
-	}
-	if b, ok := v.(*[]byte); ok {
-		if *b, ok = unquote(r.Value); ok {
-			return nil
-		}
-	}
-	if err := json.Unmarshal(r.Value, v); err != nil {
-		return fmt.Errorf("%v: %w: %w", key, ErrUnreadable, err)
-	}
-	return nil
-}
-
-// unquote decodes the JSON of a []byte, for a fifth of what encoding/json takes. It leaves what
-// json.Marshal has not written to encoding/json.
-func unquote(text []byte) ([]byte, bool) {
-	n := len(text) - 1
-	if n < 1 || text[0] != '"' || text[n] != '"' || bytes.ContainsAny(text, "\r\n") {
-		return nil, false
-	}
-	b, err := base64.StdEncoding.AppendDecode(make([]byte, 0, n*3/4), text[1:n])
-	return b, err == nil
 }
 
 // run calls the function and settles the attempt, however the function ends.
@@ -143,7 +118,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	switch {
 	case errors.As(err, &unencoded):
 		foreign = false
-		return errors.Join(a.about("commit", invalid("the value has no JSON: %w", unencoded.error)), a.finish(w, &settlement{state: record.AttemptDone, omit: true}))
+		return errors.Join(a.about("commit", invalid("%w", unencoded.error)), a.finish(w, &settlement{state: record.AttemptDone, omit: true}))
 	case err == nil:
 		foreign = false
 		err = a.Commit(w, value)

@@ -18,7 +18,8 @@ import (
 // attempt is no *concurrency.LostError.
 var (
 	// ErrInvalid is concurrency.ErrInvalid: an argument or an option is wrong. Nothing was
-	// written to etcd, except if Do's value has no JSON. Repeating the call does not help.
+	// written to etcd, except if Do's value cannot be recorded as JSON. Repeating the call does not
+	// help.
 	ErrInvalid = concurrency.ErrInvalid
 
 	// ErrClosed is concurrency.ErrClosed: the session, or its client, is closed.

@@ -196,7 +196,7 @@ func TestValueWithoutJSON(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	bad := func(context.Context, *idempotency.Attempt) (func(), error) { return func() {}, nil }
+	bad := func(context.Context, *idempotency.Attempt) (any, error) { return func() {}, nil }
 	res, err := idempotency.Do(ctxT(t), a.Store, key("1"), nil, bad)
 	require.ErrorIs(t, err, idempotency.ErrInvalid)
 	require.NotNil(t, res.Value)

@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,8 +22,8 @@ const maxSteps = 512 << 10
 //
 // If fn returns an error, Step returns it unchanged and records nothing. It returns ErrTooLarge if
 // the values of all steps together exceed 512 KiB, or what etcd or the client accepts in a message;
-// ErrUnreadable for a recorded value that is not a T; ErrInvalid for a value that has no JSON and for
-// a nil fn; ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an
+// ErrUnreadable for a recorded value that is not a T; ErrInvalid for a nil fn, and for a T or a value
+// that Do refuses; ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an
 // error of etcd's. If fn was called, Step returns its value with these errors, too; the value is not
 // recorded.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (T, error) {
@@ -32,12 +31,15 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 	if fn == nil {
 		return v, a.aboutStep(name, invalid("the function is nil"))
 	}
+	if err := checkResult[T](); err != nil {
+		return v, a.aboutStep(name, err)
+	}
 	if err := a.Err(); err != nil {
 		return v, a.aboutStep(name, err)
 	}
 	stored, found, err := a.step(name)
 	if err == nil && found {
-		if err = json.Unmarshal(stored, &v); err != nil {
+		if err = decodeResult(stored, &v); err != nil {
 			err = fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 	}
@@ -47,9 +49,9 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 	if v, err = fn(context.WithValue(a.Context(), callsKey{}, &calls{of: a, step: name})); err != nil {
 		return v, err
 	}
-	b, err := json.Marshal(v)
+	b, v, err := encodeResult(v)
 	if err != nil {
-		return v, a.aboutStep(name, invalid("the value has no JSON: %w", err))
+		return v, a.aboutStep(name, invalid("%w", err))
 	}
 	return v, a.aboutStep(name, a.record(name, b))
 }

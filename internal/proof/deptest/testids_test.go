@@ -22,7 +22,7 @@ var (
 // requiredIDs lists what docs/tested-failures.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples to the protocol
 // (S: safety, L: liveness), to the index of requests and permits (W), to hooks (H), to limits by key (N) and to a
-// picture of the fleet (O), lessons of other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), what a command under
+// picture of the fleet (O), lessons of other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), what a duplicate can get that the first caller did not (D), what a command under
 // a lock can outlive (R), what can reach a console (C), and what attacks on a finished version have found (A). Numbers that are left out belong to packages and modes that
 // do not exist yet.
 func requiredIDs() []string {
@@ -46,6 +46,7 @@ func requiredIDs() []string {
 	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
+	add("D", "%d", 1, 3)
 	add("R", "%d", 1, 7)
 	add("Q", "%d", 1, 5)
 	add("C", "%d", 1, 2)

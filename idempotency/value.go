@@ -1,0 +1,91 @@
+package idempotency
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/etcdkit/etcdkit/internal/canonical"
+)
+
+// checkResult returns ErrInvalid if the type shows that its values cannot be replayed.
+func checkResult[T any]() error {
+	if _, err := canonical.CheckResult(reflect.TypeFor[T]()); err != nil {
+		return invalid("the result cannot be replayed: %w", err)
+	}
+	return nil
+}
+
+// encodeResult returns the JSON of a value and the value that a replay returns, which is what its
+// caller gets, too. It returns an error if JSON does not have all of the value. A panic of the
+// type's methods is an error: the work is done.
+func encodeResult[T any](v T) (text []byte, back T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			text, back, err = nil, v, fmt.Errorf("the value has no JSON: panic: %v", p)
+		}
+	}()
+	if text, err = json.Marshal(&v); err != nil {
+		return nil, v, fmt.Errorf("the value has no JSON: %w", err)
+	}
+	if exact, _ := canonical.CheckResult(reflect.TypeFor[T]()); exact && !canonical.Changed(text) {
+		return text, v, nil
+	}
+	if err = decodeResult(text, &back); err != nil {
+		return nil, v, fmt.Errorf("the value's JSON cannot be read back: %w", err)
+	}
+	again, err := json.Marshal(&back)
+	if err != nil {
+		return nil, v, fmt.Errorf("the value that was read back from its JSON has none: %w", err)
+	}
+	if path, differ := canonical.Difference(text, again); differ {
+		return nil, v, fmt.Errorf("the value changes when its JSON is read back, at %q%s", path, hint)
+	}
+	return text, back, nil
+}
+
+// hint says what most often changes a value.
+const hint = ": an interface reads each number as a float64, which is exact up to 2^53, and a string has to be UTF-8"
+
+// decodeResult decodes a recorded value.
+func decodeResult(text []byte, v any) error {
+	if b, ok := v.(*[]byte); ok {
+		if *b, ok = unquote(text); ok {
+			return nil
+		}
+	}
+	return json.Unmarshal(text, v)
+}
+
+// unquote decodes the JSON of a []byte, for a fifth of what encoding/json takes. It leaves what
+// json.Marshal has not written to encoding/json.
+func unquote(text []byte) ([]byte, bool) {
+	n := len(text) - 1
+	if n < 1 || text[0] != '"' || text[n] != '"' || bytes.ContainsAny(text, "\r\n") {
+		return nil, false
+	}
+	b, err := base64.StdEncoding.AppendDecode(make([]byte, 0, n*3/4), text[1:n])
+	return b, err == nil
+}
+
+// encodeError is the error of a function whose value cannot be recorded. Its work is done
+// nevertheless.
+type encodeError struct{ error }
+
+func (e *encodeError) Unwrap() error { return e.error }
+
+// unpack decodes a replayed value.
+func (r *Outcome) unpack(key Key, v any) error {
+	switch {
+	case r.Failed:
+		return &FailedError{Key: key, Outcome: r}
+	case r.Omitted:
+		return &OmittedError{Key: key, Outcome: r}
+	}
+	if err := decodeResult(r.Value, v); err != nil {
+		return fmt.Errorf("%v: %w: %w", key, ErrUnreadable, err)
+	}
+	return nil
+}

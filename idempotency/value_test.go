@@ -1,0 +1,158 @@
+package idempotency_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+type (
+	shape  interface{ Area() int }
+	square struct{ Side int }
+	drawn  struct{ Shape shape }
+	broken struct{ Err error }
+	mute   struct{ ID string }
+	hiding struct {
+		ID     string
+		amount int
+	}
+	charged struct {
+		time.Time
+		Cents int
+	}
+	odd     struct{ N int }
+	blowing struct{}
+)
+
+func (s square) Area() int                  { return s.Side * s.Side }
+func (mute) MarshalJSON() ([]byte, error)   { return []byte(`"x"`), nil }
+func (o odd) MarshalJSON() ([]byte, error)  { return json.Marshal(o.N) }
+func (o *odd) UnmarshalJSON(b []byte) error { o.N = len(b); return nil }
+func (blowing) MarshalJSON() ([]byte, error) {
+	panic("boom")
+}
+func (*blowing) UnmarshalJSON([]byte) error { return nil }
+
+// refusedType does a request whose result's type cannot be replayed, and makes a step of it.
+func refusedType[T any](t *testing.T, in instance, id, part string, v T) {
+	t.Helper()
+	ran := false
+	_, err := idempotency.Do(ctxT(t), in.Store, key(id), nil, func(context.Context, *idempotency.Attempt) (T, error) {
+		ran = true
+		return v, nil
+	})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.ErrorContains(t, err, part)
+	_, err = idempotency.Step(begin(t, in, key(id)), "step", func(context.Context) (T, error) {
+		ran = true
+		return v, nil
+	})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.ErrorContains(t, err, part)
+	require.False(t, ran, "the function has run")
+}
+
+// A result that no duplicate could read is refused before the function runs, and nothing is claimed
+// (D1 in docs/tested-failures.md).
+func TestResultTypesThatCannotBeReplayed(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	refusedType[shape](t, in, "interface", "shape is an interface", square{2})
+	refusedType(t, in, "field", "drawn.Shape", drawn{square{2}})
+	refusedType(t, in, "error", "broken.Err", broken{errors.New("declined")})
+	refusedType(t, in, "marshal", "UnmarshalJSON", mute{"x"})
+	refusedType(t, in, "hidden", "hiding.amount is not exported", &hiding{"r1", 100})
+	refusedType(t, in, "embedded", "Cents", charged{time.Now(), 5})
+	refusedType(t, in, "channel", "chan int", make(chan int))
+}
+
+// refusedValue does a request whose value JSON would change. It is done, and not done again.
+func refusedValue[T any](t *testing.T, in instance, part string, v T) {
+	t.Helper()
+	k, runs := key(t.Name()+strconv.Quote(part)), 0
+	do := func() (idempotency.Result[T], error) {
+		return idempotency.Do(ctxT(t), in.Store, k, nil, func(context.Context, *idempotency.Attempt) (T, error) {
+			runs++
+			return v, nil
+		}, idempotency.Wait(0))
+	}
+	res, err := do()
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.ErrorContains(t, err, part)
+	require.Equal(t, v, res.Value)
+	_, err = do()
+	require.ErrorIs(t, err, idempotency.ErrOmitted)
+	require.Equal(t, 1, runs)
+	a := begin(t, in, key(k.ID+"step"))
+	got, err := idempotency.Step(a, "step", func(context.Context) (T, error) { return v, nil })
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.ErrorContains(t, err, part)
+	require.Equal(t, v, got)
+	require.NoError(t, a.Release(ctxT(t)))
+}
+
+// D2: a value that would come back changed is refused when it is recorded, with the place of the change.
+func TestValuesThatJSONChanges(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	refusedValue(t, in, `".order.id"`, map[string]any{"order": map[string]any{"id": int64(616581622363398142)}})
+	refusedValue(t, in, "UTF-8", struct{ Name string }{"\xff"})
+	refusedValue[any](t, in, "changes", "\xff")
+	refusedValue(t, in, `at ""`, odd{12345})
+	refusedValue(t, in, "has no JSON", map[string]any{"c": make(chan int)})
+	refusedValue(t, in, "boom", blowing{})
+}
+
+// same does a request and its duplicate, and a step in two attempts: all have the value want.
+func same[T any](t *testing.T, in instance, id string, v, want T) {
+	t.Helper()
+	for range 2 {
+		res, err := idempotency.Do(ctxT(t), in.Store, key(id), nil, func(context.Context, *idempotency.Attempt) (T, error) { return v, nil })
+		require.NoError(t, err, id)
+		require.Equal(t, want, res.Value, "%s, replayed %v", id, res.Replayed)
+	}
+	for range 2 {
+		a := begin(t, in, key(id+" step"))
+		got, err := idempotency.Step(a, "step", func(context.Context) (T, error) { return v, nil })
+		require.NoError(t, err, id)
+		require.Equal(t, want, got, id)
+		require.NoError(t, a.Abandon(ctxT(t)))
+	}
+}
+
+// The first caller and every duplicate get the same value (D3): that of
+// the function where the type keeps it, and otherwise what is read from its JSON.
+func TestFirstValueIsTheReplay(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	at := time.Now()
+	type tagged struct {
+		List []int `json:",omitempty"`
+		Err  error `json:"-"`
+		At   time.Time
+	}
+	same[any](t, in, "struct in any", square{3}, map[string]any{"Side": 3.0})
+	same(t, in, "int in any", map[string]any{"id": 7}, map[string]any{"id": 7.0})
+	same(t, in, "tagged", tagged{[]int{}, errors.New("x"), at}, tagged{nil, nil, back(t, at)})
+	same(t, in, "number", map[string]json.Number{"id": "616581622363398142"}, map[string]json.Number{"id": "616581622363398142"})
+	same(t, in, "big", struct{ Cents big.Int }{*big.NewInt(5)}, struct{ Cents big.Int }{*big.NewInt(5)})
+	same(t, in, "nil and empty", [][]int{nil, {}}, [][]int{nil, {}})
+	same(t, in, "escapes", `\ufffd <&>`+"\ufffd", `\ufffd <&>`+"\ufffd")
+	same(t, in, "bytes", []byte{0, 255}, []byte{0, 255})
+	same[*square](t, in, "nil", nil, nil)
+}
+
+func back(t *testing.T, at time.Time) (b time.Time) {
+	text, err := json.Marshal(at)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &b))
+	return b
+}
