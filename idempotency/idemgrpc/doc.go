@@ -38,6 +38,9 @@
 //	| etcd is unavailable or nearly full,      |                                         |
 //	| or the session is closed                 | UNAVAILABLE and RetryInfo; see FailOpen |
 //
+// A duplicate of a call in progress does not wait unless Options.Wait is set, unlike idempotency.Do,
+// which waits until its ctx is done.
+//
 // These answers have an ErrorInfo whose domain is Domain and whose reason is one of the Reason
 // constants. If an operator has to act, its metadata has the reference of the record: see
 // MetadataRef.
@@ -55,8 +58,15 @@
 //
 // That headers and trailers of a response are replayed: a replay has the message, or code, text
 // and details of the status. That a message larger than MaxResponse is replayed: duplicates get
-// FAILED_PRECONDITION, NOT_KEPT. That a call is the same for two servers of which only one knows a
-// field of its message: a duplicate during a rollout of a new field may get REUSED.
+// FAILED_PRECONDITION, NOT_KEPT, as they do for a message whose type is not in
+// protoregistry.GlobalTypes, such as a dynamic one. That a call is the same for two servers of which
+// only one knows a field of its message: a duplicate during a rollout of a new field may get REUSED.
+//
+// # Behind grpc-gateway
+//
+// grpc-gateway drops the header Idempotency-Key unless runtime.WithIncomingHeaderMatcher maps it to
+// idempotency-key, and keeps the quotes that its client sends as a part of the key. A replay has the
+// header Grpc-Metadata-Idempotent-Replayed; ABORTED is 409 without Retry-After, and REUSED is 400.
 //
 // # The handler
 //

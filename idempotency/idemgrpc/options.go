@@ -47,7 +47,8 @@ type Options struct {
 	// what the store records (idempotency.Options.MaxResult) if that is less.
 	MaxResponse int
 	// Wait is at most how long a duplicate waits for the attempt in progress; 0 is not at
-	// all, and the duplicate is answered with ABORTED at once. Defaults to 0; at most 24 hours.
+	// all, and the duplicate is answered with ABORTED at once. Defaults to 0, where
+	// idempotency.Do waits until its ctx is done; at most 24 hours.
 	Wait time.Duration
 	// StoreTimeout is at most how long a call waits for etcd before its handler runs, in
 	// addition to Wait. Defaults to 5 seconds; at most 24 hours.
@@ -63,7 +64,8 @@ type Options struct {
 	Each func(ctx context.Context, fullMethod string) []idempotency.Option
 	// ReportError is called with each error that an operator should know: etcd is
 	// unavailable, an outcome was not recorded, or an outcome is unknown until Resolve
-	// (*idempotency.UnknownError). Defaults to nothing.
+	// (*idempotency.UnknownError); a message was not kept because no duplicate could read it.
+	// Defaults to nothing.
 	ReportError func(ctx context.Context, fullMethod string, err error)
 }
 

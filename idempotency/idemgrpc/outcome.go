@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
@@ -45,33 +46,48 @@ func Encode(resp proto.Message, failed error) ([]byte, error) {
 	if (failed == nil) != (st.Code() == codes.OK) || failed == nil && resp == nil {
 		return nil, errors.New("idemgrpc: encode outcome: there is neither a message nor an error with another code than OK")
 	}
-	stored := encode(resp, st, math.MaxInt)
-	if _, _, err := decode(stored); err != nil {
+	stored, err := encode(resp, st, math.MaxInt)
+	if err == nil {
+		_, _, err = decode(stored)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("idemgrpc: encode outcome: %w", err)
 	}
 	return stored, nil
 }
 
-// encode returns the recorded form of a handler's result. It cannot fail, since the work is done:
-// a message that cannot be encoded is omitted.
-func encode(resp any, failed *status.Status, most int) []byte {
+// encode returns the recorded form of a handler's result. The work is done, so a message that cannot
+// be encoded, or that no duplicate could decode, is omitted; unkept is the reason. A message of more
+// than most bytes is omitted without one.
+func encode(resp any, failed *status.Status, most int) (stored []byte, unkept error) {
 	var body []byte
-	var err error
 	if failed.Code() != codes.OK {
-		body, err = proto.Marshal(failed.Proto())
-	} else if m, ok := resp.(proto.Message); ok {
-		var packed *anypb.Any
-		if packed, err = anypb.New(m); err == nil {
-			body, err = proto.Marshal(packed)
-		}
+		body, unkept = proto.Marshal(failed.Proto())
 	} else {
-		err = errors.New("not a protobuf message")
+		body, unkept = pack(resp)
 	}
 	word := "-"
-	if err != nil || len(body) > most {
+	if unkept != nil || len(body) > most {
 		word, body = wordOmitted, nil
 	}
-	return fmt.Appendf(nil, "%s%d %s\n%s", magic, failed.Code(), word, body)
+	return fmt.Appendf(nil, "%s%d %s\n%s", magic, failed.Code(), word, body), unkept
+}
+
+// pack returns a message within an Any. It returns an error for one that unpacking would not find: a
+// dynamic message, of a type that is not in the program's registry.
+func pack(resp any) ([]byte, error) {
+	m, ok := resp.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a protobuf message", resp)
+	}
+	packed, err := anypb.New(m)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := protoregistry.GlobalTypes.FindMessageByURL(packed.GetTypeUrl()); err != nil {
+		return nil, fmt.Errorf("message %s is not in protoregistry.GlobalTypes, so no duplicate could read it: %w", m.ProtoReflect().Descriptor().FullName(), err)
+	}
+	return proto.Marshal(packed)
 }
 
 var (

@@ -11,24 +11,30 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
+// form is what encode stores.
+func form(resp any, failed *status.Status, most int) string {
+	stored, _ := encode(resp, failed, most)
+	return string(stored)
+}
+
 // The form in which outcomes are stored, as the first release has written it.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	const message = "idemgrpc 1 0 -\n\n/type.googleapis.com/google.protobuf.StringValue\x12\x04\n\x02hi"
-	require.Equal(t, message, string(encode(wrapperspb.String("hi"), status.New(codes.OK, ""), 1000)))
+	require.Equal(t, message, form(wrapperspb.String("hi"), status.New(codes.OK, ""), 1000))
 	resp, failed, bad := decode([]byte(message))
 	require.NoError(t, errors.Join(failed, bad))
 	require.True(t, proto.Equal(wrapperspb.String("hi"), resp.(proto.Message)))
 
 	const failure = "idemgrpc 1 5 -\n\b\x05\x12\x02no"
-	require.Equal(t, failure, string(encode(nil, status.New(codes.NotFound, "no"), 1000)))
+	require.Equal(t, failure, form(nil, status.New(codes.NotFound, "no"), 1000))
 	_, failed, bad = decode([]byte(failure))
 	require.NoError(t, bad)
 	require.Equal(t, status.Error(codes.NotFound, "no").Error(), failed.Error())
 
 	const omitted = "idemgrpc 1 0 omitted\n"
-	require.Equal(t, omitted, string(encode(wrapperspb.String("hi"), status.New(codes.OK, ""), 10)))
-	require.Equal(t, omitted, string(encode("no message", status.New(codes.OK, ""), 1000)))
+	require.Equal(t, omitted, form(wrapperspb.String("hi"), status.New(codes.OK, ""), 10))
+	require.Equal(t, omitted, form("no message", status.New(codes.OK, ""), 1000))
 	_, _, bad = decode([]byte(omitted))
 	require.ErrorIs(t, bad, errOmitted)
 

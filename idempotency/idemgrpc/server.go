@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -126,7 +127,13 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		return middleware.Result{
 			Err: failed, Action: cmp.Or(c.OnCode(st.Code()), RememberFinal(st.Code())),
 			Failed: st.Code() != codes.OK, Because: "the handler has returned " + st.Code().String(),
-			Encode: func() []byte { return encode(resp, st, c.shared.MaxResponse) },
+			Encode: func() []byte {
+				stored, unkept := encode(resp, st, c.shared.MaxResponse)
+				if unkept != nil {
+					report(fmt.Errorf("the response of %s is not kept, so duplicates do not get it: %w", method, unkept))
+				}
+				return stored
+			},
 		}
 	})
 	if refused != nil {
