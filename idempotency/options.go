@@ -216,7 +216,8 @@ type settings struct {
 
 // Wait bounds how long a duplicate waits for the outcome of the attempt in progress: after d
 // Begin returns an *InProgressError. With 0 it does not wait at all. Without this option it
-// waits until ctx is done.
+// waits until ctx is done. The middlewares of idemhttp and idemgrpc have a Wait of their own, which
+// defaults to 0.
 func Wait(d time.Duration) Option { return func(s *settings) { s.wait, s.hasWait = d, true } }
 
 // LikelyNew claims the key without reading it first. It is for requests that are almost never

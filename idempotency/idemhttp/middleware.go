@@ -28,12 +28,12 @@ func Middleware(store *idempotency.Store, opts *Options) (func(http.Handler) htt
 
 func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if !slices.Contains(c.Methods, strings.ToUpper(r.Method)) {
-		next.ServeHTTP(w, r)
+		c.pass(w, r, next)
 		return
 	}
 	id, err := key(r.Header, c.Header, c.Strict)
 	if errors.Is(err, middleware.ErrNoKey) && c.Optional {
-		next.ServeHTTP(w, r)
+		c.pass(w, r, next)
 		return
 	}
 	k, refused := c.identify(r, id, err)
@@ -89,6 +89,14 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 func (c *config) otherHost(w http.ResponseWriter, r *http.Request, host string, err error) {
 	c.ReportError(r, fmt.Errorf("the request for host %q differs only in its host from the first request with its key: a proxy that sends the name of each backend has to send the client's Host, or Options.Host has to return one host for all of them: %w", host, err))
 	c.answer(w, r, Problem{Code: CodeReused, Detail: "The same request was sent with this key to another host. Use one key at one host."}, 0)
+}
+
+// pass lets a request without a claim through.
+func (c *config) pass(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if err := c.ignored.key(r, &c.Options); err != nil {
+		c.ReportError(r, err)
+	}
+	next.ServeHTTP(w, r)
 }
 
 // identify returns the Key of a request, or the problem of a request without one. Id and err are

@@ -34,10 +34,12 @@ type Options struct {
 	// to ByHost.
 	Host func(*http.Request) string
 	// Methods are the methods that need a key, in any letter case; other requests pass
-	// unchanged. Defaults to POST and PATCH.
+	// unchanged. The first PUT or DELETE that passes with a key is reported to ReportError.
+	// Defaults to POST and PATCH.
 	Methods []string
-	// Optional runs the handler for requests without a key, each time and without a claim.
-	// Defaults to false: they are answered with 400.
+	// Optional runs the handler for requests without a key, each time and without a claim. The
+	// first one with a key in another header, such as X-Idempotency-Key, is reported to
+	// ReportError. Defaults to false: they are answered with 400.
 	Optional bool
 	// Strict refuses keys without quotes, which the draft forbids and many clients send.
 	// Defaults to false: key and "key" are the same.
@@ -78,7 +80,8 @@ type Options struct {
 	// are. Defaults to none.
 	NeverStore []string
 	// Wait is at most how long a duplicate waits for the attempt in progress; 0 is not at
-	// all, and the duplicate is answered with 409 at once. Defaults to 0; at most 24 hours.
+	// all, and the duplicate is answered with 409 at once. Defaults to 0, where
+	// idempotency.Do waits until its ctx is done; at most 24 hours.
 	Wait time.Duration
 	// StoreTimeout is at most how long a request waits for etcd before its handler runs, in
 	// addition to Wait. Defaults to 5 seconds; at most 24 hours.
@@ -98,7 +101,8 @@ type Options struct {
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
 	// ReportError is called with each error that an operator should know: etcd is
 	// unavailable, an outcome was not recorded, or an outcome is unknown until Resolve
-	// (*idempotency.UnknownError). Defaults to nothing.
+	// (*idempotency.UnknownError); a request with a key passes without a claim, see Methods and
+	// Optional. Defaults to nothing.
 	ReportError func(*http.Request, error)
 }
 
@@ -116,6 +120,8 @@ type config struct {
 	Options
 	shared middleware.Settings
 	never  map[string]bool // headers that are not recorded
+	// ignored are the keys of requests that pass.
+	ignored ignored
 	// custom says that Payload is not Content.
 	custom bool
 }

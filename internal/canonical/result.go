@@ -218,7 +218,7 @@ func Difference(a, b []byte) (path string, differ bool) {
 	}
 	ca, errA := JSON(a) // refuses a name that is there twice, of which generic sees one
 	cb, errB := JSON(b)
-	return "", errA != nil || errB != nil || !bytes.Equal(ca, cb) || Changed(a) && !Changed(b)
+	return "", errA != nil || errB != nil || ca != cb || Changed(a) && !Changed(b)
 }
 
 // generic decodes a text, with numbers as they are written.
