@@ -371,3 +371,24 @@ func TestHTTP2CannotHijack(t *testing.T) {
 	s.Client().Transport.(*http.Transport).TLSClientConfig.MinVersion = tls.VersionTLS12
 	require.Equal(t, "done", s.get("acme").body)
 }
+
+// D7: http.CloseNotifier, which some frameworks still need, notices a client that has hung up.
+func TestCloseNotify(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 1)
+	begun, over := make(chan struct{}), make(chan struct{})
+	s := in.serve(options(), func(w http.ResponseWriter, _ *http.Request) {
+		gone := w.(interface{ CloseNotify() <-chan bool }).CloseNotify()
+		close(begun)
+		<-gone
+		close(over)
+	})
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nTenant: acme\r\n\r\n")
+	require.NoError(t, err)
+	<-begun
+	require.NoError(t, conn.Close())
+	<-over
+	in.holders("acme", 0)
+}

@@ -131,8 +131,8 @@
 // ServeHTTP of the Middleware returns then. A lost permit does not close the connection; ServeHTTP
 // then returns with the handler, except under Share, where the connection uses the share until it
 // is closed. The connection is of another type than the server's: its method NetConn returns that.
-// Flush, 1xx responses, HTTP/2, deadlines and sendfile are as without the Middleware; http.Pusher
-// and http.CloseNotifier are not passed on.
+// Flush, 1xx responses, HTTP/2, deadlines, sendfile and http.CloseNotifier are as without the
+// Middleware; http.Pusher is not passed on.
 //
 // # Where to put it
 //

@@ -29,7 +29,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	}
 	body := c.read(r)
 	report := func(err error) { c.ReportError(r, err) }
-	res := &response{ResponseWriter: w}
+	res := &response{ResponseWriter: w, client: r.Context()}
 	ran, err := c.shared.Run(r.Context(), key, c.each(r), report, func(ctx context.Context) {
 		own := r.WithContext(ctx)
 		if body != nil {

@@ -16,8 +16,9 @@ import (
 // response has begun and whether the connection was hijacked.
 type response struct {
 	http.ResponseWriter
-	begun bool
-	conn  *hijacked
+	client context.Context // of the client's request
+	begun  bool
+	conn   *hijacked
 }
 
 // Unwrap returns the server's ResponseWriter, for http.ResponseController.
@@ -66,6 +67,14 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.begun = true
 	w.conn = &hijacked{Conn: conn, closed: make(chan struct{})}
 	return w.conn, rw, nil
+}
+
+// CloseNotify returns a channel that receives a value when the client has hung up. It is for code
+// that still needs http.CloseNotifier, which the request's context replaces.
+func (w *response) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(w.client, func() { gone <- true })
+	return gone
 }
 
 // outlive waits until a hijacked connection is closed, or its permit has ended. Where lost permits

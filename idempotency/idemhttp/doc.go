@@ -41,6 +41,9 @@
 //	| etcd is unavailable or nearly full,           |                                            |
 //	| or the session is closed                      | 503 and Retry-After; see FailOpen          |
 //
+// A duplicate of a request in progress does not wait unless Options.Wait is set, unlike
+// idempotency.Do, which waits until its ctx is done.
+//
 // These answers are problem+json (RFC 9457), with the members "code" and "retryable". If an
 // operator has to act, because an outcome is unknown or unreadable, the member "ref" identifies
 // the record: see idempotency.Store.Resolve.
@@ -63,6 +66,10 @@
 // That every body is replayed. A body larger than MaxResponse is sent to the first client, and
 // not recorded: duplicates get status and headers without a body, and
 // Idempotency-Body-Omitted: true. The same holds for a response without an end.
+//
+// That a stream notices that its only reader has left. A handler of server-sent events has to end with
+// Client: its own context continues, and Write and Flush succeed, so that what it sends is recorded. A
+// loop that looks at neither runs for MaxExecution, and Session.Close waits for it.
 //
 // That a response that breaks off is replayed. If the body is shorter than its Content-Length
 // although the client is connected, the first client gets what there is, and the attempt is
@@ -91,7 +98,8 @@
 //
 // Response headers that were set in front of it are not recorded; they are set anew
 // for a replay, unless the handler has changed or removed them. A request's body may be decoded
-// in front of it. Put compression in front of it, too; a response that was compressed behind it
+// in front of it. It must not be read there: a form whose values a handler in front has asked for is
+// answered with 500. Put compression in front of it, too; a response that was compressed behind it
 // is replayed compressed, or, if it is gzip, decompressed for a client that does not accept gzip.
 //
 // A framework whose handlers return errors has to write them behind the Middleware. In echo,

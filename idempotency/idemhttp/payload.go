@@ -68,8 +68,20 @@ func fingerprint(r *http.Request, m media, body content) idempotency.Fingerprint
 
 var (
 	errTooLarge = errors.New("the body is too large")
-	errConsumed = errors.New("a handler in front of idemhttp.Middleware has read the body")
+	errConsumed = errors.New("a handler in front of idemhttp.Middleware has read the body; put it behind, or let it put the bytes that it has read back into Request.Body")
+	errParsed   = fmt.Errorf("%w: Request.ParseForm, FormValue and the like read the body of a form", errConsumed)
 )
+
+// parsed reports whether net/http has read the body of a form. Of any other body ParseForm reads
+// nothing, and sets PostForm nevertheless.
+func parsed(r *http.Request) bool {
+	if r.MultipartForm != nil {
+		return true
+	}
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return r.PostForm != nil && media == "application/x-www-form-urlencoded" &&
+		slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, r.Method)
+}
 
 // read returns the body of a request. It returns errTooLarge for more than max bytes,
 // errConsumed, or the error of the client's connection.
@@ -77,8 +89,8 @@ func read(r *http.Request, max int64) ([]byte, error) {
 	if r.ContentLength > max {
 		return nil, errTooLarge
 	}
-	if r.PostForm != nil || r.MultipartForm != nil {
-		return nil, errConsumed
+	if parsed(r) {
+		return nil, errParsed
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil

@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -199,18 +200,43 @@ func (rec *recorder) FlushError() error {
 // Flush is FlushError.
 func (rec *recorder) Flush() { _ = rec.FlushError() }
 
-// Hijack hands the connection to the handler. It returns http.ErrHijacked,
-// http.ErrNotSupported or the error of the server.
+// Hijack sends what was written, as net/http does, such as status 101, and hands the connection to
+// the handler. It returns http.ErrHijacked, http.ErrNotSupported or the error of the server.
 func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	switch {
 	case rec.ended:
 		return nil, nil, errLate
 	case rec.hijacked:
 		return nil, nil, http.ErrHijacked
+	case rec.status != 0 && hijackable(rec.w):
+		rec.open(nil)
 	}
 	conn, rw, err := rec.ctl.Hijack()
 	rec.hijacked = err == nil
 	return conn, rw, err
+}
+
+// hijackable reports whether a server can hand over its connection, as http.ResponseController finds
+// it out. HTTP/2 cannot: then the response stays to be recorded before it is sent.
+func hijackable(w http.ResponseWriter) bool {
+	for {
+		if _, ok := w.(http.Hijacker); ok {
+			return true
+		}
+		in, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = in.Unwrap()
+	}
+}
+
+// CloseNotify returns a channel that receives a value when the client has hung up. It is for code
+// that still needs http.CloseNotifier, which Client replaces.
+func (rec *recorder) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(rec.r.Context(), func() { gone <- true })
+	return gone
 }
 
 // The other methods for http.ResponseController. (With Unwrap the handler could bypass the
