@@ -25,7 +25,8 @@ type Attempt struct {
 	life  *life.Life
 	stop  func() bool // of the watch over the epoch
 	calls calls       // outside of steps
-	seen  *execution  // with hooks
+	names stepNames
+	seen  *execution // with hooks
 
 	writing chan struct{}  // held by the writer of the record; it protects the next three
 	rec     record.Attempt // the record in etcd

@@ -257,6 +257,8 @@ func TestSteps(t *testing.T) {
 	v, err := idempotency.Step(at, "text", func(context.Context) (string, error) { return "x", nil })
 	require.NoError(t, err)
 	require.Equal(t, "x", v)
+	require.NoError(t, at.Abandon(ctxT(t)))
+	at = begin(t, b, key("2"))
 	_, err = idempotency.Step(at, "text", func(context.Context) (int, error) { return 1, nil })
 	require.ErrorIs(t, err, idempotency.ErrUnreadable)
 	require.NoError(t, at.Commit(ctxT(t), nil))

@@ -1,10 +1,12 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -22,21 +24,26 @@ const maxSteps = 512 << 10
 //
 // If fn returns an error, Step returns it unchanged and records nothing. It returns ErrTooLarge if
 // the values of all steps together exceed 512 KiB, or what etcd or the client accepts in a message;
-// ErrUnreadable for a recorded value that is not a T; ErrInvalid for a nil fn, and for a T or a value
-// that Do refuses; ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an
+// ErrUnreadable for a recorded value that is not a T; ErrInvalid for a nil fn, for a name that was
+// used before, and for a T or a value that Do refuses; ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an
 // error of etcd's. If fn was called, Step returns its value with these errors, too; the value is not
 // recorded.
-func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (T, error) {
-	var v T
+func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (v T, err error) {
 	if fn == nil {
 		return v, a.aboutStep(name, invalid("the function is nil"))
 	}
-	if err := checkResult[T](); err != nil {
+	if err = cmp.Or(checkResult[T](), a.Err()); err == nil {
+		err = a.names.use(name)
+	}
+	if err != nil {
 		return v, a.aboutStep(name, err)
 	}
-	if err := a.Err(); err != nil {
-		return v, a.aboutStep(name, err)
-	}
+	done := false
+	defer func() {
+		if !done { // failed or panicked
+			a.names.free(name)
+		}
+	}()
 	stored, found, err := a.step(name)
 	if err == nil && found {
 		if err = decodeResult(stored, &v); err != nil {
@@ -44,6 +51,7 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 		}
 	}
 	if err != nil || found {
+		done = err == nil
 		return v, a.aboutStep(name, err)
 	}
 	if v, err = fn(context.WithValue(a.Context(), callsKey{}, &calls{of: a, step: name})); err != nil {
@@ -53,11 +61,41 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 	if err != nil {
 		return v, a.aboutStep(name, invalid("%w", err))
 	}
-	return v, a.aboutStep(name, a.record(name, b))
+	err = a.record(name, b)
+	done = err == nil
+	return v, a.aboutStep(name, err)
 }
 
 func (a *Attempt) aboutStep(name string, err error) error {
 	return a.about(fmt.Sprintf("step %q of", name), err)
+}
+
+// stepNames are the names of the steps that run, or that the attempt has passed. It is safe for
+// concurrent use.
+type stepNames struct {
+	mu   sync.Mutex
+	used map[string]bool
+}
+
+// use notes that a step has a name. It returns ErrInvalid if another step of this attempt has it: the
+// value of the one would be taken for that of the other.
+func (n *stepNames) use(name string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.used[name] {
+		return invalid("this attempt has used the name before: give each step a name of its own, such as %q", name+"/2")
+	}
+	if n.used == nil {
+		n.used = map[string]bool{}
+	}
+	n.used[name] = true
+	return nil
+}
+
+func (n *stepNames) free(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.used, name)
 }
 
 // lock takes the right to write the record. It fails once the attempt is being settled.
