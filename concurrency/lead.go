@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // Lead campaigns and runs fn while this process is the leader, term after term, until fn has
@@ -130,5 +131,5 @@ func withEnd(own, ended error) error {
 	if errors.Is(own, ended) {
 		return own
 	}
-	return errors.Join(own, ended)
+	return join.Errors(own, ended)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -148,7 +149,7 @@ func (c *call) unavailable(err error) error {
 		}
 	}
 	if !c.seen && (away || errors.Is(err, ErrNearQuota)) {
-		return errors.Join(ErrUnseen, err)
+		return join.Errors(ErrUnseen, err)
 	}
 	return err
 }
@@ -309,7 +310,9 @@ func (c *call) refuse(ctx context.Context, next decision, st state) error {
 		return c.inProgress(ctx, st)
 	case refuseUnknown:
 		s.count.add(&s.count.Unknown, 1)
-		s.log.Warn("an attempt was lost: the request is refused until Resolve", c.fields(st, st.rec.Number)...)
+		if s.warned.first(fmt.Sprint(c.entry.Ref, st.rec.Number)) {
+			s.log.Warn("an attempt was lost: the request is refused until Resolve", c.fields(st, st.rec.Number)...)
+		}
 		return &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Owner: st.rec.Owner, Attempt: st.rec.Number}
 	case refuseScopeFull:
 		s.count.add(&s.count.ScopeFull, 1)

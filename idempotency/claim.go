@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -145,7 +146,7 @@ func (c *claim) discard(pending *commit.PendingError, before state) {
 // nearQuota joins ErrNearQuota if etcd has refused a write for lack of space.
 func nearQuota(err error) error {
 	if errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace) {
-		return errors.Join(ErrNearQuota, err)
+		return join.Errors(ErrNearQuota, err)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -118,7 +119,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	switch {
 	case errors.As(err, &unencoded):
 		foreign = false
-		return errors.Join(a.about("commit", invalid("%w", unencoded.error)), a.finish(w, &settlement{state: record.AttemptDone, omit: true}))
+		return join.Errors(a.about("commit", invalid("%w", unencoded.error)), a.finish(w, &settlement{state: record.AttemptDone, omit: true}))
 	case err == nil:
 		foreign = false
 		err = a.Commit(w, value)
@@ -138,10 +139,10 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 		what = Abandon // what the function has done is not known
 	}
 	if gone != nil && !errors.Is(err, gone) {
-		err = errors.Join(err, gone)
+		err = join.Errors(err, gone)
 	}
 	if bad := a.act(w, what, failure, gone); bad != nil && !errors.Is(bad, ErrSettled) {
-		err = errors.Join(err, bad)
+		err = join.Errors(err, bad)
 	}
 	return err
 }

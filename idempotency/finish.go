@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -147,7 +148,7 @@ func (a *Attempt) finishLater(o *settlement, why error) error {
 	if gone == o.reported { //nolint:errorlint // the same error, not the same kind
 		gone = nil
 	}
-	err := errors.Join(ErrNotRecorded, why, gone)
+	err := join.Errors(ErrNotRecorded, why, gone)
 	s := a.store
 	s.count.add(&s.count.Pending, 1)
 	if !s.sess.Background(func() {

@@ -29,8 +29,10 @@ func TestLostAttemptsAreReported(t *testing.T) {
 
 	at := begin(t, b, key("secret-1"))
 	require.Greater(t, at.Token(), first.Token())
-	_, _, err := b.Begin(ctxT(t), key("secret-2"), "payload")
-	require.ErrorIs(t, err, idempotency.ErrUnknown)
+	for range 3 { // a client repeats the request, and the log has it once
+		_, _, err := b.Begin(ctxT(t), key("secret-2"), "payload")
+		require.ErrorIs(t, err, idempotency.ErrUnknown)
+	}
 	begin(t, b, key("secret-3"))
 	require.Len(t, lines.All(), 3)
 	for i, want := range []map[string]any{
@@ -49,7 +51,7 @@ func TestLostAttemptsAreReported(t *testing.T) {
 		require.NotContains(t, text.String(), "secret-")
 	}
 	require.EqualValues(t, 2, b.Stats().TakenOver)
-	require.EqualValues(t, 1, b.Stats().Unknown)
+	require.EqualValues(t, 3, b.Stats().Unknown)
 }
 
 // A time that is not known is not shown as the year 1.

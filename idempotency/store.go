@@ -16,6 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
@@ -31,6 +32,7 @@ type Store struct {
 	set    *settings // of a call without options
 	hashes *hashes   // with opts.Secret
 	log    *zap.Logger
+	warned warnings
 
 	work   *pool
 	serial *gather // serializable reads, which one member answers
@@ -161,7 +163,7 @@ func (c *call) ended(ctx context.Context) error {
 
 func joined(ended, err error) error {
 	if ended != nil && !errors.Is(err, ended) {
-		return errors.Join(ended, err)
+		return join.Errors(ended, err)
 	}
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // Func is the work of a job. Its ctx ends when the caller's ctx ends, when the run is lost, and
@@ -69,7 +71,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
 		}
 		if c == nil && lost != nil {
-			return res, errors.Join(lost, err) // the previous attempt is the result of this call
+			return res, join.Errors(lost, err) // the previous attempt is the result of this call
 		}
 		if c == nil {
 			return this, err
@@ -82,7 +84,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 				res = this
 			}
 			if ctx.Err() != nil {
-				return res, errors.Join(lost, joinEnd(ctx, err))
+				return res, join.Errors(lost, joinEnd(ctx, err))
 			}
 			r.withdrawn = true
 			continue

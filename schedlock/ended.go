@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // endedBy is the cause with which this package ends a ctx that it has derived. The cause of a
@@ -42,7 +43,7 @@ func joinEnd(ctx context.Context, err error) error {
 	case end == ErrClosed: //nolint:errorlint // by this package
 		return ErrClosed
 	case end != nil && !errors.Is(err, end):
-		return errors.Join(end, err)
+		return join.Errors(end, err)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // The errors of this package, one for each decision that a caller can make. They are wrapped with the
@@ -162,5 +163,5 @@ func once(failed, ended error) error {
 	if errors.Is(failed, ended) {
 		return failed
 	}
-	return errors.Join(failed, ended)
+	return join.Errors(failed, ended)
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
@@ -50,7 +51,7 @@ func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req reque
 			l.revoke(c.spare)
 		})
 		c.leave()
-		return Result{Job: j.name, Tick: c.tick}, errors.Join(errNotStarted, err)
+		return Result{Job: j.name, Tick: c.tick}, join.Errors(errNotStarted, err)
 	}
 	r.outcome = Result{Job: j.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
 	r.began = time.Now()
@@ -109,7 +110,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 	err := fn(work, r)
 	returned = true
 	if !r.finish(ctx, err) { // overdue has finished it
-		r.err, r.outcome.Took = once(errors.Join(err, errDidNotReturn), r.Err()), time.Since(r.began)
+		r.err, r.outcome.Took = once(join.Errors(err, errDidNotReturn), r.Err()), time.Since(r.began)
 	}
 	r.outcome.Unconfirmed = r.unconfirmed()
 	r.report(false)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -39,7 +40,7 @@ func (r *Run) write(ctx context.Context, rec record.Run, puts []clientv3.Op) {
 	switch lost, ok := open.(*LostError); { //nolint:errorlint // only of record is it this run's loss
 	case ok:
 		r.outcome.Outcome = Lost
-		r.err = errors.Join(r.err, lost)
+		r.err = join.Errors(r.err, lost)
 	case open != nil:
 		r.setUnconfirmed(open, rec)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -78,8 +79,7 @@ func parsed(r *http.Request) bool {
 	if r.MultipartForm != nil {
 		return true
 	}
-	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return r.PostForm != nil && media == "application/x-www-form-urlencoded" &&
+	return r.PostForm != nil && mediaType(r.Header) == "application/x-www-form-urlencoded" &&
 		slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, r.Method)
 }
 

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // CallTimeout bounds one call to etcd. A healthy cluster responds in milliseconds; its own
@@ -58,7 +60,7 @@ func joinCause(ended, last error) error {
 	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) || status.Code(last) == codes.Canceled {
 		return ended
 	}
-	return errors.Join(ended, last)
+	return join.Errors(ended, last)
 }
 
 // Reset forgets the failures.

@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // sent is the Txn of a creation that is under way. The end of its caller's ctx does not cancel
@@ -162,13 +164,13 @@ func (e *PendingError) discard(ctx context.Context, with []clientv3.Op, also []s
 		defer cancel()
 		resp, err := e.fence.kv.Get(call, e.creation.Key)
 		if err != nil {
-			return errors.Join(settled, err)
+			return join.Errors(settled, err)
 		}
 		kvs = resp.Kvs
 	}
 	if len(kvs) > 0 && e.creation.Mine(kvs[0].Value) {
 		if _, err := RemoveWith(ctx, e.fence.kv, e.creation.Key, kvs[0].CreateRevision, with, also...); err != nil {
-			return errors.Join(settled, err)
+			return join.Errors(settled, err)
 		}
 	}
 	return settled

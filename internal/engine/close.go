@@ -2,8 +2,9 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
+
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // remember counts one more permit. It returns false if Close has begun: then
@@ -39,7 +40,7 @@ func (s *Session) stillHeld() bool {
 func (s *Session) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closeErr = errors.Join(s.closeErr, err)
+	s.closeErr = join.Errors(s.closeErr, err)
 }
 
 // Close ends the session: no new work is accepted, then it waits until nothing is held or ctx

@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/hook"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/lease"
 	"github.com/etcdkit/etcdkit/internal/mirror"
@@ -366,7 +367,7 @@ func (s *Session) Live(ctx context.Context) (*Epoch, error) {
 		case <-ctx.Done():
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return nil, errors.Join(ctx.Err(), s.trouble)
+			return nil, join.Errors(ctx.Err(), s.trouble)
 		}
 	}
 }

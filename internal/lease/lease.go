@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -47,6 +48,8 @@ type Lease struct {
 	log    *zap.Logger
 	window window
 	report func(id int64, age, ttl time.Duration) // Options.Renewed
+
+	broken atomic.Bool // a stream has ended, and none was answered since: one line of the log is enough
 
 	ctx context.Context // ends when the lease is lost or closed, with the cause
 	end context.CancelCauseFunc

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -203,12 +205,23 @@ func TestBrokenStreamIsReplaced(t *testing.T) {
 			}
 			return nil
 		}
-		l := grant(t, a)
+		core, lines := observer.New(zap.DebugLevel)
+		o := options(margin)
+		o.Log = zap.New(core)
+		l, err := Grant(t.Context(), a, o)
+		require.NoError(t, err)
 		defer l.Close(errTest)
-		(<-a.streams).answer(0, 15)
+		s := <-a.streams
+		s.answer(0, 15)
 		synctest.Wait()
 		require.Equal(t, 8, opened)
 		require.True(t, l.Valid())
+		require.Len(t, lines.All(), 1, "one line for an outage, however often a stream is opened")
+		opened = 4
+		s.answers <- answer{err: errUnavailable}
+		(<-a.streams).answer(0, 15)
+		synctest.Wait()
+		require.Len(t, lines.All(), 2, "and one for the next")
 	})
 }
 

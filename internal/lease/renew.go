@@ -75,7 +75,7 @@ func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
 	}
 	pause := commit.Backoff{Most: min(time.Second, l.laneTimeout())}
 	for {
-		err := l.renewOn(n.ctx, func() { pause.Reset(); notify(answered) }, func() { notify(late) })
+		err := l.renewOn(n.ctx, func() { pause.Reset(); l.broken.Store(false); notify(answered) }, func() { notify(late) })
 		switch {
 		case n.ctx.Err() != nil:
 			return
@@ -86,7 +86,9 @@ func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
 			l.Lose(fmt.Errorf("%w: %w", ErrDenied, err))
 			return
 		}
-		l.log.Debug("stream of lease renewals ended", zap.Error(err))
+		if !l.broken.Swap(true) {
+			l.log.Debug("stream of lease renewals ended", zap.Error(err))
+		}
 		l.api.Reconnect()
 		if pause.Wait(n.ctx, nil) != nil {
 			return

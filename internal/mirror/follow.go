@@ -31,6 +31,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // Source is where the mirrors of one session read from. It is safe for concurrent use.
@@ -197,7 +198,7 @@ func (s *Source) watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 	case first, ok := <-events:
 		if !ok {
 			stop()
-			return nil, nil, errors.Join(errors.New("the watch was refused"), context.Cause(wctx))
+			return nil, nil, join.Errors(errors.New("the watch was refused"), context.Cause(wctx))
 		}
 		if err := first.Err(); err != nil {
 			stop()

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // promiseOfPermits is a promise of package concurrency, with its test.
@@ -234,7 +235,7 @@ func lossIsNoticed(ctx context.Context, s *scratch, _ time.Duration) (err error)
 	if err != nil {
 		return fmt.Errorf("the next request was not admitted: %w", err)
 	}
-	defer func() { err = errors.Join(err, q.Release(context.WithoutCancel(ctx))) }()
+	defer func() { err = join.Errors(err, q.Release(context.WithoutCancel(ctx))) }()
 	if q.Token() <= p.Token() {
 		return fmt.Errorf("token %d of the later permit is not above token %d", q.Token(), p.Token())
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
@@ -55,7 +56,7 @@ func (a *app) scratch(ctx context.Context, verb string, fn func(context.Context,
 	if s.etcd, err = a.etcd.client(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.remove(context.WithoutCancel(ctx))) }()
+	defer func() { err = join.Errors(err, s.remove(context.WithoutCancel(ctx))) }()
 	return fn(ctx, s)
 }
 
