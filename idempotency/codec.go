@@ -8,9 +8,9 @@ import (
 // Codec transforms results before they are stored, and back, to compress or to encrypt them. It
 // must be safe for concurrent use. A panic counts as an error.
 //
-// The parameter about identifies what the bytes belong to, and is the same for Encode and Decode.
-// An encryption should use it as associated data: then a writer to etcd cannot replace the result of
-// one customer by that of another.
+// The parameter about identifies what the bytes belong to, a request or one of its recovery points, in
+// one store, and is the same for Encode and Decode. An encryption should use it as associated data: then
+// a writer to etcd cannot replace the result of one customer by that of another. Package aesgcm does.
 type Codec interface {
 	// Name is stored with each result, and selects the codec that reads it. A codec with
 	// another key or another format needs another name.
@@ -28,7 +28,7 @@ func (s *Store) encode(plain []byte, about string) (stored []byte, codec string,
 	if s.opts.Codec == nil {
 		return plain, "", nil
 	}
-	stored, err = recovered(s.opts.Codec.Encode, plain, about)
+	stored, err = recovered(s.opts.Codec.Encode, plain, s.keys.Range+about)
 	return stored, s.opts.Codec.Name(), err
 }
 
@@ -52,7 +52,7 @@ func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
 	}
 	for _, c := range s.opts.OldCodecs {
 		if c.Name() == codec {
-			plain, err := recovered(c.Decode, stored, about)
+			plain, err := recovered(c.Decode, stored, s.keys.Range+about)
 			if err != nil {
 				return nil, fmt.Errorf("%w: codec %q: %w", ErrUnreadable, codec, err)
 			}

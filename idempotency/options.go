@@ -41,7 +41,8 @@ type Options struct {
 	// either. Defaults to 8 MiB; at most 64 MiB.
 	MaxResult int
 	// Codec transforms results, details of failures and recovery points before they are stored, to
-	// compress or to encrypt them. It does not transform texts of failures, scopes and operations.
+	// compress or to encrypt them: package aesgcm has one. It does not transform texts of failures,
+	// scopes and operations.
 	// Defaults to none.
 	Codec Codec
 	// OldCodecs are further codecs by which stored results are read. Defaults to none.
