@@ -83,8 +83,11 @@ type Options struct {
 	// size. It is soft: a process uses a count for 0.1 ms per counted record or for 20 times as
 	// long as it took (as long, if the scope is full), whichever is longer, at least 10 ms and at
 	// most 10 s; meanwhile it adds the requests that it begins, and does not see those of other
-	// processes, nor records that are removed. A count is one more read
-	// for a new request. Defaults to 0, no bound.
+	// processes, nor records that are removed. A count is one more read, by a majority, for a new
+	// request; that is why there is no bound by default, and the records of a tenant's day differ too
+	// much for one figure. Without a bound one scope can fill etcd up to NearQuota, and no scope begins
+	// a request then: the second scope of a process is logged as a warning. Below zero there is neither
+	// a bound nor the warning. Defaults to 0, no bound.
 	MaxPerScope int
 	// NearQuota is the part of etcd's quota from which on no new request begins: it is
 	// refused with ErrNearQuota. Above 1 there is no such bound. Defaults to 0.9.
@@ -157,8 +160,6 @@ func (o *Options) withDefaults() (Options, error) {
 		return out, invalid("Options.MaxResult %d is not between 0 and %d", out.MaxResult, maxResult)
 	case out.CacheFor < 0:
 		return out, invalid("Options.CacheFor %v is negative", out.CacheFor)
-	case out.MaxPerScope < 0:
-		return out, invalid("Options.MaxPerScope %d is negative", out.MaxPerScope)
 	case out.NearQuota < 0:
 		return out, invalid("Options.NearQuota %v is negative", out.NearQuota)
 	case out.Quota < 0:

@@ -41,6 +41,23 @@ type scopes struct {
 	mu    sync.Mutex
 	of    map[string]*tally
 	sweep int // the size at which old counts are removed
+
+	first   *string // the scope of the first request, where there is no bound
+	several bool    // there was one of another scope
+}
+
+// second reports once that requests have had two scopes.
+func (s *scopes) second(scope string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.several:
+		return false
+	case s.first == nil:
+		s.first = &scope
+	}
+	s.several = *s.first != scope
+	return s.several
 }
 
 // tally is the last count of a scope.
@@ -103,7 +120,10 @@ func (t *tally) take(most int) (full bool) {
 // each other.
 func (c *call) countScope(ctx context.Context) (bool, error) {
 	s, most := c.store, c.store.opts.MaxPerScope
-	if most == 0 {
+	if most <= 0 {
+		if most == 0 && s.scopes.second(c.key.Scope) {
+			s.log.Warn("requests of several scopes without Options.MaxPerScope: one scope can use up etcd's space, and then no scope begins a request")
+		}
 		return false, nil
 	}
 	t := s.scopes.tally(c.key.Scope)
