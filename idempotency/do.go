@@ -30,8 +30,8 @@ type Result[T any] struct {
 // read back is ErrInvalid before anything is claimed: an interface with methods, such as error; a
 // MarshalJSON without UnmarshalJSON; fields that are not exported, or that embedding or a name used
 // twice keeps out of the JSON. A value that cannot be read back, or whose JSON differs after it was,
-// is ErrInvalid when fn has returned it: an integer above 2^53 in an interface, a string that is not
-// UTF-8.
+// is ErrInvalid when fn has returned it: an integer above 2^53 or hidden fields in an interface, a string
+// that is not UTF-8.
 //
 // If fn returns an error, Do returns it unchanged, and the request is left to OnLost: with TakeOver the
 // key is released for the same payload, so the next call runs fn again, and another payload is a

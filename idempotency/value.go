@@ -33,6 +33,9 @@ func encodeResult[T any](v T) (text []byte, back T, err error) {
 	if exact, _ := canonical.CheckResult(reflect.TypeFor[T]()); exact && !canonical.Changed(text) {
 		return text, v, nil
 	}
+	if err = canonical.CheckInside(reflect.ValueOf(&v)); err != nil {
+		return nil, v, fmt.Errorf("the value cannot be replayed: %w", err)
+	}
 	if err = decodeResult(text, &back); err != nil {
 		return nil, v, fmt.Errorf("the value's JSON cannot be read back: %w", err)
 	}

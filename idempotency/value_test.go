@@ -107,6 +107,9 @@ func TestValuesThatJSONChanges(t *testing.T) {
 	refusedValue(t, in, "UTF-8", struct{ Name string }{"\xff"})
 	refusedValue[any](t, in, "changes", "\xff")
 	refusedValue(t, in, `at ""`, odd{12345})
+	refusedValue[any](t, in, "hiding.amount is not exported", &hiding{"r1", 100})
+	refusedValue(t, in, "errors.errorString.s is not exported", map[string]any{"error": errors.New("declined")})
+	refusedValue(t, in, "Cents", []struct{ V any }{{charged{time.Now(), 5}}})
 	refusedValue(t, in, "has no JSON", map[string]any{"c": make(chan int)})
 	refusedValue(t, in, "boom", blowing{})
 }
@@ -140,6 +143,7 @@ func TestFirstValueIsTheReplay(t *testing.T) {
 		At   time.Time
 	}
 	same[any](t, in, "struct in any", square{3}, map[string]any{"Side": 3.0})
+	same[any](t, in, "what only writes JSON", []any{mute{"x"}, drawn{square{1}}}, []any{"x", map[string]any{"Shape": map[string]any{"Side": 1.0}}})
 	same(t, in, "int in any", map[string]any{"id": 7}, map[string]any{"id": 7.0})
 	same(t, in, "tagged", tagged{[]int{}, errors.New("x"), at}, tagged{nil, nil, back(t, at)})
 	same(t, in, "number", map[string]json.Number{"id": "616581622363398142"}, map[string]json.Number{"id": "616581622363398142"})

@@ -27,7 +27,7 @@ func CheckResult(t reflect.Type) (exact bool, err error) {
 		r := done.(result)
 		return r.exact, r.err
 	}
-	r := reading{seen: map[seen]bool{}}
+	r := reading{seen: map[seen]bool{}, reads: true}
 	if err = checkType(reflect.PointerTo(t)); err == nil {
 		err = r.check(t, true, t.String())
 	}
@@ -45,6 +45,7 @@ var results sync.Map // of result, by type
 // reading is one walk over a type. It stays exact until something is found that JSON may change.
 type reading struct {
 	seen    map[seen]bool
+	reads   bool // values are read into the type, not only written
 	inexact bool
 }
 
@@ -71,7 +72,7 @@ func (c *reading) check(t reflect.Type, addr bool, path string) error {
 		writes := marshals(t) || addr && marshals(reflect.PointerTo(t))
 		c.inexact = c.inexact || writes || reads(t) || t == number
 		switch {
-		case writes && !reads(t):
+		case writes && !reads(t) && c.reads:
 			return fmt.Errorf("%s: %v writes its own JSON and has no UnmarshalJSON or UnmarshalText to read it", path, t)
 		case writes:
 			return c.besidePromoted(t, addr, path)
@@ -80,7 +81,7 @@ func (c *reading) check(t reflect.Type, addr bool, path string) error {
 	switch t.Kind() {
 	case reflect.Interface:
 		c.inexact = true
-		if t.NumMethod() > 0 {
+		if t.NumMethod() > 0 && c.reads {
 			return fmt.Errorf("%s: %v is an interface, and JSON does not say the type of the value in it: use a concrete type", path, t)
 		}
 		return nil
@@ -120,7 +121,7 @@ func (c *reading) checkKey(t reflect.Type, path string) error {
 	switch k := t.Kind(); {
 	case k == reflect.String:
 		return nil
-	case writes && reads, !writes && k >= reflect.Int && k <= reflect.Uintptr:
+	case writes && reads, writes && !c.reads, !writes && k >= reflect.Int && k <= reflect.Uintptr:
 		return nil
 	}
 	return fmt.Errorf("%s: %v as the key of a map cannot be written as JSON and read back", path, t)
@@ -136,7 +137,7 @@ func (c *reading) checkFields(t reflect.Type, addr bool, path string) error {
 		switch {
 		case left:
 			err = c.leftOut(f, at)
-		case inlined && f.Type.Kind() == reflect.Pointer && !f.IsExported():
+		case inlined && f.Type.Kind() == reflect.Pointer && !f.IsExported() && c.reads:
 			err = fmt.Errorf("%s: JSON cannot be read into an embedded pointer to a type that is not exported", at)
 		case inlined && f.Type.Kind() == reflect.Pointer:
 			c.inexact = true // not nil, and without a field that is written

@@ -47,7 +47,7 @@ type (
 	withAny       struct{ Any any }
 	emptied       struct {
 		L []int `json:",omitempty"`
-	} //nolint:gofmt // one line each
+	}
 	quotedNumber struct {
 		N int `json:",string"`
 	}
