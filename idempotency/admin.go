@@ -44,21 +44,39 @@ func (s State) String() string { return cmp.Or(states[s], fmt.Sprintf("State(%d)
 // Record describes a request for an operator. Its times are by the clock of the process that wrote
 // them. Its JSON leaves out a zero time.
 type Record struct {
-	Ref      Ref
-	State    State
-	Scope    string
-	Op       string
-	Attempt  int       // the number of the latest attempt
-	Token    int64     // of the attempt that recorded the outcome; 0 before
-	Owner    string    // the name of the latest attempt's session
-	Started  time.Time `json:",omitzero"` // of the latest attempt; zero if it is not known
-	Ended    time.Time `json:",omitzero"` // zero if no outcome is recorded
-	Failure  string
-	Bytes    int // of the result as stored
-	Omitted  bool
-	Refuse   bool   // the policy of the request is Refuse
+	Ref     Ref
+	State   State
+	Scope   string
+	Op      string
+	Via     string    // the entry that has begun it: "do", "http", "grpc", or what the option Via says
+	Note    string    // for operators: see the option Note
+	Attempt int       // the number of the latest attempt
+	Token   int64     // of the attempt that recorded the outcome; 0 before
+	Owner   string    // the name of the latest attempt's session
+	Started time.Time `json:",omitzero"` // of the latest attempt; zero if it is not known
+	Ended   time.Time `json:",omitzero"` // zero if no outcome is recorded
+	Failure string
+	Bytes   int // of the result as stored
+	Omitted bool
+	Refuse  bool // the policy of the request is Refuse
+	// Alive says that the session of an attempt in progress, or of a lost one, exists: its process may still
+	// work. An attempt is lost in a process that lives by MaxExecution, Abandon or a panic.
+	Alive    bool
 	Resolved string // the session that called Resolve; empty if none did
-	Revision int64  // of etcd, of the record's last change
+	// Earlier is what operators have recorded before, oldest first: what was corrected since, and what another
+	// attempt has followed. The latest six are kept.
+	Earlier  []EarlierResolution `json:",omitempty"`
+	Revision int64               // of etcd, of the record's last change
+
+	lease int64 // of the latest attempt's session
+}
+
+// EarlierResolution is an outcome that an operator has recorded, and that was replaced since.
+type EarlierResolution struct {
+	State   State  // Done, Failed, or Released after NotDone
+	By      string // the beginning of the name of the session that called Resolve
+	At      time.Time
+	Failure string // its beginning
 }
 
 // String describes the record in one line, without the result.
@@ -67,6 +85,12 @@ func (r Record) String() string {
 	fmt.Fprintf(&b, "%s %v", r.Ref, r.State)
 	if r.State != Unreadable {
 		fmt.Fprintf(&b, ": %q/%q, attempt %d by %q", r.Scope, r.Op, r.Attempt, r.Owner)
+	}
+	if r.Note != "" {
+		fmt.Fprintf(&b, ", note %q", r.Note)
+	}
+	if r.State == Unknown && r.Alive {
+		b.WriteString(", whose process lives")
 	}
 	if !r.Started.IsZero() {
 		fmt.Fprintf(&b, ", started %v", r.Started.Format(time.RFC3339))
@@ -89,7 +113,9 @@ func (r Record) String() string {
 func (s *Store) Get(ctx context.Context, ref Ref) (r Record, out *Outcome, err error) {
 	e, st, err := s.find(ctx, ref)
 	if err == nil {
-		r = describe(e, st)
+		one := []Record{describe(e, st)}
+		err = findAlive(ctx, s, one)
+		r = one[0]
 	}
 	if err == nil && st.finished() {
 		if out, err = s.load(ctx, e, st); err == nil && out == nil {
@@ -140,42 +166,16 @@ func (s *Store) find(ctx context.Context, ref Ref) (keyspace.Entry, state, error
 	return e, st, err
 }
 
-// ChangeOption configures a call of Delete or Resolve.
-type ChangeOption func(*change)
-
-type change struct{ only *int64 }
-
-// OnlyRevision lets Delete or Resolve change a record only as it is at that revision, which is the
-// Record.Revision that the caller has looked at: if another attempt has begun or ended since, they
-// return ErrConflict and change nothing.
-func OnlyRevision(revision int64) ChangeOption {
-	return func(c *change) { c.only = &revision }
-}
-
-// allow returns ErrConflict if the options exclude a record, and ErrInvalid for an option that is nil.
-func allow(opts []ChangeOption, st state) error {
-	var c change
-	for i, o := range opts {
-		if o == nil {
-			return invalid("Option %d is nil", i+1)
-		}
-		o(&c)
-	}
-	if c.only != nil && *c.only != st.mod() {
-		return fmt.Errorf("%w: the record has changed since revision %d; its revision is %d", ErrConflict, *c.only, st.mod())
-	}
-	return nil
-}
-
 // Delete deletes the record of a request in any state but InProgress: the next call runs the
 // function. Other processes may replay a deleted outcome for CacheFor. What the record says can
 // change between the look at it and the call: pass OnlyRevision. Delete returns ErrInProgress, as an
-// *InProgressError, ErrNotFound, ErrInvalid, ErrClosed, ErrConflict if the record has changed
-// meanwhile, ctx's error or one of etcd's; after the last two the record may be deleted or not.
+// *InProgressError; ErrAlive, without EvenIfAlive, for a lost attempt whose process lives; ErrNotFound,
+// ErrInvalid, ErrClosed, ErrConflict if the record has changed meanwhile, ctx's error or one of etcd's;
+// after the last two the record may be deleted or not.
 func (s *Store) Delete(ctx context.Context, ref Ref, opts ...ChangeOption) error {
-	e, st, err := s.find(ctx, ref)
+	c, e, st, err := toChange(ctx, s, ref, opts)
 	if err == nil {
-		err = allow(opts, st)
+		err = c.spares(ctx, s, st)
 	}
 	if err == nil {
 		_, err = s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
@@ -184,12 +184,23 @@ func (s *Store) Delete(ctx context.Context, ref Ref, opts ...ChangeOption) error
 	return s.about(ctx, "delete record "+string(ref), err)
 }
 
+// toChange finds a record that is to be changed with these options, which may exclude it.
+func toChange(ctx context.Context, s *Store, ref Ref, opts []ChangeOption) (c change, e keyspace.Entry, st state, err error) {
+	if c, err = changeOf(opts); err != nil {
+		return c, e, st, err
+	}
+	if e, st, err = s.find(ctx, ref); err == nil {
+		err = c.allows(st)
+	}
+	if err == nil && st.claim {
+		err = s.inProgress(ctx, st)
+	}
+	return c, e, st, err
+}
+
 // amendIdle changes the record of a request that has no attempt in progress. It returns the
 // revision of the change.
 func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
-	if st.claim {
-		return 0, s.inProgress(ctx, st)
-	}
 	sent := now()
 	res, err := commit.Amend(ctx, s.client, commit.Amendment{
 		Key: e.Record, Mod: st.mod(), Then: then, Mine: mine,
@@ -215,35 +226,22 @@ func (s *Store) inProgress(ctx context.Context, st state) error {
 	return &InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Owner: st.rec.Owner, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)}
 }
 
-// Resolution is what an operator has found out about a request whose attempt was lost: WasDone,
-// HasFailed or NotDone. The zero value is ErrInvalid.
-type Resolution struct {
-	state string // of the record; "" is none of the three
-	value []byte
-	text  string
-}
-
-// WasDone resolves that the request was done, with this result: JSON for Do, the bytes of
-// Response.Encode for idemhttp, those of Encode for idemgrpc.
-func WasDone(result []byte) Resolution { return Resolution{state: record.AttemptDone, value: result} }
-
-// HasFailed resolves that the request failed for good: duplicates get a *FailedError. The text is
-// stored in plain text, whatever the Codec.
-func HasFailed(failure string) Resolution {
-	return Resolution{state: record.AttemptFailed, text: failure}
-}
-
-// NotDone resolves that nothing was done: the next call runs the function. The recovery points are
-// kept.
-func NotDone() Resolution { return Resolution{state: record.AttemptReleased} }
-
-// Resolve records the outcome of a request in state Unknown. The outcome is kept for RetainUnknown of
-// the store that has begun the request, which is no shorter than any Retain there; so an operator's
-// store needs no option of the service's but its Codec. Another attempt can be lost between the look at
-// the record and the call: pass OnlyRevision. Resolve returns ErrInProgress, as an *InProgressError, if
-// an attempt is in progress; ErrConflict if the request is in another state, or changes meanwhile;
-// ErrNotFound, ErrInvalid, ErrTooLarge for a result of more than 128 KiB, ErrUnreadable, ErrClosed,
-// ctx's error or one of etcd's; after the last two the outcome may be recorded or not.
+// Resolve records what an operator has found out about a request in state Unknown. The outcome is kept
+// for RetainUnknown of the store that has begun the request, which is no shorter than any Retain there; so
+// an operator's store needs no option of the service's but its Codec. Another attempt can be lost between
+// the look at the record and the call: pass OnlyRevision.
+//
+// Resolve also corrects what an operator has recorded before, and no function's outcome: from done to failed,
+// from failed to done, and from NotDone, while no other attempt has begun, to either of them; never to NotDone,
+// since duplicates may have got the outcome. That needs OnlyRevision. Both are in the record's history
+// (Record.Earlier), and the correction is kept as long as what it corrects. For CacheFor and a third of the
+// session's TTL of each process that has the store, duplicates there may get either of the two.
+//
+// Resolve returns ErrInProgress, as an *InProgressError, if an attempt is in progress; ErrAlive for NotDone while
+// the attempt's process lives, without EvenIfAlive; ErrConflict if the request is in another state, or changes
+// meanwhile; ErrInvalid, too, for a result that the entry in Record.Via cannot replay, or that the services
+// could not read since this store lacks their Codec; ErrNotFound, ErrTooLarge for a result of more than 128 KiB,
+// ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two the outcome may be recorded or not.
 func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution, opts ...ChangeOption) error {
 	return s.about(ctx, "resolve record "+string(ref), s.resolve(ctx, ref, what, opts))
 }
@@ -252,33 +250,28 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []Ch
 	if what.state == "" {
 		return invalid("the Resolution is empty (WasDone, HasFailed or NotDone)")
 	}
-	e, st, err := s.find(ctx, ref)
+	c, e, st, err := toChange(ctx, s, ref, opts)
 	if err == nil {
-		err = allow(opts, st)
+		err = c.resolves(what, st)
 	}
-	switch {
-	case err != nil:
+	if err == nil && what.state == record.AttemptReleased {
+		err = c.spares(ctx, s, st)
+	}
+	if err != nil {
 		return err
-	case st.bad:
-		return ErrUnreadable
-	case st.claim:
-		return s.inProgress(ctx, st)
-	case !st.lost():
-		return fmt.Errorf("%w: the request is %v", ErrConflict, describe(e, st).State)
 	}
-	r := st.rec
-	r.State, r.EndMS, r.By, r.Token = what.state, time.Now().UnixMilli(), s.sess.Owner(), st.mod()
-	if r.State != record.AttemptReleased {
-		stored, codec, err := s.encode(what.value, bound(e))
-		if err != nil {
-			return err
-		}
-		if len(stored) > inline {
-			return fmt.Errorf("%w: the result has %d bytes, more than %d", ErrTooLarge, len(stored), inline)
-		}
-		r.Body, r.Codec, r.Size, r.Error = stored, codec, len(stored), record.Text(what.text)
+	text, err := what.text(s, e, st)
+	if err != nil {
+		return err
 	}
-	text := r.Encode()
+	put := func(lease clientv3.LeaseID) (int64, error) {
+		return s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease))},
+			func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
+	}
+	if !st.lost() {
+		_, err := put(clientv3.LeaseID(st.kv.Lease))
+		return err
+	}
 	unknown, err := s.keptUnknown(ctx, st)
 	if err != nil {
 		return err
@@ -289,8 +282,7 @@ func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []Ch
 		if err != nil {
 			return err
 		}
-		mod, err := s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease.id))},
-			func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
+		mod, err := put(lease.id)
 		switch {
 		case err == nil:
 			return s.prolong(ctx, pool, lease, commit.Amending{Mod: mod}, kept{entry: e, text: text})

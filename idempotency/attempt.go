@@ -76,6 +76,16 @@ func (a *Attempt) Deadline() time.Time { return a.life.Deadline() }
 // Key returns the request's key.
 func (a *Attempt) Key() Key { return a.key }
 
+// Ref returns the reference of the request's record, for operators: Store.Get, Resolve and Delete.
+func (a *Attempt) Ref() Ref { return Ref(a.entry.Ref) }
+
+// SetNote replaces the note of the request, once the work knows what an operator needs, such as the
+// number of the order that it has made: see the option Note. It costs one Txn, as a Step does. It returns
+// ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an error of etcd's.
+func (a *Attempt) SetNote(text string) error {
+	return a.about("set note of", a.rewrite(func(r *record.Attempt) error { r.Note = record.Note(text); return nil }))
+}
+
 // Attempt returns the number of this attempt at the request: 1 for the first one, and one more after
 // each attempt that was lost or whose function has failed.
 func (a *Attempt) Attempt() int { return a.begun.Number }
@@ -107,29 +117,12 @@ func (a *Attempt) ChildKey(purpose string) string {
 // even if no timer has fired yet.
 func (a *Attempt) Err() error { return a.life.Err() }
 
-// lostWithSession returns the cause of an attempt that ends with its session.
-func (a *Attempt) lostWithSession() error {
-	cause, reason := a.epoch.Why()
-	text := fmt.Sprintf("attempt at %v: %v", a.key, cause)
-	if cause == ErrLost { //nolint:errorlint // its text is of a permit
-		text = fmt.Sprintf("attempt at %v is lost", a.key)
-	}
-	if reason != nil {
-		text += ": " + reason.Error()
-	}
-	return &lostError{text, cause}
-}
-
 // interrupted returns why the attempt's context has ended, if it ended before the attempt was settled.
 func (a *Attempt) interrupted() error {
 	if err := a.Err(); !errors.Is(err, ErrSettled) {
 		return err
 	}
 	return nil
-}
-
-func (a *Attempt) late() error {
-	return fmt.Errorf("run %v: %w: MaxExecution of %v has passed", a.key, ErrTooLong, a.set.MaxExecution)
 }
 
 // overdue is called when MaxExecution has ended the attempt's context. If the function does not return
@@ -153,7 +146,7 @@ func (a *Attempt) overdue(cause error) {
 		if done {
 			return
 		}
-		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", zap.Stringer("request", a.key))
+		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", zap.Stringer("request", a.key), zap.String("ref", a.entry.Ref), noted(a.begun.Note))
 		a.overrun()
 		a.drop()
 		a.endFlight(nil)

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,13 +40,18 @@ import (
 // ctx bounds the call. If it ends, Begin returns ctx.Err(), not its cause. The attempt's context has
 // the values of ctx, and does not end with it.
 func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option) (*Attempt, *Outcome, error) {
+	return beginBy(ctx, s, "", key, payload, opts)
+}
+
+// beginBy is Begin for an entry of this package, or, if via is empty, for the one that the option Via names.
+func beginBy(ctx context.Context, s *Store, via string, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
 	var a *Attempt
 	var out *Outcome
 	var err error
 	if s.sess.Hooks().On() {
-		a, out, err = s.beginSeen(ctx, key, payload, opts)
+		a, out, err = s.beginSeen(ctx, via, key, payload, opts)
 	} else {
-		a, out, err = s.begin(ctx, key, payload, opts)
+		a, out, err = s.begin(ctx, via, key, payload, opts)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("idempotency: begin in store %q: %w", s.name, s.sess.Explain(err))
@@ -53,7 +59,7 @@ func (s *Store) Begin(ctx context.Context, key Key, payload any, opts ...Option)
 	return a, out, nil
 }
 
-func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
+func (s *Store) begin(ctx context.Context, via string, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
 	if err := key.check(s.opts.SingleTenant); err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +88,7 @@ func (s *Store) begin(ctx context.Context, key Key, payload any, opts []Option) 
 		s.count.add(&s.count.Cached, 1)
 		return nil, rec, nil
 	}
-	c := &call{store: s, key: key, entry: entry, print: s.complete(print, payloads), set: set, outer: ctx, since: time.Now()}
+	c := &call{store: s, via: cmp.Or(via, set.via), key: key, entry: entry, print: s.complete(print, payloads), set: set, outer: ctx, since: time.Now()}
 	return c.begin(ctx)
 }
 
@@ -125,6 +131,7 @@ func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
 // call is one call of Begin.
 type call struct {
 	store *Store
+	via   string // the entry
 	key   Key
 	entry keyspace.Entry
 	print prints
@@ -313,7 +320,7 @@ func (c *call) refuse(ctx context.Context, next decision, st state) error {
 		if s.warned.first(fmt.Sprint(c.entry.Ref, st.rec.Number)) {
 			s.log.Warn("an attempt was lost: the request is refused until Resolve", c.fields(st, st.rec.Number)...)
 		}
-		return &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Owner: st.rec.Owner, Attempt: st.rec.Number}
+		return &UnknownError{Key: c.key, Ref: Ref(c.entry.Ref), Owner: st.rec.Owner, Attempt: st.rec.Number, Note: st.rec.Note}
 	case refuseScopeFull:
 		s.count.add(&s.count.ScopeFull, 1)
 		most := s.opts.MaxPerScope
@@ -328,7 +335,7 @@ func (c *call) refuse(ctx context.Context, next decision, st state) error {
 func (c *call) fields(lost state, number int) []zap.Field {
 	return []zap.Field{
 		zap.String("scope", c.key.Scope), zap.String("op", c.key.Op), zap.String("ref", c.entry.Ref),
-		zap.Int("attempt", number), zap.String("lost", lost.rec.Owner),
+		zap.Int("attempt", number), zap.String("lost", lost.rec.Owner), noted(cmp.Or(lost.rec.Note, c.set.note)),
 	}
 }
 
@@ -336,12 +343,17 @@ func (c *call) fields(lost state, number int) []zap.Field {
 func (c *call) next(st state) record.Attempt {
 	r := record.Attempt{
 		State: record.AttemptWorking, Number: 1, Owner: c.store.sess.Owner(), Nonce: c.store.sess.Nonce(),
-		Scope: c.key.Scope, Op: c.key.Op, Print: c.print.payload, Also: c.print.also, Refuse: c.set.OnLost == Refuse, StartMS: time.Now().UnixMilli(),
+		Scope: c.key.Scope, Op: c.key.Op, Via: c.via, Note: c.set.note, Print: c.print.payload, Also: c.print.also, Refuse: c.set.OnLost == Refuse, StartMS: time.Now().UnixMilli(),
+	}
+	if codec := c.store.opts.Codec; codec != nil {
+		r.Codec = codec.Name()
 	}
 	if st.kv != nil {
-		r.Number, r.Refuse, r.Body = st.rec.Number+1, r.Refuse || st.rec.Refuse, st.rec.Body
+		before := st.rec.Replaced()
+		r.Number, r.Refuse, r.Body, r.Was = before.Number+1, r.Refuse || before.Refuse, before.Body, before.Was
+		r.Via, r.Note = cmp.Or(r.Via, before.Via), cmp.Or(r.Note, before.Note)
 		if r.Also == nil {
-			r.Also = st.rec.Also
+			r.Also = before.Also
 		}
 	}
 	return r

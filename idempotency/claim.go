@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -101,6 +102,23 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		s.log.Warn("an attempt was lost: the request runs again", c.fields(st, rec.Number)...)
 	}
 	return cl.start(c.outer, created.Token), nil
+}
+
+// lostWithSession returns the cause of an attempt that ends with its session.
+func (c *claim) lostWithSession() error {
+	cause, reason := c.epoch.Why()
+	text := fmt.Sprintf("attempt at %v: %v", c.key, cause)
+	if cause == ErrLost { //nolint:errorlint // its text is of a permit
+		text = fmt.Sprintf("attempt at %v is lost", c.key)
+	}
+	if reason != nil {
+		text += ": " + reason.Error()
+	}
+	return &lostError{text, cause}
+}
+
+func (c *claim) late() error {
+	return fmt.Errorf("run %v: %w: MaxExecution of %v has passed", c.key, ErrTooLong, c.set.MaxExecution)
 }
 
 // send writes the record and the claim in one Txn. The claim is on the session's lease, so it ends

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/forms"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -61,7 +62,7 @@ func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx 
 	if err := checkResult[T](); err != nil {
 		return res, s.about(ctx, "do", fmt.Errorf("%v: %w", key, err))
 	}
-	a, rec, err := s.Begin(ctx, key, payload, opts...)
+	a, rec, err := beginBy(ctx, s, forms.Do, key, payload, opts)
 	if err != nil {
 		return res, err
 	}

@@ -70,8 +70,8 @@ var (
 	ErrTooLarge = errors.New("too large")
 
 	// ErrConflict: a condition given to Attach is not met, and the attempt continues; or the
-	// record that Delete or Resolve were to change has changed meanwhile, or has an outcome.
-	// Nothing was written.
+	// record that Delete or Resolve were to change has changed meanwhile, or has an outcome that
+	// Resolve does not correct. Nothing was written.
 	ErrConflict = errors.New("conflict")
 
 	// ErrNotRecorded: it is not certain that etcd has the outcome, or has it for the whole of
@@ -94,6 +94,11 @@ var (
 	// ErrSettled: the attempt was ended before by Commit, Fail, Release or Abandon. It is also
 	// the cause of its context then.
 	ErrSettled = errors.New("attempt is settled")
+
+	// ErrAlive: the process of a lost attempt lives, so it may still be working: the record was
+	// neither deleted nor resolved as NotDone. Wait until the process has ended, or pass
+	// EvenIfAlive.
+	ErrAlive = errors.New("process of the attempt lives")
 
 	// ErrNotFound: there is no record with this reference, or it has expired.
 	ErrNotFound = errors.New("no such record")
@@ -162,6 +167,7 @@ type UnknownError struct {
 	Ref     Ref // for Resolve
 	Owner   string
 	Attempt int
+	Note    string // for operators; it is not in the text of Error, which clients may get
 }
 
 // Error names the request, the attempt and the reference for Resolve.

@@ -228,7 +228,7 @@ func TestListAndDelete(t *testing.T) {
 
 	for r, err := range b.List(ctxT(t), idempotency.Filter{}) { // while it is listed
 		require.NoError(t, err)
-		err := b.Delete(ctxT(t), r.Ref)
+		err := b.Delete(ctxT(t), r.Ref, idempotency.EvenIfAlive())
 		if r.State == idempotency.InProgress {
 			require.ErrorIs(t, err, idempotency.ErrInProgress)
 		} else {

@@ -32,7 +32,8 @@ const (
 	lightPage = 1 << 20 // bytes of a page up to which the next one is larger
 )
 
-// List returns the records that f selects, without Refs in no particular order. It reads page by page,
+// List returns the records that f selects, without Refs in no particular order, and reads whether the
+// sessions of lost attempts exist. It reads page by page,
 // 32 records at once, up to 256 while they are small, and fewer if the client does not accept such
 // answers (clientv3.Config.MaxCallRecvMsgSize); a record that changes meanwhile may be listed or not.
 // If it fails, it yields ErrInvalid, ErrClosed, an error of etcd's or ctx's, or one of the client's for
@@ -106,7 +107,7 @@ func (l *listing) next(ctx context.Context) (records []Record, err error) {
 		l.done = l.span.Finish()
 	}
 	l.size(resp.Kvs)
-	return records, nil
+	return records, findAlive(ctx, l.store, records)
 }
 
 // size sets how many keys are read at once after a page.
@@ -176,7 +177,7 @@ func (s *Store) getAll(ctx context.Context, refs []Ref) (records []Record, err e
 			records = append(records, describe(e, st))
 		}
 	}
-	return records, nil
+	return records, findAlive(ctx, s, records)
 }
 
 func (l *listing) get(ctx context.Context) (*clientv3.GetResponse, error) {
@@ -194,21 +195,20 @@ func (l *listing) get(ctx context.Context) (*clientv3.GetResponse, error) {
 
 func describe(e keyspace.Entry, st state) Record {
 	r := st.rec
-	out := Record{Ref: Ref(e.Ref), Revision: st.mod(), State: Unreadable}
+	out := Record{Ref: Ref(e.Ref), Revision: st.mod(), State: Unreadable, lease: r.Lease}
 	if st.bad {
 		return out
 	}
 	out.Scope, out.Op, out.Attempt, out.Token, out.Owner = r.Scope, r.Op, r.Number, r.Token, r.Owner
 	out.Failure, out.Bytes, out.Omitted = r.Error, r.Size, r.Omitted
-	out.Refuse, out.Resolved = r.Refuse, r.By
+	out.Refuse, out.Resolved, out.Via, out.Note = r.Refuse, r.By, r.Via, r.Note
+	for _, was := range r.Was {
+		out.Earlier = append(out.Earlier, EarlierResolution{State: outcomes[was.State], By: was.By, At: record.Time(was.AtMS), Failure: was.Error})
+	}
 	out.Started, out.Ended = record.Time(r.StartMS), record.Time(r.EndMS)
-	switch {
-	case r.State == record.AttemptDone:
-		out.State = Done
-	case r.State == record.AttemptFailed:
-		out.State = Failed
-	case r.State == record.AttemptReleased:
-		out.State = Released
+	switch state, ended := outcomes[r.State]; {
+	case ended:
+		out.State = state
 	case st.claim:
 		out.State = InProgress
 	default:
@@ -216,3 +216,6 @@ func describe(e keyspace.Entry, st state) Record {
 	}
 	return out
 }
+
+// outcomes are the states of requests without an attempt in progress or lost, by those of their records.
+var outcomes = map[string]State{record.AttemptDone: Done, record.AttemptFailed: Failed, record.AttemptReleased: Released}

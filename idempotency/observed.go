@@ -24,11 +24,11 @@ func (s *Store) call(op observe.Op, key Key) observe.Call {
 }
 
 // beginSeen is begin as hooks see it.
-func (s *Store) beginSeen(ctx context.Context, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
+func (s *Store) beginSeen(ctx context.Context, via string, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
 	begun := time.Now()
 	within, span := s.sess.Hooks().Start(ctx, s.call(observe.Begin, key))
 	defer span.Unwind(begun) // a payload may have methods of its own
-	a, out, err := s.begin(within, key, payload, opts)
+	a, out, err := s.begin(within, via, key, payload, opts)
 	o := observe.Outcome{Err: err, Took: time.Since(begun)}
 	o.Result, o.Reason = endOfBegin(out != nil, err, ctx.Err())
 	switch {

@@ -214,6 +214,7 @@ type settings struct {
 	hasWait   bool
 	likelyNew bool
 	also      any
+	note, via string
 }
 
 // Wait bounds how long a duplicate waits for the outcome of the attempt in progress: after d
@@ -285,6 +286,8 @@ func (o Options) settings(opts []Option) (*settings, error) {
 		return s, invalid("MaxExecution %v is below a millisecond", s.MaxExecution)
 	case s.OnLost != TakeOver && s.OnLost != Refuse:
 		return s, invalid("OnLost %d is neither TakeOver nor Refuse", s.OnLost)
+	case len(s.via) > mostVia:
+		return s, invalid("Via(%.20q…) has %d bytes, more than %d", s.via, len(s.via), mostVia)
 	case s.OnPanic < DefaultAction || s.OnPanic > Abandon:
 		return s, invalid("OnPanic %d is not an Action", s.OnPanic)
 	}

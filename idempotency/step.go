@@ -117,7 +117,7 @@ func (a *Attempt) lock() error {
 	return err
 }
 
-func (a *Attempt) boundStep(name string) string { return bound(a.entry) + "/" + name }
+func (c *claim) boundStep(name string) string { return bound(c.entry) + "/" + name }
 
 // step returns the value of a step that was recorded.
 func (a *Attempt) step(name string) ([]byte, bool, error) {
@@ -144,6 +144,21 @@ func (a *Attempt) record(name string, value []byte) error {
 	if err != nil {
 		return err
 	}
+	return a.rewrite(func(r *record.Attempt) error {
+		steps, ok := record.DecodeSteps(r.Body)
+		if !ok {
+			return ErrUnreadable
+		}
+		r.Body = record.EncodeSteps(append(steps, record.Step{Name: name, Codec: codec, Value: stored}))
+		if len(r.Body) > maxSteps {
+			return fmt.Errorf("%w: the steps have %d bytes together, more than %d", ErrTooLarge, len(r.Body), maxSteps)
+		}
+		return nil
+	})
+}
+
+// rewrite changes the record of the attempt in progress.
+func (a *Attempt) rewrite(change func(*record.Attempt) error) error {
 	if err := a.lock(); err != nil {
 		return err
 	}
@@ -151,14 +166,9 @@ func (a *Attempt) record(name string, value []byte) error {
 	if err := a.resolve(a.Context()); err != nil {
 		return err
 	}
-	steps, ok := record.DecodeSteps(a.rec.Body)
-	if !ok {
-		return ErrUnreadable
-	}
 	r := a.rec
-	r.Body = record.EncodeSteps(append(steps, record.Step{Name: name, Codec: codec, Value: stored}))
-	if len(r.Body) > maxSteps {
-		return fmt.Errorf("%w: the steps have %d bytes together, more than %d", ErrTooLarge, len(r.Body), maxSteps)
+	if err := change(&r); err != nil {
+		return err
 	}
 	text := r.Encode()
 	a.store.space.writes(1, len(text))

@@ -195,13 +195,16 @@ func refused(t testing.TB, err error, code codes.Code, reason string) (retry boo
 }
 
 // refOf is the reference of the record that an answer of the interceptor's own names.
-func refOf(err error) string {
+func refOf(err error) string { return metadataOf(err)[idemgrpc.MetadataRef] }
+
+// metadataOf is the metadata of an answer of the interceptor's own.
+func metadataOf(err error) map[string]string {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
-			return info.GetMetadata()[idemgrpc.MetadataRef]
+			return info.GetMetadata()
 		}
 	}
-	return ""
+	return nil
 }
 
 // paid is the handler of most tests.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/internal/forms"
 )
 
 // Options configure the interceptors of a server. nil means all defaults.
@@ -62,6 +63,13 @@ type Options struct {
 	// Each returns options for one call, such as idempotency.Retain and OnLost. Wait and
 	// OnError have no effect there. Defaults to none.
 	Each func(ctx context.Context, fullMethod string) []idempotency.Option
+	// Note returns a text by which an operator recognizes the call, such as an order number, stored in
+	// plain text: see idempotency.Note. A handler that learns it later calls Attempt.SetNote. Defaults to
+	// none.
+	Note func(ctx context.Context, fullMethod string, req any) string
+	// ShowNote puts the note into the client's status when the outcome is unknown (MetadataNote). Defaults
+	// to false: the client gets the reference of the record, and the note is the operator's.
+	ShowNote bool
 	// ReportError is called with each error that an operator should know: etcd is
 	// unavailable, an outcome was not recorded, or an outcome is unknown until Resolve
 	// (*idempotency.UnknownError); a message was not kept because no duplicate could read it.
@@ -96,7 +104,7 @@ func configure(interceptor string, store *idempotency.Store, opts *Options) (*co
 	if c.ReportError == nil {
 		c.ReportError = func(context.Context, string, error) {}
 	}
-	c.shared = middleware.Settings{Store: store, Scoped: c.Scope != nil, MaxResponse: c.MaxResponse, Wait: c.Wait, StoreTimeout: c.StoreTimeout}
+	c.shared = middleware.Settings{Store: store, Via: forms.GRPC, ShowNote: c.ShowNote, Scoped: c.Scope != nil, MaxResponse: c.MaxResponse, Wait: c.Wait, StoreTimeout: c.StoreTimeout}
 	if err := c.shared.Complete(4<<20, roomForHead); err != nil {
 		return nil, middleware.Invalid("idemgrpc: new "+interceptor, err)
 	}

@@ -1,30 +1,18 @@
 package idemgrpc
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/anypb"
-)
 
-// The recorded form is one line, and then a google.protobuf.Any of the message, or the
-// google.rpc.Status of an error:
-//
-//	idemgrpc 1 0 -
-//
-// The third word is the code; the fourth is "omitted" if the message was not kept.
-const (
-	magic       = "idemgrpc 1 "
-	wordOmitted = "omitted"
+	"github.com/etcdkit/etcdkit/internal/forms"
 )
 
 // whole is the default Payload, of the whole message. What cannot be compared but by its bytes is:
@@ -66,11 +54,11 @@ func encode(resp any, failed *status.Status, most int) (stored []byte, unkept er
 	} else {
 		body, unkept = pack(resp)
 	}
-	word := "-"
+	c := forms.Call{Code: uint32(failed.Code()), Body: body}
 	if unkept != nil || len(body) > most {
-		word, body = wordOmitted, nil
+		c.Word, c.Body = forms.Omitted, nil
 	}
-	return fmt.Appendf(nil, "%s%d %s\n%s", magic, failed.Code(), word, body), unkept
+	return c.Encode(), unkept
 }
 
 // pack returns a message within an Any. It returns an error for one that unpacking would not find: a
@@ -90,38 +78,29 @@ func pack(resp any) ([]byte, error) {
 	return proto.Marshal(packed)
 }
 
-var (
-	errForm    = errors.New("the recorded result was not made by idemgrpc.Encode, or by one of a later release")
-	errOmitted = errors.New("the response was not kept")
-)
+var errOmitted = errors.New("the response was not kept")
 
 // decode returns the message or the error of a recorded form. Bad is set if there is neither:
-// errForm, errOmitted or an error of protobuf.
+// forms.ErrGRPC, errOmitted or an error of protobuf.
 func decode(stored []byte) (resp any, failed, bad error) {
-	line, body, ok := bytes.Cut(stored, []byte{'\n'})
-	rest, is := strings.CutPrefix(string(line), magic)
-	words := strings.Fields(rest)
-	if !ok || !is || len(words) < 2 {
-		return nil, nil, errForm
-	}
-	code, err := strconv.ParseUint(words[0], 10, 32)
+	c, ok := forms.ParseCall(stored)
 	switch {
-	case err != nil:
-		return nil, nil, errForm
-	case words[1] == wordOmitted:
+	case !ok:
+		return nil, nil, forms.ErrGRPC
+	case c.Word == forms.Omitted:
 		return nil, nil, errOmitted
-	case codes.Code(code) != codes.OK:
+	case codes.Code(c.Code) != codes.OK:
 		st := status.New(codes.Unknown, "").Proto()
-		if err := proto.Unmarshal(body, st); err != nil {
+		if err := proto.Unmarshal(c.Body, st); err != nil {
 			return nil, nil, err
 		}
 		if codes.Code(st.GetCode()) == codes.OK {
-			return nil, nil, errForm
+			return nil, nil, forms.ErrGRPC
 		}
 		return nil, status.ErrorProto(st), nil
 	}
 	var packed anypb.Any
-	if err := proto.Unmarshal(body, &packed); err != nil {
+	if err := proto.Unmarshal(c.Body, &packed); err != nil {
 		return nil, nil, err
 	}
 	m, err := packed.UnmarshalNew()

@@ -40,6 +40,10 @@ const (
 // ReasonUnreadable.
 const MetadataRef = "ref"
 
+// MetadataNote is the key, in that metadata, of the operator's text for the call. It is set with
+// ReasonUnknown if Options.ShowNote is.
+const MetadataNote = "note"
+
 // answers are the status codes by reason, and the texts of the refusals.
 var answers = map[string]struct {
 	code codes.Code
@@ -57,7 +61,7 @@ var answers = map[string]struct {
 	ReasonNotKept:     {codes.FailedPrecondition, "the call was done, and its response was not kept"},
 	ReasonStream:      {code: codes.Unimplemented},
 	ReasonInternal:    {codes.Internal, "the server cannot begin the call, or cannot record its outcome"},
-	ReasonUnreadable:  {codes.Internal, "the recorded response cannot be read: an operator has to read or delete its record"},
+	ReasonUnreadable:  {codes.Internal, "the recorded response cannot be read: an operator has to look at its record"},
 	ReasonScopeFull:   {codes.ResourceExhausted, "too many calls of this client are recorded"},
 	ReasonUnavailable: {codes.Unavailable, "the store of idempotency keys is unavailable"},
 	ReasonFull:        {codes.Unavailable, "the store of idempotency keys is nearly full: no new call begins"},
@@ -81,6 +85,9 @@ func answer(reason, text string, by middleware.Refusal) error {
 	info := &errdetails.ErrorInfo{Reason: reason, Domain: Domain}
 	if by.Ref != "" {
 		info.Metadata = map[string]string{MetadataRef: string(by.Ref)}
+	}
+	if by.Note != "" {
+		info.Metadata[MetadataNote] = by.Note
 	}
 	details := []protoadapt.MessageV1{info}
 	if by.RetryAfter > 0 {

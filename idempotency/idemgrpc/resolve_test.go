@@ -3,19 +3,24 @@ package idemgrpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
+	"github.com/etcdkit/etcdkit/internal/forms"
 )
 
 // Duplicates of a call that an operator has resolved get the operator's message, or status with
@@ -30,7 +35,8 @@ func TestResolvedByHand(t *testing.T) {
 			reported <- err
 		}
 	}
-	s := in.serve(&idemgrpc.Options{ReportError: report, OnCode: func(codes.Code) idempotency.Action { return idempotency.Abandon }}, func(ctx context.Context, _ *structpb.Struct) (*structpb.Struct, error) {
+	note := func(_ context.Context, method string, req any) string { return fmt.Sprintf("%s of %T", method, req) }
+	s := in.serve(&idemgrpc.Options{Note: note, ReportError: report, OnCode: func(codes.Code) idempotency.Action { return idempotency.Abandon }}, func(ctx context.Context, _ *structpb.Struct) (*structpb.Struct, error) {
 		a, _ := idempotency.FromContext(ctx)
 		at.Store(a)
 		return nil, status.Error(codes.Internal, "lost")
@@ -40,7 +46,11 @@ func TestResolvedByHand(t *testing.T) {
 	require.NoError(t, err)
 	for key, failed := range map[string]*status.Status{"done": nil, "declined": declined} {
 		require.Error(t, s.pay(key).err)
-		refused(t, s.pay(key).err, codes.FailedPrecondition, idemgrpc.ReasonUnknown)
+		err := s.pay(key).err
+		refused(t, err, codes.FailedPrecondition, idemgrpc.ReasonUnknown)
+		require.Empty(t, metadataOf(err)[idemgrpc.MetadataNote], "the operator's text is not the client's")
+		shows := in.serve(&idemgrpc.Options{ShowNote: true}, paid)
+		require.Equal(t, "/test.Payments/Pay of *structpb.Struct", metadataOf(shows.pay(key).err)[idemgrpc.MetadataNote])
 		outcome, err := idemgrpc.Encode(receipt, failed.Err())
 		require.NoError(t, err)
 		require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.WasDone(outcome)))
@@ -57,14 +67,27 @@ func TestResolvedByHand(t *testing.T) {
 
 	require.Error(t, s.pay("unreadable").err)
 	ref := in.Ref(at.Load().Key())
-	require.NoError(t, in.Resolve(ctxT(t), ref, idempotency.WasDone([]byte("not from Encode"))))
+	for name, bad := range map[string][]byte{"JSON": []byte(`{"charge":7}`), "a response of HTTP": []byte("idemhttp 1 201 -\n\n")} {
+		err = in.Resolve(ctxT(t), ref, idempotency.WasDone(bad))
+		require.ErrorIs(t, err, idempotency.ErrInvalid, "no duplicate could get "+name)
+		require.ErrorContains(t, err, "idemgrpc.Encode")
+	}
+	unknown, err := proto.Marshal(&anypb.Any{TypeUrl: "type.googleapis.com/test.Unknown"})
+	require.NoError(t, err)
+	require.NoError(t, in.Resolve(ctxT(t), ref, idempotency.WasDone(forms.Call{Body: unknown}.Encode())), "its type is one of the servers, perhaps")
 	err = s.pay("unreadable").err
 	require.False(t, refused(t, err, codes.Internal, idemgrpc.ReasonUnreadable), "a repetition gets the same answer until an operator acts")
 	require.ErrorContains(t, err, "operator")
 	err = got(t, reported, "the result that is no outcome")
 	require.ErrorContains(t, err, string(ref))
-	require.ErrorContains(t, err, "idemgrpc.Encode")
-	require.ErrorContains(t, err, "Store.Delete")
+	require.ErrorContains(t, err, "not found")
+	require.ErrorContains(t, err, "Store.Resolve with OnlyRevision")
+	r, _, err := in.Get(ctxT(t), ref)
+	require.NoError(t, err)
+	outcome, err := idemgrpc.Encode(receipt, nil)
+	require.NoError(t, err)
+	require.NoError(t, in.Resolve(ctxT(t), ref, idempotency.WasDone(outcome), idempotency.OnlyRevision(r.Revision)))
+	require.EventuallyWithT(t, func(c *assert.CollectT) { require.True(c, proto.Equal(receipt, s.pay("unreadable").resp)) }, soon, 10*time.Millisecond)
 
 	for name, bad := range map[string]func() ([]byte, error){
 		"nothing":  func() ([]byte, error) { return idemgrpc.Encode(nil, nil) },

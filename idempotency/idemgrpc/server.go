@@ -85,11 +85,14 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	if err != nil {
 		return nil, refusal(ReasonPayload, err.Error())
 	}
-	var each []idempotency.Option
+	var each, own []idempotency.Option
 	if c.Each != nil {
 		each = c.Each(ctx, method)
 	}
-	a, rec, err := c.shared.Begin(ctx, k, payload, each)
+	if c.Note != nil {
+		own = append(own, idempotency.Note(c.Note(ctx, method, req)))
+	}
+	a, rec, err := c.shared.Begin(ctx, k, payload, each, own...)
 	switch {
 	case err != nil:
 		refused, gone := c.shared.Refuse(k, err), ctx.Err()

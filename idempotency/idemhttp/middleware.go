@@ -58,6 +58,9 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	if host != "" {
 		own = append(own, idempotency.AlsoCompare(host))
 	}
+	if c.Note != nil {
+		own = append(own, idempotency.Note(c.Note(r, body)))
+	}
 	a, rec, err := c.shared.Begin(r.Context(), k, payload, each, own...)
 	switch {
 	case err != nil:

@@ -425,11 +425,17 @@ func TestUnknownOutcome(t *testing.T) {
 	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
 	var at atomic.Pointer[idempotency.Attempt]
 	reported := make(chan error, 10)
-	opts := &idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported <- err }}
+	opts := &idemhttp.Options{
+		ReportError: func(_ *http.Request, err error) { reported <- err },
+		Note:        func(r *http.Request, body []byte) string { return r.Method + " " + r.URL.Path + ": " + string(body) },
+	}
 	s := in.serve(opts, func(w http.ResponseWriter, r *http.Request) {
 		a, ok := idempotency.FromContext(r.Context())
 		require.True(t, ok)
 		at.Store(a)
+		if a.Key().ID == "k3" {
+			require.NoError(t, a.Commit(r.Context(), []byte("no response of ours")))
+		}
 		panic(http.ErrAbortHandler)
 	})
 	_, err := s.send(s.request("/payments", "k", "body"))
@@ -443,6 +449,17 @@ func TestUnknownOutcome(t *testing.T) {
 	require.ErrorIs(t, got(t, reported, "the unknown outcome"), idempotency.ErrUnknown)
 	require.False(t, p.Retryable)
 	require.Empty(t, re.Header.Get("Retry-After"))
+
+	require.Empty(t, p.Note, "the operator's text is not the client's")
+	rec, _, err := in.Get(ctxT(t), p.Ref)
+	require.NoError(t, err)
+	require.Equal(t, "http", rec.Via)
+	require.Equal(t, "POST /payments: body", rec.Note)
+	shows := in.serve(&idemhttp.Options{ShowNote: true}, paid)
+	require.Equal(t, "POST /payments: body", shows.post("/payments", "k", "body").problem(t).Note)
+	err = in.Resolve(ctxT(t), p.Ref, idempotency.WasDone([]byte(`{"charge":7}`)))
+	require.ErrorIs(t, err, idempotency.ErrInvalid, "no duplicate could get it")
+	require.ErrorContains(t, err, "Response.Encode")
 
 	found := idemhttp.Response{Status: 201, Header: http.Header{"Location": {"/payments/7"}}, Body: []byte("found")}
 	require.NoError(t, in.Resolve(ctxT(t), p.Ref, idempotency.WasDone(found.Encode())))
@@ -459,7 +476,6 @@ func TestUnknownOutcome(t *testing.T) {
 
 	_, err = s.send(s.request("/payments", "k3", "body"))
 	require.Error(t, err)
-	require.NoError(t, in.Resolve(ctxT(t), in.Ref(at.Load().Key()), idempotency.WasDone([]byte("no response of ours"))))
 	for len(reported) > 0 {
 		<-reported
 	}

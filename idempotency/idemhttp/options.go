@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/internal/forms"
 )
 
 // Options configure a Middleware and its PolicyHandler. nil means all defaults.
@@ -96,6 +97,13 @@ type Options struct {
 	// OnError have no effect there; AlsoCompare has one only if Host returns an empty host.
 	// Defaults to none.
 	Each func(*http.Request) []idempotency.Option
+	// Note returns a text by which an operator recognizes the request, such as an order number, stored
+	// in plain text: see idempotency.Note. A handler that learns it later calls Attempt.SetNote. Defaults to
+	// none.
+	Note func(r *http.Request, body []byte) string
+	// ShowNote puts the note into the client's problem when the outcome is unknown (Problem.Note). Defaults
+	// to false: the client gets the reference of the record, and the note is the operator's.
+	ShowNote bool
 	// OnProblem writes a problem; all headers but Content-Type are set. Defaults to
 	// problem+json.
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
@@ -155,7 +163,7 @@ func configure(handler string, store *idempotency.Store, opts *Options) (*config
 	for _, name := range o.NeverStore {
 		c.never[http.CanonicalHeaderKey(name)] = true
 	}
-	c.shared = middleware.Settings{Store: store, Scoped: o.Scope != nil, MaxResponse: o.MaxResponse, Wait: o.Wait, StoreTimeout: o.StoreTimeout}
+	c.shared = middleware.Settings{Store: store, Via: forms.HTTP, ShowNote: o.ShowNote, Scoped: o.Scope != nil, MaxResponse: o.MaxResponse, Wait: o.Wait, StoreTimeout: o.StoreTimeout}
 	if err := cmp.Or(o.check(), c.shared.Complete(1<<20, roomForHead)); err != nil {
 		return nil, middleware.Invalid("idemhttp: new "+handler, err)
 	}

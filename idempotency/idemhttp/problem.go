@@ -23,6 +23,8 @@ type Problem struct {
 	// operator has to act, with CodeUnknown and CodeUnreadable. It is a hash of scope, operation
 	// and key, and may be shown to the client.
 	Ref idempotency.Ref `json:"ref,omitempty"`
+	// Note is the operator's text for the request. It is set with CodeUnknown if Options.ShowNote is.
+	Note string `json:"note,omitempty"`
 	// Retryable reports whether the same request with the same key may get another answer later,
 	// if neither the client nor an operator changes anything.
 	Retryable bool `json:"retryable"`
@@ -66,21 +68,21 @@ var problems = map[Code]Problem{
 	CodeReused:      {Status: 422, Title: "Idempotency-Key is already used", Detail: "Another request was sent with this key. Use one key for one request and its repetitions."},
 	CodeScopeFull:   {Status: 429, Title: "Too Many Requests", Detail: "Too many requests of this client are recorded. Repetitions of recorded requests still get their responses.", Retryable: true},
 	CodeInternal:    {Status: 500, Title: "Internal Server Error"},
-	CodeUnreadable:  {Status: 500, Title: "The recorded response cannot be read", Detail: "An operator has to read or delete the record with this reference."},
+	CodeUnreadable:  {Status: 500, Title: "The recorded response cannot be read", Detail: "An operator has to look at the record with this reference."},
 	CodeUnavailable: {Status: 503, Title: "Service Unavailable", Retryable: true},
 	CodeFull:        {Status: 503, Title: "Service Unavailable", Retryable: true},
 }
 
 // refuse writes the problem of a refusal.
 func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Refusal) {
-	c.answer(w, r, Problem{Code: Code(by.Reason), Ref: by.Ref}, by.RetryAfter)
+	c.answer(w, r, Problem{Code: Code(by.Reason), Ref: by.Ref, Note: by.Note}, by.RetryAfter)
 }
 
-// answer writes a problem with the code, detail and reference of own. After is the Retry-After,
+// answer writes a problem with the code, detail, reference and note of own. After is the Retry-After,
 // if it is above 0.
 func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, after time.Duration) {
 	p := problems[own.Code]
-	p.Code, p.Instance, p.Ref = own.Code, sent(r).EscapedPath(), own.Ref
+	p.Code, p.Instance, p.Ref, p.Note = own.Code, sent(r).EscapedPath(), own.Ref, own.Note
 	if own.Detail != "" {
 		p.Detail = own.Detail
 	}

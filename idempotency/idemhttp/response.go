@@ -2,13 +2,13 @@ package idemhttp
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/etcdkit/etcdkit/internal/forms"
 )
 
 // Response is a recorded response.
@@ -23,25 +23,7 @@ type Response struct {
 	Hijacked bool
 }
 
-// The recorded form is text, with arbitrary bytes in values and body:
-//
-//	idemhttp 1 201 -
-//	h Location: /orders/1
-//	n Content-Type
-//	t Checksum: abc
-//
-//	the body
-//
-// The fourth word is "omitted" or "hijacked" if the response is. A line n is a header without a
-// value: the handler keeps net/http from setting it, or has removed the value that was set in
-// front of the Middleware. Lines and words that a later release adds are skipped.
-const (
-	magic        = "idemhttp 1 "
-	wordOmitted  = "omitted"
-	wordHijacked = "hijacked"
-)
-
-// Encode returns the recorded form: the result for idempotency.WasDone when an operator resolves
+// Encode returns the recorded form (package internal/forms): the result for idempotency.WasDone when an operator resolves
 // a request.
 func (res *Response) Encode() []byte {
 	var b bytes.Buffer
@@ -49,11 +31,11 @@ func (res *Response) Encode() []byte {
 	word := "-"
 	switch {
 	case res.Hijacked:
-		word = wordHijacked
+		word = forms.Hijacked
 	case res.Omitted:
-		word = wordOmitted
+		word = forms.Omitted
 	}
-	fmt.Fprintf(&b, "%s%d %s\n", magic, res.Status, word)
+	fmt.Fprintf(&b, "%s%d %s\n", forms.ResponseMagic, res.Status, word)
 	fields(&b, "h ", res.Header)
 	fields(&b, "t ", res.Trailer)
 	b.WriteByte('\n')
@@ -82,55 +64,33 @@ func fields(b *bytes.Buffer, kind string, h http.Header) {
 	}
 }
 
-// errForm is the error of Decode.
-var errForm = errors.New("the recorded result was not made by idemhttp.Response.Encode, or by one of a later release")
-
 // Decode returns the Response of a recorded form, such as the Value of an idempotency.Outcome.
 // The body shares memory with stored. It returns an error unless stored was made by Encode, in a
 // version of the form that this release knows.
 func Decode(stored []byte) (*Response, error) {
-	end := bytes.Index(stored, []byte("\n\n"))
-	if end < 0 {
-		return nil, errForm
+	r, ok := forms.ParseResponse(stored)
+	if !ok {
+		return nil, forms.ErrHTTP
 	}
-	first, lines, _ := strings.Cut(string(stored[:end+1]), "\n")
-	rest, is := strings.CutPrefix(first, magic)
-	code, rest, more := strings.Cut(rest, " ")
-	word, _, _ := strings.Cut(rest, " ")
-	if !is || !more || word == "" {
-		return nil, errForm
-	}
-	res := &Response{Header: http.Header{}, Omitted: word == wordOmitted, Hijacked: word == wordHijacked}
-	var err error
-	if res.Status, err = strconv.Atoi(code); err != nil || !final(res.Status) && !res.Hijacked {
-		return nil, errForm
-	}
-	for text := range strings.Lines(lines) {
-		kind, field, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
-		name, value, _ := strings.Cut(field, ": ")
-		if name == "" {
-			return nil, errForm
-		}
-		switch kind {
+	res := &Response{Status: r.Status, Header: http.Header{}, Omitted: r.Word == forms.Omitted, Hijacked: r.Word == forms.Hijacked, Body: r.Body}
+	for _, f := range r.Fields {
+		switch f.Kind {
 		case "h":
-			res.Header[name] = append(res.Header[name], value)
+			res.Header[f.Name] = append(res.Header[f.Name], f.Value)
 		case "n":
-			res.Header[name] = nil
+			res.Header[f.Name] = nil
 		case "t":
 			if res.Trailer == nil {
 				res.Trailer = http.Header{}
 			}
-			res.Trailer[name] = append(res.Trailer[name], value)
+			res.Trailer[f.Name] = append(res.Trailer[f.Name], f.Value)
 		}
 	}
-	res.Body = stored[end+2:]
 	return res, nil
 }
 
 // final reports whether a status ends a response, as 1xx do not.
-func final(status int) bool {
-	return status == http.StatusSwitchingProtocols || status >= 200 && status <= 999
-}
+func final(status int) bool { return forms.Final(status) }
 
 // bodyless reports whether a response with that status has no body.
 func bodyless(status int) bool {

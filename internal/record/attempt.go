@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // Attempt is the value of an idempotency key's record: its holder, and later its outcome. It
@@ -17,19 +18,22 @@ type Attempt struct {
 	Owner   string `json:"holder,omitempty"`
 	Scope   string `json:"scope,omitempty"`
 	Op      string `json:"op,omitempty"`
+	Via     string `json:"via,omitempty"`  // the entry that began it: do, http, grpc; empty for the program's own
+	Note    string `json:"note,omitempty"` // for operators
 	Print   []byte `json:"print"`          // fingerprint of the payload
 	Also    []byte `json:"also,omitempty"` // of what is compared besides, where both have it
 	Refuse  bool   `json:"refuse,omitempty"`
 	StartMS int64  `json:"start"` // by the holder's wall clock: for people only
 	EndMS   int64  `json:"end,omitempty"`
-	Token   int64  `json:"token,omitempty"` // of the attempt that ended it
-	Codec   string `json:"codec,omitempty"`
+	Token   int64  `json:"token,omitempty"`   // of the attempt that ended it
+	Codec   string `json:"codec,omitempty"`   // of the result; of a working attempt, the one that its store has
 	Size    int    `json:"size,omitempty"`    // of the result as it is stored
 	Parts   int    `json:"parts,omitempty"`   // it is stored in that many keys of its own
 	Sum     []byte `json:"sum,omitempty"`     // of a result in parts
 	Omitted bool   `json:"omitted,omitempty"` // it was too big, or could not be encoded
 	Error   string `json:"error,omitempty"`   // of a remembered failure
 	By      string `json:"by,omitempty"`      // the operator who resolved it
+	Was     []Word `json:"was,omitempty"`     // what operators have said before, oldest first
 
 	Body []byte `json:"-"`
 }
@@ -42,6 +46,30 @@ const (
 	AttemptDone     = "done"
 	AttemptFailed   = "failed"
 )
+
+// Word is what an operator has said about a request, and what was said or done since has replaced.
+type Word struct {
+	State string `json:"state"`
+	By    string `json:"by"`
+	AtMS  int64  `json:"at"`
+	Error string `json:"error,omitempty"` // the beginning of a failure's text
+}
+
+// The bounds of Was: so many words are kept, the latest, each with so many bytes of its operator and its text.
+const (
+	MaxWas  = 6
+	wasText = 96
+)
+
+// Replaced returns r with the word of its operator among those that were replaced. Without one, it returns r as it is.
+func (r Attempt) Replaced() Attempt {
+	if r.By == "" {
+		return r
+	}
+	was := append(slices.Clip(r.Was), Word{State: r.State, By: cut(r.By, wasText), AtMS: r.EndMS, Error: cut(r.Error, wasText)})
+	r.Was, r.By = was[max(0, len(was)-MaxWas):], ""
+	return r
+}
 
 // Claim is the value of an attempt's claim.
 type Claim struct {

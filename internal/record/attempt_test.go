@@ -12,11 +12,13 @@ func TestAttemptGolden(t *testing.T) {
 	golden := map[string]string{
 		Attempt{State: AttemptWorking, Number: 1, Nonce: "n", Lease: 5, Owner: "h", Scope: "s", Op: "o", Print: []byte{1, 2}, Refuse: true, StartMS: 7,
 			Body: EncodeSteps([]Step{{Name: "a", Codec: "c", Value: []byte("v")}})}.Encode(): `{"v":1,"state":"working","attempt":1,"nonce":"n","lease":5,"holder":"h","scope":"s","op":"o","print":"AQI=","refuse":true,"start":7}` + "\n" + `[{"name":"a","codec":"c","value":"dg=="}]`,
-		Attempt{State: AttemptDone, Number: 2, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7, EndMS: 9, Token: 11, Codec: "c", Size: 2, Body: []byte("{\n")}.Encode(): `{"v":1,"state":"done","attempt":2,"nonce":"n","lease":5,"print":"AQ==","start":7,"end":9,"token":11,"codec":"c","size":2}` + "\n{\n",
-		Attempt{State: AttemptFailed, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7, EndMS: 9, Token: 11, Error: "e", By: "b", Omitted: true}.Encode():     `{"v":1,"state":"failed","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7,"end":9,"token":11,"omitted":true,"error":"e","by":"b"}` + "\n",
-		Attempt{State: AttemptDone, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7, EndMS: 9, Token: 11, Size: 3000000, Parts: 3, Sum: []byte{1}}.Encode():  `{"v":1,"state":"done","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7,"end":9,"token":11,"size":3000000,"parts":3,"sum":"AQ=="}` + "\n",
-		Attempt{State: AttemptDone, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, Also: []byte{2}, StartMS: 7}.Encode():                                               `{"v":1,"state":"done","attempt":1,"nonce":"n","lease":5,"print":"AQ==","also":"Ag==","start":7}` + "\n",
-		Attempt{State: AttemptReleased, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7}.Encode():                                                            `{"v":1,"state":"released","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7}` + "\n",
+		Attempt{State: AttemptDone, Number: 2, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7, EndMS: 9, Token: 11, Codec: "c", Size: 2, Body: []byte("{\n")}.Encode():                   `{"v":1,"state":"done","attempt":2,"nonce":"n","lease":5,"print":"AQ==","start":7,"end":9,"token":11,"codec":"c","size":2}` + "\n{\n",
+		Attempt{State: AttemptFailed, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7, EndMS: 9, Token: 11, Error: "e", By: "b", Omitted: true}.Encode():                       `{"v":1,"state":"failed","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7,"end":9,"token":11,"omitted":true,"error":"e","by":"b"}` + "\n",
+		Attempt{State: AttemptDone, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7, EndMS: 9, Token: 11, Size: 3000000, Parts: 3, Sum: []byte{1}}.Encode():                    `{"v":1,"state":"done","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7,"end":9,"token":11,"size":3000000,"parts":3,"sum":"AQ=="}` + "\n",
+		Attempt{State: AttemptDone, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, Also: []byte{2}, StartMS: 7}.Encode():                                                                 `{"v":1,"state":"done","attempt":1,"nonce":"n","lease":5,"print":"AQ==","also":"Ag==","start":7}` + "\n",
+		Attempt{State: AttemptWorking, Number: 1, Nonce: "n", Lease: 5, Op: "o", Via: "http", Note: "order 7", Print: []byte{1}, StartMS: 7, Codec: "c"}.Encode():                            `{"v":1,"state":"working","attempt":1,"nonce":"n","lease":5,"op":"o","via":"http","note":"order 7","print":"AQ==","start":7,"codec":"c"}` + "\n",
+		Attempt{State: AttemptDone, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7, EndMS: 9, By: "b", Was: []Word{{State: "failed", By: "a", AtMS: 8, Error: "e"}}}.Encode(): `{"v":1,"state":"done","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7,"end":9,"by":"b","was":[{"state":"failed","by":"a","at":8,"error":"e"}]}` + "\n",
+		Attempt{State: AttemptReleased, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7}.Encode():                                                                              `{"v":1,"state":"released","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7}` + "\n",
 		Claim{Nonce: "n", Lease: 5, Owner: "h"}.Encode(): `{"v":1,"nonce":"n","lease":5,"holder":"h"}`,
 	}
 	for got, want := range golden {
@@ -48,9 +50,37 @@ func TestAttemptDecodeIsWary(t *testing.T) {
 	_, ok = DecodeSteps([]byte("x"))
 	require.False(t, ok)
 	// The longest texts that are stored, each byte of which is written as six.
-	long := Attempt{State: AttemptFailed, Number: 1, Error: strings.Repeat("\x01", 1024), Scope: strings.Repeat("\x01", 255), Op: strings.Repeat("\x01", 255), Owner: strings.Repeat("\x01", 255)}
+	name, text := strings.Repeat("\x01", 255), strings.Repeat("\x01", 2000)
+	long := Attempt{State: AttemptFailed, Number: 1, Error: Text(text), Scope: name, Op: name, Owner: name, Via: strings.Repeat("<", 64), Note: Note(strings.Repeat("<", 2000))}
+	for range 2 * MaxWas {
+		long.By = name
+		long = long.Replaced()
+	}
+	require.Len(t, long.Was, MaxWas)
+	long.By = name
 	_, ok = DecodeAttempt([]byte(long.Encode()))
 	require.True(t, ok)
+}
+
+// What an operator has said is kept when it is replaced, and what was said before that.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, Attempt{State: AttemptDone, Number: 1}.Replaced().Was, "no operator has said anything")
+	first := Attempt{State: AttemptDone, Number: 1, By: "ada", EndMS: 7}.Replaced()
+	require.Equal(t, []Word{{State: AttemptDone, By: "ada", AtMS: 7}}, first.Was)
+	first.State, first.By, first.EndMS, first.Error = AttemptFailed, "bob", 9, strings.Repeat("é", 80)
+	second := first.Replaced()
+	require.Equal(t, []Word{{State: AttemptDone, By: "ada", AtMS: 7}, {State: AttemptFailed, By: "bob", AtMS: 9, Error: strings.Repeat("é", 48)}}, second.Was)
+	require.Len(t, first.Was, 1, "the record that was replaced is as before")
+}
+
+// A note is one visible line.
+func TestNote(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "order 7  paid", Note("\n order 7\r\npaid\x00"))
+	require.Equal(t, "a�", Note("a\xff"))
+	require.Equal(t, strings.Repeat("é", MaxNote/2), Note(strings.Repeat("é", MaxNote)))
+	require.Equal(t, "a"+strings.Repeat("é", MaxNote/2-1), Note("a"+strings.Repeat("é", MaxNote)), "cut at the end of a character")
 }
 
 func FuzzDecodeAttempt(f *testing.F) {

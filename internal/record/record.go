@@ -29,7 +29,7 @@ type header struct {
 func (h header) readable() bool { return h.Version == version }
 
 // MaxSize bounds what is decoded, in bytes.
-const MaxSize = 16 << 10
+const MaxSize = 32 << 10
 
 // Request is the value of a slot key. It is for people and for settling an unanswered Txn; rank
 // and weight are in the key's name.

@@ -35,6 +35,7 @@ type Refusal struct {
 	Reason     Reason
 	RetryAfter time.Duration   // 0 if the same request would get the same answer
 	Ref        idempotency.Ref // of the record, where an operator has to act
+	Note       string          // the request's, where clients may see it
 	// Also says, of a Reused, that the payloads are equal, and only those of AlsoCompare differ.
 	Also bool
 	// Report says that an operator should know the error.
@@ -47,6 +48,7 @@ type Refusal struct {
 func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 	var busy *idempotency.InProgressError
 	var scope *idempotency.ScopeFullError
+	var unknown *idempotency.UnknownError
 	var other *idempotency.MismatchError
 	switch {
 	case errors.As(err, &busy):
@@ -57,8 +59,12 @@ func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 		return Refusal{Reason: ScopeFull, RetryAfter: scope.RetryAfter, Report: true}
 	case errors.Is(err, idempotency.ErrInvalid):
 		return Refusal{Reason: Internal, Report: true}
-	case errors.Is(err, idempotency.ErrUnknown):
-		return Refusal{Reason: Unknown, Ref: s.Store.Ref(k), Report: true}
+	case errors.As(err, &unknown):
+		r := Refusal{Reason: Unknown, Ref: s.Store.Ref(k), Report: true}
+		if s.ShowNote {
+			r.Note = unknown.Note
+		}
+		return r
 	case errors.Is(err, idempotency.ErrUnreadable):
 		return Refusal{Reason: Unreadable, Ref: s.Store.Ref(k), Report: true}
 	}
@@ -74,7 +80,7 @@ func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 func (s Settings) Undecodable(k idempotency.Key, cause error) (Refusal, error) {
 	ref := s.Store.Ref(k)
 	return Refusal{Reason: Unreadable, Ref: ref, Report: true},
-		fmt.Errorf("replay record %s: %w; Store.Delete forgets the record, and the next duplicate executes the request again", ref, cause)
+		fmt.Errorf("replay record %s: %w; if an operator has recorded the result, Store.Resolve with OnlyRevision replaces it; Store.Delete forgets the record, and the next duplicate executes the request again, a second time if it was done", ref, cause)
 }
 
 // Unreplayable returns the answer to a duplicate whose recorded outcome has no response, and

@@ -30,7 +30,7 @@ func TestRefuse(t *testing.T) {
 		{"another host", fmt.Errorf("begin: %w", &idempotency.MismatchError{Also: true}), Refusal{Reason: Reused, Also: true}},
 		{"scope full", &idempotency.ScopeFullError{RetryAfter: time.Minute}, Refusal{Reason: ScopeFull, RetryAfter: time.Minute, Report: true}},
 		{"invalid", idempotency.ErrInvalid, Refusal{Reason: Internal, Report: true}},
-		{"unknown", &idempotency.UnknownError{}, Refusal{Reason: Unknown, Ref: st.Ref(k), Report: true}},
+		{"unknown", &idempotency.UnknownError{Note: "order 7"}, Refusal{Reason: Unknown, Ref: st.Ref(k), Report: true}},
 		{"unreadable", fmt.Errorf("%w: version 9", idempotency.ErrUnreadable), Refusal{Reason: Unreadable, Ref: st.Ref(k), Report: true}},
 		{"near the quota", errors.Join(idempotency.ErrUnseen, idempotency.ErrNearQuota), Refusal{Reason: Full, RetryAfter: time.Second, Report: true, Open: true}},
 		{"away, unseen", errors.Join(idempotency.ErrUnseen, context.DeadlineExceeded), Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true, Open: true}},
@@ -39,6 +39,7 @@ func TestRefuse(t *testing.T) {
 	} {
 		require.Equal(t, c.want, Settings{Store: st}.Refuse(k, c.err), c.name)
 	}
+	require.Equal(t, "order 7", Settings{Store: st, ShowNote: true}.Refuse(k, &idempotency.UnknownError{Note: "order 7"}).Note)
 }
 
 // TestFit: names that a Key can have stay, and longer ones stay apart.

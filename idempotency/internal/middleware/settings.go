@@ -22,6 +22,8 @@ const maxTime = 24 * time.Hour
 // Settings are the options that the middlewares of all transports have.
 type Settings struct {
 	Store              *idempotency.Store
+	Via                string // the entry, for records
+	ShowNote           bool
 	Scoped             bool // Options.Scope is set
 	MaxResponse        int
 	Wait, StoreTimeout time.Duration
@@ -64,7 +66,7 @@ func (invalid) Is(target error) bool { return target == idempotency.ErrInvalid }
 // Store.Begin returns. The attempt is for Run. The options in each count less than the
 // middleware's own.
 func (s Settings) Begin(ctx context.Context, k idempotency.Key, payload any, each []idempotency.Option, own ...idempotency.Option) (*idempotency.Attempt, *idempotency.Outcome, error) {
-	opts := append(slices.Clip(each), idempotency.Wait(s.Wait), idempotency.OnError(onError))
+	opts := append(slices.Clip(each), idempotency.Via(s.Via), idempotency.Wait(s.Wait), idempotency.OnError(onError))
 	ctx, cancel := context.WithTimeout(ctx, s.Wait+s.StoreTimeout)
 	defer cancel()
 	return s.Store.Begin(ctx, k, payload, append(opts, own...)...)

@@ -222,7 +222,7 @@ var fences = []fence{
 		planted: [2]string{"idempotency/internal/middleware/run.go", "google.golang.org/grpc/codes"},
 	},
 	{
-		name: "HTTP middleware imports its parent, the parent's half of a middleware and the standard library",
+		name: "HTTP middleware imports its parent, the parent's half of a middleware, the forms of results and the standard library",
 		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
 		bans: func(f file, imp string) bool {
 			return isMiddleware(f, "http") && !isStandard(imp) && !ofParent(f, imp)
@@ -230,7 +230,7 @@ var fences = []fence{
 		planted: [2]string{"idempotency/idemhttp/middleware.go", "go.etcd.io/etcd/client/v3"},
 	},
 	{
-		name: "gRPC middleware imports its parent, the parent's half of a middleware, grpc with its messages, and the standard library without net/http",
+		name: "gRPC middleware imports its parent, the parent's half of a middleware, the forms of results, grpc with its messages, and the standard library without net/http",
 		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
 		bans: func(f file, imp string) bool {
 			allowed := isStandard(imp) && !within(imp, "net/http") ||
@@ -251,11 +251,11 @@ func isMiddleware(f file, transport string) bool {
 	return slices.Contains(public, path.Dir(f.dir)) && strings.HasSuffix(f.dir, transport) && !f.test
 }
 
-// ofParent reports whether a middleware's import is its parent, or the half of a middleware
-// below it.
+// ofParent reports whether a middleware's import is its parent, the half of a middleware
+// below it, or the forms of results that both know.
 func ofParent(f file, imp string) bool {
 	parent := path.Join(module, path.Dir(f.dir))
-	return imp == parent || imp == parent+"/internal/middleware"
+	return imp == parent || imp == parent+"/internal/middleware" || imp == module+"/internal/forms"
 }
 
 // isStandard reports whether an import path is of the standard library, whose

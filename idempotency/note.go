@@ -1,0 +1,32 @@
+package idempotency
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Note sets a text by which an operator recognizes the request, such as an order number: it is in
+// Record.Note, in UnknownError.Note and in the logs about a lost attempt. Control characters become
+// spaces, and what exceeds 256 bytes is cut off. The note is stored in plain text, whatever the Codec:
+// it must not contain what an operator may not see. An attempt without a note has that of the attempt
+// before it. Attempt.SetNote changes it during the work.
+func Note(text string) Option { return func(s *settings) { s.note = record.Note(text) } }
+
+// Via names the entry that begins the request and replays its outcome: it is in Record.Via. Do is
+// "do", package idemhttp "http" and package idemgrpc "grpc"; a call of Begin has none without this option.
+// Resolve takes no result that the entry cannot replay: for "http" it takes what idemhttp.Response.Encode
+// has made, so a middleware of a program's own that replays such results can be "http" as well. For another name,
+// of up to 64 bytes, and for none, Resolve takes any result. It has no effect on Do.
+func Via(entry string) Option { return func(s *settings) { s.via = entry } }
+
+// mostVia bounds the name of an entry, in bytes.
+const mostVia = 64
+
+// noted returns a note as a field of a log; an empty one is left out.
+func noted(note string) zap.Field {
+	if note == "" {
+		return zap.Skip()
+	}
+	return zap.String("note", note)
+}

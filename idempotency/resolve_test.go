@@ -1,0 +1,217 @@
+package idempotency_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/forms"
+)
+
+// What an operator can do about a request of unknown outcome, and what not (U1 to U6 in docs/tested-failures.md).
+
+func (in instance) look(t testing.TB, k idempotency.Key) idempotency.Record {
+	t.Helper()
+	r, _, err := in.Get(ctxT(t), in.Ref(k))
+	require.NoError(t, err)
+	return r
+}
+
+// An operator recognizes the request by its note: in Get, List, the error and the log, also after a takeover, and
+// whatever the Codec. The text of the error, which a client may get, does not have it.
+func TestNote(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	core, lines := observer.New(zapcore.WarnLevel)
+	codec := &idempotency.Options{Codec: reverse("one")}
+	a, b := f.instance(nil, codec), f.instance(&concurrency.SessionOptions{Logger: zap.New(core)}, codec)
+	at := begin(t, a, key("1"), idempotency.Note("order 7\nof Ada"))
+	require.Equal(t, a.Ref(key("1")), at.Ref())
+	require.Equal(t, "order 7 of Ada", b.look(t, key("1")).Note)
+	require.NoError(t, at.SetNote("order 7, charge ch_1"))
+	for r, err := range b.List(ctxT(t), idempotency.Filter{}) {
+		require.NoError(t, err)
+		require.Equal(t, "order 7, charge ch_1", r.Note)
+		require.Contains(t, r.String(), `note "order 7, charge ch_1"`)
+	}
+	a.crash(t, f)
+	require.Error(t, at.SetNote("late"))
+
+	_, _, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.OnLost(idempotency.Refuse))
+	var unknown *idempotency.UnknownError
+	require.ErrorAs(t, err, &unknown)
+	require.Equal(t, "order 7, charge ch_1", unknown.Note)
+	require.NotContains(t, err.Error(), "charge")
+	again := begin(t, b, key("1"), idempotency.OnLost(idempotency.TakeOver))
+	require.Len(t, lines.All(), 2)
+	for _, line := range lines.All() {
+		require.Equal(t, "order 7, charge ch_1", line.ContextMap()["note"], line.Message)
+	}
+	require.Equal(t, "order 7, charge ch_1", b.look(t, key("1")).Note, "the next attempt has it too")
+	require.NoError(t, again.Commit(ctxT(t), []byte("x")))
+	require.Equal(t, "order 7, charge ch_1", b.look(t, key("1")).Note)
+	require.ErrorIs(t, again.SetNote("late"), idempotency.ErrSettled)
+}
+
+// A record says which entry has begun its request, also after a takeover by a call that does not.
+func TestVia(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	begin(t, a, key("own"))
+	begin(t, a, key("http"), idempotency.Via("http"))
+	_, err := idempotency.Do(ctxT(t), a.Store, key("do"), "payload", func(context.Context, *idempotency.Attempt) (int, error) { return 1, nil }, idempotency.Via("http"))
+	require.NoError(t, err)
+	for id, via := range map[string]string{"own": "", "http": "http", "do": "do"} {
+		require.Equal(t, via, a.look(t, key(id)).Via)
+	}
+	a.crash(t, f)
+	begin(t, b, key("http"))
+	require.Equal(t, "http", b.look(t, key("http")).Via)
+	_, _, err = b.Begin(ctxT(t), key("2"), nil, idempotency.Via(string(make([]byte, 65))))
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+}
+
+// A result that no duplicate could get is refused, and changes nothing: one in another form than the entry's, and one
+// without the Codec of the services.
+func TestResolveTakesWhatCanBeReplayed(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	coded := f.instance(nil, &idempotency.Options{Codec: reverse("one")})
+	message := forms.Call{Word: forms.Omitted}.Encode()
+	response := []byte("idemhttp 1 201 -\n\n")
+	results := map[string][]byte{"http": response, "grpc": message, "": []byte("any")}
+	for via := range results {
+		begin(t, a, key(via+"!"), idempotency.Via(via))
+		begin(t, a, key(via+"?"), idempotency.Via(via))
+		begin(t, coded, key(via+"coded"), idempotency.Via(via))
+	}
+	a.crash(t, f)
+	coded.crash(t, f)
+	for via, good := range results {
+		if via != "" {
+			require.ErrorIs(t, b.Resolve(ctxT(t), b.Ref(key(via+"!")), idempotency.WasDone([]byte(`{"charge":7}`))), idempotency.ErrInvalid)
+			require.Equal(t, idempotency.Unknown, b.look(t, key(via+"!")).State)
+		}
+		require.NoError(t, b.Resolve(ctxT(t), b.Ref(key(via+"!")), idempotency.WasDone(good)))
+		require.Equal(t, good, replayed(t, b, key(via+"!")).Value)
+		require.NoError(t, b.Resolve(ctxT(t), b.Ref(key(via+"?")), idempotency.HasFailed("declined")), "a failure has no form")
+
+		ref := b.Ref(key(via + "coded"))
+		err := b.Resolve(ctxT(t), ref, idempotency.WasDone(good))
+		require.ErrorIs(t, err, idempotency.ErrInvalid)
+		require.ErrorContains(t, err, "Options.Codec")
+		require.NoError(t, b.Resolve(ctxT(t), ref, idempotency.HasFailed("declined")))
+		reader := f.instance(nil, &idempotency.Options{Codec: reverse("one")})
+		require.Equal(t, "declined", replayed(t, reader, key(via+"coded")).Failure)
+		require.NoError(t, reader.Resolve(ctxT(t), ref, idempotency.WasDone(good), idempotency.OnlyRevision(b.look(t, key(via+"coded")).Revision)))
+		require.Equal(t, good, replayed(t, reader, key(via+"coded")).Value)
+	}
+}
+
+// While the process of a lost attempt lives, nothing lets the request run again: neither NotDone nor Delete, unless the
+// operator says that this does not count. Once it has ended, both do. What was done may be recorded at any time.
+func TestNotDoneWaitsForTheProcess(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, &idempotency.Options{OnLost: idempotency.Refuse}), f.instance(nil, nil)
+	for _, id := range []string{"not done", "deleted", "forced", "forced to be deleted", "done"} {
+		require.NoError(t, begin(t, a, key(id)).Abandon(ctxT(t)))
+	}
+	ref := func(id string) idempotency.Ref { return b.Ref(key(id)) }
+	before := b.look(t, key("not done"))
+	require.True(t, before.Alive)
+	require.Contains(t, before.String(), "whose process lives")
+	for _, err := range []error{
+		b.Resolve(ctxT(t), ref("not done"), idempotency.NotDone()),
+		b.Resolve(ctxT(t), ref("not done"), idempotency.NotDone(), idempotency.OnlyRevision(before.Revision)),
+		b.Delete(ctxT(t), ref("deleted")),
+	} {
+		require.ErrorIs(t, err, idempotency.ErrAlive)
+		require.ErrorContains(t, err, "EvenIfAlive")
+		require.ErrorContains(t, err, a.sess.Owner())
+	}
+	require.Equal(t, before, b.look(t, key("not done")))
+	require.NoError(t, b.Resolve(ctxT(t), ref("done"), idempotency.WasDone([]byte("x"))))
+	require.NoError(t, b.Resolve(ctxT(t), ref("forced"), idempotency.NotDone(), idempotency.EvenIfAlive()))
+	require.NoError(t, b.Delete(ctxT(t), ref("forced to be deleted"), idempotency.EvenIfAlive()))
+
+	a.crash(t, f)
+	for r, err := range b.List(ctxT(t), idempotency.Filter{}) {
+		require.NoError(t, err)
+		require.False(t, r.Alive, r.State)
+	}
+	require.NoError(t, b.Resolve(ctxT(t), ref("not done"), idempotency.NotDone()))
+	require.NoError(t, b.Delete(ctxT(t), ref("deleted")))
+}
+
+// An operator's outcome is corrected by an operator who has looked at it, between done and failed only, and both are in
+// the record. A function's outcome is not corrected.
+func TestCorrection(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b, c := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, &idempotency.Options{CacheBytes: -1})
+	done, failed, not := idempotency.WasDone([]byte("x")), idempotency.HasFailed("declined"), idempotency.NotDone()
+	begin(t, a, key("1"))
+	begin(t, a, key("2"))
+	require.NoError(t, begin(t, b, key("function's")).Commit(ctxT(t), []byte("y")))
+	a.crash(t, f)
+	resolve := func(k idempotency.Key, what idempotency.Resolution, opts ...idempotency.ChangeOption) error {
+		return b.Resolve(ctxT(t), b.Ref(k), what, opts...)
+	}
+	now := func(k idempotency.Key) idempotency.ChangeOption {
+		return idempotency.OnlyRevision(b.look(t, k).Revision)
+	}
+
+	require.ErrorIs(t, resolve(key("function's"), failed, now(key("function's"))), idempotency.ErrConflict)
+	require.NoError(t, resolve(key("1"), done))
+	first := b.look(t, key("1"))
+	require.Empty(t, first.Earlier)
+	err := resolve(key("1"), failed)
+	require.ErrorIs(t, err, idempotency.ErrConflict)
+	require.ErrorContains(t, err, "OnlyRevision")
+	err = resolve(key("1"), not, now(key("1")))
+	require.ErrorIs(t, err, idempotency.ErrConflict)
+	require.ErrorContains(t, err, "NotDone")
+	require.Equal(t, first, b.look(t, key("1")))
+	require.Equal(t, "x", string(replayed(t, c, key("1")).Value))
+	require.NoError(t, resolve(key("1"), failed, now(key("1"))))
+	require.True(t, replayed(t, c, key("1")).Failed)
+	require.True(t, replayed(t, b, key("1")).Failed, "nor does the process of the correction replay what it has corrected")
+	require.NoError(t, resolve(key("1"), done, now(key("1"))))
+	require.Equal(t, "x", string(replayed(t, c, key("1")).Value))
+	last := b.look(t, key("1"))
+	require.Len(t, last.Earlier, 2)
+	require.Equal(t, idempotency.EarlierResolution{State: idempotency.Done, By: b.sess.Owner(), At: first.Ended}, last.Earlier[0])
+	require.Equal(t, idempotency.Failed, last.Earlier[1].State)
+	require.Equal(t, "declined", last.Earlier[1].Failure)
+
+	require.NoError(t, resolve(key("2"), not))
+	require.ErrorIs(t, resolve(key("2"), done), idempotency.ErrConflict)
+	require.NoError(t, resolve(key("2"), done, now(key("2"))), "no other attempt has begun, so nothing was done twice")
+	require.Equal(t, "x", string(replayed(t, c, key("2")).Value))
+}
+
+// What an operator has said is in the record of the attempt that follows, and nothing takes that attempt's outcome for
+// an operator's.
+func TestAttemptAfterNotDone(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	begin(t, a, key("1"))
+	a.crash(t, f)
+	require.NoError(t, b.Resolve(ctxT(t), b.Ref(key("1")), idempotency.NotDone()))
+	released := b.look(t, key("1"))
+	require.NoError(t, begin(t, b, key("1")).Commit(ctxT(t), []byte("x")))
+	r := b.look(t, key("1"))
+	require.Equal(t, []idempotency.EarlierResolution{{State: idempotency.Released, By: b.sess.Owner(), At: released.Ended}}, r.Earlier)
+	require.Empty(t, r.Resolved)
+	require.ErrorIs(t, b.Resolve(ctxT(t), b.Ref(key("1")), idempotency.HasFailed("x"), idempotency.OnlyRevision(r.Revision)), idempotency.ErrConflict)
+}

@@ -1,0 +1,56 @@
+package forms
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// A result fits the entry that replays it, and no other (F2 in docs/tested-failures.md is about one that did not).
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	packed, err := anypb.New(wrapperspb.String("receipt"))
+	require.NoError(t, err)
+	message, err := proto.Marshal(packed)
+	require.NoError(t, err)
+	failed, err := proto.Marshal(&spb.Status{Code: 9, Message: "declined"})
+	require.NoError(t, err)
+	none, err := proto.Marshal(&spb.Status{Message: "no code"})
+	require.NoError(t, err)
+	results := map[string]struct {
+		bytes []byte
+		fits  []string
+	}{
+		"JSON":                      {[]byte(`{"charge":7}`), []string{Do}},
+		"JSON with a line break":    {[]byte("{\"charge\":7}\n"), []string{Do}},
+		"a response":                {[]byte("idemhttp 1 201 -\nh Location: /orders/1\n\nbody"), []string{HTTP}},
+		"a response without a body": {[]byte("idemhttp 1 204 -\n\n"), []string{HTTP}},
+		"an interim response":       {[]byte("idemhttp 1 103 -\n\n"), nil},
+		"a response cut off":        {[]byte("idemhttp 1 201 -\nh Location: /orders/1\n"), nil},
+		"a later form of HTTP":      {[]byte("idemhttp 2 201 -\n\n"), nil},
+		"a message":                 {Call{Body: message}.Encode(), []string{GRPC}},
+		"a message without a type":  {Call{}.Encode(), nil},
+		"no message of protobuf":    {Call{Body: []byte("\xff")}.Encode(), nil},
+		"a status":                  {Call{Code: 9, Body: failed}.Encode(), []string{GRPC}},
+		"a status without a code":   {Call{Code: 9, Body: none}.Encode(), nil},
+		"a message that is omitted": {Call{Word: Omitted}.Encode(), []string{GRPC}},
+		"a bare message":            {message, nil},
+		"nothing":                   {nil, nil},
+	}
+	for name, r := range results {
+		for _, entry := range []string{Do, HTTP, GRPC} {
+			if err := Check(entry, r.bytes); slices.Contains(r.fits, entry) {
+				require.NoError(t, err, "%s for %s", name, entry)
+			} else {
+				require.Error(t, err, "%s for %s", name, entry)
+			}
+		}
+		require.NoError(t, Check("", r.bytes), "the program's own form is not known")
+		require.NoError(t, Check("kafka", r.bytes), "nor is that of another entry")
+	}
+}

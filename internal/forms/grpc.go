@@ -1,0 +1,73 @@
+package forms
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// Call is the recorded form of a call of gRPC. It is one line, and then a google.protobuf.Any of the
+// message, or the google.rpc.Status of an error:
+//
+//	idemgrpc 1 0 -
+//
+// The third word is the code; the fourth is "omitted" if the message was not kept.
+type Call struct {
+	Code uint32
+	Word string
+	Body []byte
+}
+
+const callMagic = "idemgrpc 1 "
+
+// Encode returns the recorded form.
+func (c Call) Encode() []byte {
+	word := c.Word
+	if word == "" {
+		word = "-"
+	}
+	return fmt.Appendf(nil, "%s%d %s\n%s", callMagic, c.Code, word, c.Body)
+}
+
+// ParseCall reads a Call, without its body.
+func ParseCall(stored []byte) (c Call, ok bool) {
+	line, body, ok := bytes.Cut(stored, []byte{'\n'})
+	rest, is := strings.CutPrefix(string(line), callMagic)
+	words := strings.Fields(rest)
+	if !ok || !is || len(words) < 2 {
+		return c, false
+	}
+	code, err := strconv.ParseUint(words[0], 10, 32)
+	return Call{Code: uint32(code), Word: words[1], Body: body}, err == nil
+}
+
+// check returns an error for a body that protobuf does not take for a message or a status.
+func (c Call) check() error {
+	if c.Word == Omitted {
+		return nil
+	}
+	if c.Code != 0 {
+		var st spb.Status
+		if err := proto.Unmarshal(c.Body, &st); err != nil {
+			return err
+		}
+		if st.GetCode() == 0 {
+			return ErrGRPC
+		}
+		return nil
+	}
+	var m anypb.Any
+	if err := proto.Unmarshal(c.Body, &m); err != nil {
+		return err
+	}
+	if m.MessageName() == "" {
+		return errors.New("the message has no type: it is no google.protobuf.Any")
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package forms
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// Response is the recorded form of a response. It is text, with arbitrary bytes in values and body:
+//
+//	idemhttp 1 201 -
+//	h Location: /orders/1
+//	n Content-Type
+//	t Checksum: abc
+//
+//	the body
+//
+// The fourth word is "omitted" or "hijacked" if the response is. A line n is a header without a
+// value: the handler keeps net/http from setting it, or has removed the value that was set in
+// front of the Middleware. Lines and words that a later release adds are skipped.
+type Response struct {
+	Status int
+	Word   string
+	Fields []Field
+	Body   []byte
+}
+
+// Field is one line of a Response.
+type Field struct{ Kind, Name, Value string }
+
+// The first words of a Response, and what its fourth word may be.
+const (
+	ResponseMagic = "idemhttp 1 "
+	Omitted       = "omitted"
+	Hijacked      = "hijacked"
+)
+
+// ParseResponse reads a Response. Its Body is part of stored.
+func ParseResponse(stored []byte) (r Response, ok bool) {
+	end := bytes.Index(stored, []byte("\n\n"))
+	if end < 0 {
+		return r, false
+	}
+	first, lines, _ := strings.Cut(string(stored[:end+1]), "\n")
+	rest, is := strings.CutPrefix(first, ResponseMagic)
+	code, rest, more := strings.Cut(rest, " ")
+	word, _, _ := strings.Cut(rest, " ")
+	if !is || !more || word == "" {
+		return r, false
+	}
+	r.Word = word
+	var err error
+	if r.Status, err = strconv.Atoi(code); err != nil || !Final(r.Status) && word != Hijacked {
+		return r, false
+	}
+	for text := range strings.Lines(lines) {
+		kind, field, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
+		name, value, _ := strings.Cut(field, ": ")
+		if name == "" {
+			return r, false
+		}
+		r.Fields = append(r.Fields, Field{kind, name, value})
+	}
+	r.Body = stored[end+2:]
+	return r, true
+}
+
+// Final reports whether a status of HTTP ends a response, as 1xx do not.
+func Final(status int) bool { return status == 101 || status >= 200 && status <= 999 }
