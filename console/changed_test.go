@@ -44,7 +44,7 @@ func (s *site) attempt(store, id string) {
 	st, err := idempotency.NewStore(s.session("web-8"), store, &idempotency.Options{OnLost: idempotency.Refuse})
 	require.NoError(s.t, err)
 	key := idempotency.Key{Scope: "acme", Op: "POST /payments", ID: id}
-	require.NoError(s.t, st.Resolve(testkit.Context(s.t), st.Ref(key), idempotency.NotDone()))
+	require.NoError(s.t, st.Resolve(testkit.Context(s.t), st.Ref(key), idempotency.NotDone(), idempotency.EvenIfAlive()))
 	a, _, err := st.Begin(testkit.Context(s.t), key, nil)
 	require.NoError(s.t, err)
 	require.NoError(s.t, a.Abandon(testkit.Context(s.t)))

@@ -57,6 +57,9 @@ type Record struct {
 	Ended   time.Time `json:",omitzero"` // zero if no outcome is recorded
 	Failure string
 	Bytes   int // of the result as stored
+	// Codec is the name of Options.Codec of the store that has begun the request, or, of one that was done, of the
+	// Codec of its result. Empty is none.
+	Codec   string
 	Omitted bool
 	Refuse  bool // the policy of the request is Refuse
 	// Alive says that the session of an attempt in progress, or of a lost one, exists: its process may still

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/etcdkit/etcdkit/internal/forms"
 )
@@ -43,6 +44,27 @@ func (res *Response) Encode() []byte {
 		b.Write(res.Body)
 	}
 	return b.Bytes()
+}
+
+// Check returns an error for a response that no Middleware records, in words for an operator who has made it: one
+// with a status that ends no response, with a header whose name or value HTTP does not have, or with one that belongs
+// to one client or one connection, such as Set-Cookie and Content-Length. It returns nil for all others.
+func (res *Response) Check() error {
+	if !final(res.Status) || res.Status == http.StatusSwitchingProtocols {
+		return fmt.Errorf("the status %d ends no response; those from 200 to 999 do", res.Status)
+	}
+	for name, values := range res.Header {
+		if !token(name) {
+			return fmt.Errorf("%q is no name of a header", name)
+		}
+		if neverStored[http.CanonicalHeaderKey(name)] {
+			return fmt.Errorf("%s is never recorded: it belongs to one client, one connection or one message", name)
+		}
+		if slices.ContainsFunc(values, func(v string) bool { return strings.ContainsFunc(v, unicode.IsControl) }) {
+			return fmt.Errorf("the value of %s has control characters", name)
+		}
+	}
+	return nil
 }
 
 // oneLine replaces line breaks in values as net/http does.

@@ -40,6 +40,7 @@ func TestCheck(t *testing.T) {
 		"a status without a code":   {Call{Code: 9, Body: none}.Encode(), nil},
 		"a message that is omitted": {Call{Word: Omitted}.Encode(), []string{GRPC}},
 		"a bare message":            {message, nil},
+		"a message that is no Any":  {Call{Body: []byte("\n\x02r1")}.Encode(), nil},
 		"nothing":                   {nil, nil},
 	}
 	for name, r := range results {

@@ -62,12 +62,19 @@ func (c Call) check() error {
 		}
 		return nil
 	}
-	var m anypb.Any
-	if err := proto.Unmarshal(c.Body, &m); err != nil {
-		return err
+	_, err := Packed(c.Body)
+	return err
+}
+
+// Packed returns the message in a google.protobuf.Any. It returns an error for another message, as far as that can be
+// seen: the first field of many is a text, as a type is.
+func Packed(b []byte) (*anypb.Any, error) {
+	m := new(anypb.Any)
+	if err := proto.Unmarshal(b, m); err != nil {
+		return nil, err
 	}
-	if m.MessageName() == "" {
-		return errors.New("the message has no type: it is no google.protobuf.Any")
+	if !strings.Contains(m.GetTypeUrl(), "/") || m.MessageName() == "" || len(m.ProtoReflect().GetUnknown()) > 0 {
+		return nil, errors.New("the message is no google.protobuf.Any")
 	}
-	return nil
+	return m, nil
 }

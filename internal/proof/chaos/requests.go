@@ -112,11 +112,14 @@ func (s *Requests) Plan(r *rand.Rand) Operation {
 	bound := time.Duration(100+r.IntN(3000)) * time.Millisecond
 	switch n := r.IntN(100); {
 	case n < 3:
-		return s.with(history.RequestDelete, k, bound, func(ctx context.Context, st *requestStore) error { return st.Delete(ctx, st.Ref(k.key)) })
+		return s.with(history.RequestDelete, k, bound, func(ctx context.Context, st *requestStore) error {
+			return st.Delete(ctx, st.Ref(k.key), idempotency.EvenIfAlive())
+		})
 	case n < 12:
 		what := []idempotency.Resolution{idempotency.NotDone(), idempotency.HasFailed("by hand"), idempotency.WasDone([]byte(`"by hand"`))}[r.IntN(3)]
+		even := []idempotency.ChangeOption{idempotency.EvenIfAlive()}[:r.IntN(2)] // half of the NotDone wait for the process
 		return s.with(history.RequestResolve, k, bound, func(ctx context.Context, st *requestStore) error {
-			return st.Resolve(ctx, st.Ref(k.key), what)
+			return st.Resolve(ctx, st.Ref(k.key), what, even...)
 		})
 	case n < 16:
 		return s.with("request.list", k, bound, func(ctx context.Context, st *requestStore) error {

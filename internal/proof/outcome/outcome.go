@@ -21,7 +21,7 @@ func Definite(err error) bool {
 	for _, sure := range []error{ErrNotTried,
 		concurrency.ErrFull, concurrency.ErrInvalid, concurrency.ErrNotHeld, concurrency.ErrNoLimit, concurrency.ErrTooMany, concurrency.ErrLost,
 		schedlock.ErrNotRunning, schedlock.ErrUnknownJob, schedlock.ErrGone, schedlock.ErrSettings,
-		idempotency.ErrInProgress, idempotency.ErrMismatch, idempotency.ErrUnknown, idempotency.ErrScopeFull, idempotency.ErrFailed, idempotency.ErrNotFound, idempotency.ErrConflict} {
+		idempotency.ErrInProgress, idempotency.ErrMismatch, idempotency.ErrUnknown, idempotency.ErrScopeFull, idempotency.ErrFailed, idempotency.ErrNotFound, idempotency.ErrConflict, idempotency.ErrAlive} {
 		if errors.Is(err, sure) {
 			return true
 		}

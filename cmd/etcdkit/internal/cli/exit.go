@@ -94,6 +94,7 @@ var inShell = strings.NewReplacer(
 	"; TakeOver would evict it", "",
 	": if the name is right, pass CreateLimit", "",
 	": set Username and Password in the clientv3.Config of this client", "",
+	" may still be working (EvenIfAlive)", " may still be working",
 	"is not a reference (Store.Ref, Record.Ref)", "is no reference; 'etcdkit requests list STORE' prints them",
 )
 
@@ -152,6 +153,7 @@ var classes = []class{
 	{exitFailed, "'etcdkit show NAME' lists the requests with their tokens and IDs.", is(concurrency.ErrNotHeld)},
 	{exitFailed, "'etcdkit jobs' lists the jobs.", is(schedlock.ErrUnknownJob)},
 	{exitFailed, "'etcdkit requests list STORE' lists the requests.", is(idempotency.ErrNotFound)},
+	{exitFailed, "Wait until the process has ended, or add --force if you know that nothing of the attempt is at work any more.", is(idempotency.ErrAlive)},
 	{exitUnreachable, "Check --endpoints (ETCDCTL_ENDPOINTS) and --cacert; 'etcdkit doctor' shows what of etcd answers.",
 		func(err error) bool {
 			return is(concurrency.ErrUnavailable, context.DeadlineExceeded)(err) || grpcCode(codes.Unavailable, codes.DeadlineExceeded)(err)

@@ -164,7 +164,7 @@ var patterns = []pattern{
 }
 
 // hide hides the revisions that a transcript names from the patterns, and unhide brings them back.
-var hide, unhide = strings.NewReplacer("472", "\ue000"), strings.NewReplacer("\ue000", "472")
+var hide, unhide = strings.NewReplacer("472", "\ue000", "473", "\ue001"), strings.NewReplacer("\ue000", "472", "\ue001", "473")
 
 // golden compares the transcript with testdata/NAME.golden.
 func (f *fixture) golden(name string) {

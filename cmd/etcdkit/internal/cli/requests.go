@@ -26,7 +26,7 @@ is a hash: the idempotency keys of clients are not stored.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listStores(cmd.Context()) },
 	}
-	cmd.AddCommand(a.requestList(), a.requestStats(), a.requestGet(), a.requestResolve(), a.requestDelete())
+	cmd.AddCommand(a.requestList(), a.requestStats(), a.requestGet(), requestResolve(a), a.requestDelete())
 	return cmd
 }
 
@@ -118,6 +118,8 @@ type shownRecord struct {
 	State    string          `json:"state"`
 	Scope    string          `json:"scope"`
 	Op       string          `json:"op"`
+	Via      string          `json:"via,omitempty"`
+	Note     string          `json:"note,omitempty"`
 	Attempt  int             `json:"attempt"`
 	Token    number          `json:"token,omitzero"` // of an attempt that has ended
 	Owner    string          `json:"owner,omitempty"`
@@ -126,15 +128,29 @@ type shownRecord struct {
 	Failure  string          `json:"failure,omitempty"`
 	Bytes    int             `json:"result_bytes"`
 	Omitted  bool            `json:"result_omitted"`
+	Codec    string          `json:"codec,omitempty"`
 	Refuse   bool            `json:"refuse"`
+	Alive    bool            `json:"process_alive,omitempty"` // of an attempt in progress, or lost
 	Resolved string          `json:"resolved_by,omitempty"`
+	Earlier  []earlier       `json:"earlier,omitempty"`
 	Revision number          `json:"revision"`
+}
+
+// earlier is an outcome that an operator has recorded, and that was replaced since.
+type earlier struct {
+	State   string    `json:"state"`
+	By      string    `json:"resolved_by"`
+	At      time.Time `json:"resolved"`
+	Failure string    `json:"failure,omitempty"`
 }
 
 func showRecord(r idempotency.Record) shownRecord {
 	s := shownRecord{
-		schemaOf("request"), r.Ref, nameOf(r.State), r.Scope, r.Op, r.Attempt, number(r.Token), r.Owner, r.Started, r.Ended,
-		r.Failure, r.Bytes, r.Omitted, r.Refuse, r.Resolved, number(r.Revision),
+		schemaOf("request"), r.Ref, nameOf(r.State), r.Scope, r.Op, r.Via, r.Note, r.Attempt, number(r.Token), r.Owner, r.Started, r.Ended,
+		r.Failure, r.Bytes, r.Omitted, r.Codec, r.Refuse, r.Alive, r.Resolved, nil, number(r.Revision),
+	}
+	for _, was := range r.Earlier {
+		s.Earlier = append(s.Earlier, earlier{nameOf(was.State), was.By, was.At.UTC(), was.Failure})
 	}
 	if !r.Started.IsZero() {
 		s.Started = r.Started.UTC()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -66,15 +64,26 @@ func (a *app) printRecord(r shownRecord, out *idempotency.Outcome, content bool)
 		t.row("state", r.State)
 		t.row("scope", or(r.Scope))
 		t.row("op", or(r.Op))
+		t.row("via", or(r.Via))
+		t.row("note", or(r.Note))
 		t.row("attempt", r.Attempt)
 		if r.Token != 0 {
 			t.row("token", int64(r.Token))
 		}
 		t.row("owner", or(r.Owner))
+		if r.State == nameOf(idempotency.Unknown) {
+			t.row("process", map[bool]string{true: "lives, and may still be working", false: "has ended"}[r.Alive])
+		}
 		t.row("started", instant(r.Started))
 		t.row("ended", instant(r.Ended))
 		t.row("failure", or(r.Failure))
 		t.row("resolved by", or(r.Resolved))
+		for _, was := range r.Earlier {
+			t.row("before that", strings.TrimSuffix(fmt.Sprintf("%s, by %s, %s: %s", was.State, was.By, instant(was.At), was.Failure), ": "))
+		}
+		if r.Codec != "" {
+			t.row("codec", r.Codec)
+		}
 		t.row("revision", int64(r.Revision))
 		switch {
 		case r.Omitted:
@@ -89,34 +98,52 @@ func (a *app) printRecord(r shownRecord, out *idempotency.Outcome, content bool)
 	})
 }
 
-// resolution is what `resolve` is asked to record.
-type resolution struct {
-	done, failed string
-	notDone      bool
-}
-
-// mostResult bounds what is read of a result, in bytes: etcd takes no larger request.
-const mostResult = 1 << 20
-
 // examined is the record of a request that is to be changed, as it was when its operator looked at it.
 type examined struct {
 	store, ref string
 	revision   int64 // that was given, or 0
+	force      bool  // also while the process of a lost attempt lives
 }
 
-// define adds the flag of the revision.
-func (e *examined) define(cmd *cobra.Command) {
+// define adds the flags of the revision and of a process that lives.
+func (e *examined) define(cmd *cobra.Command, force string) {
 	cmd.Flags().Int64Var(&e.revision, "revision", 0, "revision of the record that was examined: it is not changed if it has another one")
+	cmd.Flags().BoolVar(&e.force, "force", false, force)
 }
 
-// confirmed asks whether a record is to be changed, as it is now, and returns its revision. Without a terminal,
-// the revision must have been given.
-func (a *app) confirmed(ctx context.Context, e examined, verb, question string) (idempotency.ChangeOption, error) {
-	if e.revision < 0 {
-		return nil, usageError{fmt.Errorf("--revision %d is not positive", e.revision)}
+// options are those of the change of the record that was examined.
+func (e *examined) options(r idempotency.Record) []idempotency.ChangeOption {
+	opts := []idempotency.ChangeOption{idempotency.OnlyRevision(r.Revision)}
+	if e.force {
+		opts = append(opts, idempotency.EvenIfAlive())
 	}
-	var r idempotency.Record
-	err := a.one(ctx, verb, e.store, func(ctx context.Context, s *idempotency.Store) (err error) {
+	return opts
+}
+
+// spares returns an error if a change would let a request run again while its lost attempt may be at work.
+func (e *examined) spares(r idempotency.Record) error {
+	if r.State == idempotency.Unknown && r.Alive && !e.force {
+		return fmt.Errorf("%s: %w, so the attempt may still be working; nothing was changed", e.is(r), idempotency.ErrAlive)
+	}
+	return nil
+}
+
+// is describes a record.
+func (e *examined) is(r idempotency.Record) string {
+	text := fmt.Sprintf("request %s of store %s is %s, attempt %d by %s, revision %d", r.Ref, e.store, nameOf(r.State), r.Attempt, or(r.Owner), r.Revision)
+	if r.Note != "" {
+		text += fmt.Sprintf(", note %q", r.Note)
+	}
+	return text
+}
+
+// confirmed asks whether a record is to be changed, as it is now, and returns it. Without a terminal, the revision must
+// have been given. fits returns the question, or why the record is not to be changed in that way.
+func (a *app) confirmed(ctx context.Context, e *examined, verb string, fits func(idempotency.Record) (string, error)) (r idempotency.Record, err error) {
+	if e.revision < 0 {
+		return r, usageError{fmt.Errorf("--revision %d is not positive", e.revision)}
+	}
+	err = a.one(ctx, verb, e.store, func(ctx context.Context, s *idempotency.Store) (err error) {
 		r, _, err = s.Get(ctx, idempotency.Ref(e.ref))
 		if errors.Is(err, idempotency.ErrUnreadable) && r.Ref != "" {
 			err = nil
@@ -124,113 +151,20 @@ func (a *app) confirmed(ctx context.Context, e examined, verb, question string) 
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	now := fmt.Sprintf("request %s of store %s is %s, attempt %d by %s, revision %d", e.ref, e.store, nameOf(r.State), r.Attempt, or(r.Owner), r.Revision)
-	switch {
-	case e.revision != 0 && e.revision != r.Revision:
-		return nil, fmt.Errorf("%s: it has changed since revision %d; nothing was changed", now, e.revision)
-	case e.revision == 0 && (a.yes || !terminal(a.std.In)):
-		return nil, usageError{fmt.Errorf("%s: to change it, add --revision %d and --yes", now, r.Revision)}
+	now := e.is(r)
+	if e.revision != 0 && e.revision != r.Revision {
+		return r, fmt.Errorf("%s: it has changed since revision %d; nothing was changed", now, e.revision)
 	}
-	return idempotency.OnlyRevision(r.Revision), a.confirm(ctx, strings.ToUpper(now[:1])+now[1:]+". "+question)
-}
-
-func (a *app) requestResolve() *cobra.Command {
-	var n resolution
-	var which examined
-	cmd := &cobra.Command{
-		Use:   "resolve STORE REF (--done FILE | --failed TEXT | --not-done)",
-		Short: "Record what a lost attempt has done, as its operator has found out",
-		Long: `Record the outcome of a request of unknown outcome: one whose process died during the work.
-
---done FILE: it was done, with the content of FILE as its result: JSON for idempotency.Do, the bytes of
-Response.Encode for idemhttp, those of Encode for idemgrpc; - is standard input. It is not empty. The result is stored
-without a Codec: if the services have one, resolve such requests in a program with the same Options.
---failed TEXT: it failed for good; duplicates get this failure. The text is stored in plain text.
---not-done: nothing was done; the next duplicate does the work.
-
-The outcome is kept as long as a request of unknown outcome is, from now on: for Options.RetainUnknown of the
-services, which is no shorter than their Retain.
-
-Only the attempt that the question names gets the outcome, or the one with --revision, as 'etcdkit requests get'
-prints it: if another attempt has begun since, nothing is changed and the exit code is 1. With --yes, --revision
-is required.`,
-		Example: "etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --not-done\necho '{\"charge\":7}' | etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --done - --revision 4712 --yes",
-		Args:    arguments(2, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			what, text, err := n.read(cmd, a.std.In)
-			if err != nil {
-				return err
-			}
-			which.store, which.ref = args[0], args[1]
-			only, err := a.confirmed(cmd.Context(), which, "requests resolve", "Record that it "+text)
-			if err != nil {
-				return err
-			}
-			return a.one(cmd.Context(), "requests resolve", args[0], func(ctx context.Context, s *idempotency.Store) error {
-				if err := s.Resolve(ctx, idempotency.Ref(args[1]), what, only); err != nil {
-					return err
-				}
-				r, _, err := s.Get(ctx, idempotency.Ref(args[1]))
-				if err != nil {
-					return fmt.Errorf("the outcome is recorded; %w", err)
-				}
-				if err := a.printRecord(showRecord(r), nil, false); err != nil {
-					return fmt.Errorf("the outcome is recorded; %w", err)
-				}
-				return nil
-			})
-		},
-	}
-	which.define(cmd)
-	f := cmd.Flags()
-	f.StringVar(&n.done, "done", "", "it was done, with the content of this file as its result; - is standard input")
-	f.StringVar(&n.failed, "failed", "", "it failed for good, with this text")
-	f.BoolVar(&n.notDone, "not-done", false, "nothing was done: the next duplicate does the work")
-	return cmd
-}
-
-// read returns the resolution, and its text for a question.
-func (n resolution) read(cmd *cobra.Command, stdin io.Reader) (idempotency.Resolution, string, error) {
-	done, failed, given := cmd.Flags().Changed("done"), cmd.Flags().Changed("failed"), 0
-	for _, flag := range []bool{done, failed, n.notDone} {
-		if flag {
-			given++
-		}
-	}
-	switch {
-	case given != 1:
-		return idempotency.Resolution{}, "", usageError{errors.New("one of --done, --failed and --not-done is needed")}
-	case failed && n.failed == "":
-		return idempotency.Resolution{}, "", usageError{errors.New("--failed has no text")}
-	case failed:
-		return idempotency.HasFailed(n.failed), fmt.Sprintf("has failed for good: %q", n.failed), nil
-	case n.notDone:
-		return idempotency.NotDone(), "was not done, so that the next duplicate does the work", nil
-	}
-	read := func() ([]byte, error) {
-		f, err := os.Open(n.done)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }()
-		return io.ReadAll(io.LimitReader(f, mostResult+1))
-	}
-	if n.done == "-" {
-		read = func() ([]byte, error) { return io.ReadAll(io.LimitReader(stdin, mostResult+1)) }
-	}
-	result, err := read()
-	if len(result) > mostResult {
-		err = fmt.Errorf("%s has more than %d bytes", n.done, mostResult)
-	}
+	question, err := fits(r)
 	if err != nil {
-		return idempotency.Resolution{}, "", usageError{fmt.Errorf("--done: %w", err)}
+		return r, err
 	}
-	if len(result) == 0 { // as of a producer in a pipe that has failed
-		return idempotency.Resolution{}, "", usageError{fmt.Errorf("--done %s: it is empty; duplicates would get an empty result", n.done)}
+	if e.revision == 0 && (a.yes || !terminal(a.std.In)) {
+		return r, usageError{fmt.Errorf("%s: to change it, add --revision %d and --yes", now, r.Revision)}
 	}
-	return idempotency.WasDone(result), fmt.Sprintf("was done, with a result of %d bytes", len(result)), nil
+	return r, a.confirm(ctx, strings.ToUpper(now[:1])+now[1:]+". "+question)
 }
 
 func (a *app) requestDelete() *cobra.Command {
@@ -242,17 +176,20 @@ func (a *app) requestDelete() *cobra.Command {
 was done. Processes that have the outcome in their cache may replay it for Options.CacheFor.
 
 Only what the question names is deleted, or the record with --revision, as 'etcdkit requests get' prints it: if
-it has changed since, nothing is deleted and the exit code is 1. With --yes, --revision is required.`,
+it has changed since, nothing is deleted and the exit code is 1. With --yes, --revision is required. A request of
+unknown outcome whose process lives needs --force.`,
 		Example: "etcdkit requests delete -N payments orders c0535e4be2b79ffd/rE6fr...",
 		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			which.store, which.ref = args[0], args[1]
-			only, err := a.confirmed(cmd.Context(), which, "requests delete", "Delete the record, so that the next duplicate does the work again")
+			r, err := a.confirmed(cmd.Context(), &which, "requests delete", func(r idempotency.Record) (string, error) {
+				return "Delete the record, so that the next duplicate does the work again", which.spares(r)
+			})
 			if err != nil {
 				return err
 			}
 			return a.one(cmd.Context(), "requests delete", args[0], func(ctx context.Context, s *idempotency.Store) error {
-				if err := s.Delete(ctx, idempotency.Ref(args[1]), only); err != nil {
+				if err := s.Delete(ctx, idempotency.Ref(args[1]), which.options(r)...); err != nil {
 					return err
 				}
 				return a.printChange(struct {
@@ -263,6 +200,6 @@ it has changed since, nothing is deleted and the exit code is 1. With --yes, --r
 			})
 		},
 	}
-	which.define(cmd)
+	which.define(cmd, "also while the process of a lost attempt lives")
 	return cmd
 }

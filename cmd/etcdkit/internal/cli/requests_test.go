@@ -2,12 +2,21 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/forms"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -32,12 +41,12 @@ func order(id string) idempotency.Key {
 }
 
 // lost leaves a request whose process has died.
-func (f *fixture) lost(store string, key idempotency.Key) {
+func (f *fixture) lost(store string, key idempotency.Key, opts ...idempotency.Option) {
 	f.t.Helper()
 	dies := f.session("web-9")
 	s, err := idempotency.NewStore(dies, store, &idempotency.Options{OnLost: idempotency.Refuse})
 	require.NoError(f.t, err)
-	a := f.begin(s, key)
+	a := f.begin(s, key, append(opts, idempotency.Note("order "+key.ID))...)
 	_, err = f.etcd.Client().Revoke(testkit.Context(f.t), dies.Lease())
 	require.NoError(f.t, err)
 	testkit.Closed(f.t, a.Context().Done(), "the attempt is lost")
@@ -48,7 +57,7 @@ func (f *fixture) lost(store string, key idempotency.Key) {
 func (f *fixture) orders() *idempotency.Store {
 	ctx := testkit.Context(f.t)
 	s := f.storeOf("web-7", "orders", nil)
-	done := f.begin(s, order("1"))
+	done := f.begin(s, order("1"), idempotency.Via("do"), idempotency.Note("order 1"))
 	require.NoError(f.t, done.Commit(ctx, []byte(`{"charge":7}`)))
 	f.shows(done.Token(), "4711")
 	failed := f.begin(s, order("2"))
@@ -120,6 +129,9 @@ func TestRequestsResolve(t *testing.T) {
 	resolved("5")
 	f.shell("requests resolve -N test orders " + ref("5") + examined + " --yes --not-done")
 	f.shell("requests resolve -N test orders " + ref("5") + revision("5", "4722") + " --yes --not-done")
+	f.shell("requests resolve -N test orders " + ref("5") + revision("5", "4722") + " --yes --failed 'never charged'")
+	f.shell("requests get -N test orders " + ref("5") + " -o json")
+	f.shell("requests resolve -N test orders " + ref("5") + revision("5", "4730") + " --yes --done testdata/result.json")
 	f.shell("requests resolve -N test orders " + ref("4") + revision("4", "4723") + " --yes --not-done")
 	f.lost("orders", order("7"))
 	f.shell("requests resolve -N test orders " + ref("7") + revision("7", "4724") + " --yes --failed 'card declined'")
@@ -143,6 +155,149 @@ func TestRequestsResolve(t *testing.T) {
 	f.shell("requests delete -N test orders " + ref("4") + revision("4", "4728") + " --yes")
 	f.begin(f.storeOf("web-8", "orders", nil), order("1")) // a process that has not cached the outcome
 	f.golden("requests-resolve")
+}
+
+// lostVia leaves a request that an entry has begun and whose process has died.
+func (f *fixture) lostVia(s *idempotency.Store, entry string, key idempotency.Key) (ref string) {
+	f.lost("orders", key, idempotency.Via(entry))
+	return string(s.Ref(key))
+}
+
+// The result of a request of idemhttp, idemgrpc or Do is given in the form that its entry replays; another is refused,
+// with the flags that are right, and changes nothing (U1 in docs/tested-failures.md).
+func TestRequestsResolveByEntry(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.storeOf("web-7", "orders", nil)
+	ctx := testkit.Context(t)
+	shown := map[int64]string{}
+	revision := func(ref string) string {
+		r, _, err := s.Get(ctx, idempotency.Ref(ref))
+		require.NoError(t, err)
+		if shown[r.Revision] == "" {
+			shown[r.Revision] = strconv.Itoa(4721 + len(shown))
+			f.shows(r.Revision, shown[r.Revision])
+		}
+		return " --revision " + shown[r.Revision] + " --yes"
+	}
+	resolve := func(ref, flags string) result {
+		return f.shell("requests resolve -N test orders " + ref + revision(ref) + " " + flags)
+	}
+	value := func(key idempotency.Key) []byte {
+		_, out, err := s.Begin(ctx, key, "payload")
+		require.NoError(t, err)
+		return out.Value
+	}
+	http := f.lostVia(s, "http", order("1"))
+	f.shell("requests get -N test orders " + http)
+	require.Equal(t, exitUsage, resolve(http, "--done testdata/result.json").code)
+	require.Equal(t, exitUsage, resolve(http, "--status 201 --header 'Set-Cookie: a=b'").code)
+	require.Equal(t, exitUsage, resolve(http, "--header 'Location: /orders/1' --done testdata/result.json").code)
+	r, _, err := s.Get(ctx, idempotency.Ref(http))
+	require.NoError(t, err)
+	require.Equal(t, idempotency.Unknown, r.State, "nothing was changed")
+	require.Zero(t, resolve(http, "--status 201 --header 'Content-Type: application/json' --header 'Location: /orders/1' --body testdata/result.json").code)
+	res, err := idemhttp.Decode(value(order("1")))
+	require.NoError(t, err)
+	require.Equal(t, 201, res.Status)
+	require.Equal(t, "/orders/1", res.Header.Get("Location"))
+	require.JSONEq(t, `{"charge":7}`, string(res.Body))
+	require.Zero(t, resolve(http, "--status 402").code, "a correction")
+
+	rpc := f.lostVia(s, "grpc", order("2"))
+	file := filepath.Join(t.TempDir(), "receipt.bin")
+	require.NoError(t, os.WriteFile(file, []byte("\n\x02r1"), 0o600))
+	f.shows(file, "receipt.bin")
+	require.Equal(t, exitUsage, resolve(rpc, "--status 201").code)
+	require.Equal(t, exitUsage, resolve(rpc, "--message receipt.bin").code)
+	require.Equal(t, exitUsage, resolve(rpc, "--message testdata/result.json --message-type shop.v1.Receipt").code)
+	require.Equal(t, exitUsage, resolve(rpc, "--code DECLINED").code)
+	require.Zero(t, resolve(rpc, "--message receipt.bin --message-type google.protobuf.StringValue").code)
+	call, ok := forms.ParseCall(value(order("2")))
+	require.True(t, ok)
+	var packed anypb.Any
+	require.NoError(t, proto.Unmarshal(call.Body, &packed))
+	m, err := packed.UnmarshalNew()
+	require.NoError(t, err)
+	require.Equal(t, "r1", m.(*wrapperspb.StringValue).Value)
+	require.Zero(t, resolve(rpc, "--code FAILED_PRECONDITION --text 'card declined'").code)
+
+	do := f.lostVia(s, "do", order("3"))
+	require.Equal(t, exitUsage, resolve(do, "--done requests.go").code)
+	require.Equal(t, exitUsage, resolve(do, "--status 201").code)
+	require.Zero(t, resolve(do, "--done testdata/result.json").code)
+	f.golden("requests-resolve-entries")
+}
+
+// While the process of a lost attempt lives, the request does not run again without --force (U3).
+func TestRequestsOfALiveProcess(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.storeOf("web-7", "orders", &idempotency.Options{OnLost: idempotency.Refuse, Codec: backwards{}})
+	ctx := testkit.Context(t)
+	for _, id := range []string{"1", "2"} {
+		require.NoError(t, f.begin(s, order(id), idempotency.Note("order "+id)).Abandon(ctx))
+		r, _, err := s.Get(ctx, s.Ref(order(id)))
+		require.NoError(t, err)
+		f.shows(r.Revision, "472"+id)
+	}
+	one, two := string(s.Ref(order("1"))), string(s.Ref(order("2")))
+	f.shell("requests get -N test orders " + one)
+	f.shell("requests get -N test orders " + one + " -o json")
+	require.Equal(t, exitFailed, f.shell("requests resolve -N test orders "+one+" --revision 4721 --yes --not-done").code)
+	require.Equal(t, exitFailed, f.shell("requests delete -N test orders "+two+" --revision 4722 --yes").code)
+	require.Zero(t, f.shell("requests resolve -N test orders "+one+" --revision 4721 --yes --not-done --force -o json").code)
+	require.Zero(t, f.shell("requests delete -N test orders "+two+" --revision 4722 --yes --force").code)
+	f.golden("requests-alive")
+}
+
+// Many requests of unknown outcome are resolved together: those that the flags select, as they were listed, and what
+// changes meanwhile or may still be at work stays (U5).
+func TestRequestsResolveMany(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := f.storeOf("web-7", "orders", &idempotency.Options{OnLost: idempotency.Refuse})
+	ctx := testkit.Context(t)
+	f.lost("orders", order("1"))
+	f.lost("orders", idempotency.Key{Scope: "tenant-8", Op: "POST /orders", ID: "2"})
+	f.lost("orders", idempotency.Key{Scope: "tenant-7", Op: "POST /refunds", ID: "3"})
+	require.NoError(t, f.begin(s, order("4")).Abandon(ctx))
+	all := "requests resolve -N test orders --state unknown"
+	for _, wrong := range []string{
+		"requests resolve -N test orders --not-done", all + " --done testdata/result.json", all + " --not-done --revision 4711",
+		"requests resolve -N test orders --state done --not-done", all + " --scope tenant-7 --not-done", "requests resolve -N test orders " + string(s.Ref(order("1"))) + " --scope tenant-7 --not-done",
+	} {
+		require.Equal(t, exitUsage, f.run(words(t, wrong)...).code, wrong)
+	}
+	require.Equal(t, exitFailed, f.run(words(t, all+" --older-than 1h --not-done --yes")...).code)
+	states := func() map[idempotency.State]int {
+		n := map[idempotency.State]int{}
+		for r, err := range s.List(ctx, idempotency.Filter{}) {
+			require.NoError(t, err)
+			n[r.State]++
+		}
+		return n
+	}
+	require.Equal(t, map[idempotency.State]int{idempotency.Unknown: 4}, states(), "nothing was changed")
+
+	r := f.run(words(t, all+" --scope tenant-7 --op 'POST /orders' --not-done --yes -o json")...)
+	require.Equal(t, exitFailed, r.code, "one of them may still be at work")
+	require.JSONEq(t, fmt.Sprintf(`{"schema":"etcdkit.requests-resolved/v1","resolved_refs":[%q],"refused":[{"ref":%q,"error":"request %s of store orders is unknown, attempt 1 by web-7, revision %d: process of the attempt lives, so the attempt may still be working; nothing was changed"}]}`,
+		s.Ref(order("1")), s.Ref(order("4")), s.Ref(order("4")), f.revisionOf(s, order("4"))), r.out)
+	require.Equal(t, map[idempotency.State]int{idempotency.Unknown: 3, idempotency.Released: 1}, states())
+	f.shows(f.revisionOf(s, order("4")), "4721")
+	f.shell(all + " --scope tenant-8 --failed 'never charged: bad input'")
+	f.shell(all + " --scope tenant-8 --failed 'never charged: bad input' --yes")
+	f.shell(all + " --op 'POST /orders' --not-done --yes -o json")
+	f.shell(all + " --op 'POST /orders' --not-done --yes --force")
+	require.Equal(t, map[idempotency.State]int{idempotency.Unknown: 1, idempotency.Released: 2, idempotency.Failed: 1}, states())
+	f.golden("requests-resolve-many")
+}
+
+func (f *fixture) revisionOf(s *idempotency.Store, key idempotency.Key) int64 {
+	r, _, err := s.Get(testkit.Context(f.t), s.Ref(key))
+	require.NoError(f.t, err)
+	return r.Revision
 }
 
 // backwards is a codec.
@@ -172,4 +327,9 @@ func TestRequestsEncoded(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.err, `it was written by codec "backwards"`)
 	require.NotContains(t, r.out+r.err, "terces")
+
+	require.NoError(t, f.begin(s, order("2")).Abandon(testkit.Context(t)))
+	r = f.run("requests", "resolve", "-N", "test", "orders", string(s.Ref(order("2"))), "--yes", "--revision", fmt.Sprint(f.revisionOf(s, order("2"))), "--done", "testdata/result.json")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.err, `Codec "backwards"`)
 }

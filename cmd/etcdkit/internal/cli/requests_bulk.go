@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// bulk selects the requests of unknown outcome that are resolved together.
+type bulk struct {
+	state, scope, op string
+	older            time.Duration
+	scoped           bool
+}
+
+func (b *bulk) define(f *pflag.FlagSet) {
+	f.StringVar(&b.state, "state", "", "without REF: resolve all requests in this state, which is unknown")
+	f.StringVar(&b.scope, "scope", "", "without REF: only those of this scope, such as a tenant")
+	f.StringVar(&b.op, "op", "", "without REF: only those of this operation")
+	f.DurationVar(&b.older, "older-than", 0, "without REF: only those whose latest attempt began so long ago, by this host's clock")
+}
+
+// check refuses flags of one request where many are resolved, and those of many where one is.
+func (b *bulk) check(f *pflag.FlagSet, many bool, which examined, found account) error {
+	b.scoped = f.Changed("scope")
+	switch {
+	case !many && (f.Changed("state") || b.scoped || f.Changed("op") || f.Changed("older-than")):
+		return usageError{errors.New("--state, --scope, --op and --older-than select several requests: they exclude REF")}
+	case !many:
+		return nil
+	case b.state == "":
+		return usageError{errors.New("REF is missing; --state unknown resolves all requests of unknown outcome that --scope, --op and --older-than select")}
+	case b.state != nameOf(idempotency.Unknown):
+		return usageError{fmt.Errorf("--state %q: without REF only requests that are unknown are resolved", b.state)}
+	case found.result != nil:
+		return usageError{errors.New("each request has a result of its own: without REF one of --failed and --not-done is needed")}
+	case which.revision != 0:
+		return usageError{errors.New("--revision is of one record, and needs its REF")}
+	case b.older < 0:
+		return usageError{fmt.Errorf("--older-than %v is negative", b.older)}
+	}
+	return nil
+}
+
+// selects reports whether a record is one of those.
+func (b *bulk) selects(r idempotency.Record, now time.Time) bool {
+	return (b.op == "" || r.Op == b.op) && (b.older == 0 || !r.Started.IsZero() && now.Sub(r.Started) >= b.older)
+}
+
+// refused is a request that was not resolved.
+type refused struct {
+	Ref   idempotency.Ref `json:"ref"`
+	Error string          `json:"error"`
+}
+
+// all records what an operator has found out about many requests.
+func (v *resolving) all(ctx context.Context) error {
+	found, err := v.selected(ctx)
+	if err != nil {
+		return err
+	}
+	t := newTable(v.app.std.Err)
+	(&requestListing{}).tableOf(t, shownRecords(found), false)
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := v.app.confirm(ctx, fmt.Sprintf("Record of %s that %s", count(len(found), "request", "requests, each of them,"), v.found.text)); err != nil {
+		return err
+	}
+	resolved, failures := []idempotency.Ref{}, []refused{}
+	err = v.app.store(ctx, "requests resolve", v.which.store, func(ctx context.Context, s *idempotency.Store) error {
+		ctx, alive, cancel := v.app.patience(ctx)
+		defer cancel()
+		p := v.app.progress()
+		defer p.end()
+		for i, r := range found {
+			p.set("%d of %d requests resolved", i, len(found))
+			err := v.found.fits(&v.which, r)
+			if err == nil {
+				err = s.Resolve(ctx, r.Ref, v.found.what, v.which.options(r)...)
+			}
+			switch {
+			case err == nil:
+				resolved = append(resolved, r.Ref)
+			case stays(err):
+				failures = append(failures, refused{r.Ref, err.Error()})
+			default:
+				return fmt.Errorf("%d of %d requests are resolved: %w", len(resolved), len(found), because(ctx, err))
+			}
+			alive()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return v.print(resolved, failures)
+}
+
+// selected returns the requests that are to be resolved.
+func (v *resolving) selected(ctx context.Context) (found []idempotency.Record, err error) {
+	filter, now := idempotency.Filter{State: idempotency.Unknown}, time.Now()
+	if v.many.scoped {
+		filter.Scope = &v.many.scope
+	}
+	err = v.app.eachRequest(ctx, "requests resolve", v.which.store, filter, func(r idempotency.Record) bool {
+		if v.many.selects(r, now) {
+			found = append(found, r)
+		}
+		return true
+	})
+	if err == nil && len(found) == 0 {
+		err = errors.New("no request of unknown outcome is selected; nothing was changed")
+	}
+	return found, err
+}
+
+// stays reports whether an error is about one request, which stays as it is.
+func stays(err error) bool {
+	for _, one := range []error{idempotency.ErrAlive, idempotency.ErrConflict, idempotency.ErrInProgress, idempotency.ErrNotFound, idempotency.ErrUnreadable} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// print prints which requests were resolved, and fails if some were not.
+func (v *resolving) print(resolved []idempotency.Ref, failures []refused) error {
+	err := v.app.printChange(struct {
+		schema
+		Resolved []idempotency.Ref `json:"resolved_refs"`
+		Refused  []refused         `json:"refused"`
+	}{schemaOf("requests-resolved"), resolved, failures}, func(t *table) {
+		for _, r := range failures {
+			t.line("not resolved: " + string(r.Ref) + ": " + r.Error)
+		}
+		t.line(count(len(resolved), "request", "requests") + " resolved")
+	})
+	if err == nil && len(failures) > 0 {
+		err = fmt.Errorf("%s not resolved, and as before", count(len(failures), "request is", "requests are"))
+	}
+	return err
+}
+
+func shownRecords(records []idempotency.Record) (shown []shownRecord) {
+	for _, r := range records {
+		shown = append(shown, showRecord(r))
+	}
+	return shown
+}

@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/forms"
+)
+
+// resolution is what `resolve` is asked to record.
+type resolution struct {
+	done, failed string
+	notDone      bool
+	status       int
+	header       []string
+	body         string
+	message, typ string
+	code, text   string
+	flags        *pflag.FlagSet
+	stdin        io.Reader
+}
+
+func (n *resolution) define(f *pflag.FlagSet) {
+	f.StringVar(&n.done, "done", "", "it was done, with the content of this file as its result; - is standard input")
+	f.IntVar(&n.status, "status", 0, "it was done, with a response of HTTP of this status")
+	f.StringArrayVar(&n.header, "header", nil, "header of that response, as 'Name: value'; may be repeated")
+	f.StringVar(&n.body, "body", "", "file with the body of that response; - is standard input")
+	f.StringVar(&n.message, "message", "", "it was done, with the message of gRPC in this file; - is standard input")
+	f.StringVar(&n.typ, "message-type", "", "full name of that message's type; without it the file is a google.protobuf.Any")
+	f.StringVar(&n.code, "code", "", "it was done, with a failure of gRPC of this code, such as FAILED_PRECONDITION")
+	f.StringVar(&n.text, "text", "", "text of that failure")
+	f.StringVar(&n.failed, "failed", "", "it failed for good, with this text")
+	f.BoolVar(&n.notDone, "not-done", false, "nothing was done: the next duplicate does the work")
+}
+
+// account is what an operator has found out about a request.
+type account struct {
+	what   idempotency.Resolution
+	text   string // for a question
+	result []byte // or nil
+	again  bool   // the next duplicate does the work
+}
+
+// fits returns why a account is not recorded for a request, or nil.
+func (f account) fits(which *examined, r idempotency.Record) error {
+	if f.again {
+		return which.spares(r)
+	}
+	if f.result == nil {
+		return nil
+	}
+	if err := forms.Check(r.Via, f.result); err != nil {
+		return usageError{fmt.Errorf("%s: duplicates could not get this result: %w\nThe request was begun via %s: give %s.", which.is(r), err, r.Via, taken[r.Via])}
+	}
+	if r.Codec != "" {
+		return usageError{fmt.Errorf("%s: the services read results by their Codec %q, which this command does not have; resolve the request in a program with the same idempotency.Options", which.is(r), r.Codec)}
+	}
+	return nil
+}
+
+// taken are the flags of the results that an entry replays.
+var taken = map[string]string{
+	forms.HTTP: "the response by --status, --header and --body",
+	forms.GRPC: "the message by --message and --message-type, or the failure by --code and --text",
+	forms.Do:   "JSON by --done",
+}
+
+// read returns the account that the flags describe.
+func (n *resolution) read(flags *pflag.FlagSet, stdin io.Reader) (account, error) {
+	n.flags, n.stdin = flags, stdin
+	kinds := []struct {
+		flag string
+		read func() (account, error)
+		also []string // flags that need this one
+	}{
+		{"done", n.raw, nil},
+		{"status", n.response, []string{"header", "body"}},
+		{"message", n.packed, []string{"message-type"}},
+		{"code", n.failure, []string{"text"}},
+		{"failed", n.final, nil},
+		{"not-done", n.nothing, []string{"force"}},
+	}
+	var read func() (account, error)
+	for _, k := range kinds {
+		for _, also := range k.also {
+			if flags.Changed(also) && !flags.Changed(k.flag) {
+				return account{}, usageError{fmt.Errorf("--%s needs --%s", also, k.flag)}
+			}
+		}
+		if !flags.Changed(k.flag) {
+			continue
+		}
+		if read != nil {
+			read = nil
+			break
+		}
+		read = k.read
+	}
+	if read == nil {
+		return account{}, usageError{errors.New("one of --done, --status, --message, --code, --failed and --not-done is needed")}
+	}
+	f, err := read()
+	if err != nil {
+		return account{}, usageError{err}
+	}
+	if f.result != nil {
+		f.what = idempotency.WasDone(f.result)
+	}
+	return f, nil
+}
+
+func (n *resolution) raw() (account, error) {
+	result, err := n.content("done", n.done)
+	if err == nil && len(result) == 0 { // as of a producer in a pipe that has failed
+		err = fmt.Errorf("--done %s: it is empty; duplicates would get an empty result", n.done)
+	}
+	return account{result: result, text: fmt.Sprintf("was done, with a result of %d bytes", len(result))}, err
+}
+
+func (n *resolution) response() (f account, err error) {
+	res := idemhttp.Response{Status: n.status}
+	lines := textproto.NewReader(bufio.NewReader(strings.NewReader(strings.Join(n.header, "\r\n") + "\r\n\r\n")))
+	header, err := lines.ReadMIMEHeader()
+	if err != nil && len(n.header) > 0 {
+		return f, fmt.Errorf("--header: %w", err)
+	}
+	res.Header = http.Header(header)
+	if n.flags.Changed("body") {
+		if res.Body, err = n.content("body", n.body); err != nil {
+			return f, err
+		}
+	}
+	if err := res.Check(); err != nil {
+		return f, fmt.Errorf("--status %d: the response cannot be recorded: %w", n.status, err)
+	}
+	return account{result: res.Encode(), text: fmt.Sprintf("was done, with the status %d, %s and a body of %d bytes", n.status, count(len(res.Header), "header", "headers"), len(res.Body))}, nil
+}
+
+func (n *resolution) packed() (f account, err error) {
+	b, err := n.content("message", n.message)
+	if err != nil {
+		return f, err
+	}
+	m := &anypb.Any{TypeUrl: "type.googleapis.com/" + n.typ, Value: b}
+	switch {
+	case n.typ == "":
+		if m, err = forms.Packed(b); err != nil {
+			return f, fmt.Errorf("--message %s: %w in binary form; if it is the message itself, add its type by --message-type", n.message, err)
+		}
+	case !protoreflect.FullName(n.typ).IsValid():
+		return f, fmt.Errorf("--message-type %q is no full name of a message's type, such as shop.v1.Receipt", n.typ)
+	case proto.Unmarshal(b, &emptypb.Empty{}) != nil:
+		return f, fmt.Errorf("--message %s: it is no message of protobuf in binary form, as 'protoc --encode' writes it", n.message)
+	}
+	if b, err = proto.Marshal(m); err != nil {
+		return f, fmt.Errorf("--message %s: %w", n.message, err)
+	}
+	return account{result: forms.Call{Body: b}.Encode(), text: fmt.Sprintf("was done, with a message %s of %d bytes", m.MessageName(), len(m.GetValue()))}, nil
+}
+
+func (n *resolution) failure() (f account, err error) {
+	var code codes.Code
+	if err := json.Unmarshal([]byte(strconv.Quote(n.code)), &code); err != nil || code == codes.OK {
+		return f, fmt.Errorf("--code %q is no code of a failure of gRPC, such as FAILED_PRECONDITION", n.code)
+	}
+	b, err := proto.Marshal(&spb.Status{Code: int32(code), Message: strings.ToValidUTF8(n.text, "�")}) //nolint:gosec // there are seventeen codes
+	return account{result: forms.Call{Code: uint32(code), Body: b}.Encode(), text: fmt.Sprintf("was done, with the failure %s: %q", n.code, n.text)}, err
+}
+
+func (n *resolution) final() (f account, err error) {
+	if n.failed == "" {
+		return f, errors.New("--failed has no text")
+	}
+	return account{what: idempotency.HasFailed(n.failed), text: fmt.Sprintf("has failed for good: %q", n.failed)}, nil
+}
+
+func (n *resolution) nothing() (f account, err error) {
+	if !n.notDone {
+		return f, errors.New("--not-done=false says nothing")
+	}
+	return account{what: idempotency.NotDone(), again: true, text: "was not done, so that the next duplicate does the work"}, nil
+}
+
+// mostResult bounds what is read of a result, in bytes: etcd takes no larger request.
+const mostResult = 1 << 20
+
+// content returns what the file of a flag has.
+func (n *resolution) content(flag, name string) (b []byte, err error) {
+	from := n.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+		defer func() { _ = f.Close() }()
+		from = f
+	}
+	if b, err = io.ReadAll(io.LimitReader(from, mostResult+1)); err == nil && len(b) > mostResult {
+		err = fmt.Errorf("%s has more than %d bytes", name, mostResult)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return b, nil
+}
