@@ -23,9 +23,10 @@ import (
 // order is an action that is requested.
 type order struct {
 	Action
-	value, reason, result, confirm string
-	seen                           string // identifies the state of the target that the form has shown, or ""
-	form                           string // the key of the form, or ""
+	value, reason, typed, confirm string
+	found                         account // of a request
+	seen                          string  // identifies the state of the target that the form has shown, or ""
+	form                          string  // the key of the form, or ""
 }
 
 // total is the target of an action that changes the total of a limiter.
@@ -34,11 +35,12 @@ const total = "total"
 // orderOf reads the action of a form or of a link to one. What an operator types comes from a form alone: a link
 // that filled it in would be one key from the action.
 func orderOf(r *http.Request) (order, error) {
-	get, typed := r.FormValue, r.PostFormValue
+	get, post := r.FormValue, r.PostFormValue
 	o := order{
 		Action: Action{Verb(get("do")), get("name"), get("target")},
-		value:  typed("value"), reason: strings.TrimSpace(typed("reason")), result: typed("result"), confirm: typed("confirm"),
-		seen: typed("seen"), form: cut(typed("form"), mostKey),
+		value:  post("value"), reason: strings.TrimSpace(post("reason")), typed: post("result"), confirm: post("confirm"),
+		found: account{via: post("via"), status: post("status"), header: post("header"), force: post("force") != ""},
+		seen:  post("seen"), form: cut(post("form"), mostKey),
 	}
 	if done[o.Verb] == "" {
 		return o, badRequest{fmt.Errorf("%.20q is no action", o.Verb)}
@@ -210,7 +212,7 @@ func actStatus(err error) int {
 	switch {
 	case is(schedlock.ErrUnknownJob, concurrency.ErrNoLimit, idempotency.ErrNotFound):
 		return http.StatusNotFound
-	case is(concurrency.ErrNotHeld, schedlock.ErrNotRunning, idempotency.ErrConflict, idempotency.ErrInProgress, idempotency.ErrUnreadable):
+	case is(concurrency.ErrNotHeld, schedlock.ErrNotRunning, idempotency.ErrConflict, idempotency.ErrAlive, idempotency.ErrInProgress, idempotency.ErrUnreadable):
 		return http.StatusConflict
 	case is(idempotency.ErrInvalid, idempotency.ErrTooLarge):
 		return http.StatusBadRequest
@@ -236,7 +238,7 @@ func (c *console) do(ctx context.Context, o order, at target, actor string) erro
 	case Pause, Resume, Unlock, Trigger:
 		return c.changeJob(ctx, name, o, reason)
 	default:
-		return c.changeRecord(ctx, name, o, at)
+		return changeRecord(ctx, c, name, o, at)
 	}
 }
 
@@ -270,30 +272,6 @@ func (c *console) changeJob(ctx context.Context, name string, o order, reason st
 		return l.Resume(ctx, name)
 	}
 	return unlock(ctx, l, name, o.Target, reason)
-}
-
-// changeRecord resolves or deletes a record of a store, at the revision at which it was examined, if it was.
-func (c *console) changeRecord(ctx context.Context, store string, o order, at target) error {
-	st, err := c.store(store)
-	if err != nil {
-		return err
-	}
-	ref := idempotency.Ref(o.Target)
-	var only []idempotency.ChangeOption
-	if at.revision != 0 {
-		only = append(only, idempotency.OnlyRevision(at.revision))
-	}
-	switch {
-	case o.Verb == Delete:
-		return st.Delete(ctx, ref, only...)
-	case o.value == "failed": // duplicates get this text
-		return st.Resolve(ctx, ref, idempotency.HasFailed(o.reason), only...)
-	case o.value == "done":
-		return st.Resolve(ctx, ref, idempotency.WasDone([]byte(o.result)), only...)
-	case o.value == "not-done":
-		return st.Resolve(ctx, ref, idempotency.NotDone(), only...)
-	}
-	return badRequest{fmt.Errorf("%q is no outcome", o.value)}
 }
 
 func (c *console) setLimit(ctx context.Context, s subject, o order) error {

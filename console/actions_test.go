@@ -20,6 +20,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -144,7 +145,6 @@ func TestResolveWithAResult(t *testing.T) {
 	ref := s.lose("orders", "K-1")
 	form := s.page("/confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)))
 	require.Contains(t, form, `<textarea name="result"`)
-	require.Contains(t, form, "JSON makes the record unreadable", "of idemhttp, idemgrpc and a Codec")
 	require.Contains(t, form, "etcdkit requests resolve STORE REF --done FILE")
 	require.Contains(t, s.submit("resolve", "orders", string(ref), "value", "done", "result", "{").body, "The result is no JSON.")
 	require.Contains(t, s.submit("resolve", "orders", string(ref), "value", "failed").body, "The reason is missing.")
@@ -164,6 +164,88 @@ func TestResolveWithAResult(t *testing.T) {
 	require.Contains(t, string(got), "7")
 	require.Equal(t, http.StatusConflict, s.submit("resolve", "orders", string(ref), "value", "not-done").StatusCode)
 	require.Equal(t, http.StatusNotFound, s.submit("delete", "odrers", string(ref)).StatusCode)
+}
+
+// The result of a request is filled in as its entry replays it: a response of idemhttp has a status, headers and a
+// body; a message of gRPC is no text, and JSON is refused for both (U1 in docs/tested-failures.md).
+func TestResolveByEntry(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	st, err := idempotency.NewStore(s.session("web-8"), "orders", &idempotency.Options{OnLost: idempotency.Refuse})
+	require.NoError(t, err)
+	key := func(id string) idempotency.Key { return idempotency.Key{Scope: "acme", Op: "POST /payments", ID: id} }
+	begin := func(id string) string {
+		a, _, err := st.Begin(testkit.Context(t), key(id), nil, idempotency.Via(id), idempotency.Note("order of "+id))
+		require.NoError(t, err)
+		require.NoError(t, a.Abandon(testkit.Context(t)))
+		return string(st.Ref(key(id)))
+	}
+	submit := func(ref string, more ...string) answer { return s.post(s.form("resolve", "orders", ref, more...)) }
+	http1, rpc := begin("http"), begin("grpc")
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/store?name=orders"), "order of http") }, testkit.Soon, testkit.Soon/1000)
+	facts := s.facts("resolve", "orders", http1)
+	require.Equal(t, []string{"order of http", "http", "lives, and may still be working"}, []string{facts["Note"], facts["Begun via"], facts["That process"]})
+	form := s.page("/confirm?do=resolve&name=orders&target=" + url.QueryEscape(http1))
+	require.Contains(t, form, `<textarea name="header"`)
+	bad := submit(http1, "value", "done", "result", `{"charge":7}`)
+	require.Equal(t, http.StatusBadRequest, bad.StatusCode)
+	require.Contains(t, bad.body, "The status is not a number")
+	bad = submit(http1, "value", "done", "status", "201", "header", "Content-Length: 7", "result", `{"charge":7}`)
+	require.Contains(t, bad.body, "never recorded")
+	require.Contains(t, bad.body, "Content-Length: 7</textarea>", "what was filled in is kept")
+	require.Contains(t, submit(http1, "value", "done", "status", "201", "header", "x").body, "The headers are not lines")
+	require.Equal(t, http.StatusBadRequest, submit(http1, "via", "", "value", "done", "result", `{"charge":7}`).StatusCode, "nor by a script")
+	s.followed(submit(http1, "value", "done", "status", "201", "header", "Content-Type: application/json\r\nLocation: /payments/7", "result", `{"charge":7}`))
+	_, out, err := st.Begin(testkit.Context(t), key("http"), nil)
+	require.NoError(t, err)
+	res, err := idemhttp.Decode(out.Value)
+	require.NoError(t, err)
+	require.Equal(t, []string{"201", "/payments/7", `{"charge":7}`}, []string{fmt.Sprint(res.Status), res.Header.Get("Location"), string(res.Body)})
+
+	require.Contains(t, s.page("/confirm?do=resolve&name=orders&target="+url.QueryEscape(rpc)), "--message FILE")
+	require.Contains(t, submit(rpc, "value", "done", "result", `{"charge":7}`).body, "A message of gRPC is no text")
+	require.Equal(t, "unknown", s.facts("resolve", "orders", rpc)["State"])
+}
+
+// A request runs again, by NotDone or by the deletion of its record, only if the operator says that it does not count
+// that its process lives (U3).
+func TestLiveProcess(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	st, err := idempotency.NewStore(s.session("web-8"), "orders", &idempotency.Options{OnLost: idempotency.Refuse})
+	require.NoError(t, err)
+	for do, value := range map[string]string{"resolve": "not-done", "delete": ""} {
+		key := idempotency.Key{Scope: "acme", Op: "POST /payments", ID: do}
+		a, _, err := st.Begin(testkit.Context(t), key, nil)
+		require.NoError(t, err)
+		require.NoError(t, a.Abandon(testkit.Context(t)))
+		ref := string(st.Ref(key))
+		require.Contains(t, s.page("/confirm?do="+do+"&name=orders&target="+url.QueryEscape(ref)), `name="force"`)
+		refused := s.submit(do, "orders", ref, "value", value)
+		require.Equal(t, http.StatusConflict, refused.StatusCode)
+		require.Contains(t, refused.body, "may still be working")
+		s.followed(s.submit(do, "orders", ref, "value", value, "force", "yes"))
+	}
+	ref := s.lose("orders", "K-1")
+	require.Equal(t, "has ended", s.facts("resolve", "orders", string(ref))["That process"])
+	require.NotContains(t, s.page("/confirm?do=resolve&name=orders&target="+url.QueryEscape(string(ref))), `name="force"`)
+}
+
+// An operator's outcome is corrected, and the page shows what was recorded before; a function's has no such page.
+func TestCorrection(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	ref := s.lose("orders", "K-1")
+	s.followed(s.post(s.form("resolve", "orders", string(ref), "value", "done", "result", `{"charge":7}`)))
+	form := s.page("/confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)))
+	require.Contains(t, form, "duplicates may get either outcome")
+	require.NotContains(t, form, `value="not-done"`)
+	require.Equal(t, http.StatusConflict, s.post(s.form("resolve", "orders", string(ref), "value", "not-done")).StatusCode)
+	s.followed(s.post(s.form("resolve", "orders", string(ref), "value", "failed", "reason", "never charged")))
+	require.Contains(t, s.page(fmt.Sprintf("/store?name=orders&state=%d", idempotency.Failed)), ">Correct</a>")
+	facts := s.facts("resolve", "orders", string(ref))
+	require.Equal(t, "never charged", facts["Failure"])
+	require.Contains(t, facts["Before that"], "done, by console")
 }
 
 // The records of a store have pages, of any state.

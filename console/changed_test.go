@@ -103,8 +103,8 @@ func TestChangedTargetsStay(t *testing.T) {
 		{"resume", "cleanup", "", nil, again("cleanup", "cleanup deletes data")},
 		{"pause", "invoices", "", []string{"reason", "mine"}, again("invoices", "theirs")},
 		{"trigger", "reports", "", nil, again("reports", "an incident")},
-		{"resolve", "orders", string(ref), []string{"value", "not-done"}, func() error { s.attempt("orders", "K-1"); return nil }},
-		{"delete", "orders", string(other), nil, func() error { s.attempt("orders", "K-2"); return nil }},
+		{"resolve", "orders", string(ref), []string{"value", "not-done", "force", "yes"}, func() error { s.attempt("orders", "K-1"); return nil }},
+		{"delete", "orders", string(other), []string{"force", "yes"}, func() error { s.attempt("orders", "K-2"); return nil }},
 	} {
 		stale := []url.Values{s.form(c.do, c.name, c.target, c.more...), s.form(c.do, c.name, c.target, append(c.more, "confirm", "x")...)}
 		require.NoError(t, c.change(), "%s %s", c.do, c.name)
@@ -167,7 +167,7 @@ func TestRecordInProgressIsNotDeleted(t *testing.T) {
 	require.Contains(t, got.body, "request is in progress")
 	require.Equal(t, http.StatusConflict, s.submit("delete", "orders", string(st.Ref(key))).StatusCode)
 	require.NoError(t, a.Abandon(testkit.Context(t)))
-	s.followed(s.post(s.form("delete", "orders", string(st.Ref(key)))))
+	s.followed(s.post(s.form("delete", "orders", string(st.Ref(key)), "force", "yes")))
 }
 
 // The page before a resumption says whose pause ends, and why the job was paused.
@@ -335,7 +335,7 @@ func TestPageOfARecordReadsNoResult(t *testing.T) {
 	require.Zero(t, parts.Hits())
 	got = s.get("/confirm?do=resolve&name=orders&target=" + target)
 	require.Equal(t, http.StatusConflict, got.StatusCode)
-	require.Contains(t, got.body, "its outcome is not unknown, the request is done")
+	require.Contains(t, got.body, "its outcome is not unknown, and no operator has recorded it; the request is done")
 	require.NotContains(t, got.body, "<form")
 }
 

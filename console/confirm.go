@@ -2,7 +2,6 @@ package console
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
 )
 
 // confirmation is the page that asks before an action.
@@ -21,6 +21,11 @@ type confirmation struct {
 	Number, Outcome, Reason, MustReason  bool
 	Alert                                string // what was wrong with the form
 	Value, ReasonText, ResultText, Typed string // as they were filled in
+
+	Record         idempotency.Record // of a request
+	Corrects       bool               // an operator has recorded its outcome
+	Status, Header string             // as they were filled in
+	Force          bool
 }
 
 // need is what the form of an action has, beside the name.
@@ -47,7 +52,8 @@ func (o order) confirmation(at target) confirmation {
 	n := needs[o.Verb]
 	p := confirmation{
 		Verb: o.Verb, Name: o.Name, Target: o.Target, Question: n.question, Button: n.button, Back: o.back(), MustReason: n.reason,
-		Facts: at.facts, Seen: at.seen, Form: rand.Text(), Value: o.value, ReasonText: o.reason, ResultText: o.result, Typed: o.confirm,
+		Facts: at.facts, Seen: at.seen, Form: rand.Text(), Value: o.value, ReasonText: o.reason, ResultText: o.typed, Typed: o.confirm,
+		Record: at.record, Corrects: at.record.Resolved != "", Status: o.found.status, Header: o.found.header, Force: o.found.force,
 	}
 	p.Number, p.Outcome = o.Verb == SetLimit, o.Verb == Resolve
 	p.Reason = o.Verb != SetLimit && o.Verb != Resume && o.Verb != Delete
@@ -63,6 +69,8 @@ func (o order) confirmation(at target) confirmation {
 		p.Button = "Ask to withdraw"
 	case o.Verb == RequestStop, o.Verb == Evict, o.Verb == Unlock:
 		p.Question = fmt.Sprintf(n.question, text(o.Target))
+	case o.Verb == Resolve && p.Corrects:
+		p.Question = "Correct what an operator has recorded. For up to CacheFor of the services, 10 seconds by default, and a third of their session's TTL, duplicates may get either outcome."
 	case o.Verb == SetLimit && s.kind == concurrency.KindLimiter && o.Target == total:
 		p.Question = "Change the total of all keys, for all processes, at once. 0 pauses: nothing is admitted."
 	case o.Verb == SetLimit && s.kind == concurrency.KindLimiter && s.key == "":
@@ -109,8 +117,9 @@ func (o order) mistake() string {
 		return "The reason has characters that are not text."
 	case o.Verb == SetLimit && !limitLike(o.value):
 		return "The limit is not a number from 0 to 2147483647."
-	case o.Verb == Resolve && o.value == "done" && !json.Valid([]byte(o.result)):
-		return "The result is no JSON."
+	case o.Verb == Resolve && o.value == "done":
+		_, wrong := o.result()
+		return wrong
 	}
 	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,6 +30,7 @@ type target struct {
 	seen     string // identifies what an action depends on
 	waits    bool   // it is a request that has no permit
 	revision int64  // of the record, or 0
+	record   idempotency.Record
 }
 
 // see sets what an action depends on: if it differs later, the action is another one than the page has shown.
@@ -201,47 +201,6 @@ func (q request) examineRequest(ctx context.Context, t *target, s subject, token
 		t.facts = append(t.facts, fact{Label: "Free at the latest, if its process is dead", At: by})
 	}
 	return nil
-}
-
-// examineRecord adds the request that the record is of, and its latest attempt.
-func (q request) examineRecord(ctx context.Context, t *target, store string, o order) error {
-	st, err := q.console.store(store)
-	if err != nil {
-		return err
-	}
-	r, err := recordOf(ctx, st, idempotency.Ref(o.Target))
-	switch {
-	case errors.Is(err, idempotency.ErrNotFound):
-		return notFound{fmt.Errorf("record %.80q of store %q: %w", o.Target, store, err)}
-	case errors.Is(err, idempotency.ErrInvalid):
-		return badRequest{err}
-	case err != nil:
-		return err
-	case o.Verb == Delete && r.State == idempotency.InProgress:
-		return changed{fmt.Errorf("delete record %s in store %q: %w; a record can be deleted after its attempt has ended", r.Ref, store, idempotency.ErrInProgress)}
-	case o.Verb == Resolve && r.State != idempotency.Unknown:
-		return changed{fmt.Errorf("resolve record %s in store %q: %w: its outcome is not unknown, the request is %v", r.Ref, store, idempotency.ErrConflict, r.State)}
-	}
-	t.revision = r.Revision
-	t.see(r.State, r.Attempt, r.Revision)
-	t.say("Reference", string(r.Ref))
-	t.say("State", r.State.String())
-	t.say("Operation", r.Op)
-	t.say("Scope", r.Scope)
-	t.say("Attempt", strconv.Itoa(r.Attempt))
-	t.say("Process", r.Owner)
-	t.since("Started", r.Started)
-	t.since("Ended", r.Ended)
-	t.say("Failure", r.Failure)
-	return nil
-}
-
-// recordOf returns a record without its result, which may be large.
-func recordOf(ctx context.Context, st *idempotency.Store, ref idempotency.Ref) (idempotency.Record, error) {
-	for r, err := range st.List(ctx, idempotency.Filter{Refs: []idempotency.Ref{ref}}) {
-		return r, err
-	}
-	return idempotency.Record{}, idempotency.ErrNotFound
 }
 
 // examineJob adds what the job does, its pause, and which process has the run that is unlocked.

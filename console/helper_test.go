@@ -146,11 +146,14 @@ func (s *site) job(name string, err error) *schedlock.Locker {
 // lose leaves a request whose outcome is unknown.
 func (s *site) lose(store, id string) idempotency.Ref {
 	s.t.Helper()
-	st, err := idempotency.NewStore(s.session("web-7"), store, &idempotency.Options{OnLost: idempotency.Refuse})
+	dies := s.session("web-7")
+	st, err := idempotency.NewStore(dies, store, &idempotency.Options{OnLost: idempotency.Refuse})
 	require.NoError(s.t, err)
 	key := idempotency.Key{Scope: "acme", Op: "POST /payments", ID: id}
 	a, _, err := st.Begin(testkit.Context(s.t), key, nil)
 	require.NoError(s.t, err)
-	require.NoError(s.t, a.Abandon(testkit.Context(s.t)))
+	_, err = s.etcd.Revoke(testkit.Context(s.t), dies.Lease())
+	require.NoError(s.t, err)
+	testkit.Closed(s.t, a.Context().Done(), "the attempt is lost")
 	return st.Ref(key)
 }

@@ -89,9 +89,11 @@ type stateRow struct {
 // recordRow is a record.
 type recordRow struct {
 	Ref, State, Op, Scope, Owner, Failure string
+	Note                                  string
 	Attempt                               int
 	Started, Ended                        time.Time
-	Bad, Unknown, Deletable               bool
+	Bad, Resolvable, Deletable            bool
+	Resolve                               string // what the action is called
 }
 
 // storePage is the page of a store.
@@ -187,10 +189,14 @@ func readStore(q request) (any, quality, error) {
 		p.States = append(p.States, stateRow{Value: int(s), Label: s.String(), Current: s == state, Count: of.counts[s]})
 	}
 	for _, r := range found {
+		resolve := "Resolve"
+		if r.State != idempotency.Unknown {
+			resolve = "Correct"
+		}
 		p.Records = append(p.Records, recordRow{
-			Ref: string(r.Ref), State: r.State.String(), Op: r.Op, Scope: r.Scope, Owner: r.Owner, Failure: r.Failure, Attempt: r.Attempt,
+			Ref: string(r.Ref), State: r.State.String(), Op: r.Op, Scope: r.Scope, Owner: r.Owner, Failure: r.Failure, Note: r.Note, Attempt: r.Attempt,
 			Started: r.Started, Ended: r.Ended, Bad: wants(r.State),
-			Unknown: r.State == idempotency.Unknown, Deletable: r.State != idempotency.InProgress,
+			Resolvable: resolvable(r), Resolve: resolve, Deletable: r.State != idempotency.InProgress,
 		})
 	}
 	return p, st, nil
