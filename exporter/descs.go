@@ -7,7 +7,7 @@ type descs struct {
 	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, unbounded, overdue, foreign *prometheus.Desc
 	limiterDefault, limiterKeys, limiterFull                                                          *prometheus.Desc
 	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobLost, jobFailed                            *prometheus.Desc
-	requests                                                                                          *prometheus.Desc
+	requests, unknownOfOneScope                                                                       *prometheus.Desc
 	sessions, leases, keys, skew                                                                      *prometheus.Desc
 	up, revision, answer, lists, dropped                                                              *prometheus.Desc
 
@@ -23,7 +23,7 @@ func newDescs(namespace string) (d descs) {
 			return desc
 		}
 	}
-	queue, limiter, job, request, namespaced := of("kind", "name"), of("name"), of("job_name"), of("store", "state"), of()
+	queue, limiter, job, request, store, namespaced := of("kind", "name"), of("name"), of("job_name"), of("store", "state"), of("store"), of()
 
 	d.limit = queue("limit", "Limit of the queue.")
 	d.held = queue("held", "Weight of the requests that hold a permit.")
@@ -49,6 +49,7 @@ func newDescs(namespace string) (d descs) {
 	d.jobFailed = job("job_failed_runs", "Kept records of runs that failed.")
 
 	d.requests = request("requests", "Records of requests in the store, by state.")
+	d.unknownOfOneScope = store("requests_unknown_of_one_scope", "Requests of unknown outcome, refused, of the scope that has the most.")
 
 	d.sessions = namespaced("sessions", "Live sessions.")
 	d.leases = namespaced("leases", "Leases that have keys in the namespace.")

@@ -74,6 +74,11 @@
 //	                    attempt that was lost under the policy Refuse; orphaned, one that was lost and
 //	                    is executed again by the next request
 //
+// And with the label store:
+//
+//	etcdkit_requests_unknown_of_one_scope    requests that are unknown of the scope that has the most: one
+//	                                         tenant's input may be what makes them
+//
 // Of the namespace:
 //
 //	etcdkit_sessions              live sessions

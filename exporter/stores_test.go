@@ -65,6 +65,7 @@ func TestStore(t *testing.T) {
 		states["in_progress"], states[name] = 0, 1
 		e.shows(requests("payments", states))
 	}
+	e.shows(map[string]float64{`requests_unknown_of_one_scope{store="payments"}`: 1})
 	f.export(s, nil).shows(requests("payments", states))
 	listed := map[idempotency.State]int{}
 	for r, err := range st.List(ctx, idempotency.Filter{}) {
@@ -78,6 +79,36 @@ func TestStore(t *testing.T) {
 		require.NoError(t, st.Delete(ctx, r.Ref))
 	}
 	require.Eventually(t, func() bool { _, there := e.series()[`requests{state="done",store="payments"}`]; return !there }, soon, look)
+}
+
+// The scope with the most requests of unknown outcome is counted, by no name: bad input of one tenant is seen (U6
+// in docs/tested-failures.md).
+func TestUnknownOfOneScope(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	e := f.export(s, nil)
+	st, err := idempotency.NewStore(s, "payments", &idempotency.Options{OnLost: idempotency.Refuse})
+	require.NoError(t, err)
+	shows := func(n float64) {
+		t.Helper()
+		e.shows(map[string]float64{`requests_unknown_of_one_scope{store="payments"}`: n})
+	}
+	key := func(scope string, n int) idempotency.Key {
+		return idempotency.Key{Scope: scope, Op: "pay", ID: fmt.Sprint(n)}
+	}
+	for scope, many := range map[string]int{"a": 3, "b": 1, "c": 2} {
+		for n := range many {
+			at, _, err := st.Begin(ctx, key(scope, n), "payload")
+			require.NoError(t, err)
+			require.NoError(t, at.Abandon(ctx))
+		}
+	}
+	shows(3)
+	require.NoError(t, st.Resolve(ctx, st.Ref(key("a", 0)), idempotency.HasFailed("x")))
+	require.NoError(t, st.Delete(ctx, st.Ref(key("a", 1)), idempotency.EvenIfAlive()))
+	shows(2)
 }
 
 // A result in parts and a large record are read without their values, and the record counts.

@@ -117,7 +117,8 @@ func samplesOfJob(j *fleet.Job, d descs, name string, h fleet.History) []sample 
 	return out
 }
 
-func samplesOfStore(st *fleet.Store, d descs, name string) (out []sample) {
+func samplesOfStore(st *fleet.Store, d descs, name string) []sample {
+	out := []sample{{d.unknownOfOneScope, float64(st.UnknownOfOneScope()), []string{name}}}
 	for s := fleet.InProgress; s < fleet.Stages; s++ {
 		out = append(out, sample{d.requests, float64(st.Count[s]), []string{name, s.String()}})
 	}

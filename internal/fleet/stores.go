@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"slices"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -33,7 +34,16 @@ func (s Stage) String() string { return names[s] }
 type Store struct {
 	keys     int // the number of its keys
 	requests map[string]request
+	unknown  map[string]int // the number of requests in that stage, by the hash of their scope
 	Count    [Stages]int
+}
+
+// UnknownOfOneScope returns how many requests of unknown outcome the scope has that has the most.
+func (st *Store) UnknownOfOneScope() (most int) {
+	for _, n := range st.unknown {
+		most = max(most, n)
+	}
+	return most
 }
 
 // request is one record with its claim.
@@ -66,7 +76,7 @@ func (s *State) changeStore(key string, kv *mvccpb.KeyValue, known bool) {
 	}
 	st := s.Stores[name]
 	if st == nil {
-		st = &Store{requests: map[string]request{}}
+		st = &Store{requests: map[string]request{}, unknown: map[string]int{}}
 		s.Stores[name] = st
 	}
 	if e, claim, ok := s.space.Store(name).ParseEntry(key); ok {
@@ -92,10 +102,23 @@ func (st *Store) change(ref string, claim bool, kv *mvccpb.KeyValue) {
 	}
 	st.Count[before.stage()]--
 	st.Count[after.stage()]++
+	st.countUnknown(ref, before.stage(), -1)
+	st.countUnknown(ref, after.stage(), 1)
 	if after == (request{}) {
 		delete(st.requests, ref)
 	} else {
 		st.requests[ref] = after
+	}
+}
+
+// countUnknown counts a request of unknown outcome for its scope, with which its reference begins.
+func (st *Store) countUnknown(ref string, stage Stage, change int) {
+	if stage != Unknown {
+		return
+	}
+	scope, _, _ := strings.Cut(ref, "/")
+	if st.unknown[scope] += change; st.unknown[scope] == 0 {
+		delete(st.unknown, scope)
 	}
 }
 

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -120,16 +123,20 @@ func (a *app) eachRequest(ctx context.Context, verb, name string, f idempotency.
 
 func (a *app) requestStats() *cobra.Command {
 	return &cobra.Command{
-		Use:     "stats STORE",
-		Short:   "Count the requests of a store by state",
-		Long:    `Count the requests of a store by state. All records are read, page by page; their results are read too.`,
+		Use:   "stats STORE",
+		Short: "Count the requests of a store by state",
+		Long: `Count the requests of a store by state, and those of unknown outcome by scope, the ten largest: bad input of one
+tenant may be what makes them. All records are read, page by page; their results are read too.`,
 		Example: "etcdkit requests stats -N payments orders",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			counts := map[string]int{}
+			counts, unknown := map[string]int{}, map[string]int{}
 			all, bytes := 0, 0
 			err := a.eachRequest(cmd.Context(), "requests stats", args[0], idempotency.Filter{}, func(r idempotency.Record) bool {
 				counts[nameOf(r.State)]++
+				if r.State == idempotency.Unknown {
+					unknown[r.Scope]++
+				}
 				all++
 				bytes += r.Bytes
 				return true
@@ -146,13 +153,38 @@ func (a *app) requestStats() *cobra.Command {
 				Requests int            `json:"requests"`
 				Bytes    int            `json:"result_bytes"`
 				States   map[string]int `json:"states"`
-			}{schemaOf("request-stats"), args[0], all, bytes, counts}, func(t *table) {
+				Unknown  []scopeCount   `json:"unknown_by_scope"`
+			}{schemaOf("request-stats"), args[0], all, bytes, counts, largest(unknown)}, func(t *table) {
 				for _, s := range states {
 					t.row(s.name, counts[s.name])
 				}
 				t.row("all", all)
 				t.row("bytes of results", bytes)
+				for _, of := range largest(unknown) {
+					t.row("unknown of scope "+or(of.Scope), of.Requests)
+				}
 			})
 		},
 	}
+}
+
+// scopeCount is a number of requests of a scope.
+type scopeCount struct {
+	Scope    string `json:"scope"`
+	Requests int    `json:"requests"`
+}
+
+// mostScopes is how many scopes are counted.
+const mostScopes = 10
+
+// largest returns the scopes with the most requests.
+func largest(of map[string]int) []scopeCount {
+	all := make([]scopeCount, 0, len(of))
+	for scope, n := range of {
+		all = append(all, scopeCount{scope, n})
+	}
+	slices.SortFunc(all, func(a, b scopeCount) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Scope, b.Scope))
+	})
+	return all[:min(len(all), mostScopes)]
 }
