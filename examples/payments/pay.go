@@ -39,9 +39,11 @@ var guards = map[string]struct {
 // guarded serves /pay behind each of the guards.
 func (s *server) guarded(mux *http.ServeMux) error {
 	for name, g := range guards {
-		once, err := idemhttp.Middleware(s.store, &idemhttp.Options{Wait: g.wait, Each: func(*http.Request) []idempotency.Option {
-			return []idempotency.Option{idempotency.OnLost(g.onLost)}
-		}})
+		once, err := idemhttp.Middleware(s.store, &idemhttp.Options{
+			Wait: g.wait,
+			Each: func(*http.Request) []idempotency.Option { return []idempotency.Option{idempotency.OnLost(g.onLost)} },
+			Note: func(r *http.Request, _ []byte) string { return r.URL.Path }, // by which the operator finds the order
+		})
 		if err != nil {
 			return err
 		}

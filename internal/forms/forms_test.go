@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// A result fits the entry that replays it, and no other (F2 in docs/tested-failures.md is about one that did not).
+// A result fits the entry that replays it, and no other (U1 in docs/tested-failures.md).
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	packed, err := anypb.New(wrapperspb.String("receipt"))
