@@ -41,7 +41,8 @@
 // effect and the record. OnLost decides what happens next. With TakeOver the function runs again
 // (at least once); send Attempt.ChildKey to the service that it calls, which then acts once. With
 // Refuse it does not run until an operator calls Resolve (at most once, for as long as the attempt is
-// remembered: RetainUnknown).
+// remembered: RetainUnknown). The Note says which request it is; NotDone waits for the end of the
+// attempt's process.
 //
 // That an outcome is deleted right after Retain: etcd restarts the time of its leases when its
 // leader changes.

@@ -43,7 +43,8 @@
 //
 // These answers have an ErrorInfo whose domain is Domain and whose reason is one of the Reason
 // constants. If an operator has to act, its metadata has the reference of the record: see
-// MetadataRef.
+// MetadataRef, idempotency.Store.Resolve, and Encode for the result. Set Note, by which the operator
+// recognizes the call.
 //
 // # What is recorded
 //

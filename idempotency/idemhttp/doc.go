@@ -46,7 +46,8 @@
 //
 // These answers are problem+json (RFC 9457), with the members "code" and "retryable". If an
 // operator has to act, because an outcome is unknown or unreadable, the member "ref" identifies
-// the record: see idempotency.Store.Resolve.
+// the record: see idempotency.Store.Resolve, and Response.Encode for the result. Set Note, by which the
+// operator recognizes the request.
 //
 // # What is recorded
 //

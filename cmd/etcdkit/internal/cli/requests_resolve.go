@@ -25,7 +25,7 @@ row "via" what replays the outcome, and which result it takes:
 http, of idemhttp: --status 201, --header 'Name: value' as often as needed, --body FILE. A failure is a response with
 a status of 400 or more.
 grpc, of idemgrpc: --message FILE with --message-type, or without it if FILE is a google.protobuf.Any, both in
-protobuf's binary form; or --code and --text for the status of a failure.
+protobuf's binary form, as protoc writes it with its flag encode; or --code and --text for the status of a failure.
 do, of idempotency.Do: --done FILE, with JSON.
 None: the program has called Begin itself: --done FILE, as it expects it.
 
@@ -53,7 +53,7 @@ by then, or whose process lives, is left as it is; then the exit code is 1.`
 
 	resolveExamples = `etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --not-done
 etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --status 201 --header 'Content-Type: application/json' --body receipt.json
-protoc --encode=shop.v1.Receipt shop.proto < receipt.txtpb | etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --message-type shop.v1.Receipt --message -
+etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --message-type shop.v1.Receipt --message receipt.bin
 echo '{"charge":7}' | etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --done - --revision 4712 --yes
 etcdkit requests resolve -N payments orders --state unknown --scope tenant-7 --older-than 1h --failed 'never charged: bad input'`
 )
