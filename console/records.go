@@ -57,6 +57,7 @@ func (q request) examineRecord(ctx context.Context, t *target, store string, o o
 	if r.State == idempotency.Unknown {
 		t.say("That process", map[bool]string{true: "lives, and may still be working", false: "has ended"}[r.Alive])
 	}
+	t.say("Steps that are recorded", strings.Join(r.Steps, ", "))
 	t.since("Started", r.Started)
 	t.since("Ended", r.Ended)
 	t.say("Failure", r.Failure)

@@ -64,8 +64,11 @@ type Record struct {
 	Refuse  bool // the policy of the request is Refuse
 	// Alive says that the session of an attempt in progress, or of a lost one, exists: its process may still
 	// work. An attempt is lost in a process that lives by MaxExecution, Abandon or a panic.
-	Alive    bool
-	Resolved string // the session that called Resolve; empty if none did
+	Alive bool
+	// Steps are the names of the recovery points that are recorded, in their order, of an attempt in progress, of a
+	// lost one, and after a release: what the work has certainly done.
+	Steps    []string `json:",omitempty"`
+	Resolved string   // the session that called Resolve; empty if none did
 	// Earlier is what operators have recorded before, oldest first: what was corrected since, and what another
 	// attempt has followed. The latest six are kept.
 	Earlier  []EarlierResolution `json:",omitempty"`
@@ -91,6 +94,9 @@ func (r Record) String() string {
 	}
 	if r.Note != "" {
 		fmt.Fprintf(&b, ", note %q", r.Note)
+	}
+	if len(r.Steps) > 0 {
+		fmt.Fprintf(&b, ", steps %q", r.Steps)
 	}
 	if r.State == Unknown && r.Alive {
 		b.WriteString(", whose process lives")

@@ -214,6 +214,9 @@ func describe(e keyspace.Entry, st state) Record {
 	default:
 		out.State = Unknown
 	}
+	if out.State != Done && out.State != Failed {
+		out.Steps = record.StepNames(r.Body)
+	}
 	return out
 }
 

@@ -34,7 +34,10 @@ func TestNote(t *testing.T) {
 	at := begin(t, a, key("1"), idempotency.Note("order 7\nof Ada"))
 	require.Equal(t, a.Ref(key("1")), at.Ref())
 	require.Equal(t, "order 7 of Ada", b.look(t, key("1")).Note)
+	_, err := idempotency.Step(at, "charge", func(context.Context) (string, error) { return "ch_1", nil })
+	require.NoError(t, err)
 	require.NoError(t, at.SetNote("order 7, charge ch_1"))
+	require.Equal(t, []string{"charge"}, b.look(t, key("1")).Steps, "as does what was certainly done")
 	for r, err := range b.List(ctxT(t), idempotency.Filter{}) {
 		require.NoError(t, err)
 		require.Equal(t, "order 7, charge ch_1", r.Note)
@@ -42,8 +45,9 @@ func TestNote(t *testing.T) {
 	}
 	a.crash(t, f)
 	require.Error(t, at.SetNote("late"))
+	require.Equal(t, []string{"charge"}, b.look(t, key("1")).Steps)
 
-	_, _, err := b.Begin(ctxT(t), key("1"), "payload", idempotency.OnLost(idempotency.Refuse))
+	_, _, err = b.Begin(ctxT(t), key("1"), "payload", idempotency.OnLost(idempotency.Refuse))
 	var unknown *idempotency.UnknownError
 	require.ErrorAs(t, err, &unknown)
 	require.Equal(t, "order 7, charge ch_1", unknown.Note)

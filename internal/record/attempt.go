@@ -136,3 +136,17 @@ func DecodeSteps(b []byte) (steps []Step, ok bool) {
 	}
 	return steps, json.Unmarshal(b, &steps) == nil
 }
+
+// StepNames reads the names of the steps of an attempt. A body that cannot be read has none.
+func StepNames(b []byte) (names []string) {
+	var steps []struct {
+		Name string `json:"name"`
+	}
+	if len(b) == 0 || json.Unmarshal(b, &steps) != nil {
+		return nil
+	}
+	for _, s := range steps {
+		names = append(names, s.Name)
+	}
+	return names
+}

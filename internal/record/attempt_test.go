@@ -49,6 +49,9 @@ func TestAttemptDecodeIsWary(t *testing.T) {
 	}
 	_, ok = DecodeSteps([]byte("x"))
 	require.False(t, ok)
+	require.Nil(t, StepNames([]byte("x")))
+	require.Nil(t, StepNames(nil))
+	require.Equal(t, []string{"a", "b"}, StepNames(EncodeSteps([]Step{{Name: "a", Value: []byte("v")}, {Name: "b"}})))
 	// The longest texts that are stored, each byte of which is written as six.
 	name, text := strings.Repeat("\x01", 255), strings.Repeat("\x01", 2000)
 	long := Attempt{State: AttemptFailed, Number: 1, Error: Text(text), Scope: name, Op: name, Owner: name, Via: strings.Repeat("<", 64), Note: Note(strings.Repeat("<", 2000))}

@@ -131,6 +131,7 @@ type shownRecord struct {
 	Codec    string          `json:"codec,omitempty"`
 	Refuse   bool            `json:"refuse"`
 	Alive    bool            `json:"process_alive,omitempty"` // of an attempt in progress, or lost
+	Steps    []string        `json:"steps,omitempty"`
 	Resolved string          `json:"resolved_by,omitempty"`
 	Earlier  []earlier       `json:"earlier,omitempty"`
 	Revision number          `json:"revision"`
@@ -147,7 +148,7 @@ type earlier struct {
 func showRecord(r idempotency.Record) shownRecord {
 	s := shownRecord{
 		schemaOf("request"), r.Ref, nameOf(r.State), r.Scope, r.Op, r.Via, r.Note, r.Attempt, number(r.Token), r.Owner, r.Started, r.Ended,
-		r.Failure, r.Bytes, r.Omitted, r.Codec, r.Refuse, r.Alive, r.Resolved, nil, number(r.Revision),
+		r.Failure, r.Bytes, r.Omitted, r.Codec, r.Refuse, r.Alive, r.Steps, r.Resolved, nil, number(r.Revision),
 	}
 	for _, was := range r.Earlier {
 		s.Earlier = append(s.Earlier, earlier{nameOf(was.State), was.By, was.At.UTC(), was.Failure})

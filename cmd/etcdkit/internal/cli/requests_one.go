@@ -74,6 +74,9 @@ func (a *app) printRecord(r shownRecord, out *idempotency.Outcome, content bool)
 		if r.State == nameOf(idempotency.Unknown) {
 			t.row("process", map[bool]string{true: "lives, and may still be working", false: "has ended"}[r.Alive])
 		}
+		if len(r.Steps) > 0 {
+			t.row("steps", strings.Join(r.Steps, ", "))
+		}
 		t.row("started", instant(r.Started))
 		t.row("ended", instant(r.Ended))
 		t.row("failure", or(r.Failure))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -236,7 +237,10 @@ func TestRequestsOfALiveProcess(t *testing.T) {
 	s := f.storeOf("web-7", "orders", &idempotency.Options{OnLost: idempotency.Refuse, Codec: backwards{}})
 	ctx := testkit.Context(t)
 	for _, id := range []string{"1", "2"} {
-		require.NoError(t, f.begin(s, order(id), idempotency.Note("order "+id)).Abandon(ctx))
+		a := f.begin(s, order(id), idempotency.Note("order "+id))
+		_, err := idempotency.Step(a, "reserve the goods", func(context.Context) (int, error) { return 1, nil })
+		require.NoError(t, err)
+		require.NoError(t, a.Abandon(ctx))
 		r, _, err := s.Get(ctx, s.Ref(order(id)))
 		require.NoError(t, err)
 		f.shows(r.Revision, "472"+id)
