@@ -35,7 +35,7 @@ type asked struct {
 }
 
 // decide returns what to do about a request. What one member has answered may be outdated: only an
-// outcome is taken from it, since an outcome does not change.
+// outcome is taken from it, since an outcome does not change, but for an operator's correction of an operator's.
 func decide(k known, q asked) decision {
 	switch {
 	case k.kv != nil && !k.majority && !(k.finished() && k.agrees):

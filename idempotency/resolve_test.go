@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -162,6 +163,7 @@ func TestCorrection(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a, b, c := f.instance(nil, nil), f.instance(nil, nil), f.instance(nil, &idempotency.Options{CacheBytes: -1})
+	cached, kept := f.instance(nil, &idempotency.Options{CacheFor: 50 * time.Millisecond}), f.instance(nil, &idempotency.Options{CacheFor: time.Hour})
 	done, failed, not := idempotency.WasDone([]byte("x")), idempotency.HasFailed("declined"), idempotency.NotDone()
 	begin(t, a, key("1"))
 	begin(t, a, key("2"))
@@ -185,8 +187,12 @@ func TestCorrection(t *testing.T) {
 	require.ErrorIs(t, err, idempotency.ErrConflict)
 	require.ErrorContains(t, err, "NotDone")
 	require.Equal(t, first, b.look(t, key("1")))
-	require.Equal(t, "x", string(replayed(t, c, key("1")).Value))
+	for _, in := range []instance{c, cached, kept} {
+		require.Equal(t, "x", string(replayed(t, in, key("1")).Value))
+	}
 	require.NoError(t, resolve(key("1"), failed, now(key("1"))))
+	require.Equal(t, "x", string(replayed(t, kept, key("1")).Value), "for CacheFor another process replays what was corrected")
+	require.Eventually(t, func() bool { return replayed(t, cached, key("1")).Failed }, soon, time.Millisecond, "and no longer")
 	require.True(t, replayed(t, c, key("1")).Failed)
 	require.True(t, replayed(t, b, key("1")).Failed, "nor does the process of the correction replay what it has corrected")
 	require.NoError(t, resolve(key("1"), done, now(key("1"))))
