@@ -53,6 +53,7 @@ func ParseResponse(stored []byte) (r Response, ok bool) {
 	if r.Status, err = strconv.Atoi(code); err != nil || !Final(r.Status) && word != Hijacked {
 		return r, false
 	}
+	r.Fields = make([]Field, 0, strings.Count(lines, "\n"))
 	for text := range strings.Lines(lines) {
 		kind, field, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
 		name, value, _ := strings.Cut(field, ": ")
