@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -37,15 +39,23 @@ func TestNewSessionWithoutEtcd(t *testing.T) {
 	}
 }
 
-// F14: the program of the README does not hang when there is no etcd.
+// F14: the program of the README does not hang when there is no etcd. It is tested in virtual time, here
+// since its code is an example of this package.
 func TestReadmeProgramWithoutEtcd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits as long as the program does: 5 s")
-	}
 	t.Parallel()
-	c := shared(t).NewClient(t, nil)
-	c.BlackHole()
-	require.ErrorIs(t, run(t.Context(), c.Client), context.DeadlineExceeded)
+	synctest.Test(t, func(t *testing.T) {
+		server := fakeetcd.New(nil)
+		defer server.Close()
+		c, err := server.NewClient()
+		require.NoError(t, err)
+		defer c.Close()
+		c.Stall()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		begun := time.Now()
+		require.ErrorIs(t, run(ctx, c.Client), context.DeadlineExceeded)
+		require.Equal(t, 5*time.Second, time.Since(begun))
+	})
 }
 
 // F48: NewSession returns when the client is closed, before or meanwhile.

@@ -34,7 +34,6 @@ var realTime = map[string]string{
 	"concurrency.TestNoAuthStorm":                            passwords,
 	"concurrency.TestOutageUnderGRPCsBackOff":                connections,
 	"concurrency.TestRateOfProcesses":                        processes,
-	"concurrency.TestReadmeProgramWithoutEtcd":               movable,
 	"concurrency.TestRestoreFromABackup":                     servers,
 	"concurrency.TestTrapL9ShortTokens":                      passwords,
 	"concurrency.TestTryWhileEtcdIsStopped":                  connections,
