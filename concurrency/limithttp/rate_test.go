@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
-	"github.com/etcdkit/etcdkit/internal/proof/check"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -211,51 +209,4 @@ func TestRateTransport(t *testing.T) {
 		require.Zero(t, calls.Load())
 	}
 	in.f.NoKeys("/key/")
-}
-
-// TestRateOfBeginnings: by a count outside of etcd, two processes under load begin no more requests
-// than the rate and the burst allow, in any window.
-func TestRateOfBeginnings(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it counts for seconds")
-	}
-	t.Parallel()
-	f := testkit.Shared(t)
-	r := concurrency.Rate{PerSecond: 40, Burst: 10}
-	var mu sync.Mutex
-	var begun []check.Span
-	ctx, stop := context.WithCancel(ctxT(t))
-	defer stop()
-	var load sync.WaitGroup
-	for range 2 {
-		in := on(f, testkit.Brisk(), 8)
-		for _, lim := range in.limiters() {
-			limited := middleware(t, lim, options(rated(in.rate(r))))
-			for range 2 {
-				load.Go(func() {
-					for ctx.Err() == nil {
-						var span check.Span
-						h := limited(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { span.To = time.Now() }))
-						r := httptest.NewRequest(http.MethodGet, "/", nil)
-						r.Header.Set("Tenant", "acme")
-						span.From = time.Now()
-						h.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
-						if span.To.IsZero() {
-							time.Sleep(time.Millisecond)
-							continue
-						}
-						mu.Lock()
-						begun = append(begun, span)
-						mu.Unlock()
-					}
-				})
-			}
-		}
-	}
-	count := func() int { mu.Lock(); defer mu.Unlock(); return len(begun) }
-	require.Eventually(t, func() bool { return count() >= 150 }, soon, 10*time.Millisecond)
-	stop()
-	load.Wait()
-	require.NoError(t, check.Rate(begun, r.PerSecond, r.Burst))
-	t.Logf("%d requests began", len(begun))
 }

@@ -8,18 +8,17 @@ import (
 	"testing"
 )
 
-// What a test needs that virtual time does not have, or movable.
+// What a test needs that virtual time does not have.
 const (
 	servers     = "members of a real etcd that change, stop or are restored"
 	connections = "real connections, whose ends and repetitions it is about"
 	passwords   = "passwords and tokens of a real etcd"
 	processes   = "real processes"
 	costs       = "it measures what a real etcd or a real process pays"
-	movable     = "nothing: it can move to internal/proof/virtual"
 )
 
 // realTime are the tests that wait for real time, each with what it needs that virtual time does not have.
-// The list may only shrink: no row is added that is movable, and a row is removed with its test.
+// The list may only shrink: a row is removed with its test.
 var realTime = map[string]string{
 	"concurrency.TestBlackHoledMember":                       servers,
 	"concurrency.TestContextEndsBeforeKey":                   servers,
@@ -39,9 +38,6 @@ var realTime = map[string]string{
 	"concurrency.TestTryWhileEtcdIsStopped":                  connections,
 	"concurrency/limithttp.TestAway":                         costs,
 	"concurrency/limithttp.TestEtcdIsGone":                   servers,
-	"concurrency/limithttp.TestOutage":                       movable,
-	"concurrency/limithttp.TestRateOfBeginnings":             movable,
-	"concurrency/limithttp.TestRateWaitEndsAtItsBegin":       movable,
 	"concurrency/limithttp.TestRateWithoutEtcd":              servers,
 	"idempotency.TestEndedRequestsLeaveNothing":              costs,
 	"idempotency/idemtest.TestLargeResultIsKept":             costs,
@@ -137,8 +133,8 @@ func TestRealTimeFails(t *testing.T) {
 		"another skip":      {"schedlock/a_test.go", other + fewer, nil, ""},
 		"another package":   {"embedtest/a_test.go", skip, nil, ""},
 		"in virtual time":   {"internal/proof/virtual/a_test.go", skip, nil, ""},
-		"no longer skips":   {"schedlock/a_test.go", fewer, map[string]string{"schedlock.TestX": movable}, "schedlock.TestX does not exist, or -short does not skip it: remove"},
-		"moved elsewhere":   {"internal/proof/virtual/a_test.go", skip, map[string]string{"schedlock.TestX": movable}, "schedlock.TestX does not exist, or -short does not skip it: remove"},
+		"no longer skips":   {"schedlock/a_test.go", fewer, map[string]string{"schedlock.TestX": servers}, "schedlock.TestX does not exist, or -short does not skip it: remove"},
+		"moved elsewhere":   {"internal/proof/virtual/a_test.go", skip, map[string]string{"schedlock.TestX": servers}, "schedlock.TestX does not exist, or -short does not skip it: remove"},
 		"not a test's file": {"schedlock/a.go", skip, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
