@@ -34,9 +34,9 @@ func TestLatencyIsNoOutage(t *testing.T) {
 	require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK }, soon, 10*time.Millisecond)
 }
 
-// TestEtcdIsGone: etcd is stopped while a service is under load, and started again. Under Closed the
-// handlers never exceed the limit; under Open every request is served, and the limit holds again once
-// etcd is back.
+// TestEtcdIsGone: etcd is stopped while a service is under load, until the session has lost its lease, and
+// started again. Under Closed the handlers never exceed the limit; under Open every request is served, and
+// the limit holds again once etcd is back.
 func TestEtcdIsGone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("etcd is gone for longer than a lease")
@@ -92,7 +92,13 @@ func TestEtcdIsGone(t *testing.T) {
 			require.NoError(t, f.Crash(0))
 			require.True(t, testkit.Got(t, changes, "the outage begins"))
 			before := of(http.StatusOK)
-			time.Sleep(8 * time.Second) // longer than the lease
+			require.Eventually(t, func() bool { return in.sess.Lease() == 0 }, soon, 10*time.Millisecond, "the lease is lost")
+			answer := http.StatusServiceUnavailable
+			if policy == limithttp.Open {
+				answer = http.StatusOK
+			}
+			lost := of(answer)
+			require.Eventually(t, func() bool { return of(answer) > lost+100 }, soon, 5*time.Millisecond, "requests are answered without a lease")
 			during := of(http.StatusOK) - before
 			require.NoError(t, f.Restart(ctxT(t), 0))
 			require.False(t, testkit.Got(t, changes, "the outage ends"))

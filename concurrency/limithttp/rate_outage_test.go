@@ -73,7 +73,7 @@ func TestRateWithoutEtcd(t *testing.T) {
 		for _, policy := range []limithttp.Outage{limithttp.Closed, limithttp.Open} {
 			changes, reported := make(chan bool, 100), new(atomic.Int64)
 			s := in.serveBy(lim, options(rated(in.rate(ample)), func(o *limithttp.Options) {
-				o.Wait, o.Outage, o.Patience = time.Second, policy, time.Second
+				o.Wait, o.Outage, o.Patience = 200*time.Millisecond, policy, time.Second
 				o.OnOutage = func(err error) { changes <- err != nil }
 				o.ReportError = func(*http.Request, error) { reported.Add(1) }
 			}), ok)
