@@ -47,7 +47,8 @@ type SessionOptions struct {
 	// ReleaseTimeout is how long Do and Lead wait, after the function has returned, for etcd to
 	// confirm the release: at least a millisecond. After it they return, and the release continues
 	// in the background. Permit.Release is bounded by its ctx instead. ReleaseTimeout also bounds
-	// how long a job's call in schedlock waits for the record of its run's end. Defaults to 2 s.
+	// how long a job's call in schedlock waits for the record of its run's end or, with Hooks, for
+	// the reason why its run was lost. Defaults to 2 s.
 	ReleaseTimeout time.Duration
 
 	// ReportEvery is the time between two events observe.Waiting of one call that waits. Defaults

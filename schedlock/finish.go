@@ -99,7 +99,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 		}
 		r.finish(ctx, err)
 		r.outcome.Unconfirmed = r.unconfirmed()
-		r.report(true)
+		r.report(ctx, true)
 		if done := r.locker.opts.Done; done != nil {
 			done(r.outcome, r.err) // the call does not return
 		}
@@ -113,7 +113,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 		r.err, r.outcome.Took = once(join.Errors(err, errDidNotReturn), r.Err()), time.Since(r.began)
 	}
 	r.outcome.Unconfirmed = r.unconfirmed()
-	r.report(false)
+	r.report(ctx, false)
 }
 
 // overdue ends a run whose AtMost has passed. If the function does not return within the session's

@@ -74,17 +74,32 @@ func (r *Run) describe() observe.Call {
 	return observe.Call{Op: observe.Run, Kind: observe.Job, Name: r.job.name, Tick: r.claim.tick, Attempt: r.claim.attempt, Token: r.claim.token}
 }
 
-// report reports the end of the run. panicked is set if the function has not returned.
-func (r *Run) report(panicked bool) {
+// report reports the end of the run. ctx is that of the call. panicked is set if the function has not returned.
+func (r *Run) report(ctx context.Context, panicked bool) {
 	if r.span == nil {
 		return
 	}
 	o := observe.Outcome{Err: r.err, Took: time.Since(r.began), Token: r.claim.token, Tick: r.claim.tick, Attempt: r.claim.attempt}
-	o.Result, o.Reason = endOfRun(r.outcome, r.err, panicked, r.claim.epoch.Context().Err() != nil)
+	o.Result, o.Reason = endOfRun(r.outcome, r.err, panicked, r.endedWithSession(ctx))
 	if cause := r.life.Cause(); errors.Is(cause, ErrLost) || errors.Is(cause, ErrTooLong) {
 		r.locker.sess.Hooks().Event(r.Context(), observe.Overrun{Call: r.span.Call, For: r.overran()})
 	}
 	r.span.End(o)
+}
+
+// endedWithSession reports whether the session's lease has ended. The end of a lease deletes the lock and
+// the session's presence key at one revision, and the watch may show the lock's deletion first. So a run
+// that has lost its lock asks etcd for the presence key. It waits for the answer until ctx ends, and no
+// longer than the session's ReleaseTimeout.
+func (r *Run) endedWithSession(ctx context.Context) bool {
+	epoch := r.claim.epoch.Context()
+	if epoch.Err() != nil || r.outcome.Outcome != Lost || errors.Is(r.err, ErrUnlocked) {
+		return epoch.Err() != nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.locker.sess.ReleaseTimeout())
+	defer cancel()
+	defer context.AfterFunc(epoch, cancel)()
+	return r.claim.epoch.Vanished(ctx) || epoch.Err() != nil
 }
 
 // overran returns for how long the function has gone on after the end of the run.

@@ -132,6 +132,17 @@ func (e *Epoch) Gone() {
 	e.Valid()
 }
 
+// Vanished reports whether the presence key is gone from etcd, which ends the epoch: one read. It is false
+// if etcd does not answer before ctx ends.
+func (e *Epoch) Vanished(ctx context.Context) bool {
+	kvs, err := e.sess.Get(ctx, e.keys.Alive())
+	if err != nil || len(kvs) == 1 && kvs[0].CreateRevision == e.fence.Born() {
+		return false
+	}
+	e.Gone()
+	return true
+}
+
 // Refuses returns ErrEpoch or ErrClosed if the epoch takes no new request, unless the
 // caller's ctx has ended as well. It does not look at the cause of a ctx derived from both:
 // the caller's may have ended with one that another session has given it.

@@ -50,7 +50,7 @@ func requiredIDs() []string {
 	add("R", "%d", 1, 7)
 	add("Q", "%d", 1, 5)
 	add("C", "%d", 1, 2)
-	add("A", "%d", 1, 103)
+	add("A", "%d", 1, 104)
 	add("U", "%d", 1, 6)
 	return ids
 }
