@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/etcdkit/etcdkit/examples/internal/program"
+)
+
+// serve serves h until sigterm.
+func serve(sigterm context.Context, h http.Handler, endpoints []string) error {
+	lis, err := net.Listen("tcp", *listen)
+	if err != nil {
+		return err
+	}
+	hint(endpoints, lis.Addr())
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	defer context.AfterFunc(sigterm, func() { _ = srv.Shutdown(context.WithoutCancel(sigterm)) })()
+	if err := srv.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// hint prints what to try, and starts a provider if there is none.
+func hint(endpoints []string, addr net.Addr) {
+	if *provider == "" {
+		var charges atomic.Int64
+		*provider, _ = program.Serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			n := charges.Add(1)
+			log.Printf("the provider has made charge %d", n)
+			if n%2 == 1 {
+				time.Sleep(2 * *patience) // and says so too late
+			}
+			fmt.Fprintf(w, "charge %d", n)
+		}))
+	}
+	log.Printf(`serving payments on %[1]v. Send one, and send it again:
+
+  curl -i %[1]v/payments -H 'Idempotency-Key: "payment-1"' -d '{"order":"order-17","cents":100}'
+
+If it is not known whether it was charged (409), see which order it is, ask the provider, and decide:
+
+  export ETCDCTL_ENDPOINTS=%[2]s
+  etcdkit requests list -N shop payments --state unknown
+  etcdkit requests resolve -N shop payments REF --status 201 --body receipt.json
+  etcdkit requests resolve -N shop payments REF --not-done
+`, addr, strings.Join(endpoints, ","))
+}
