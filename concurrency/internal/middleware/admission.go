@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/internal/share"
+	"github.com/etcdkit/etcdkit/internal/outage"
 )
 
 // maxTime is the greatest Wait and Patience.
@@ -79,7 +80,7 @@ type Admission struct {
 	share  *share.Share // nil unless the policy is Share
 	opts   []concurrency.AcquireOption
 	probe  []concurrency.AcquireOption // of a request that asks whether an outage has ended
-	outage outage
+	outage detector
 	retry  retries
 }
 
@@ -93,8 +94,8 @@ func New(attempted string, s Settings) (*Admission, error) {
 	if s.MaxWaiters > 0 {
 		a.opts = append(a.opts, concurrency.MaxWaiters(s.MaxWaiters))
 	}
-	a.probe = []concurrency.AcquireOption{concurrency.Wait(min(cmp.Or(s.Wait, askEvery), askEvery))}
-	a.outage = outage{start: time.Now().Add(-maxTime), patience: s.Patience, changed: s.OnOutage, policy: s.Outage}
+	a.probe = []concurrency.AcquireOption{concurrency.Wait(min(cmp.Or(s.Wait, outage.Every), outage.Every))}
+	a.outage = newDetector(s)
 	if s.Outage == Share {
 		var err error
 		if a.share, err = share.Of(s.Limiter); err != nil {
@@ -180,11 +181,13 @@ func (a *Admission) before(ctx context.Context, key string, each []concurrency.A
 			return nil, by, err
 		}
 	}
-	if a.outage.on.Load() {
-		if err := a.outage.known(time.Now()); err != nil {
+	if a.outage.On() {
+		switch turn, err := a.outage.Turn(time.Now(), time.Time{}); turn {
+		case outage.Refuse:
 			return nil, by, err
+		case outage.Probe:
+			opts = a.probe
 		}
-		opts = a.probe
 	}
 	if len(each) > 0 {
 		opts = append(slices.Clip(each), opts...)
@@ -197,7 +200,7 @@ func (a *Admission) before(ctx context.Context, key string, each []concurrency.A
 // lost that it got meanwhile. Such a request takes a token as well, as long as the process has some
 // without etcd.
 func (a *Admission) without(ctx context.Context, key string, each []concurrency.AcquireOption, by time.Time, err error, report func(error)) (work context.Context, end func() error, _ error) {
-	if !a.outage.learn(err, time.Now(), a.Limiter.Key(key)) || ctx.Err() != nil {
+	if !a.outage.learn(err, a.Limiter.Key(key)) || ctx.Err() != nil {
 		return nil, nil, err
 	}
 	weight, bad := a.Check(ctx, a.Limiter.Key(key), slices.Concat(each, a.opts))

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/outage"
 )
 
 // stub is a limiter whose semaphores are not used: Settings.Do takes their place.
@@ -108,8 +109,7 @@ func TestRefuse(t *testing.T) {
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	for _, open := range []bool{false, true} {
-		t.Run("open="+strconv.FormatBool(open), func(t *testing.T) {
-			t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
 			var err error
 			var called, ran, reported int
 			var changes []bool
@@ -127,10 +127,10 @@ func TestOutage(t *testing.T) {
 				_, err := a.Run(t.Context(), "k", nil, func(error) { reported++ }, func(context.Context) { ran++ })
 				return err
 			}
-			silence := func() { a.outage.last.Add(-int64(time.Hour)) }
 			require.NoError(t, run())
 			require.Equal(t, 1, ran)
 
+			time.Sleep(time.Hour)
 			err = &concurrency.UnavailableError{Since: time.Now().Add(-time.Second)}
 			for range 3 {
 				require.ErrorIs(t, run(), concurrency.ErrUnavailable, "that is latency")
@@ -139,9 +139,11 @@ func TestOutage(t *testing.T) {
 			require.Equal(t, 1, ran)
 			require.Empty(t, changes)
 
+			a.outage.Answered()
 			err = &concurrency.UnavailableError{Since: time.Now().Add(-time.Hour)}
 			require.ErrorIs(t, run(), concurrency.ErrUnavailable, "etcd has answered another request since then")
-			silence()
+			require.Empty(t, changes)
+			time.Sleep(time.Minute)
 			for range 10 {
 				if open {
 					require.NoError(t, run())
@@ -159,9 +161,7 @@ func TestOutage(t *testing.T) {
 			}
 
 			err = &concurrency.FullError{Limit: 1, Used: 1}
-			a.outage.mu.Lock()
-			a.outage.ask = time.Now()
-			a.outage.mu.Unlock()
+			time.Sleep(outage.Every)
 			require.ErrorIs(t, run(), concurrency.ErrFull, "etcd has answered")
 			require.ErrorIs(t, run(), concurrency.ErrFull)
 			require.Equal(t, []bool{true, false}, changes)
@@ -170,7 +170,7 @@ func TestOutage(t *testing.T) {
 			cancel()
 			err = &concurrency.UnavailableError{Since: time.Now().Add(-time.Hour)}
 			before := ran
-			silence()
+			time.Sleep(time.Hour)
 			_, got := a.Run(gone, "k", nil, func(error) {}, func(context.Context) { ran++ })
 			require.Error(t, got, "a client that has left is not served")
 			require.Equal(t, before, ran)

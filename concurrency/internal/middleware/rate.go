@@ -41,11 +41,11 @@ func (s *Settings) checkLimits() error {
 func (a *Admission) pass(ctx context.Context, report func(error)) error {
 	err := a.take(ctx, time.Now().Add(a.Wait))
 	switch {
-	case a.outage.learn(err, time.Now(), a.Rate) && a.Outage == Open && ctx.Err() == nil:
+	case a.outage.learn(err, a.Rate) && a.Outage == Open && ctx.Err() == nil:
 		report(fmt.Errorf("passed without a token (Options.Outage is Open): %w", err))
 		return nil
-	case a.outage.on.Load() && (err == nil || errors.Is(err, concurrency.ErrRateExceeded)):
-		a.outage.answered() // the process had no share when the outage began
+	case a.outage.On() && (err == nil || errors.Is(err, concurrency.ErrRateExceeded)):
+		a.outage.Answered() // the process had no share when the outage began
 	}
 	return err
 }
@@ -59,7 +59,7 @@ func (a *Admission) take(ctx context.Context, by time.Time) error {
 		return context.Cause(ctx)
 	}
 	late := !time.Now().Before(by)
-	if late || a.outage.on.Load() {
+	if late || a.outage.On() {
 		if err := a.Rate.Allow(); late || !errors.Is(err, concurrency.ErrRateExceeded) {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/internal/share"
+	"github.com/etcdkit/etcdkit/internal/outage"
 )
 
 // errDraining is the error of a request that could not begin after an outage.
@@ -27,7 +28,7 @@ func (a *Admission) turn(ctx context.Context, until time.Time) (by time.Time, op
 		}
 	}
 	if v == share.Drain {
-		a.outage.answered() // by a new lease
+		a.outage.Answered() // by a new lease
 		if err := a.drained(ctx, until); err != nil {
 			return until, nil, err
 		}
@@ -62,7 +63,7 @@ func (a *Admission) drained(ctx context.Context, by time.Time) error {
 // asked for before or in the outage, and work under the share has none yet. The request releases it,
 // and asks again after that work: a permit that waited for that could be the one that it waits for.
 func (a *Admission) granted() error {
-	a.outage.answered()
+	a.outage.Answered()
 	if a.share != nil && a.share.Draining() != nil {
 		return errDraining
 	}
@@ -137,13 +138,13 @@ func (s *stay) ask(ctx context.Context, v *visit, key string, each []concurrency
 			return // the work remains under the share until its end
 		}
 		select {
-		case <-time.After(askEvery):
+		case <-time.After(outage.Every):
 		case <-ctx.Done():
 			return
 		}
 		p, err = s.a.Limiter.Key(key).Acquire(ctx, opts...)
 	}
-	s.a.outage.answered()
+	s.a.outage.Answered()
 	v.permit.Store(p)
 	if !s.leave() { // the work has ended
 		_ = release(context.WithoutCancel(ctx), p)

@@ -1,0 +1,71 @@
+package outage
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The life of an outage: latency does not begin it, the first request that waits in vain does; then one
+// request a second asks, and one more if the session was answered; any answer ends it, and a request that
+// waited until then does not begin it anew.
+func TestDetector(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const wait = 5 * time.Second
+		away := errors.New("away")
+		var changes []any
+		d := New(func(of any, err error, lasted time.Duration) { changes = append(changes, of, err, lasted) })
+		turn := func(answered time.Time) Turn {
+			got, err := d.Turn(time.Now(), answered)
+			require.Equal(t, got == Refuse, err != nil)
+			return got
+		}
+		sent := time.Now()
+		require.Equal(t, Ask, turn(sent))
+		time.Sleep(wait)
+		d.Answered() // another request
+		require.False(t, d.Unanswered(away, "a", sent, sent), "latency")
+		require.False(t, d.On())
+
+		time.Sleep(time.Minute)
+		sent = time.Now()
+		time.Sleep(wait)
+		require.True(t, d.Unanswered(away, "b", sent, sent), "nobody was answered")
+		require.True(t, d.Unanswered(away, "c", sent, sent))
+		require.True(t, d.On())
+		probes := 0
+		for range 100 {
+			if turn(time.Time{}) == Probe {
+				probes++
+			}
+			time.Sleep(Every / 10)
+		}
+		require.Equal(t, 9, probes, "not in the first second, which has a request that has just asked")
+		require.Equal(t, Probe, turn(time.Time{}))
+		require.Equal(t, Refuse, turn(time.Now()))
+		time.Sleep(time.Millisecond)
+		require.Equal(t, Probe, turn(time.Now()))
+		require.Equal(t, Refuse, turn(time.Now()))
+
+		sent = time.Now()
+		time.Sleep(wait)
+		d.Answered()
+		require.False(t, d.Unanswered(away, "d", sent, sent), "it has waited until etcd was back")
+		require.Equal(t, Ask, turn(time.Time{}))
+		require.Equal(t, []any{"b", away, time.Duration(0), "b", nil, 10*time.Second + time.Millisecond + wait}, changes)
+	})
+}
+
+// A Detector without a function to call works as well.
+func TestDetectorWithoutHook(t *testing.T) {
+	t.Parallel()
+	d := New(nil)
+	require.True(t, d.Unanswered(errors.New("away"), nil, time.Now(), time.Now()))
+	require.True(t, d.On())
+	d.Answered()
+	require.False(t, d.On())
+}
