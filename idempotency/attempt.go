@@ -55,6 +55,7 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 		if cause := a.lostWithSession(); a.life.Lose(cause) {
 			a.executionLost(cause)
 		}
+		a.store.away.leave(a)
 		a.endFlight(nil) // duplicates in this process may take over, as those of other processes may
 	})
 	return a
@@ -149,6 +150,7 @@ func (a *Attempt) overdue(cause error) {
 		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", zap.Stringer("request", a.key), zap.String("ref", a.entry.Ref), noted(a.begun.Note))
 		a.overrun()
 		a.drop()
+		s.away.leave(a)
 		a.endFlight(nil)
 	})
 }

@@ -88,7 +88,8 @@ func (s *Store) begin(ctx context.Context, via string, key Key, payload any, opt
 		s.count.add(&s.count.Cached, 1)
 		return nil, rec, nil
 	}
-	c := &call{store: s, via: cmp.Or(via, set.via), key: key, entry: entry, print: s.complete(print, payloads), set: set, outer: ctx, since: time.Now()}
+	c := &call{store: s, via: cmp.Or(via, set.via), key: key, entry: entry, print: s.complete(print, payloads), set: set, outer: ctx, begun: time.Now()}
+	c.since = c.begun
 	return c.begin(ctx)
 }
 
@@ -139,14 +140,16 @@ type call struct {
 	bound context.Context // ends after the option Wait
 	outer context.Context // the caller's
 	seen  bool            // the key had, or has, a record or a claim
+	begun time.Time       // when the call has begun
 	since time.Time       // when etcd was asked what it has not answered; zero while nothing is asked
 }
 
 // unavailable joins err with a *concurrency.UnavailableError if etcd does not answer, and with
-// ErrUnseen if nothing is known of the request.
+// ErrUnseen if nothing is known of the request. The store learns from it whether there is an outage.
 func (c *call) unavailable(err error) error {
-	away := commit.Away(err) && !errors.Is(err, ErrClosed)
-	if away && !errors.Is(err, concurrency.ErrUnavailable) {
+	known := errors.Is(err, concurrency.ErrUnavailable)
+	away := (known || commit.Away(err)) && !errors.Is(err, ErrClosed)
+	if away && !known {
 		since := c.since
 		if since.IsZero() {
 			since = time.Now()
@@ -155,7 +158,13 @@ func (c *call) unavailable(err error) error {
 			err = fmt.Errorf("%w: %w", err, &concurrency.UnavailableError{Since: o.Since, LastAnswer: o.LastAnswer, Err: o.Err})
 		}
 	}
-	if !c.seen && (away || errors.Is(err, ErrNearQuota)) {
+	if c.seen || c.store.away.knows(c.entry.Ref) {
+		return err
+	}
+	if away {
+		c.store.away.unanswered(err, c.begun, c.set)
+	}
+	if away || errors.Is(err, ErrNearQuota) {
 		return join.Errors(ErrUnseen, err)
 	}
 	return err
@@ -198,9 +207,14 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 		here = f.here
 		if !f.isHere() { // the leader may not have noticed yet that the other attempt has ended
 			c.since = time.Now()
-			st, err := c.store.read(ctx, c.entry, true)
+			asking, answered, err := c.store.away.ask(ctx, c.set)
 			if err != nil {
-				return nil, c.because(ctx, err)
+				return nil, err
+			}
+			st, err := c.store.read(asking, c.entry, true)
+			answered()
+			if err != nil {
+				return nil, c.because(asking, err)
 			}
 			if st.claim {
 				return nil, c.inProgress(ctx, st)
@@ -234,12 +248,17 @@ func (c *call) ofFlight(f *flight) (st state) {
 func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, err error) {
 	s, st := c.store, state{sent: now()}
 	c.since = time.Now()
-	if !c.set.likelyNew {
-		st, err = s.read(ctx, c.entry, false)
+	ctx, answered, err := s.away.ask(ctx, c.set)
+	if err != nil {
+		return nil, nil, err
 	}
-	var pause commit.Backoff
-	undo := commit.Backoff{Most: 100 * time.Millisecond}
-	confirmed := false
+	defer answered()
+	if !c.set.likelyNew || s.away.outage.On() {
+		st, err = s.read(ctx, c.entry, false)
+		answered()
+		s.away.refused(err)
+	}
+	pause, undo, confirmed := commit.Backoff{}, commit.Backoff{Most: 100 * time.Millisecond}, false
 	for err == nil {
 		c.seen, c.since = c.seen || st.claim || st.kv != nil, time.Now()
 		next := c.decide(st, confirmed)
@@ -276,6 +295,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 			if a, err = c.claim(ctx, f, st); a != nil || err != nil {
 				return a, nil, err
 			}
+			answered()
 			if st, err = s.read(ctx, c.entry, true); err == nil && st.kv == nil {
 				err = pause.Wait(ctx, nil) // the key is free: what was in the way was this process's own
 			}

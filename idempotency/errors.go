@@ -57,7 +57,9 @@ var (
 
 	// ErrUnseen: the request could not begin since etcd does not answer in time or is near its
 	// quota (ErrNearQuota), and this call has seen nothing of the request, neither an attempt nor an
-	// outcome. It is joined with the reason. A caller that prefers doing a request twice to not
+	// outcome. Nor is there an attempt of this Store whose end etcd does not have: one in progress, one
+	// that was lost and whose function runs, or an outcome that could not be recorded yet. What etcd had
+	// once, this process may have forgotten (Options.CacheFor). It is joined with the reason. A caller that prefers doing a request twice to not
 	// doing it may do it after this error, and after no other.
 	ErrUnseen = errors.New("nothing is known of the request")
 

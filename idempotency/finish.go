@@ -247,5 +247,6 @@ func (a *Attempt) settled(o *settlement, err error) {
 	}
 	a.executed(ended, why, err)
 	s.work.give(a.work, err != nil || o.state == "")
+	s.away.settle(a)
 	a.endFlight(done)
 }

@@ -121,7 +121,7 @@ func TestAgedBySuspension(t *testing.T) {
 	suspended(&c.byRef["ref"].Value.(*cached).since)
 	require.Nil(t, c.get("ref"))
 
-	s := &Store{sess: sess}
+	s := &Store{sess: sess, away: newAway(sess)}
 	s.saw(7, now())
 	_, known := s.floor()
 	require.True(t, known)

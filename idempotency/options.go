@@ -215,6 +215,7 @@ type settings struct {
 	likelyNew bool
 	also      any
 	note, via string
+	silence   time.Duration // how long etcd's first answer is waited for; 0 is as long as ctx: see package silence
 }
 
 // Wait bounds how long a duplicate waits for the outcome of the attempt in progress: after d

@@ -40,6 +40,7 @@ type Store struct {
 	group  *commit.Group
 	cache  cache
 	space  space
+	away   *away
 	scopes scopes
 	count  counts
 
@@ -83,6 +84,7 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		group: commit.NewGroup(sess.Context(), sess.Client(), writesAtOnce, sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},
 		cache: cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}}, scopes: scopes{of: map[string]*tally{}},
 	}
+	st.away = newAway(sess)
 	st.space = space{store: st, room: math.MaxInt64}
 	st.space.enough() // so that the first request knows
 	return st, nil
@@ -122,6 +124,7 @@ func (s *Store) retain(d time.Duration) *pool {
 // saw records the revision of an answer to a request that no member can answer alone, sent at that
 // time.
 func (s *Store) saw(revision int64, sent moment) {
+	s.away.outage.Answered()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known = max(s.known, revision)

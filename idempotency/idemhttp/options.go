@@ -85,12 +85,15 @@ type Options struct {
 	// idempotency.Do waits until its ctx is done; at most 24 hours.
 	Wait time.Duration
 	// StoreTimeout is at most how long a request waits for etcd before its handler runs, in
-	// addition to Wait. Defaults to 5 seconds; at most 24 hours.
+	// addition to Wait; its first answer is waited for that long whatever Wait is. After a request that
+	// etcd has not answered, the others do not wait, until etcd answers: see "Without etcd" in the
+	// package's comment. Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
 	// FailOpen runs the handler without a claim, so possibly twice, if a request cannot begin
 	// because etcd is unavailable or nearly full, and nothing else is known of the request
 	// (idempotency.ErrUnseen). A request that was seen in progress, done or lost does not
-	// run again; neither does any request while etcd denies access or the session is closed.
+	// run again; neither does any request while etcd denies access or the session is closed, nor one
+	// whose attempt in this process has not been recorded. While etcd is away, handlers run at once.
 	// Defaults to false: such requests are answered with 503.
 	FailOpen bool
 	// Each returns options for one request, such as idempotency.Retain and OnLost. Wait and

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/silence"
 )
 
 // maxTime is the greatest Wait and StoreTimeout, far below that with which their sum would
@@ -62,11 +63,11 @@ type invalid struct{ error }
 
 func (invalid) Is(target error) bool { return target == idempotency.ErrInvalid }
 
-// Begin begins the request with key k, within Wait and StoreTimeout. It returns what
-// Store.Begin returns. The attempt is for Run. The options in each count less than the
-// middleware's own.
+// Begin begins the request with key k, within Wait and StoreTimeout. While etcd is known to be away, it does
+// not wait for etcd: see package silence. It returns what Store.Begin returns. The attempt is for Run. The
+// options in each count less than the middleware's own.
 func (s Settings) Begin(ctx context.Context, k idempotency.Key, payload any, each []idempotency.Option, own ...idempotency.Option) (*idempotency.Attempt, *idempotency.Outcome, error) {
-	opts := append(slices.Clip(each), idempotency.Via(s.Via), idempotency.Wait(s.Wait), idempotency.OnError(onError))
+	opts := append(slices.Clip(each), idempotency.Via(s.Via), idempotency.Wait(s.Wait), idempotency.OnError(onError), silence.Bound(s.StoreTimeout).(idempotency.Option))
 	ctx, cancel := context.WithTimeout(ctx, s.Wait+s.StoreTimeout)
 	defer cancel()
 	return s.Store.Begin(ctx, k, payload, append(opts, own...)...)
