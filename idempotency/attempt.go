@@ -194,6 +194,14 @@ func FromContext(ctx context.Context) (a *Attempt, ok bool) {
 	return a, ok
 }
 
+// Within reports whether ctx belongs to an attempt at the request with that key, in the store s or in
+// another Store of its name, that has not ended. It is for middleware: a second one of the store has
+// nothing to begin.
+func Within(ctx context.Context, s *Store, key Key) bool {
+	a, ok := FromContext(ctx)
+	return ok && a.store.keys.Range == s.keys.Range && a.key == key && a.Err() == nil
+}
+
 // lostError is the cause of an attempt's context after its session was lost.
 type lostError struct {
 	text  string

@@ -80,7 +80,7 @@ func (s *Store) begin(ctx context.Context, via string, key Key, payload any, opt
 	case s.sess.Accepting().Err() != nil:
 		return nil, nil, ErrClosed
 	}
-	if within, ok := FromContext(ctx); ok && within.store == s && within.entry.Ref == entry.Ref && within.Err() == nil {
+	if Within(ctx, s, key) {
 		return nil, nil, invalid("%v: Begin within its own attempt would wait for itself", key)
 	}
 	// Most replays end here, so nothing is prepared that only the others need.

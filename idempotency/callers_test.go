@@ -200,6 +200,17 @@ func TestBegunWithinItself(t *testing.T) {
 	_, err := idempotency.Do(ctxT(t), a.Store, key("1"), nil, func(ctx context.Context, _ *idempotency.Attempt) (int, error) {
 		_, err := idempotency.Do(ctx, a.Store, key("2"), nil, func(context.Context, *idempotency.Attempt) (int, error) { return 2, nil })
 		require.NoError(t, err, "another one is another matter")
+		same, err := idempotency.NewStore(a.sess, "store", nil)
+		require.NoError(t, err)
+		_, _, err = same.Begin(ctx, key("1"), nil, idempotency.Wait(0))
+		require.ErrorIs(t, err, idempotency.ErrInvalid, "another Store of the same name is the same")
+		other, err := idempotency.NewStore(a.sess, "another", nil)
+		require.NoError(t, err)
+		at, _, err := other.Begin(ctx, key("1"), nil)
+		require.NoError(t, err, "another store is another matter")
+		require.False(t, idempotency.Within(at.Context(), a.Store, key("1")))
+		require.NoError(t, at.Release(ctx))
+		require.False(t, idempotency.Within(at.Context(), other, key("1")), "it has ended")
 		_, err = idempotency.Do(ctx, a.Store, key("1"), nil, func(context.Context, *idempotency.Attempt) (int, error) { return 3, nil })
 		return 1, err
 	})

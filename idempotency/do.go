@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/etcdkit/etcdkit/idempotency/internal/word"
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/forms"
 	"github.com/etcdkit/etcdkit/internal/join"
@@ -34,7 +35,7 @@ type Result[T any] struct {
 // is ErrInvalid when fn has returned it: an integer above 2^53 or hidden fields in an interface, a string
 // that is not UTF-8.
 //
-// If fn returns an error, Do returns it unchanged, and the request is left to OnLost: with TakeOver the
+// If fn returns an error, Do returns it, without its NothingDone, and the request is left to OnLost: with TakeOver the
 // key is released for the same payload, so the next call runs fn again, and another payload is a
 // *MismatchError; with Refuse the outcome is unknown, and nothing runs until Resolve. fn returns
 // NothingDone(err) if nothing was done, which releases the key, and Permanent(err) for a failure that
@@ -117,17 +118,9 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	w, cancel := wait()
 	defer cancel()
 	var unencoded *encodeError
-	switch {
-	case errors.As(err, &unencoded):
+	if err == nil || errors.As(err, &unencoded) {
 		foreign = false
-		return join.Errors(a.about("commit", invalid("%w", unencoded.error)), a.finish(w, &settlement{state: record.AttemptDone, omit: true}))
-	case err == nil:
-		foreign = false
-		err = a.Commit(w, value)
-		if errors.Is(err, ErrSettled) {
-			return nil // fn has done it itself
-		}
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, errRejected) {
+		if err = succeed(w, a, value, unencoded); !errors.Is(err, ErrConflict) && !errors.Is(err, errRejected) {
 			return err
 		}
 	}
@@ -139,11 +132,24 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	if gone != nil || errors.Is(err, errRejected) {
 		what = Abandon // what the function has done is not known
 	}
+	err = word.Passed(err)
 	if gone != nil && !errors.Is(err, gone) {
 		err = join.Errors(err, gone)
 	}
 	if bad := a.act(w, what, failure, gone); bad != nil && !errors.Is(bad, ErrSettled) {
 		err = join.Errors(err, bad)
+	}
+	return err
+}
+
+// succeed records a success, also of a function whose value has no JSON.
+func succeed(ctx context.Context, a *Attempt, value []byte, unencoded *encodeError) error {
+	if unencoded != nil {
+		return join.Errors(a.about("commit", invalid("%w", unencoded.error)), a.finish(ctx, &settlement{state: record.AttemptDone, omit: true}))
+	}
+	err := a.Commit(ctx, value)
+	if errors.Is(err, ErrSettled) {
+		return nil // the function has done it itself
 	}
 	return err
 }
@@ -155,10 +161,10 @@ func (a *Attempt) act(ctx context.Context, what Action, failure string, gone err
 	switch what {
 	case Remember:
 		o.state, o.failure = record.AttemptFailed, record.Text(failure)
-	case Abandon:
-		o.failure = record.Text(failure)
-	default:
+	case Forget:
 		o.state, o.ran = record.AttemptReleased, true
+	default: // Abandon, and what is no Action
+		o.failure = record.Text(failure)
 	}
 	return a.finish(ctx, o)
 }

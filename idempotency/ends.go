@@ -9,7 +9,9 @@ import "github.com/etcdkit/etcdkit/idempotency/internal/word"
 // has the text of err, and wraps it; NothingDone of nil is nil.
 //
 // It counts only as what the function returns, not within another error: what a callee says of its own
-// part is no word about the parts before it. It does not count if the attempt's context has ended.
+// part is no word about the parts before it. So wrap an error of a callee that may say it: passed on
+// unwrapped, it is the function's own word. Do and Run return the error without it. It does not count if
+// the attempt's context has ended.
 func NothingDone(err error) error {
 	if err == nil {
 		return nil

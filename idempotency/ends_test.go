@@ -31,6 +31,8 @@ func TestAfterError(t *testing.T) {
 		{"both", NothingDone(fmt.Errorf("charge: %w", Permanent(no))), DefaultAction, Remember, Remember},
 		{"both, the other way round", Permanent(NothingDone(no)), DefaultAction, Remember, Remember},
 		{"nothing done, twice", NothingDone(NothingDone(no)), DefaultAction, Forget, Forget},
+		{"permanent, beside nothing done", errors.Join(NothingDone(no), Permanent(no)), DefaultAction, Remember, Remember},
+		{"OnError says what is no Action", no, Action(17), Action(17), Action(17)},
 		{"permanent, deep", NothingDone(fmt.Errorf("a: %w", NothingDone(fmt.Errorf("b: %w", Permanent(no))))), DefaultAction, Remember, Remember},
 	} {
 		require.Equal(t, c.takeOver, afterError(c.err, says(c.onError), false), c.name)

@@ -111,7 +111,8 @@ const (
 	// Refuse refuses duplicates with an *UnknownError, until an operator has found out what the
 	// attempt did and calls Resolve. Each end that is neither a success nor a recorded failure counts
 	// as lost, unless the function itself says that nothing was done (NothingDone). So the function
-	// runs at most once, until the record has expired after RetainUnknown.
+	// has effects at most once, until the record has expired: after Retain if an outcome was recorded,
+	// otherwise after RetainUnknown.
 	Refuse
 )
 

@@ -39,6 +39,13 @@ func TestRefuseMeansAtMostOnce(t *testing.T) {
 			a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.Version("none"), ">", 0)})
 			return nil
 		}, "a condition given to Attach is not met"},
+		{"what is no Action", []idempotency.Option{idempotency.OnError(func(error) idempotency.Action { return 17 })}, func(*idempotency.Attempt) error { return timeout }, timeout.Error()},
+		{"another request's word", nil, func(a *idempotency.Attempt) error {
+			_, err := idempotency.Do(a.Context(), in.Store, key("within"), nil, func(context.Context, *idempotency.Attempt) (int, error) {
+				return 0, idempotency.NothingDone(idempotency.NothingDone(timeout))
+			})
+			return err
+		}, timeout.Error()},
 		{"its own end", nil, func(a *idempotency.Attempt) error { return a.Abandon(ctxT(t)) }, ""},
 	} {
 		calls := 0
@@ -58,6 +65,20 @@ func TestRefuseMeansAtMostOnce(t *testing.T) {
 		require.ErrorIs(t, run(append(c.opts, idempotency.OnLost(idempotency.TakeOver))...), idempotency.ErrUnknown, c.name)
 		require.Equal(t, 1, calls, c.name)
 	}
+}
+
+// A value without JSON beside a condition that is not met is neither recorded nor in progress for ever.
+func TestNoJSONAndAnUnmetCondition(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+	_, err := idempotency.Do(ctxT(t), in.Store, key("1"), nil, func(_ context.Context, a *idempotency.Attempt) (chan int, error) {
+		a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.Version("none"), ">", 0)})
+		return nil, nil
+	})
+	require.ErrorIs(t, err, idempotency.ErrConflict)
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	_, _, err = in.Begin(ctxT(t), key("1"), nil, idempotency.Wait(0))
+	require.ErrorIs(t, err, idempotency.ErrUnknown)
 }
 
 // The function's own word counts under both policies, whatever OnError is.

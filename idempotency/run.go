@@ -9,7 +9,7 @@ import (
 // error OnError decides, for a panic OnPanic, and both are passed on to the caller. It is for code
 // that translates between Begin and a transport, such as a middleware.
 //
-// It returns fn's error, joined with an error of settling and, if the attempt's context had ended
+// It returns fn's error, without its NothingDone, joined with an error of settling and, if the attempt's context had ended
 // before, with its cause, such as ErrLost; otherwise it returns the errors of Commit, such as
 // ErrNotRecorded and ErrFenced. If fn has settled the attempt itself, Run returns fn's error. It
 // returns ErrInvalid for a nil fn, and does nothing. Certain reports whether the caller may answer its

@@ -78,7 +78,7 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 			return nil, refusal(ReasonScope, "the call has no scope")
 		}
 	}
-	if a, ok := idempotency.FromContext(ctx); ok && a.Key() == k {
+	if idempotency.Within(ctx, c.shared.Store, k) {
 		return handler(ctx, req) // another interceptor in front of this one has begun it
 	}
 	payload, err := c.Payload(ctx, method, req)

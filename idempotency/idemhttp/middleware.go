@@ -41,7 +41,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		c.answer(w, r, *refused, 0)
 		return
 	}
-	if a, ok := idempotency.FromContext(r.Context()); ok && a.Key() == k {
+	if idempotency.Within(r.Context(), c.shared.Store, k) {
 		next.ServeHTTP(w, r) // another Middleware in front of this one has begun it
 		return
 	}

@@ -45,7 +45,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 		if res.Action != idempotency.Remember {
 			own = notRecorded{res.Action, res.Because}
 			if res.Own && res.Action == idempotency.Forget {
-				own = idempotency.NothingDone(own)
+				return nil, idempotency.NothingDone(own)
 			}
 			return nil, own
 		}

@@ -1,7 +1,7 @@
 // Package word has the errors by which a function says what is to happen to its request.
 package word
 
-import "errors"
+import "slices"
 
 // Word is what an error says.
 type Word int
@@ -25,25 +25,37 @@ func (e *Error) Unwrap() error { return e.Err }
 // Of returns what an error says that a function has returned. NothingDone counts only as what the function
 // itself returns: what a callee says of its own part is no word about the parts before it.
 func Of(err error) Word {
-	if e, outer := err.(*Error); outer && e.Word == NothingDone { //nolint:errorlint // only what the function itself says
-		if !permanent(e.Err) {
-			return NothingDone
-		}
-	}
-	if permanent(err) {
+	switch _, outer := err.(*Error); { //nolint:errorlint // only what the function itself says
+	case permanent(err):
 		return Permanent
+	case outer:
+		return NothingDone
 	}
 	return None
 }
 
 // permanent reports whether Permanent is said anywhere in err.
 func permanent(err error) bool {
-	for e := (*Error)(nil); errors.As(err, &e); err = e.Err {
-		if e.Word == Permanent {
-			return true
-		}
+	switch e := err.(type) { //nolint:errorlint // one error after the other
+	case *Error:
+		return e.Word == Permanent || permanent(e.Err)
+	case interface{ Unwrap() error }:
+		return permanent(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), permanent)
 	}
 	return false
+}
+
+// Passed returns an error as Do passes it on: without its NothingDone, which was about that one request.
+func Passed(err error) error {
+	for {
+		e, is := err.(*Error) //nolint:errorlint // only the outermost
+		if !is || e.Word != NothingDone {
+			return err
+		}
+		err = e.Err
+	}
 }
 
 // Plain returns the error without its word, if that is all there is around it.

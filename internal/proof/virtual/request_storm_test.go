@@ -19,8 +19,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
-// answer is the answer to one request: when it was sent, how long it took, and its status.
-type answer struct {
+// timed is the answer to one request: when it was sent, how long it took, and its status.
+type timed struct {
 	sent   time.Time
 	took   time.Duration
 	status int
@@ -33,18 +33,18 @@ type storm struct {
 	inside     peak
 	goroutines atomic.Int64 // the most that there were
 
-	stop func() []answer
+	stop func() []timed
 	all  sync.WaitGroup
 	mu   sync.Mutex
-	sent []answer
+	sent []timed
 }
 
 func startStorm(handler http.Handler) *storm {
 	s, end := &storm{handler: handler}, make(chan struct{})
-	s.stop = sync.OnceValue(func() []answer {
+	s.stop = sync.OnceValue(func() []timed {
 		close(end)
 		s.all.Wait()
-		slices.SortFunc(s.sent, func(a, b answer) int { return a.sent.Compare(b.sent) })
+		slices.SortFunc(s.sent, func(a, b timed) int { return a.sent.Compare(b.sent) })
 		return s.sent
 	})
 	s.all.Go(func() {
@@ -74,12 +74,12 @@ func (s *storm) post(key string) {
 }
 
 // post sends a request with a key.
-func post(handler http.Handler, key string) answer {
+func post(handler http.Handler, key string) timed {
 	sent := time.Now()
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader("body"))
 	r.Header.Set("Idempotency-Key", key)
 	handler.ServeHTTP(w, r)
-	return answer{sent, time.Since(sent), w.Code}
+	return timed{sent, time.Since(sent), w.Code}
 }
 
 // behind returns a handler behind a middleware of the desk's store.
@@ -166,7 +166,7 @@ type figures struct {
 	success, refusal time.Duration   // the first success and the last refusal after its end
 }
 
-func figuresOf(all []answer, began, noticed, ended time.Time) (f figures) {
+func figuresOf(all []timed, began, noticed, ended time.Time) (f figures) {
 	for _, a := range all {
 		switch done := a.sent.Add(a.took); {
 		case a.status == http.StatusCreated && f.success == 0 && done.After(ended):
