@@ -67,6 +67,28 @@ func TestRefuseMeansAtMostOnce(t *testing.T) {
 	}
 }
 
+// The policy of the first attempt stays with the record: an attempt after an operator's NotDone is under
+// Refuse, too, whatever its own call says.
+func TestRefuseAfterNotDone(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true})
+	calls := 0
+	do := func(p idempotency.LostPolicy) error {
+		_, err := idempotency.Do(ctxT(t), in.Store, key("1"), nil, func(context.Context, *idempotency.Attempt) (int, error) {
+			calls++
+			return 0, errors.New("no")
+		}, idempotency.OnLost(p))
+		return err
+	}
+	require.EqualError(t, do(idempotency.Refuse), "no")
+	for n := range 2 {
+		require.ErrorIs(t, do(idempotency.TakeOver), idempotency.ErrUnknown)
+		require.NoError(t, in.Resolve(ctxT(t), in.Ref(key("1")), idempotency.NotDone()))
+		require.EqualError(t, do(idempotency.TakeOver), "no")
+		require.Equal(t, n+2, calls)
+	}
+}
+
 // A value without JSON beside a condition that is not met is neither recorded nor in progress for ever.
 func TestNoJSONAndAnUnmetCondition(t *testing.T) {
 	t.Parallel()

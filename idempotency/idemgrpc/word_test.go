@@ -45,6 +45,9 @@ func TestRefuseMeansAtMostOnce(t *testing.T) {
 		}
 		require.EqualValues(t, c.calls, s.calls.Load(), name)
 		require.Equal(t, name == "permanent", again.replayed, name)
+		if again.replayed {
+			require.Equal(t, status.Convert(first.err).Proto().String(), status.Convert(again.err).Proto().String())
+		}
 		if c.calls == 1 && name != "permanent" {
 			refused(t, again.err, codes.FailedPrecondition, idemgrpc.ReasonUnknown)
 		}

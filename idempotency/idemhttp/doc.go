@@ -68,7 +68,9 @@
 // idemgrpc and for Do, is in docs/guarantees.md.
 //
 // A call of gRPC, gRPC-Web or Connect is judged by its code, as behind idemgrpc, wherever its protocol
-// puts it, streams included: "unavailable" with status 200 is not recorded.
+// puts it, streams included: "unavailable" with status 200 is not recorded. A failure that a handler says
+// in another form of body with status 200, as JSON-RPC and GraphQL do, is a success here: such a handler
+// calls Decide.
 //
 // # Not guaranteed
 //
@@ -123,9 +125,12 @@
 // may resolve the request while its work continues.
 //
 // A middleware that recovers panics belongs in front, too. Behind, it makes a 500 of a panic, which
-// is a failure as above; but after a part of the response was written it cannot, and a response without
-// a Content-Length then looks whole. If it has to be behind, let it call Decide with
+// is a failure as above, also if a part of the response was written before; but if it writes no such
+// status, a response without a Content-Length looks whole. If it has to be behind, let it call Decide with
 // idempotency.Abandon.
+//
+// Behind a Middleware of the same store that has begun a request, a second one passes it on, and its
+// options have no effect.
 //
 // # The handler
 //

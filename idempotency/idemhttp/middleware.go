@@ -161,6 +161,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	report := func(err error) { c.ReportError(r, err) }
 	v := &visit{client: r.Context()}
 	rec := record(w, r, v, c.shared.MaxResponse, report)
+	failed := false // after its status
 	refused := middleware.Run(r.Context(), a, report, func(ctx context.Context) middleware.Result {
 		handle(next, rec, restored(r, context.WithValue(ctx, visitKey{}, v), body))
 		res := rec.end(c)
@@ -168,10 +169,14 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		if rec.cut() && !what.Own {
 			report(errCut)
 		}
+		failed = rec.fell() && !what.Own
 		return what
 	})
 	switch {
-	case refused == nil:
+	case refused == nil && !(failed && rec.live):
+		if failed {
+			rec.status = rec.failed
+		}
 		rec.send()
 	case rec.live || rec.hijacked:
 		panic(http.ErrAbortHandler) // what was sent may not be the outcome

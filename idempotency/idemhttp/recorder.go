@@ -29,6 +29,7 @@ type recorder struct {
 	max    int
 
 	status   int         // 0 until it is written
+	failed   int         // a status of 5xx that came later, as of a recoverer; 0 if none did
 	head     http.Header // the headers as they were then
 	length   int64       // the Content-Length; -1 if there is none
 	written  int64       // bytes of the body that the handler has passed to Write
@@ -67,6 +68,9 @@ func (rec *recorder) WriteHeader(status int) {
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("idemhttp: invalid WriteHeader code %d", status)) // as net/http does
 	case rec.hijacked || rec.status != 0:
+		if status >= 500 && rec.status < 500 {
+			rec.failed = status
+		}
 		return
 	case !final(status):
 		replace(rec.w.Header(), rec.header)
@@ -273,9 +277,20 @@ func (rec *recorder) end(c *config) *Response {
 // that was being streamed without a buffer to a client that has hung up: the handler may have
 // stopped for that reason.
 func (rec *recorder) cut() bool {
-	gone := rec.over && (rec.broken || rec.r.Context().Err() != nil)
-	return !rec.hijacked && !gone && rec.length > rec.taken &&
+	return !rec.hijacked && !rec.left() && rec.length > rec.taken &&
 		!empty(rec.r, rec.status) && len(rec.head["Transfer-Encoding"]) == 0
+}
+
+// left reports whether the client has hung up while the body was streamed without a buffer.
+func (rec *recorder) left() bool { return rec.over && (rec.broken || rec.r.Context().Err() != nil) }
+
+// fell reports whether a status of 5xx came on top of another one. The client gets it, if it has not got
+// the other one. It does not report what a handler has written because the client had hung up.
+func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked && !rec.left() }
+
+// unfinished reports whether the body has begun and is without its last frame, also if the client has left.
+func (rec *recorder) unfinished() bool {
+	return rec.frames != nil && rec.written > 0 && !rec.frames.over
 }
 
 // send sends the rest of the response.

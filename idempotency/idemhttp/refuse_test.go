@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,12 @@ func TestRefuseBehindARecoverer(t *testing.T) {
 			idemhttp.Decide(r.Context(), idempotency.Forget, 503)
 			panic("after the charge")
 		},
+		"half a body, without a length": func(w http.ResponseWriter, r *http.Request) {
+			forget(r)
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, "half ")
+			panic("after the charge")
+		},
 		"half a body, as 201": func(w http.ResponseWriter, r *http.Request) { forget(r); half(w); panic("after the charge") },
 	} {
 		for _, on := range []func(int) idempotency.Action{nil, func(int) idempotency.Action { return idempotency.Forget }} {
@@ -64,6 +71,28 @@ func TestRefuseBehindARecoverer(t *testing.T) {
 			require.Empty(t, resp.Kvs, name)
 		}
 	}
+}
+
+// A client is not told of a success if a recoverer has written 500 on top of it: it gets the 500, or a response
+// that breaks off.
+func TestFailureOnTopOfASuccess(t *testing.T) {
+	t.Parallel()
+	s := shared(t).instance(nil, nil).serve(nil, recovered(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, "half ")
+		switch r.URL.Path {
+		case "/streamed":
+			w.(http.Flusher).Flush()
+		case "/decided":
+			idemhttp.Decide(r.Context(), idempotency.Remember)
+		}
+		panic("after the charge")
+	}))
+	require.Equal(t, http.StatusInternalServerError, s.post("/", "k", "").StatusCode)
+	_, err := s.send(s.request("/streamed", "k", ""))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Equal(t, http.StatusCreated, s.post("/decided", "k", "").StatusCode)
+	require.True(t, s.post("/decided", "k", "").replayed())
 }
 
 // half writes half a body of a success.
@@ -159,5 +188,25 @@ func TestTakeOverForgets(t *testing.T) {
 		_, err := s.send(s.request(path, "k", "another body"))
 		require.NoError(t, err)
 		require.True(t, s.post(path, "k", "").replayed())
+	}
+}
+
+// Behind a Middleware of another store, a Middleware claims the key in its own: its policy holds.
+func TestTwoStores(t *testing.T) {
+	t.Parallel()
+	outer := shared(t).instance(nil, nil)
+	for name, calls := range map[string]int64{"store": 2, "payments": 1} {
+		st, err := idempotency.NewStore(outer.sess, name, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+		require.NoError(t, err)
+		inner, err := idemhttp.Middleware(st, nil)
+		require.NoError(t, err)
+		var n atomic.Int64
+		s := outer.hosting(&n, outer.middleware(nil)(inner(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			n.Add(1)
+			w.WriteHeader(http.StatusGatewayTimeout)
+		}))))
+		require.Equal(t, http.StatusGatewayTimeout, s.post("/"+name, name, "").StatusCode)
+		s.post("/"+name, name, "")
+		require.Equal(t, calls, s.calls.Load(), name)
 	}
 }

@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"encoding/json"
 	"fmt"
-	"mime"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -16,8 +15,8 @@ import (
 // RPC protocols have their own form of failure behind a status of HTTP, mostly 200. The Middleware reads
 // it where the protocol puts it:
 //
-//	gRPC                    Grpc-Status in the trailers, or in the headers
-//	gRPC-Web                Grpc-Status in the last frame of the body, or in the headers
+//	gRPC                    Grpc-Status in the trailers; in the headers if there is no body
+//	gRPC-Web                Grpc-Status in the last frame of the body; in the headers if there is no body
 //	Connect, a stream       an error in the last message of the body
 //	Connect, a unary call   the status of HTTP; "code" in the body distinguishes calls of one status
 //
@@ -35,9 +34,24 @@ const (
 	connectUnary
 )
 
-// protocolOf returns the protocol of a response with these headers to the request r.
+// protocolOf returns the protocol of a response with these headers to the request r. A response without a
+// type to a call of gRPC or a stream of Connect is taken for one without an end.
 func protocolOf(r *http.Request, head http.Header) protocol {
-	media := mediaType(head)
+	media, asked := mediaType(head), mediaType(r.Header)
+	if p := framing(media); p != plainHTTP {
+		return p
+	}
+	if media == "application/json" && (r.Header.Get("Connect-Protocol-Version") == "1" || asked == "application/proto") {
+		return connectUnary
+	}
+	if media == "" {
+		return framing(asked)
+	}
+	return plainHTTP
+}
+
+// framing returns the protocol whose messages have a media type of their own.
+func framing(media string) protocol {
 	is := func(kind string) bool { return media == kind || strings.HasPrefix(media, kind+"+") }
 	switch {
 	case is("application/grpc"):
@@ -48,15 +62,14 @@ func protocolOf(r *http.Request, head http.Header) protocol {
 		return grpcWebText
 	case strings.HasPrefix(media, "application/connect+"):
 		return connectStream
-	case media == "application/json" && (r.Header.Get("Connect-Protocol-Version") == "1" || mediaType(r.Header) == "application/proto"):
-		return connectUnary
 	}
 	return plainHTTP
 }
 
+// mediaType returns the type without its parameters, which may be malformed.
 func mediaType(h http.Header) string {
-	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
-	return media
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(media))
 }
 
 // judge returns how the response has ended. It is called when the handler has returned.
@@ -66,6 +79,10 @@ func (rec *recorder) judge() ending {
 		return ending{middleware.Success, http.StatusSwitchingProtocols, "the handler has hijacked the connection"}
 	case rec.cut():
 		return ending{middleware.Broken, rec.status, "the response is shorter than its Content-Length"}
+	case rec.fell():
+		return ending{middleware.Broken, rec.status, fmt.Sprintf("the handler has answered %d, and then %d", rec.status, rec.failed)}
+	case rec.protocol != plainHTTP && rec.protocol != connectUnary && rec.status > 200 && rec.status < 400:
+		return ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered an RPC with status %d", rec.status)}
 	case rec.status != http.StatusOK && rec.protocol != connectUnary:
 		return ofStatus(rec.status)
 	}
@@ -80,27 +97,40 @@ func (rec *recorder) judge() ending {
 	return ofStatus(rec.status)
 }
 
-// judgeGRPC reads Grpc-Status.
+// judgeGRPC reads Grpc-Status. In the headers it counts only without a body, as for clients.
 func (rec *recorder) judgeGRPC() ending {
-	for _, h := range []http.Header{rec.head, trailers(rec.header, rec.head), {}} {
-		if len(h) == 0 && rec.frames != nil {
-			if end := rec.unread(); end != nil {
-				return *end
-			}
-			h = fieldsOf(rec.frames.last)
+	places := []http.Header{trailers(rec.header, rec.head)}
+	switch {
+	case rec.written == 0:
+		places = append(places, rec.head)
+	case rec.frames != nil:
+		if end := rec.unread(); end != nil {
+			return *end
 		}
+		places = append(places, fieldsOf(rec.frames.last))
+	}
+	all := grpcStatuses(places)
+	if len(all) == 0 {
+		return ending{middleware.Broken, 500, "the response has no grpc-status"}
+	}
+	code, err := strconv.ParseUint(all[0], 10, 32)
+	if err != nil || len(all) > 1 {
+		return ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered grpc-status %q", all)}
+	}
+	return ofCode(uint32(code))
+}
+
+// grpcStatuses returns the values of Grpc-Status, each once: more than one contradict each other.
+func grpcStatuses(places []http.Header) (all []string) {
+	for _, h := range places {
 		for name, values := range h {
-			if plain(name) != "Grpc-Status" || len(values) == 0 {
-				continue
+			if plain(name) == "Grpc-Status" {
+				all = append(all, values...)
 			}
-			code, err := strconv.ParseUint(values[0], 10, 32)
-			if err != nil {
-				return ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered grpc-status %q", values[0])}
-			}
-			return ofCode(uint32(code))
 		}
 	}
-	return ending{middleware.Broken, 500, "the response has no grpc-status"}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // judgeConnectStream reads the end-of-stream message.

@@ -46,12 +46,27 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"no number", grpc, steps{trailer("Grpc-Status", "ok")}, middleware.Failure, 500},
 		{"no status", grpc, steps{body("m")}, middleware.Broken, 500},
 		{"a proxy's 503", grpc, steps{status(503)}, middleware.Failure, 503},
+		{"in the headers, of a body", grpc, steps{head("Grpc-Status", "0"), body("m")}, middleware.Broken, 500},
+		{"in both", grpc, steps{head("Trailer", "Grpc-Status"), head("Grpc-Status", "0"), body("m"), head("Grpc-Status", "14")}, middleware.Failure, 503},
+		{"in both, no body", grpc, steps{head("Trailer", "Grpc-Status"), head("Grpc-Status", "0"), status(200), head("Grpc-Status", "14")}, middleware.Failure, 500},
+		{"in both, the same", grpc, steps{head("Grpc-Status", "5"), trailer("Grpc-Status", "5")}, middleware.Final, 404},
+		{"twice", grpc, steps{body("m"), func(w http.ResponseWriter) { w.Header()[http.TrailerPrefix+"Grpc-Status"] = []string{"0", "14"} }}, middleware.Failure, 500},
+		{"under two names", grpc, steps{body("m"), trailer("Grpc-Status", "0"), trailer("grpc-status", "14")}, middleware.Failure, 500},
+		{"announced, and not set", grpc, steps{head("Trailer", "Grpc-Status"), body("m")}, middleware.Broken, 500},
+		{"empty", grpc, steps{trailer("Grpc-Status", "")}, middleware.Failure, 500},
+		{"another status", grpc, steps{status(202), trailer("Grpc-Status", "0")}, middleware.Failure, 500},
+		{"a proxy's 404", grpc, steps{status(404)}, middleware.Final, 404},
+		{"parameters", "Application/GRPC+proto; a=b; a=c", steps{body("m"), trailer("Grpc-Status", "14")}, middleware.Failure, 503},
 		{"another kind", "application/grpcfoo", steps{body("m")}, middleware.Success, 200},
 
 		{"success", web, steps{body(string(frame(0, "m"))), body(string(frame(flagWebEnd, "grpc-status: 0\r\n")))}, middleware.Success, 200},
 		{"unavailable", web, steps{body(string(frame(flagWebEnd, "grpc-message: down\r\ngrpc-status:14\r\n")))}, middleware.Failure, 503},
 		{"in the headers", web, steps{head("Grpc-Status", "7")}, middleware.Early, 403},
 		{"no last frame", web, steps{body(string(frame(0, "m")))}, middleware.Broken, 500},
+		{"in the headers, of a body", web, steps{head("Grpc-Status", "0"), body(string(frame(0, "m")))}, middleware.Broken, 500},
+		{"in both", web, steps{head("Grpc-Status", "0"), body(string(frame(flagWebEnd, "grpc-status: 14\r\n")))}, middleware.Failure, 503},
+		{"twice", web, steps{body(string(frame(flagWebEnd, "grpc-status: 0\r\ngrpc-status: 14\r\n")))}, middleware.Failure, 500},
+		{"a second last frame", web, steps{body(string(append(frame(flagWebEnd, "grpc-status: 14\r\n"), frame(flagWebEnd, "grpc-status: 0\r\n")...)))}, middleware.Failure, 503},
 		{"no status in it", web, steps{body(string(frame(flagWebEnd, "x: y\r\n")))}, middleware.Broken, 500},
 		{"in base64", text, steps{body(base64.StdEncoding.EncodeToString(frame(flagWebEnd, "grpc-status: 14\r\n")[:20]))}, middleware.Broken, 500},
 		{"in base64", text, steps{body(base64.StdEncoding.EncodeToString(frame(flagWebEnd, "grpc-status: 14\r\n")))}, middleware.Failure, 503},
@@ -68,6 +83,10 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"canceled", json, steps{status(499), body(`{"code":"canceled"}`)}, middleware.Interrupted, 499},
 		{"not Connect's", json, steps{status(409), body(`{"code":"E17"}`)}, middleware.Failure, 500},
 		{"no code", json, steps{status(409), body(`{}`)}, middleware.Final, 409},
+
+		{"500 after the status", "text/plain", steps{status(201), body("half"), status(500)}, middleware.Broken, 201},
+		{"400 after the status", "text/plain", steps{status(201), body("half"), status(400)}, middleware.Success, 201},
+		{"500 after 503", "text/plain", steps{status(503), status(500)}, middleware.Failure, 503},
 	} {
 		name := c.kind + ": " + c.name
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
@@ -113,11 +132,66 @@ func TestDecideForAnRPC(t *testing.T) {
 		res := v.decide(c, rec, rec.end(c))
 		require.Equal(t, x.want, res.Action, x.name)
 		require.Equal(t, x.own, res.Own, x.name)
+		require.False(t, Decide(context.WithValue(context.Background(), visitKey{}, v), idempotency.Remember), "too late")
 		require.True(t, res.Failed, x.name)
 		if !x.own {
 			require.Equal(t, 503, seen, x.name)
 		}
 	}
+}
+
+// A call of gRPC or a stream of Connect is not ended by a response without a type: a recoverer that writes
+// nothing makes 200 of a panic. The type of a request alone does not decide.
+func TestAnswerWithoutAType(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]middleware.End{
+		"application/grpc": middleware.Broken, "application/grpc-web-text": middleware.Broken, "application/connect+json": middleware.Broken,
+		"application/proto": middleware.Success, "application/json": middleware.Success,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Content-Type", kind)
+		rec := record(httptest.NewRecorder(), r, &visit{client: context.Background()}, 1<<10, nil)
+		rec.end(&config{})
+		require.Equal(t, want, rec.judge().kind, kind)
+
+		rec = record(httptest.NewRecorder(), r, &visit{client: context.Background()}, 1<<10, nil)
+		rec.Header().Set("Content-Type", "application/json; charset=utf-8")
+		rec.end(&config{})
+		require.Equal(t, middleware.Success, rec.judge().kind, kind)
+	}
+}
+
+// What OnStatus says of a status does not count for a response that broke off, nor for a connection that
+// was handed over. A client that has left a large response is no reason to take it for broken off.
+func TestEndsWithoutOnStatus(t *testing.T) {
+	t.Parallel()
+	says := func(a idempotency.Action) *config {
+		return &config{Options: Options{OnStatus: func(int) idempotency.Action { return a }}}
+	}
+	fresh := func() (*visit, *recorder, func()) {
+		ctx, leave := context.WithCancel(t.Context())
+		v := &visit{client: ctx}
+		return v, record(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), v, 1<<10, nil), leave
+	}
+	v, rec, leave := fresh()
+	defer leave()
+	rec.Header().Set("Content-Length", "10")
+	_, _ = rec.Write([]byte("half"))
+	c := says(idempotency.Remember)
+	require.Equal(t, idempotency.Abandon, v.decide(c, rec, rec.end(c)).Action)
+
+	v, rec, leave = fresh()
+	defer leave()
+	rec.hijacked = true
+	c = says(idempotency.Forget)
+	require.Equal(t, idempotency.Remember, v.decide(c, rec, rec.end(c)).Action)
+
+	v, rec, leave = fresh()
+	_, _ = rec.Write(make([]byte, 2<<10))
+	leave()
+	rec.WriteHeader(http.StatusInternalServerError)
+	c = says(idempotency.DefaultAction)
+	require.Equal(t, idempotency.Remember, v.decide(c, rec, rec.end(c)).Action)
 }
 
 // A client that has left is no reason to take a stream for broken off.
@@ -130,4 +204,8 @@ func TestStreamWhoseReaderHasLeft(t *testing.T) {
 	_, _ = rec.Write(frame(0, "m"))
 	leave()
 	require.Equal(t, middleware.Interrupted, rec.judge().kind)
+
+	// Nor is it the word of a handler that has said Forget before it broke off.
+	Decide(context.WithValue(ctx, visitKey{}, v), idempotency.Forget)
+	require.False(t, v.decide(&config{Options: Options{OnStatus: func(int) idempotency.Action { return 0 }}}, rec, &Response{}).Own)
 }

@@ -18,6 +18,7 @@ type visit struct {
 	mu   sync.Mutex
 	said word
 	void bool // a Forget was said before a status of 5xx
+	over bool // the handler has returned
 }
 
 // word is what the handler has said with Decide.
@@ -41,21 +42,24 @@ func Client(ctx context.Context) context.Context {
 // Decide sets what happens to the request when its handler has returned: Remember for a 500 after an
 // effect, Forget for a 200 that is not to be replayed, or because nothing was done. DefaultAction
 // leaves it to Options.OnStatus. The last call counts. Decide reports whether ctx belongs to a handler
-// behind a Middleware.
+// behind a Middleware that has not returned yet; otherwise it has no effect.
 //
 // With statuses it counts only for a response that has one of them. Forget without a status does not
-// count for a status of 500 or above that is written after the call: a panic may have come between, of
-// which a recoverer behind the Middleware has made that status. So say Decide(ctx, Forget, 503) in front
+// count for a status of 500 or above that is written after the call, also on top of another one: a panic
+// may have come between, of which a recoverer behind the Middleware has made that status. So say Decide(ctx, Forget, 503) in front
 // of a 503 if nothing was done. Of a call of Connect, gRPC or gRPC-Web, the status is the one that
 // Connect gives to its code.
 func Decide(ctx context.Context, what idempotency.Action, statuses ...int) bool {
 	v, ok := ctx.Value(visitKey{}).(*visit)
-	if ok {
-		v.mu.Lock()
-		defer v.mu.Unlock()
+	if !ok {
+		return false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.over {
 		v.said, v.void = word{what, slices.Clone(statuses)}, false
 	}
-	return ok
+	return !v.over
 }
 
 // answered notes that the handler has written a status, or what stands for one.
@@ -75,6 +79,7 @@ func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Resul
 	}
 	v.mu.Lock()
 	said, void := v.said, v.void
+	v.over = true
 	v.mu.Unlock()
 	r := middleware.Result{Action: end.kind.Action(), Failed: end.kind != middleware.Success, Because: end.text, Encode: res.Encode}
 	if void {
@@ -82,7 +87,7 @@ func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Resul
 	}
 	broken := end.kind == middleware.Broken
 	switch {
-	case said.counts(end.status) && !(broken && said.what == idempotency.Forget):
+	case said.counts(end.status) && !((broken || rec.unfinished()) && said.what == idempotency.Forget):
 		r.Action, r.Own = said.what, true
 	case broken || res.Hijacked:
 	default:

@@ -49,7 +49,7 @@ func TestSilenceOfOneRequestIsNoOutage(t *testing.T) {
 			return fakeetcd.Fate{LoseRequest: (m.Method == "Range" || m.Method == "Txn") && lose.CompareAndSwap(true, false)}
 		})
 		lose.Store(true)
-		lost := make(chan answer)
+		lost := make(chan timed)
 		go func() { lost <- post(handler, "lost") }()
 		time.Sleep(time.Second)
 		require.Equal(t, http.StatusCreated, post(handler, "b").status)
@@ -179,7 +179,7 @@ func TestFailOpenInAnOutage(t *testing.T) {
 					}
 					created(w, r)
 				})
-				long := make(chan answer, 1)
+				long := make(chan timed, 1)
 				go func() { long <- post(handler, "long") }()
 				synctest.Wait()
 				away(d.client)
@@ -236,7 +236,7 @@ func TestWaiterThatEndsAnOutage(t *testing.T) {
 		noticed(t, handler)
 		time.Sleep(time.Minute)
 		d.client.Resume()
-		waiting := make(chan answer)
+		waiting := make(chan timed)
 		go func() { waiting <- post(handler, "busy") }()
 		time.Sleep(10 * time.Second)
 		finish()
