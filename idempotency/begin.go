@@ -26,7 +26,8 @@ import (
 //     was lost, and the policy is Refuse), a *ScopeFullError (the scope has as many records as
 //     MaxPerScope allows), ErrNearQuota, ErrUnreadable, ErrInvalid, ErrClosed, ctx's error or one of
 //     etcd's. A *concurrency.UnavailableError is joined if etcd does not answer. ErrUnseen is joined
-//     if etcd does not answer or is near its quota, and this call has seen nothing of the request.
+//     if etcd does not answer or is near its quota, this call has seen nothing of the request, and its
+//     policy is not Refuse.
 //
 // Two calls with one key are the same request only if their payloads are equal. []byte and string
 // are compared byte by byte; json.RawMessage and all other types by their JSON, in which neither the
@@ -145,7 +146,7 @@ type call struct {
 }
 
 // unavailable joins err with a *concurrency.UnavailableError if etcd does not answer, and with
-// ErrUnseen if nothing is known of the request. The store learns from it whether there is an outage.
+// ErrUnseen if nothing is known of the request and its policy is not Refuse. The store learns from it whether there is an outage.
 func (c *call) unavailable(err error) error {
 	known := errors.Is(err, concurrency.ErrUnavailable)
 	away := (known || commit.Away(err)) && !errors.Is(err, ErrClosed)
@@ -164,7 +165,7 @@ func (c *call) unavailable(err error) error {
 	if away {
 		c.store.away.unanswered(err, c.begun, c.set)
 	}
-	if away || errors.Is(err, ErrNearQuota) {
+	if (away || errors.Is(err, ErrNearQuota)) && c.set.OnLost != Refuse {
 		return join.Errors(ErrUnseen, err)
 	}
 	return err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -83,7 +85,7 @@ func TestRefuseAfterNotDone(t *testing.T) {
 	require.EqualError(t, do(idempotency.Refuse), "no")
 	for n := range 2 {
 		require.ErrorIs(t, do(idempotency.TakeOver), idempotency.ErrUnknown)
-		require.NoError(t, in.Resolve(ctxT(t), in.Ref(key("1")), idempotency.NotDone()))
+		require.NoError(t, in.Resolve(ctxT(t), in.Ref(key("1")), idempotency.NotDone(), idempotency.EvenIfAlive()))
 		require.EqualError(t, do(idempotency.TakeOver), "no")
 		require.Equal(t, n+2, calls)
 	}
@@ -93,9 +95,9 @@ func TestRefuseAfterNotDone(t *testing.T) {
 func TestNoJSONAndAnUnmetCondition(t *testing.T) {
 	t.Parallel()
 	in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
-	_, err := idempotency.Do(ctxT(t), in.Store, key("1"), nil, func(_ context.Context, a *idempotency.Attempt) (chan int, error) {
+	_, err := idempotency.Do(ctxT(t), in.Store, key("1"), nil, func(_ context.Context, a *idempotency.Attempt) (any, error) {
 		a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.Version("none"), ">", 0)})
-		return nil, nil
+		return math.NaN(), nil
 	})
 	require.ErrorIs(t, err, idempotency.ErrConflict)
 	require.ErrorIs(t, err, idempotency.ErrInvalid)
@@ -130,5 +132,23 @@ func TestWordsOfTheFunction(t *testing.T) {
 		require.ErrorAs(t, err, &failed)
 		require.False(t, called)
 		require.Equal(t, "charge: no", failed.Outcome.Failure)
+	}
+}
+
+// A call with Refuse never learns that it may run without a claim: another process may have done the
+// request. An attempt that is settled runs no function.
+func TestRefuseIsNotUnseen(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true})
+	a := begin(t, in, key("settled"))
+	require.NoError(t, a.Commit(ctxT(t), nil))
+	require.ErrorIs(t, a.Run(ctxT(t), func(context.Context) ([]byte, error) { panic("it runs") }), idempotency.ErrSettled)
+	in.client.Cut()
+	for policy, unseen := range map[idempotency.LostPolicy]bool{idempotency.TakeOver: true, idempotency.Refuse: false} {
+		ctx, cancel := context.WithTimeout(ctxT(t), 50*time.Millisecond)
+		_, _, err := in.Begin(ctx, key("1"), nil, idempotency.OnLost(policy))
+		cancel()
+		require.Error(t, err)
+		require.Equal(t, unseen, errors.Is(err, idempotency.ErrUnseen), "%v: %v", policy, err)
 	}
 }

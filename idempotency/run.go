@@ -12,7 +12,7 @@ import (
 // It returns fn's error, without its NothingDone, joined with an error of settling and, if the attempt's context had ended
 // before, with its cause, such as ErrLost; otherwise it returns the errors of Commit, such as
 // ErrNotRecorded and ErrFenced. If fn has settled the attempt itself, Run returns fn's error. It
-// returns ErrInvalid for a nil fn, and does nothing. Certain reports whether the caller may answer its
+// returns ErrInvalid for a nil fn and ErrSettled for a settled attempt, and does nothing. Certain reports whether the caller may answer its
 // client.
 //
 // When fn has returned, Run waits at most 5 seconds for etcd to record the end, also if ctx has ended.
@@ -20,6 +20,9 @@ import (
 func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte, error)) error {
 	if fn == nil {
 		return a.about("run", invalid("the function is nil"))
+	}
+	if err := a.Err(); errors.Is(err, ErrSettled) {
+		return a.about("run", err)
 	}
 	return a.run(ctx, func() ([]byte, error) { return fn(a.Context()) })
 }

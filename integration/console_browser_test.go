@@ -323,7 +323,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		{"queue?name=semaphore/charge|set-limit", "value=9", "semaphore/charge", "The limit is changed."},
 		{"job?name=cleanup|pause", "reason=moving", "cleanup", "The job is paused."},
 		{"job?name=cleanup|resume", "", "cleanup", "The job may start again"},
-		{"store?name=orders|resolve", "value=not-done&reason=not charged", "orders", "The outcome is recorded."},
+		{"store?name=orders|resolve", "value=not-done&reason=not charged&force=", "orders", "The outcome is recorded."},
 		{"store?name=orders&state=5|delete", "", "orders", "The record is deleted."},
 		{"queue?name=semaphore/charge|request-stop", "reason=deploy", "semaphore/charge", "The request was asked to end"},
 		{"queue?name=limiter/api|set-limit", "value=4", "limiter/api", "The limit is changed."},
@@ -334,7 +334,11 @@ func TestConsoleInABrowser(t *testing.T) {
 		b.open(page)
 		b.do(chromedp.Click(fmt.Sprintf(`a[href*="do=%s"]`, verb)), chromedp.WaitVisible("form", chromedp.ByQuery))
 		for field := range strings.SplitSeq(c.fields, "&") {
-			if name, value, ok := strings.Cut(field, "="); ok {
+			switch name, value, ok := strings.Cut(field, "="); {
+			case !ok:
+			case value == "":
+				b.do(chromedp.Click("form [name=" + name + "]"))
+			default:
 				b.do(chromedp.SetValue("form [name="+name+"]", value))
 			}
 		}

@@ -60,7 +60,8 @@ type Options struct {
 	// because etcd is unavailable or nearly full, and nothing else is known of the call
 	// (idempotency.ErrUnseen). A call that was seen in progress, done or lost does not run
 	// again; neither does any call while etcd denies access or the session is closed, nor one whose
-	// attempt in this process has not been recorded. While etcd is away, handlers run at once. Defaults
+	// attempt in this process has not been recorded. While etcd is away, handlers run at once. It is
+	// ErrInvalid with a store whose OnLost is Refuse, and has no effect for a call with that. Defaults
 	// to false: such calls are answered with UNAVAILABLE.
 	FailOpen bool
 	// Each returns options for one call, such as idempotency.Retain and OnLost. Wait and
@@ -107,7 +108,7 @@ func configure(interceptor string, store *idempotency.Store, opts *Options) (*co
 	if c.ReportError == nil {
 		c.ReportError = func(context.Context, string, error) {}
 	}
-	c.shared = middleware.Settings{Store: store, Via: forms.GRPC, ShowNote: c.ShowNote, Scoped: c.Scope != nil, MaxResponse: c.MaxResponse, Wait: c.Wait, StoreTimeout: c.StoreTimeout}
+	c.shared = middleware.Settings{Store: store, Via: forms.GRPC, ShowNote: c.ShowNote, Scoped: c.Scope != nil, FailOpen: c.FailOpen, MaxResponse: c.MaxResponse, Wait: c.Wait, StoreTimeout: c.StoreTimeout}
 	if err := c.shared.Complete(4<<20, roomForHead); err != nil {
 		return nil, middleware.Invalid("idemgrpc: new "+interceptor, err)
 	}

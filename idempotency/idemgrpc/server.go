@@ -126,7 +126,7 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 	report := func(err error) { c.ReportError(ctx, method, err) }
 	refused := middleware.Run(ctx, a, report, func(own context.Context) middleware.Result {
 		resp, failed = handler(context.WithValue(own, clientKey{}, ctx), req)
-		st := status.Convert(middleware.Plain(failed))
+		st := statusOf(middleware.Plain(failed))
 		return middleware.Result{
 			Err: failed, Action: cmp.Or(c.OnCode(st.Code()), RememberFinal(st.Code())),
 			Failed: st.Code() != codes.OK, Because: "the handler has returned " + st.Code().String(),
@@ -143,6 +143,14 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		return nil, refusalOf(*refused)
 	}
 	return resp, failed
+}
+
+// statusOf returns the status that a client gets for a handler's error, as grpc.Server makes it.
+func statusOf(err error) *status.Status {
+	if st, ok := status.FromError(err); ok {
+		return st
+	}
+	return status.FromContextError(err)
 }
 
 // replay answers a duplicate with the recorded outcome.

@@ -60,7 +60,7 @@
 // # What is recorded
 //
 // A response below 400 is recorded, and so is a final no, such as 400, 404, 409 or 422: a duplicate gets
-// it again. After 5xx, 408, 423, 449, 499 and the statuses that mean a refusal before the work (401, 403,
+// it again. After 5xx, 408, 423, 449, 499, a 409 with Retry-After and the statuses that mean a refusal before the work (401, 403,
 // 407, 421, 425, 429) the next duplicate runs the handler again, with idempotency.TakeOver; with
 // idempotency.Refuse it gets a 409 until an operator has called Resolve, since no status proves that
 // nothing was done. The handler says that with Decide; or the refusal comes from in front of the

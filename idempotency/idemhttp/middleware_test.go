@@ -325,6 +325,11 @@ func TestOptions(t *testing.T) {
 		_, err = idemhttp.PolicyHandler(in.Store, &o)
 		require.ErrorIs(t, err, idempotency.ErrInvalid, "%+v", o)
 	}
+	refuse, err := idempotency.NewStore(in.sess, "refuse", &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+	require.NoError(t, err)
+	_, err = idemhttp.Middleware(refuse, &idemhttp.Options{FailOpen: true})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.ErrorContains(t, err, "FailOpen runs handlers without a claim")
 	for name, set := range map[string]func(*idemhttp.Options, bool){
 		"MaxRequest":   func(o *idemhttp.Options, over bool) { o.MaxRequest = pick[int64](over, math.MaxInt64, 1<<30) },
 		"Wait":         func(o *idemhttp.Options, over bool) { o.Wait = pick(over, math.MaxInt64, 24*time.Hour) },

@@ -94,6 +94,7 @@ type Options struct {
 	// (idempotency.ErrUnseen). A request that was seen in progress, done or lost does not
 	// run again; neither does any request while etcd denies access or the session is closed, nor one
 	// whose attempt in this process has not been recorded. While etcd is away, handlers run at once.
+	// It is ErrInvalid with a store whose OnLost is Refuse, and has no effect for a request with that.
 	// Defaults to false: such requests are answered with 503.
 	FailOpen bool
 	// Each returns options for one request, such as idempotency.Retain and OnLost. Wait and
@@ -166,7 +167,7 @@ func configure(handler string, store *idempotency.Store, opts *Options) (*config
 	for _, name := range o.NeverStore {
 		c.never[http.CanonicalHeaderKey(name)] = true
 	}
-	c.shared = middleware.Settings{Store: store, Via: forms.HTTP, ShowNote: o.ShowNote, Scoped: o.Scope != nil, MaxResponse: o.MaxResponse, Wait: o.Wait, StoreTimeout: o.StoreTimeout}
+	c.shared = middleware.Settings{Store: store, Via: forms.HTTP, ShowNote: o.ShowNote, Scoped: o.Scope != nil, FailOpen: o.FailOpen, MaxResponse: o.MaxResponse, Wait: o.Wait, StoreTimeout: o.StoreTimeout}
 	if err := cmp.Or(o.check(), c.shared.Complete(1<<20, roomForHead)); err != nil {
 		return nil, middleware.Invalid("idemhttp: new "+handler, err)
 	}

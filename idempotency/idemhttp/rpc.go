@@ -83,6 +83,8 @@ func (rec *recorder) judge() ending {
 		return ending{middleware.Broken, rec.status, fmt.Sprintf("the handler has answered %d, and then %d", rec.status, rec.failed)}
 	case rec.protocol != plainHTTP && rec.protocol != connectUnary && rec.status > 200 && rec.status < 400:
 		return ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered an RPC with status %d", rec.status)}
+	case rec.status == http.StatusConflict && rec.head.Get("Retry-After") != "":
+		return ending{middleware.Interrupted, rec.status, "the handler has answered 409 with Retry-After"}
 	case rec.status != http.StatusOK && rec.protocol != connectUnary:
 		return ofStatus(rec.status)
 	}

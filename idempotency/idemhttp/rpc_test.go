@@ -45,6 +45,8 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"an unknown code", grpc, steps{trailer("Grpc-Status", "99")}, middleware.Failure, 500},
 		{"no number", grpc, steps{trailer("Grpc-Status", "ok")}, middleware.Failure, 500},
 		{"no status", grpc, steps{body("m")}, middleware.Broken, 500},
+		{"409 to be repeated", "text/plain", steps{head("Retry-After", "1"), status(409)}, middleware.Interrupted, 409},
+		{"409", "text/plain", steps{status(409)}, middleware.Final, 409},
 		{"a proxy's 503", grpc, steps{status(503)}, middleware.Failure, 503},
 		{"in the headers, of a body", grpc, steps{head("Grpc-Status", "0"), body("m")}, middleware.Broken, 500},
 		{"in both", grpc, steps{head("Trailer", "Grpc-Status"), head("Grpc-Status", "0"), body("m"), head("Grpc-Status", "14")}, middleware.Failure, 503},

@@ -26,6 +26,7 @@ type Settings struct {
 	Via                string // the entry, for records
 	ShowNote           bool
 	Scoped             bool // Options.Scope is set
+	FailOpen           bool
 	MaxResponse        int
 	Wait, StoreTimeout time.Duration
 }
@@ -42,6 +43,8 @@ func (s *Settings) Complete(usual, head int) error {
 	s.MaxResponse = cmp.Or(s.MaxResponse, min(usual, most))
 	s.StoreTimeout = cmp.Or(s.StoreTimeout, 5*time.Second)
 	switch {
+	case s.FailOpen && store.OnLost == idempotency.Refuse:
+		return errors.New("Options.FailOpen runs handlers without a claim, and the store's OnLost is Refuse, which forbids it: leave out one of them")
 	case !s.Scoped && !store.SingleTenant:
 		return errors.New("Options.Scope is nil, and the store has several tenants (idempotency.Options.SingleTenant)")
 	case s.MaxResponse < 0 || s.MaxResponse > most:

@@ -49,7 +49,7 @@ func requiredIDs() []string {
 	add("D", "%d", 1, 12)
 	add("R", "%d", 1, 7)
 	add("Q", "%d", 1, 8)
-	add("Q", "%d", 14, 19)
+	add("Q", "%d", 14, 20)
 	add("C", "%d", 1, 2)
 	add("A", "%d", 1, 104)
 	add("U", "%d", 1, 6)
