@@ -62,12 +62,12 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 			var err error
 			key, retry, err = middleware.CallKey(ctx, func() (string, error) { return describeCall(cc.Target()+" "+method, req) })
 			if err != nil {
-				return refusal(ReasonPayload, "call "+method+" within an attempt: the message cannot be compared with that of another attempt, so the call has no key: "+err.Error()+"; set the key by WithKey with an Attempt.ChildKey")
+				return refusal(middleware.Body, "call "+method+" within an attempt: the message cannot be compared with that of another attempt, so the call has no key: "+err.Error()+"; set the key by WithKey with an Attempt.ChildKey")
 			}
 		}
 		written, err := middleware.WriteKey(key)
 		if err != nil {
-			return refusal(ReasonMalformed, "the context's key (WithKey) is malformed: "+err.Error())
+			return refusal(middleware.Malformed, "the context's key (WithKey): "+err.Error())
 		}
 		err = invoker(metadata.AppendToOutgoingContext(ctx, keyName, written), method, req, reply, cc, opts...)
 		if retry != nil && RememberFinal(status.Code(err)) != idempotency.Remember {

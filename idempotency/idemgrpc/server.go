@@ -54,7 +54,7 @@ func StreamServerInterceptor(store *idempotency.Store, opts *Options) (grpc.Stre
 		if c.PassStreams || !c.Methods(info.FullMethod) {
 			return handler(srv, ss)
 		}
-		return refusal(ReasonStream, info.FullMethod+" is a stream: streams cannot execute once for each key")
+		return refusal(middleware.Stream, info.FullMethod)
 	}, nil
 }
 
@@ -64,18 +64,18 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 		if c.Optional {
 			return handler(ctx, req)
 		}
-		return nil, refusal(ReasonMissing, "the call has no "+keyName+" in its metadata")
+		return nil, refusal(middleware.Missing, "its metadata has no "+keyName)
 	}
 	if err == nil && c.CheckKey != nil {
 		err = c.CheckKey(id)
 	}
 	if err != nil {
-		return nil, refusal(ReasonMalformed, "the "+keyName+" is malformed: "+err.Error())
+		return nil, refusal(middleware.Malformed, err.Error())
 	}
 	k := idempotency.Key{Op: middleware.Fit(method), ID: id}
 	if c.Scope != nil {
 		if k.Scope = middleware.Fit(c.Scope(ctx)); k.Scope == "" {
-			return nil, refusal(ReasonScope, "the call has no scope")
+			return nil, refusal(middleware.Scope, "")
 		}
 	}
 	if idempotency.Within(ctx, c.shared.Store, k) {
@@ -83,7 +83,7 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	}
 	payload, err := c.Payload(ctx, method, req)
 	if err != nil {
-		return nil, refusal(ReasonPayload, err.Error())
+		return nil, refusal(middleware.Body, err.Error())
 	}
 	var each, own []idempotency.Option
 	if c.Each != nil {

@@ -49,6 +49,9 @@
 // the record: see idempotency.Store.Resolve, and Response.Encode for the result. Set Note, by which the
 // operator recognizes the request.
 //
+// A client of gRPC, gRPC-Web or Connect gets an error of its protocol in place of a problem, with the code,
+// the ErrorInfo and the RetryInfo of package idemgrpc: see "Calls of RPC" below.
+//
 // # Without etcd
 //
 // An outage begins with a request that has waited for StoreTimeout while etcd answered no request of the
@@ -71,6 +74,25 @@
 // puts it, streams included: "unavailable" with status 200 is not recorded. A failure that a handler says
 // in another form of body with status 200, as JSON-RPC and GraphQL do, is a success here: such a handler
 // calls Decide.
+//
+// # Calls of RPC
+//
+// The Middleware serves handlers of connect-go, and grpc.Server as a handler: unary calls and streams of
+// gRPC, gRPC-Web and Connect, recognized by their Content-Type or Connect-Protocol-Version. Connect's HTTP GET
+// is for procedures without side effects, and passes without a key.
+//
+// The Middleware's own answers have the codes and reasons of idemgrpc, such as ABORTED with IN_PROGRESS and a
+// RetryInfo, and for a body above MaxRequest RESOURCE_EXHAUSTED with TOO_LARGE. The status of HTTP is the one
+// that the protocol gives to the code: Connect's for REUSED is 400, where a client of HTTP gets 422.
+//
+// If a body was larger than MaxResponse, duplicates get NOT_KEPT: without its body, a response would be an
+// empty message. The client's deadline (Grpc-Timeout, Connect-Timeout-Ms) does not end the handler's context.
+//
+// The handler runs when the whole request was read. A stream whose client waits for answers before it sends
+// the next message ends with the client's deadline, and nothing has executed.
+//
+// Exact compares a message as bytes. A message with a map is encoded differently each time by most libraries,
+// so that a client which encodes it again gets REUSED: set Options.Payload for such messages, or use idemgrpc.
 //
 // # Not guaranteed
 //

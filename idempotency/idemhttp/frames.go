@@ -37,6 +37,11 @@ const (
 	flagWebEnd     = 0x80
 )
 
+// frame returns a frame.
+func frame(flags byte, content string) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(content))), content...)
+}
+
 // framesOf returns the frames of a body in that protocol; nil if it has none.
 func framesOf(p protocol) *frames {
 	switch p {

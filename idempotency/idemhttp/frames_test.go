@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
-	"encoding/binary"
 	"net/http"
 	"testing"
 
@@ -12,10 +11,6 @@ import (
 )
 
 // frame returns a frame of gRPC-Web or of a Connect stream.
-func frame(flags byte, content string) []byte {
-	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(content))), content...)
-}
-
 func zipped(t *testing.T, s string) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -20,8 +21,9 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Q4: a grpc.Server that serves as a handler behind the Middleware has the outcomes that it has behind
-// idemgrpc: a failure that may pass is not recorded, and what was attached to it is not written.
+// Q4, Q9, Q11: a grpc.Server that serves as a handler behind the Middleware has the outcomes that it has behind
+// idemgrpc: a failure that may pass is not recorded, and what was attached to it is not written. The client's
+// deadline does not end the attempt, and the client gets the Middleware's own answers as a status.
 func TestServerOfGRPCAsHandler(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -35,6 +37,9 @@ func TestServerOfGRPCAsHandler(t *testing.T) {
 			req := new(structpb.Struct)
 			if err := dec(req); err != nil {
 				return nil, err
+			}
+			if _, has := ctx.Deadline(); has {
+				return nil, status.Error(codes.DataLoss, "the client's deadline")
 			}
 			a, _ := idempotency.FromContext(ctx)
 			a.Attach(nil, clientv3.OpPut(own, "written"))
@@ -75,4 +80,11 @@ func TestServerOfGRPCAsHandler(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
+
+	refused := status.Convert(pay(`"open`, codes.OK))
+	require.Equal(t, codes.InvalidArgument, refused.Code())
+	require.Contains(t, refused.Message(), "idempotency: the idempotency key is malformed")
+	info, ok := refused.Details()[0].(*errdetails.ErrorInfo)
+	require.True(t, ok)
+	require.Equal(t, "IDEMPOTENCY_KEY_MALFORMED", info.GetReason())
 }

@@ -163,7 +163,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	rec := record(w, r, v, c.shared.MaxResponse, report)
 	failed := false // after its status
 	refused := middleware.Run(r.Context(), a, report, func(ctx context.Context) middleware.Result {
-		handle(next, rec, restored(r, context.WithValue(ctx, visitKey{}, v), body))
+		handle(next, rec, withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)))
 		res := rec.end(c)
 		what := v.decide(c, rec, res)
 		if rec.cut() && !what.Own {
@@ -197,7 +197,7 @@ func (c *config) duplicate(w http.ResponseWriter, r *http.Request, k idempotency
 		refused, err := c.shared.Undecodable(k, err)
 		c.ReportError(r, err)
 		c.refuse(w, r, refused)
-	case res.Hijacked:
+	case res.Hijacked, res.Omitted && protocolOfCall(r) != plainHTTP: // of a body that was left out, a client of RPC would read an empty message
 		c.answer(w, r, Problem{Code: CodeNotKept}, 0)
 	default:
 		c.replay(w, r, res)

@@ -109,7 +109,7 @@ type Options struct {
 	// to false: the client gets the reference of the record, and the note is the operator's.
 	ShowNote bool
 	// OnProblem writes a problem; all headers but Content-Type are set. Defaults to
-	// problem+json.
+	// problem+json, and for a call of gRPC, gRPC-Web or Connect to an error of its protocol.
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
 	// ReportError is called with each error that an operator should know: etcd is
 	// unavailable, an outcome was not recorded, or an outcome is unknown until Resolve

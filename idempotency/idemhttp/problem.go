@@ -8,9 +8,11 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
 )
 
-// Problem is an answer of the Middleware in place of the handler's response (RFC 9457).
+// Problem is an answer of the Middleware in place of the handler's response (RFC 9457). Clients of gRPC,
+// gRPC-Web and Connect get an error of their protocol instead: see the package's comment.
 type Problem struct {
 	// Type is Options.Docs with the code as its fragment; empty without Docs.
 	Type     string `json:"type,omitempty"`
@@ -99,10 +101,18 @@ func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, aft
 		c.OnProblem(w, r, p)
 		return
 	}
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Language", "en")
 	h.Del("Content-Length")
 	h.Del("Content-Encoding")
+	if by := protocolOfCall(r); by != plainHTTP {
+		detail := own.Detail
+		if p.Code == CodeMissing {
+			detail = "its headers have no " + c.Header
+		}
+		writeStatus(w, r, by, rpc.Answer(middleware.Refusal{Reason: middleware.Reason(p.Code), Ref: p.Ref, Note: p.Note, RetryAfter: after}, detail))
+		return
+	}
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Language", "en")
 	b, err := json.Marshal(p)
 	if err != nil {
 		panic(err)

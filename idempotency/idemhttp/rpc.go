@@ -37,21 +37,33 @@ const (
 // protocolOf returns the protocol of a response with these headers to the request r. A response without a
 // type to a call of gRPC or a stream of Connect is taken for one without an end.
 func protocolOf(r *http.Request, head http.Header) protocol {
-	media, asked := mediaType(head), mediaType(r.Header)
-	if p := framing(media); p != plainHTTP {
+	media := mediaType(head)
+	switch p := named(media); {
+	case p != plainHTTP:
 		return p
-	}
-	if media == "application/json" && (r.Header.Get("Connect-Protocol-Version") == "1" || asked == "application/proto") {
-		return connectUnary
-	}
-	if media == "" {
-		return framing(asked)
+	case media == "application/json" && protocolOfCall(r) == connectUnary:
+		return connectUnary // a response with another type is a message, not an error
+	case media == "":
+		return named(mediaType(r.Header))
 	}
 	return plainHTTP
 }
 
-// framing returns the protocol whose messages have a media type of their own.
-func framing(media string) protocol {
+// protocolOfCall returns the protocol of a request.
+func protocolOfCall(r *http.Request) protocol {
+	media := mediaType(r.Header)
+	switch p := named(media); {
+	case p != plainHTTP:
+		return p
+	case media == "application/proto", r.Header.Get("Connect-Protocol-Version") == "1",
+		r.Method == http.MethodGet && r.URL.Query().Get("connect") == "v1":
+		return connectUnary
+	}
+	return plainHTTP
+}
+
+// named returns the protocol that a media type names.
+func named(media string) protocol {
 	is := func(kind string) bool { return media == kind || strings.HasPrefix(media, kind+"+") }
 	switch {
 	case is("application/grpc"):
@@ -64,6 +76,17 @@ func framing(media string) protocol {
 		return connectStream
 	}
 	return plainHTTP
+}
+
+// withoutDeadline returns a call without its deadline. It is the client's, and ends no attempt, as the
+// client's connection does not: a handler that it interrupts in the middle would execute again.
+func withoutDeadline(r *http.Request) *http.Request {
+	if protocolOfCall(r) != plainHTTP {
+		r.Header = r.Header.Clone()
+		r.Header.Del("Grpc-Timeout")
+		r.Header.Del("Connect-Timeout-Ms")
+	}
+	return r
 }
 
 // mediaType returns the type without its parameters, which may be malformed.
@@ -94,7 +117,7 @@ func (rec *recorder) judge() ending {
 	case connectStream:
 		return rec.judgeConnectStream()
 	case connectUnary:
-		return judgeConnectUnary(rec.status, rec.body)
+		return rec.judgeConnectUnary()
 	}
 	return ofStatus(rec.status)
 }
@@ -140,8 +163,13 @@ func (rec *recorder) judgeConnectStream() ending {
 	if end := rec.unread(); end != nil {
 		return *end
 	}
+	return endOfStream(rec.frames.last)
+}
+
+// endOfStream returns the ending that an end-of-stream message of Connect stands for.
+func endOfStream(message []byte) ending {
 	var last struct{ Error *connectError }
-	if err := json.Unmarshal(rec.frames.last, &last); err != nil {
+	if err := json.Unmarshal(message, &last); err != nil {
 		return ending{middleware.Failure, 500, "the last message of the response is not JSON"}
 	}
 	if last.Error == nil {
@@ -165,16 +193,30 @@ func (rec *recorder) unread() *ending {
 }
 
 // judgeConnectUnary reads the status, and the code of an error.
-func judgeConnectUnary(status int, body []byte) ending {
+func (rec *recorder) judgeConnectUnary() ending {
+	body := rec.body
+	if rec.head.Get("Content-Encoding") == "gzip" {
+		body, _ = unpack(body, maxLast)
+	}
 	var e connectError
-	if status < 400 || json.Unmarshal(body, &e) != nil || e.Code == "" {
-		return ofStatus(status)
+	if rec.status < 400 || json.Unmarshal(body, &e) != nil || e.Code == "" {
+		return ofStatus(rec.status)
 	}
 	return e.end()
 }
 
 // connectError is the JSON of an error of Connect.
-type connectError struct{ Code string }
+type connectError struct {
+	Code    string          `json:"code"`
+	Message string          `json:"message,omitempty"`
+	Details []connectDetail `json:"details,omitempty"`
+}
+
+// connectDetail is a message of protobuf: its name, and its bytes in base64 without padding.
+type connectDetail struct {
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
 
 func (e *connectError) end() ending {
 	code := slices.IndexFunc(rpcCodes, func(c rpcCode) bool { return c.name == e.Code })

@@ -83,6 +83,7 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"aborted", json, steps{status(409), body(`{"code":"aborted"}`)}, middleware.Interrupted, 409},
 		{"exists", json, steps{status(409), body(`{"code":"already_exists"}`)}, middleware.Final, 409},
 		{"canceled", json, steps{status(499), body(`{"code":"canceled"}`)}, middleware.Interrupted, 499},
+		{"aborted, compressed", json, steps{head("Content-Encoding", "gzip"), status(409), body(zipped(t, `{"code":"aborted"}`))}, middleware.Interrupted, 409},
 		{"not Connect's", json, steps{status(409), body(`{"code":"E17"}`)}, middleware.Failure, 500},
 		{"no code", json, steps{status(409), body(`{}`)}, middleware.Final, 409},
 

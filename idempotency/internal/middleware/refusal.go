@@ -9,11 +9,17 @@ import (
 )
 
 // Reason is why a middleware answers in place of the handler. The texts are the codes of
-// idemhttp; idemgrpc writes them in its own form.
+// idemhttp; package rpc has the form for clients of RPC.
 type Reason string
 
-// The reasons.
+// The reasons. Those before InProgress are found before a request begins.
 const (
+	Missing     Reason = "missing"     // no key
+	Malformed   Reason = "malformed"   // the key is malformed
+	Body        Reason = "body"        // the payload cannot be read or compared
+	TooLarge    Reason = "too-large"   // the payload is too large
+	Scope       Reason = "scope"       // Options.Scope has returned an empty scope
+	Stream      Reason = "stream"      // a stream, where the transport executes none once
 	InProgress  Reason = "in-progress" // a duplicate is in progress, or the outcome is being recorded
 	Reused      Reason = "reused"      // the key was used with another payload
 	Conflict    Reason = "conflict"    // a condition given to Attempt.Attach is not met; the handler has run

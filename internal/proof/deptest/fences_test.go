@@ -251,11 +251,11 @@ func isMiddleware(f file, transport string) bool {
 	return slices.Contains(public, path.Dir(f.dir)) && strings.HasSuffix(f.dir, transport) && !f.test
 }
 
-// ofParent reports whether a middleware's import is its parent, the half of a middleware
-// below it, or the forms of results that both know.
+// ofParent reports whether a middleware's import is its parent, the half of a middleware below it,
+// what HTTP and gRPC share of RPC, or the forms of results that both know.
 func ofParent(f file, imp string) bool {
 	parent := path.Join(module, path.Dir(f.dir))
-	return imp == parent || imp == parent+"/internal/middleware" || imp == module+"/internal/forms"
+	return imp == parent || imp == parent+"/internal/middleware" || imp == parent+"/internal/rpc" || imp == module+"/internal/forms"
 }
 
 // isStandard reports whether an import path is of the standard library, whose
@@ -334,7 +334,7 @@ func TestFencesFail(t *testing.T) {
 		"concurrency/limithttp/limit.go":               importing("concurrency/limithttp/limit.go", "net/http", module+"/concurrency", module+"/concurrency/internal/middleware"),
 		"concurrency/internal/middleware/admission.go": importing("concurrency/internal/middleware/admission.go", module+"/concurrency"),
 		"idempotency/idemgrpc/idem.go":                 importing("idempotency/idemgrpc/idem.go", "google.golang.org/grpc/codes", module+"/idempotency"),
-		"idempotency/idemhttp/idem.go":                 importing("idempotency/idemhttp/idem.go", module+"/idempotency/internal/middleware"),
+		"idempotency/idemhttp/idem.go":                 importing("idempotency/idemhttp/idem.go", module+"/idempotency/internal/middleware", module+"/idempotency/internal/rpc"),
 		"schedlock/locker.go":                          importing("schedlock/locker.go", module+"/concurrency"),
 		"embedtest/start.go":                           importing("embedtest/start.go", "go.etcd.io/etcd/server/v3/embed"),
 		"idempotency/conformance/run.go":               importing("idempotency/conformance/run.go", "testing", "go.etcd.io/etcd/client/v3"),

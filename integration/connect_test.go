@@ -1,0 +1,426 @@
+package integration
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// The procedures of the service, one of each kind.
+const (
+	payUnary  = "/pay.v1.Payments/Unary"
+	payServer = "/pay.v1.Payments/Server" // a server stream
+	payClient = "/pay.v1.Payments/Client" // a client stream
+	payBidi   = "/pay.v1.Payments/Bidi"
+)
+
+// dialects are the protocols and codecs of connect's clients. WithSendGzip makes them compress requests;
+// they accept gzip by default.
+var dialects = map[string][]connect.ClientOption{
+	"Connect":        nil,
+	"Connect, JSON":  {connect.WithProtoJSON()},
+	"Connect, gzip":  {connect.WithSendGzip()},
+	"gRPC":           {connect.WithGRPC()},
+	"gRPC, JSON":     {connect.WithGRPC(), connect.WithProtoJSON()},
+	"gRPC, gzip":     {connect.WithGRPC(), connect.WithSendGzip()},
+	"gRPC-Web":       {connect.WithGRPCWeb()},
+	"gRPC-Web, JSON": {connect.WithGRPCWeb(), connect.WithProtoJSON()},
+	"gRPC-Web, gzip": {connect.WithGRPCWeb(), connect.WithSendGzip()},
+}
+
+// connectServer is a service of connect behind the Middleware. The first attempt of a request ends with the
+// code that its header names, after it has attached a put of the key own; later ones succeed.
+type connectServer struct {
+	*httptest.Server
+	t     testing.TB
+	calls atomic.Int64
+	own   string
+	etcd  *clientv3.Client
+	// An attempt with the header Hold says that it has entered, and waits for leave.
+	entered, leave chan struct{}
+	deadline       atomic.Pointer[time.Time] // of the last attempt
+}
+
+func serveConnect(t testing.TB, opts *idemhttp.Options) *connectServer {
+	t.Helper()
+	etcd := embedtest.Shared(t)
+	s := &connectServer{t: t, own: etcd.Prefix(t) + "own", etcd: etcd.NewClient(t, nil).Client, entered: make(chan struct{}), leave: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.Handle(payUnary, connect.NewUnaryHandler(payUnary, func(ctx context.Context, r *connect.Request[structpb.Struct]) (*connect.Response[structpb.Struct], error) {
+		return connect.NewResponse(r.Msg), s.end(ctx, r.Header())
+	}))
+	mux.Handle(payServer, connect.NewServerStreamHandler(payServer, func(ctx context.Context, r *connect.Request[structpb.Struct], out *connect.ServerStream[structpb.Struct]) error {
+		for range 3 {
+			if err := out.Send(r.Msg); err != nil {
+				return err
+			}
+		}
+		return s.end(ctx, r.Header())
+	}))
+	mux.Handle(payClient, connect.NewClientStreamHandler(payClient, func(ctx context.Context, in *connect.ClientStream[structpb.Struct]) (*connect.Response[structpb.Struct], error) {
+		last := new(structpb.Struct)
+		for in.Receive() {
+			last = in.Msg()
+		}
+		return connect.NewResponse(last), errors.Join(in.Err(), s.end(ctx, in.RequestHeader()))
+	}))
+	mux.Handle(payBidi, connect.NewBidiStreamHandler(payBidi, func(ctx context.Context, both *connect.BidiStream[structpb.Struct, structpb.Struct]) error {
+		for {
+			m, err := both.Receive()
+			if errors.Is(err, io.EOF) {
+				return s.end(ctx, both.RequestHeader())
+			}
+			if err == nil {
+				err = both.Send(m)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}))
+	s.Server = httptest.NewUnstartedServer(middleware(t, stores(t)[0], opts)(mux))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// end returns how an attempt ends.
+func (s *connectServer) end(ctx context.Context, h http.Header) error {
+	s.calls.Add(1)
+	if h.Get("Hold") != "" {
+		s.entered <- struct{}{}
+		<-s.leave
+	}
+	until, _ := ctx.Deadline()
+	s.deadline.Store(&until)
+	a, ok := idempotency.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	a.Attach(nil, clientv3.OpPut(s.own, "written"))
+	if code := codeOf(h.Get("Code")); code != 0 && a.Attempt() == 1 {
+		return connect.NewError(code, errors.New("the bank says no"))
+	}
+	return nil
+}
+
+// written reports whether what was attached was written, and removes it.
+func (s *connectServer) written() bool {
+	s.t.Helper()
+	resp, err := s.etcd.Delete(ctxT(s.t), s.own)
+	require.NoError(s.t, err)
+	return resp.Deleted > 0
+}
+
+// codeOf returns the code with that name; 0 is OK, which connect has no constant for.
+func codeOf(name string) (code connect.Code) {
+	_ = code.UnmarshalText([]byte(name))
+	return code
+}
+
+// call makes a call of a procedure with a key and headers, and returns how many messages came back. The
+// message is the header Note. It has one field, since the order of a map's fields differs from call to call.
+func (s *connectServer) call(procedure, key string, dialect []connect.ClientOption, headers ...string) (messages int, header http.Header, err error) {
+	s.t.Helper()
+	return s.callIn(ctxT(s.t), procedure, key, dialect, headers...)
+}
+
+func (s *connectServer) callIn(ctx context.Context, procedure, key string, dialect []connect.ClientOption, headers ...string) (messages int, header http.Header, err error) {
+	s.t.Helper()
+	msg, err := structpb.NewStruct(map[string]any{"note": strings.Repeat("a message that is worth compressing ", 20)})
+	require.NoError(s.t, err)
+	client := connect.NewClient[structpb.Struct, structpb.Struct](s.Client(), s.URL+procedure, dialect...)
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Note" {
+			msg.Fields["note"] = structpb.NewStringValue(headers[i+1])
+		}
+	}
+	set := func(h http.Header) {
+		if key != "" {
+			h.Set("Idempotency-Key", key)
+		}
+		for i := 0; i < len(headers); i += 2 {
+			h.Set(headers[i], headers[i+1][:min(len(headers[i+1]), 64)])
+		}
+	}
+	switch procedure {
+	case payUnary:
+		r := connect.NewRequest(msg)
+		set(r.Header())
+		resp, err := client.CallUnary(ctx, r)
+		if err != nil {
+			return 0, nil, err
+		}
+		require.Equal(s.t, msg.String(), resp.Msg.String())
+		return 1, resp.Header(), nil
+	case payServer:
+		r := connect.NewRequest(msg)
+		set(r.Header())
+		in, err := client.CallServerStream(ctx, r)
+		if err != nil {
+			return 0, nil, err
+		}
+		defer in.Close()
+		for in.Receive() {
+			messages++
+		}
+		return messages, in.ResponseHeader(), in.Err()
+	case payClient:
+		out := client.CallClientStream(ctx)
+		set(out.RequestHeader())
+		for range 3 {
+			if err := out.Send(msg); err != nil {
+				break
+			}
+		}
+		resp, err := out.CloseAndReceive()
+		if err != nil {
+			return 0, nil, err
+		}
+		return 1, resp.Header(), nil
+	}
+	both := client.CallBidiStream(ctx)
+	set(both.RequestHeader())
+	for range 3 {
+		if err := both.Send(msg); err != nil {
+			break
+		}
+	}
+	require.NoError(s.t, both.CloseRequest())
+	defer both.CloseResponse()
+	for {
+		if _, err := both.Receive(); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return messages, both.ResponseHeader(), err
+		}
+		messages++
+	}
+}
+
+// reason returns the reason in the ErrorInfo of an answer of the Middleware's own, and the delay of its
+// RetryInfo.
+func reason(t testing.TB, err error) (reason string, retry time.Duration) {
+	t.Helper()
+	var ce *connect.Error
+	require.ErrorAs(t, err, &ce)
+	for _, d := range ce.Details() {
+		m, err := d.Value()
+		require.NoError(t, err)
+		switch m := m.(type) {
+		case *errdetails.ErrorInfo:
+			require.Equal(t, idemgrpc.Domain, m.GetDomain())
+			reason = m.GetReason()
+		case *errdetails.RetryInfo:
+			retry = m.GetRetryDelay().AsDuration()
+		}
+	}
+	return reason, retry
+}
+
+// Q4: whatever the protocol, the codec and the kind of a call: it is recorded if idemgrpc would record it,
+// and what a failing attempt has attached is not written.
+func TestEndsOfConnectCalls(t *testing.T) {
+	t.Parallel()
+	for name, dialect := range dialects {
+		for _, procedure := range []string{payUnary, payServer, payClient, payBidi} {
+			t.Run(name+procedure, func(t *testing.T) {
+				t.Parallel()
+				s := serveConnect(t, &idemhttp.Options{Each: func(r *http.Request) []idempotency.Option {
+					if r.Header.Get("Refuse") != "" {
+						return []idempotency.Option{idempotency.OnLost(idempotency.Refuse)}
+					}
+					return nil
+				}})
+				for code := connect.Code(0); code <= connect.CodeUnauthenticated; code++ {
+					final := idemgrpc.RememberFinal(codes.Code(code)) == idempotency.Remember
+					for _, refuse := range []string{"", "true"} {
+						key := fmt.Sprint(code, "-", refuse)
+						once := func() (int, http.Header, error) {
+							return s.call(procedure, key, dialect, "Code", code.String(), "Refuse", refuse)
+						}
+						s.calls.Store(0)
+						n, _, first := once()
+						if code == 0 {
+							require.NoError(t, first)
+						} else {
+							require.Equal(t, code, connect.CodeOf(first), first)
+							require.Equal(t, "the bank says no", message(first))
+						}
+						require.Equal(t, code == 0, s.written(), code)
+						again, header, err := once()
+						switch {
+						case final && code == 0:
+							require.NoError(t, err)
+							require.Equal(t, n, again)
+							require.Equal(t, "true", header.Get("Idempotent-Replayed"))
+							require.EqualValues(t, 1, s.calls.Load())
+						case final:
+							require.Equal(t, code, connect.CodeOf(err), err)
+							require.Equal(t, "the bank says no", message(err))
+							require.Equal(t, n, again)
+							require.EqualValues(t, 1, s.calls.Load(), code)
+						case refuse != "":
+							why, _ := reason(t, err)
+							require.Equal(t, connect.CodeFailedPrecondition, connect.CodeOf(err), err)
+							require.Equal(t, idemgrpc.ReasonUnknown, why)
+							require.EqualValues(t, 1, s.calls.Load(), code)
+						default:
+							require.NoError(t, err, code)
+							require.EqualValues(t, 2, s.calls.Load(), code)
+							require.True(t, s.written(), code)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func message(err error) string {
+	var ce *connect.Error
+	if errors.As(err, &ce) {
+		return ce.Message()
+	}
+	return ""
+}
+
+// Q9: the Middleware's own answers arrive in each protocol with the code, the reason and the delay that
+// idemgrpc gives to them.
+func TestRefusalsForConnectClients(t *testing.T) {
+	t.Parallel()
+	for name, dialect := range dialects {
+		for _, procedure := range []string{payUnary, payServer, payClient, payBidi} {
+			t.Run(name+procedure, func(t *testing.T) {
+				t.Parallel()
+				s := serveConnect(t, &idemhttp.Options{MaxRequest: 4 << 10})
+				refused := func(want connect.Code, reasonWanted, key string, headers ...string) time.Duration {
+					t.Helper()
+					_, _, err := s.call(procedure, key, dialect, headers...)
+					why, retry := reason(t, err)
+					require.Equal(t, want, connect.CodeOf(err), err)
+					require.Equal(t, reasonWanted, why, err)
+					require.Contains(t, message(err), "idempotency: ")
+					return retry
+				}
+				require.Zero(t, refused(connect.CodeInvalidArgument, idemgrpc.ReasonMissing, ""))
+				require.Zero(t, refused(connect.CodeInvalidArgument, idemgrpc.ReasonMalformed, `"open`))
+				require.Zero(t, s.calls.Load())
+
+				_, _, err := s.call(procedure, "k", dialect)
+				require.NoError(t, err)
+				require.Zero(t, refused(connect.CodeFailedPrecondition, idemgrpc.ReasonReused, "k", "Note", "another"))
+				_, _, err = s.call(procedure, "large", dialect, "Note", noise(8<<10))
+				why, _ := reason(t, err)
+				require.Equal(t, connect.CodeResourceExhausted, connect.CodeOf(err), err)
+				require.Equal(t, "TOO_LARGE", why)
+
+				first := make(chan error, 1)
+				go func() { _, _, err := s.call(procedure, "slow", dialect, "Hold", "true"); first <- err }()
+				<-s.entered
+				require.Positive(t, refused(connect.CodeAborted, idemgrpc.ReasonInProgress, "slow"))
+				close(s.leave)
+				require.NoError(t, <-first)
+			})
+		}
+	}
+}
+
+// noise returns a text of n bytes that does not compress well.
+func noise(n int) string {
+	b := make([]byte, n/2)
+	_, _ = rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+// Q10: of a response whose body was not kept, a client of RPC gets no empty message: it would take it for the
+// outcome.
+func TestConnectResponseThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	for name, dialect := range dialects {
+		for _, procedure := range []string{payUnary, payServer, payClient, payBidi} {
+			t.Run(name+procedure, func(t *testing.T) {
+				t.Parallel()
+				s := serveConnect(t, &idemhttp.Options{MaxResponse: 1 << 10})
+				note := noise(8 << 10)
+				_, _, err := s.call(procedure, "k", dialect, "Note", note)
+				require.NoError(t, err)
+				n, _, err := s.call(procedure, "k", dialect, "Note", note)
+				why, _ := reason(t, err)
+				require.Equal(t, connect.CodeFailedPrecondition, connect.CodeOf(err), err)
+				require.Equal(t, idemgrpc.ReasonNotKept, why)
+				require.Zero(t, n)
+				require.EqualValues(t, 1, s.calls.Load())
+			})
+		}
+	}
+}
+
+// Q11: a client's deadline does not end the attempt, as it does not behind idemgrpc.
+func TestDeadlineOfAConnectClient(t *testing.T) {
+	t.Parallel()
+	for name, dialect := range dialects {
+		for _, procedure := range []string{payUnary, payServer} {
+			t.Run(name+procedure, func(t *testing.T) {
+				t.Parallel()
+				s := serveConnect(t, &idemhttp.Options{Optional: true})
+				ctx, cancel := context.WithTimeout(ctxT(t), soon)
+				defer cancel()
+				clients, _ := ctx.Deadline()
+				_, _, err := s.callIn(ctx, procedure, "k", dialect)
+				require.NoError(t, err)
+				require.Zero(t, *s.deadline.Load())
+				_, _, err = s.callIn(ctx, procedure, "", dialect)
+				require.NoError(t, err)
+				require.WithinDuration(t, clients, *s.deadline.Load(), soon/2, "without a key nothing changes")
+			})
+		}
+	}
+}
+
+// A stream in both directions at once cannot be executed once for each key: the handler begins when the client
+// has sent all its messages, so a client that waits for an answer first gets none, and nothing has executed.
+func TestBidiStreamThatWaitsForAnswers(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Connect", "gRPC", "gRPC-Web"} {
+		dialect := dialects[name]
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serveConnect(t, nil)
+			ctx, cancel := context.WithCancel(ctxT(t))
+			both := connect.NewClient[structpb.Struct, structpb.Struct](s.Client(), s.URL+payBidi, dialect...).CallBidiStream(ctx)
+			both.RequestHeader().Set("Idempotency-Key", "k")
+			require.NoError(t, both.Send(new(structpb.Struct)))
+			time.AfterFunc(200*time.Millisecond, cancel) // no signal says that nothing happens
+			_, err := both.Receive()
+			require.Equal(t, connect.CodeCanceled, connect.CodeOf(err))
+			require.Zero(t, s.calls.Load())
+
+			_, _, err = s.call(payBidi, "k", dialect)
+			require.NoError(t, err, "the key is free")
+		})
+	}
+}
