@@ -24,7 +24,8 @@ import (
 //   - if the context is an attempt's (in a handler behind the Middleware, or in the function of
 //     idempotency.Do) and the body can be read twice (GetBody): idempotency.CallKey of method,
 //     host, URL and body. An attempt that takes over from a lost one sends the same requests with
-//     the same keys, and so does a handler that retries after an error, a 5xx or a 409. Neither
+//     the same keys, and so does a handler that retries after an error, a 5xx, a 409, or a code of gRPC
+//     or Connect that is not recorded, which is known when the response was read. Neither
 //     the spelling of the URL counts nor the encoding of a body in JSON or in multiple parts, as in
 //     Content: JSON has to have its Content-Type. A body that says something else each time, such as
 //     a timestamp, has a new key each time, and so has one whose encoder is not deterministic, such
@@ -181,6 +182,8 @@ func answered(resp *http.Response, err error, retry func()) {
 	switch {
 	case err != nil, resp.StatusCode == http.StatusConflict, RememberFinal(resp.StatusCode) != idempotency.Remember:
 		retry()
+	case framed(resp):
+		resp.Body = &call{ReadCloser: resp.Body, resp: resp, frames: framesOf(named(mediaType(resp.Header))), retry: retry}
 	case resp.Body != nil && resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols:
 		resp.Body = &watched{resp.Body, retry}
 	}

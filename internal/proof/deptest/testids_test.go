@@ -48,7 +48,7 @@ func requiredIDs() []string {
 	add("I", "%02d", 1, 42)
 	add("D", "%d", 1, 12)
 	add("R", "%d", 1, 7)
-	add("Q", "%d", 1, 11)
+	add("Q", "%d", 1, 12)
 	add("Q", "%d", 14, 20)
 	add("C", "%d", 1, 2)
 	add("A", "%d", 1, 104)

@@ -1,0 +1,84 @@
+package idemhttp_test
+
+import (
+	"encoding/binary"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// roundTrip is a Base.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Q12: within an attempt, a call of RPC is a retry of the equal one before it if that has ended with a code that
+// is not recorded, or if its end was not read (Q12 in docs/tested-failures.md).
+func TestRetryOfAnRPC(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	frame := func(flags byte, content string) string {
+		return string(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(content)))) + content
+	}
+	const grpc, web, stream = "application/grpc", "application/grpc-web+proto", "application/connect+proto"
+	for name, c := range map[string]struct {
+		kind, header, trailer, body string
+		unread, retry               bool
+	}{
+		"OK":                       {kind: grpc, trailer: "0"},
+		"unavailable":              {kind: grpc, trailer: "14", retry: true},
+		"in progress":              {kind: grpc, header: "10", retry: true},
+		"in progress, not read":    {kind: grpc, header: "10", unread: true, retry: true},
+		"a final no":               {kind: grpc, header: "9"},
+		"a final no, not read":     {kind: grpc, header: "9", unread: true},
+		"no status":                {kind: grpc, retry: true},
+		"not read":                 {kind: grpc, trailer: "0", unread: true, retry: true},
+		"Web: OK":                  {kind: web, body: frame(0, "m") + frame(0x80, "grpc-status: 0\r\n")},
+		"Web: unavailable":         {kind: web, body: frame(0x80, "grpc-status: 14\r\n"), retry: true},
+		"Web: cut":                 {kind: web, body: frame(0, "m"), retry: true},
+		"stream: OK":               {kind: stream, body: frame(0, "m") + frame(2, "{}")},
+		"stream: unavailable":      {kind: stream, body: frame(2, `{"error":{"code":"unavailable"}}`), retry: true},
+		"stream: final":            {kind: stream, body: frame(2, `{"error":{"code":"not_found"}}`)},
+		"stream: not read":         {kind: stream, body: frame(2, "{}"), unread: true, retry: true},
+		"another type is no call":  {kind: "text/plain", trailer: "14"},
+		"an unknown RPC is a call": {kind: "application/grpc+thrift", trailer: "14", retry: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, _, err := in.Begin(ctxT(t), idempotency.Key{Op: "pay", ID: name}, nil)
+			require.NoError(t, err)
+			var keys []string
+			client := &http.Client{Transport: &idemhttp.Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+				keys = append(keys, r.Header.Get("Idempotency-Key"))
+				resp := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {c.kind}}, Request: r}
+				if c.header != "" {
+					resp.Header.Set("Grpc-Status", c.header)
+				}
+				resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(c.body), atEnd(func() {
+					if c.trailer != "" {
+						resp.Trailer = http.Header{"Grpc-Status": {c.trailer}}
+					}
+				})))
+				return resp, nil
+			})}}
+			for range 2 {
+				r, err := http.NewRequestWithContext(a.Context(), http.MethodPost, "http://pay.test/", strings.NewReader("m"))
+				require.NoError(t, err)
+				resp, err := client.Do(r)
+				require.NoError(t, err)
+				if !c.unread {
+					_, err = io.Copy(io.Discard, resp.Body)
+					require.NoError(t, err)
+				}
+				require.NoError(t, resp.Body.Close())
+			}
+			require.Equal(t, c.retry, keys[0] == keys[1])
+		})
+	}
+}
