@@ -113,7 +113,7 @@ etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again
 	@go mod tidy -modfile=$(ETCD37MOD)
 
 .PHONY: integration
-integration: ## Compile and run the adapters against the real gocron and robfig/cron, and the middleware in chi and echo, in a module of its own
+integration: ## Compile and run the adapters against the real gocron and robfig/cron, and the middlewares in chi and echo, with connect-go, grpc-gateway and watermill, in a module of its own
 	@$(patiently) go -C integration vet ./...
 	@$(tool)
 	@$(testing) go -C integration test -vet=off -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...

@@ -268,7 +268,7 @@ func TestEndsOfConnectCalls(t *testing.T) {
 							require.NoError(t, first)
 						} else {
 							require.Equal(t, code, connect.CodeOf(first), first)
-							require.Equal(t, "the bank says no", message(first))
+							require.Equal(t, "the bank says no", textOf(first))
 						}
 						require.Equal(t, code == 0, s.written(), code)
 						again, header, err := once()
@@ -280,7 +280,7 @@ func TestEndsOfConnectCalls(t *testing.T) {
 							require.EqualValues(t, 1, s.calls.Load())
 						case final:
 							require.Equal(t, code, connect.CodeOf(err), err)
-							require.Equal(t, "the bank says no", message(err))
+							require.Equal(t, "the bank says no", textOf(err))
 							require.Equal(t, n, again)
 							require.EqualValues(t, 1, s.calls.Load(), code)
 						case refuse != "":
@@ -300,7 +300,7 @@ func TestEndsOfConnectCalls(t *testing.T) {
 	}
 }
 
-func message(err error) string {
+func textOf(err error) string {
 	var ce *connect.Error
 	if errors.As(err, &ce) {
 		return ce.Message()
@@ -323,7 +323,7 @@ func TestRefusalsForConnectClients(t *testing.T) {
 					why, retry := reason(t, err)
 					require.Equal(t, want, connect.CodeOf(err), err)
 					require.Equal(t, reasonWanted, why, err)
-					require.Contains(t, message(err), "idempotency: ")
+					require.Contains(t, textOf(err), "idempotency: ")
 					return retry
 				}
 				require.Zero(t, refused(connect.CodeInvalidArgument, idemgrpc.ReasonMissing, ""))

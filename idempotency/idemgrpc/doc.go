@@ -46,6 +46,9 @@
 // MetadataRef, idempotency.Store.Resolve, and Encode for the result. Set Note, by which the operator
 // recognizes the call.
 //
+// grpc-gateway drops the header Idempotency-Key unless runtime.WithIncomingHeaderMatcher lets it pass, and
+// makes 400 of FAILED_PRECONDITION: docs/integrations.md has the options that mend both.
+//
 // # Without etcd
 //
 // An outage begins with a call that has waited for StoreTimeout while etcd answered no call of the Store.

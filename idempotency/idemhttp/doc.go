@@ -93,6 +93,7 @@
 //
 // Exact compares a message as bytes. A message with a map is encoded differently each time by most libraries,
 // so that a client which encodes it again gets REUSED: set Options.Payload for such messages, or use idemgrpc.
+// docs/integrations.md has a program with connect-go.
 //
 // # Not guaranteed
 //

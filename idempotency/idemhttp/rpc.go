@@ -134,15 +134,23 @@ func (rec *recorder) judgeGRPC() ending {
 		}
 		places = append(places, fieldsOf(rec.frames.last))
 	}
+	if end := statusIn(places...); end != nil {
+		return *end
+	}
+	return ending{middleware.Broken, 500, "the response has no grpc-status"}
+}
+
+// statusIn returns the ending that Grpc-Status stands for, or nil if none of the headers has it.
+func statusIn(places ...http.Header) *ending {
 	all := grpcStatuses(places)
 	if len(all) == 0 {
-		return ending{middleware.Broken, 500, "the response has no grpc-status"}
+		return nil
 	}
-	code, err := strconv.ParseUint(all[0], 10, 32)
-	if err != nil || len(all) > 1 {
-		return ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered grpc-status %q", all)}
+	end := ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered grpc-status %q", all)}
+	if code, err := strconv.ParseUint(all[0], 10, 32); err == nil && len(all) == 1 {
+		end = ofCode(uint32(code))
 	}
-	return ofCode(uint32(code))
+	return &end
 }
 
 // grpcStatuses returns the values of Grpc-Status, each once: more than one contradict each other.
