@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
 )
 
 type ctxKey struct{}
@@ -80,7 +81,7 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 // describeCall describes a call with its message. It returns an error for a message that may be
 // another one for another attempt.
 func describeCall(called string, req any) (string, error) {
-	sum, err := fingerprint(req)
+	sum, err := rpc.Fingerprint(req)
 	if err != nil {
 		return "", err
 	}

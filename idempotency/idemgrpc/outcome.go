@@ -1,7 +1,6 @@
 package idemgrpc
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -14,16 +13,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/forms"
 )
-
-// whole is the default Payload, of the whole message. What cannot be compared but by its bytes is:
-// the call is refused if its client encodes it in another way when it repeats the call.
-func whole(_ context.Context, _ string, req any) (any, error) {
-	sum, err := fingerprint(req)
-	if err != nil && !errors.Is(err, errByBytes) {
-		return nil, err
-	}
-	return sum, nil
-}
 
 // Encode returns the recorded form of an outcome: the result for idempotency.WasDone when an
 // operator resolves a call. Duplicates get the message, or the status of failed if that is not

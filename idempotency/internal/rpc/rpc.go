@@ -1,5 +1,5 @@
-// Package rpc has the middlewares' own answers for clients of gRPC, gRPC-Web and Connect: a status with a
-// code, a reason and details. A client gets the same one behind idemhttp as behind idemgrpc.
+// Package rpc has what idemhttp and idemgrpc share of gRPC, gRPC-Web and Connect: the middlewares' own
+// answers, each a status with a code, a reason and details; and the form in which messages are compared.
 package rpc
 
 import (

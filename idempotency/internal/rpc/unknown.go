@@ -1,4 +1,4 @@
-package idemgrpc
+package rpc
 
 import (
 	"bytes"
