@@ -9,7 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +21,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -49,6 +55,24 @@ var dialects = map[string][]connect.ClientOption{
 	"gRPC-Web, gzip": {connect.WithGRPCWeb(), connect.WithSendGzip()},
 }
 
+// registered adds the service to protobuf's registry, as generated code does.
+var registered = sync.OnceValue(func() error {
+	service := &descriptorpb.ServiceDescriptorProto{Name: proto.String("Payments")}
+	for _, procedure := range []string{payUnary, payServer, payClient, payBidi} {
+		service.Method = append(service.Method, &descriptorpb.MethodDescriptorProto{
+			Name: proto.String(path.Base(procedure)), InputType: proto.String(".google.protobuf.Struct"), OutputType: proto.String(".google.protobuf.Struct"),
+		})
+	}
+	file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{
+		Name: proto.String("pay.proto"), Package: proto.String("pay.v1"), Dependency: []string{"google/protobuf/struct.proto"},
+		Service: []*descriptorpb.ServiceDescriptorProto{service},
+	}, protoregistry.GlobalFiles)
+	if err != nil {
+		return err
+	}
+	return protoregistry.GlobalFiles.RegisterFile(file)
+})
+
 // connectServer is a service of connect behind the Middleware. The first attempt of a request ends with the
 // code that its header names, after it has attached a put of the key own; later ones succeed.
 type connectServer struct {
@@ -64,6 +88,7 @@ type connectServer struct {
 
 func serveConnect(t testing.TB, opts *idemhttp.Options) *connectServer {
 	t.Helper()
+	require.NoError(t, registered())
 	etcd := embedtest.Shared(t)
 	s := &connectServer{t: t, own: etcd.Prefix(t) + "own", etcd: etcd.NewClient(t, nil).Client, entered: make(chan struct{}), leave: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -141,7 +166,7 @@ func codeOf(name string) (code connect.Code) {
 }
 
 // call makes a call of a procedure with a key and headers, and returns how many messages came back. The
-// message is the header Note. It has one field, since the order of a map's fields differs from call to call.
+// message is a map of some fields, of which the header Note is one: connect encodes them in another order each time.
 func (s *connectServer) call(procedure, key string, dialect []connect.ClientOption, headers ...string) (messages int, header http.Header, err error) {
 	s.t.Helper()
 	return s.callIn(ctxT(s.t), procedure, key, dialect, headers...)
@@ -149,7 +174,7 @@ func (s *connectServer) call(procedure, key string, dialect []connect.ClientOpti
 
 func (s *connectServer) callIn(ctx context.Context, procedure, key string, dialect []connect.ClientOption, headers ...string) (messages int, header http.Header, err error) {
 	s.t.Helper()
-	msg, err := structpb.NewStruct(map[string]any{"note": strings.Repeat("a message that is worth compressing ", 20)})
+	msg, err := structpb.NewStruct(map[string]any{"a": 1, "b": true, "c": "c", "d": nil, "note": strings.Repeat("a message that is worth compressing ", 20)})
 	require.NoError(s.t, err)
 	client := connect.NewClient[structpb.Struct, structpb.Struct](s.Client(), s.URL+procedure, dialect...)
 	for i := 0; i < len(headers); i += 2 {
@@ -241,7 +266,7 @@ func reason(t testing.TB, err error) (reason string, retry time.Duration) {
 	return reason, retry
 }
 
-// Q4: whatever the protocol, the codec and the kind of a call: it is recorded if idemgrpc would record it,
+// Q4, Q13: whatever the protocol, the codec and the kind of a call: it is recorded if idemgrpc would record it,
 // and what a failing attempt has attached is not written.
 func TestEndsOfConnectCalls(t *testing.T) {
 	t.Parallel()

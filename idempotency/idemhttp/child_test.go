@@ -106,3 +106,31 @@ func TestTransportMethodsAsWritten(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, base.keys[0])
 }
+
+// rewinding is a body whose copies are the body itself, from its beginning: those of connect-go.
+type rewinding struct{ *strings.Reader }
+
+func (rewinding) Close() error { return nil }
+
+// The body that is sent is whole, also if GetBody rewinds it.
+func TestTransportRewindsTheBody(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	a, _, err := in.Begin(ctxT(t), idempotency.Key{Op: "pay", ID: "k"}, nil)
+	require.NoError(t, err)
+	body := rewinding{strings.NewReader("one body")}
+	r, err := http.NewRequestWithContext(a.Context(), http.MethodPost, "http://pay.test/", body)
+	require.NoError(t, err)
+	r.GetBody = func() (io.ReadCloser, error) {
+		_, err := body.Seek(0, io.SeekStart)
+		return body, err
+	}
+	var sent []byte
+	base := roundTrip(func(r *http.Request) (*http.Response, error) {
+		sent, err = io.ReadAll(r.Body)
+		return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r, Header: http.Header{}}, err
+	})
+	_, err = (&idemhttp.Transport{Base: base}).RoundTrip(r)
+	require.NoError(t, err)
+	require.Equal(t, "one body", string(sent))
+}

@@ -26,6 +26,7 @@ const (
 	formJSON                  // the hash of its JSON
 	formMultipart             // the hash of its parts
 	formGzip                  // the hash of the content that was compressed
+	formMessages              // the hash of the messages of a call of RPC
 )
 
 // sum returns the hash of a content, and of the head before it.

@@ -91,8 +91,10 @@
 // The handler runs when the whole request was read. A stream whose client waits for answers before it sends
 // the next message ends with the client's deadline, and nothing has executed.
 //
-// Exact compares a message as bytes. A message with a map is encoded differently each time by most libraries,
-// so that a client which encodes it again gets REUSED: set Options.Payload for such messages, or use idemgrpc.
+// Messages are compared as by idemgrpc, however they were encoded (Content). If the method is not in protobuf's
+// registry, the body is compared byte by byte, and a client that encodes a message with a map again may get
+// REUSED: most libraries encode a map in another order each time.
+//
 // docs/integrations.md has a program with connect-go.
 //
 // # Not guaranteed

@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
 )
 
 // Content is the default of Options.Payload: method, path, query, media type, content coding, and
@@ -23,17 +24,27 @@ import (
 // a form (multipart/form-data), only the order of parts with one name counts. All other bodies are
 // compared byte by byte. A body that was compressed with gzip is compared by what it holds, up to 1 MiB.
 //
+// Of a call of gRPC, gRPC-Web or Connect, the messages count, as in package idemgrpc: neither the order of
+// a map's entries nor how a message was encoded, in protobuf or JSON, compressed by gzip (up to 1 MiB in
+// all) or not. The method has to be in protobuf's registry, as those of generated code are. The body of
+// another call, or with messages that are not of the method's type, is compared as above.
+//
 // The path and the query are those that the client has sent: a handler in front of the Middleware,
 // such as http.StripPrefix, changes nothing. Paths are the same if their segments are, percent-encoded
 // or not, as for http.ServeMux: /~ada and /%7Eada are, /a/b and /a%2Fb are not. The order of the
 // query's names does not count, nor do the media type's parameters.
 func Content(r *http.Request, body []byte) (any, error) {
 	m := mediaOf(r.Header)
+	if callOf(r, m.name) != plainHTTP {
+		if c, err := messagesOf(r, m, sent(r).Path, body, mostUnpacked); err == nil || errors.Is(err, rpc.ErrByBytes) {
+			return fingerprint(r, m, c), nil
+		}
+	}
 	return fingerprint(r, m, contentOf(r.Header, m, body)), nil
 }
 
 // Exact is a Payload like Content, except that all bodies but multipart ones are compared byte by
-// byte. Its error is always nil.
+// byte, those of calls of RPC too. Its error is always nil.
 func Exact(r *http.Request, body []byte) (any, error) {
 	m := mediaOf(r.Header)
 	return fingerprint(r, m, exactOf(m, body)), nil

@@ -87,7 +87,7 @@ func (c *config) policy() Policy {
 		Header: c.Header, Required: !c.Optional, Methods: c.Methods, MaxLength: middleware.MaxKey,
 		Format:     `A String of Structured Fields (RFC 9651), such as "8e03978e-40d5-43dd-bc93-6894a57f9324", unique for each request.`,
 		Expiration: fmt.Sprintf("A key and its response are kept for at least %v after the request was done.", keep), ExpirationSeconds: int64(keep / time.Second),
-		Fingerprint:  "A repetition has the same host, method, path, query, media type and content as the first request. JSON and multipart forms may be encoded anew.",
+		Fingerprint:  "A repetition has the same host, method, path, query, media type and content as the first request. JSON, multipart forms and messages of protobuf may be encoded anew.",
 		InProgress:   "A repetition of a request in progress is answered with 409 and Retry-After.",
 		ReplayHeader: c.ReplayedHeader, MaxRequestBytes: c.MaxRequest, MaxResponseBytes: c.shared.MaxResponse,
 		NotRecorded: slices.Sorted(maps.Keys(c.never)),

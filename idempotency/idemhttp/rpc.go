@@ -50,8 +50,10 @@ func protocolOf(r *http.Request, head http.Header) protocol {
 }
 
 // protocolOfCall returns the protocol of a request.
-func protocolOfCall(r *http.Request) protocol {
-	media := mediaType(r.Header)
+func protocolOfCall(r *http.Request) protocol { return callOf(r, mediaType(r.Header)) }
+
+// callOf returns the protocol of a request with a body of that media type.
+func callOf(r *http.Request, media string) protocol {
 	switch p := named(media); {
 	case p != plainHTTP:
 		return p

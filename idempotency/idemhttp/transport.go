@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -25,11 +24,12 @@ import (
 //     idempotency.Do) and the body can be read twice (GetBody): idempotency.CallKey of method,
 //     host, URL and body. An attempt that takes over from a lost one sends the same requests with
 //     the same keys, and so does a handler that retries after an error, a 5xx, a 409, or a code of gRPC
-//     or Connect that is not recorded, which is known when the response was read. Neither
-//     the spelling of the URL counts nor the encoding of a body in JSON or in multiple parts, as in
-//     Content: JSON has to have its Content-Type. A body that says something else each time, such as
-//     a timestamp, has a new key each time, and so has one whose encoder is not deterministic, such
-//     as protobuf's: for such a request call WithKey with an Attempt.ChildKey;
+//     or Connect that is not recorded, which is known when the response was read. Neither the spelling
+//     of the URL counts nor the encoding of a body in JSON, in multiple parts or in messages of RPC, as
+//     in Content, up to 64 MiB: JSON has to have its Content-Type. A body that says something else each
+//     time, such as a timestamp, has a new key each time, and so has one in any other form whose encoder
+//     is not deterministic: for such a request call WithKey with an Attempt.ChildKey. A call of RPC
+//     whose messages cannot be compared is not sent: it needs WithKey as well;
 //   - a new random key for each RoundTrip. An attempt that takes over sends another one.
 //
 // Redirects have the same key, and so have the retries of Base: net/http's Transport retries
@@ -61,8 +61,9 @@ func KeyOf(ctx context.Context) (string, bool) {
 	return key, ok
 }
 
-// RoundTrip sends a request with its key. It returns an error if the context's key is not 1 to
-// 255 printable ASCII characters, and what Base returns otherwise.
+// RoundTrip sends a request with its key. It returns an error, and sends nothing, if the context's key
+// is not 1 to 255 printable ASCII characters, or if a request of an attempt cannot have a key: see
+// Transport. It returns what Base returns otherwise.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base, header := cmp.Or(t.Base, http.DefaultTransport), cmp.Or(t.Header, defaultHeader)
 	if !slices.Contains(methods(t.Methods), strings.ToUpper(r.Method)) || len(r.Header.Values(header)) > 0 {
@@ -84,6 +85,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r2.Header = http.Header{}
 	}
 	r2.Header.Set(header, value)
+	if retry != nil && hasBody(r) && r.GetBody != nil {
+		if r2.Body, err = rewound(r); err != nil {
+			return nil, err
+		}
+	}
 	resp, err := base.RoundTrip(r2)
 	if retry != nil {
 		answered(resp, err, retry)
@@ -102,7 +108,10 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 				return value, retry, nil
 			}
 		}
-		key, retry, _ = middleware.CallKey(r.Context(), func() (string, error) { return describeCall(r), nil })
+		key, retry, err = middleware.CallKey(r.Context(), func() (string, error) { return describeCall(r) })
+		if err != nil {
+			return "", nil, err
+		}
 	}
 	if value, err = middleware.QuoteKey(key); err != nil {
 		return "", nil, fmt.Errorf("idemhttp: the context's key (WithKey): %w", err)
@@ -111,70 +120,6 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 }
 
 type retryKey struct{}
-
-// mostJSON is the size, in bytes, up to which the JSON of an outgoing request is compared as JSON: it
-// has to be in memory for that.
-const mostJSON = 64 << 20
-
-// describeCall describes a request with its body, in the way in which Content compares requests. It
-// returns an empty text if the body can be read only once.
-func describeCall(r *http.Request) string {
-	body, ok := describeBody(r)
-	if !ok {
-		return ""
-	}
-	u := r.URL
-	host := hostOf(u.Scheme, cmp.Or(r.Host, u.Host))
-	return fmt.Sprintf("%s %q %s://%s%s?%s %x", strings.ToUpper(r.Method), host, u.Scheme, hostOf(u.Scheme, u.Host), pathOf(u), queryOf(u), body)
-}
-
-// describeBody returns a hash of a request's body. It returns false if the body can be read only
-// once.
-func describeBody(r *http.Request) (sum []byte, ok bool) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil, true
-	}
-	if r.GetBody == nil {
-		return nil, false
-	}
-	switch m := mediaOf(r.Header); {
-	case m.isJSON():
-		ok = reread(r, func(body io.Reader) bool {
-			text, err := io.ReadAll(io.LimitReader(body, mostJSON+1))
-			if err != nil || len(text) > mostJSON {
-				return false
-			}
-			c, err := jsonOf(text)
-			sum = c.bytes
-			return err == nil
-		})
-	case m.isMultipart():
-		ok = reread(r, func(body io.Reader) (ok bool) {
-			sum, ok = partsOf(m, body)
-			return ok
-		})
-	}
-	if ok {
-		return sum, true
-	}
-	h := sha256.New()
-	ok = reread(r, func(body io.Reader) bool {
-		_, err := io.Copy(h, body)
-		return err == nil
-	})
-	return h.Sum(nil), ok
-}
-
-// reread calls read with a copy of a request's body, and returns what it returns, or false if there
-// is no copy.
-func reread(r *http.Request, read func(io.Reader) bool) bool {
-	body, err := r.GetBody()
-	if err != nil {
-		return false
-	}
-	ok := read(body)
-	return body.Close() == nil && ok
-}
 
 // answered calls retry if a request has no final response: none, one that a retry may change, or
 // one whose body breaks off.

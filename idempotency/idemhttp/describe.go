@@ -1,0 +1,122 @@
+package idemhttp
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// mostCompared is the size, in bytes, up to which the JSON and the messages of an outgoing request are
+// compared by what they say: they have to be in memory for that.
+const mostCompared = 64 << 20
+
+// describeCall describes a request with its body, in the way in which Content compares requests. It
+// returns an error if the request cannot be compared with that of another attempt, and an empty text if
+// its body can be read only once.
+func describeCall(r *http.Request) (string, error) {
+	u := r.URL
+	if hasBody(r) && r.GetBody == nil {
+		return "", nil
+	}
+	body, err := describeBody(r)
+	if err != nil {
+		return "", fmt.Errorf("idemhttp: send %s %s%s within an attempt: the request cannot be compared with that of another attempt, so it has no key: %w; set the key by WithKey with an Attempt.ChildKey", r.Method, u.Host, u.Path, err)
+	}
+	host := hostOf(u.Scheme, cmp.Or(r.Host, u.Host))
+	return fmt.Sprintf("%s %q %s://%s%s?%s %x", strings.ToUpper(r.Method), host, u.Scheme, hostOf(u.Scheme, u.Host), pathOf(u), queryOf(u), body), nil
+}
+
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+// describeBody returns a hash of a request's body. What is not what its type says is compared byte by
+// byte, except for a call of RPC.
+func describeBody(r *http.Request) (sum []byte, err error) {
+	m := mediaOf(r.Header)
+	switch {
+	case !hasBody(r):
+		return nil, nil
+	case callOf(r, m.name) != plainHTTP:
+		return sumOf(r, func(body io.Reader) ([]byte, error) { return describeMessages(r, m, body) })
+	case m.isJSON():
+		sum, err = sumOf(r, describeJSON)
+	case m.isMultipart():
+		sum, err = sumOf(r, func(body io.Reader) ([]byte, error) {
+			if sum, ok := partsOf(m, body); ok {
+				return sum, nil
+			}
+			return nil, errors.New("it cannot be compared by its parts")
+		})
+	}
+	if sum != nil && err == nil {
+		return sum, nil
+	}
+	return sumOf(r, func(body io.Reader) ([]byte, error) {
+		h := sha256.New()
+		_, err := io.Copy(h, body)
+		return h.Sum(nil), err
+	})
+}
+
+// describeMessages returns a hash of the messages of a call. Those of a method that is not registered in
+// the program are compared only if they are JSON: an encoder of protobuf writes a map in another order
+// each time.
+func describeMessages(r *http.Request, m media, body io.Reader) ([]byte, error) {
+	text, err := readAll(body)
+	if err != nil {
+		return nil, err
+	}
+	c, err := messagesOf(r, m, r.URL.Path, text, mostCompared)
+	if err == nil {
+		return c.bytes, nil
+	}
+	if m.isJSON() {
+		if c, err := jsonOf(text); err == nil {
+			return c.bytes, nil
+		}
+	}
+	return nil, err
+}
+
+// describeJSON returns a hash of JSON.
+func describeJSON(body io.Reader) ([]byte, error) {
+	text, err := readAll(body)
+	if err != nil {
+		return nil, err
+	}
+	c, err := jsonOf(text)
+	return c.bytes, err
+}
+
+// readAll returns a body of up to mostCompared bytes.
+func readAll(body io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(body, mostCompared+1))
+	if err == nil && len(text) > mostCompared {
+		err = fmt.Errorf("the body has more than %d bytes", mostCompared)
+	}
+	return text, err
+}
+
+// sumOf returns what sum returns of a copy of a request's body.
+func sumOf(r *http.Request, sum func(io.Reader) ([]byte, error)) ([]byte, error) {
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	b, err := sum(body)
+	return b, cmp.Or(err, body.Close())
+}
+
+// rewound returns a request's body from its beginning. A copy was read to describe the request, and the
+// copies of some clients, such as connect-go's, are the body itself.
+func rewound(r *http.Request) (io.ReadCloser, error) {
+	_ = r.Body.Close()
+	body, err := r.GetBody()
+	if err != nil {
+		return nil, fmt.Errorf("idemhttp: send %s %s%s within an attempt: the body cannot be read again: %w", r.Method, r.URL.Host, r.URL.Path, err)
+	}
+	return body, nil
+}
