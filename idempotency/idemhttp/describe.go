@@ -15,13 +15,9 @@ import (
 const mostCompared = 64 << 20
 
 // describeCall describes a request with its body, in the way in which Content compares requests. It
-// returns an error if the request cannot be compared with that of another attempt, and an empty text if
-// its body can be read only once.
+// returns an error if the request cannot be compared with that of another attempt.
 func describeCall(r *http.Request) (string, error) {
 	u := r.URL
-	if hasBody(r) && r.GetBody == nil {
-		return "", nil
-	}
 	body, err := describeBody(r)
 	if err != nil {
 		return "", fmt.Errorf("idemhttp: send %s %s%s within an attempt: the request cannot be compared with that of another attempt, so it has no key: %w; set the key by WithKey with an Attempt.ChildKey", r.Method, u.Host, u.Path, err)
@@ -39,6 +35,8 @@ func describeBody(r *http.Request) (sum []byte, err error) {
 	switch {
 	case !hasBody(r):
 		return nil, nil
+	case r.GetBody == nil:
+		return nil, errors.New("its body can be read only once (the request has no GetBody)")
 	case callOf(r, m.name) != plainHTTP:
 		return sumOf(r, func(body io.Reader) ([]byte, error) { return describeMessages(r, m, body) })
 	case m.isJSON():

@@ -105,19 +105,16 @@ func Fit(s string) string {
 }
 
 // CallKey returns the key of a call to another service: in the context of an attempt,
-// idempotency.CallKey of the call's description, with its retry; a random key without a retry
-// otherwise, and if the description is empty, since the call cannot be compared. It returns the error
-// of describe.
+// idempotency.CallKey of the call's description, with its retry; otherwise a random key without a
+// retry. It returns the error of describe, of a call that cannot be compared.
 func CallKey(ctx context.Context, describe func() (string, error)) (key string, retry func(), err error) {
 	if _, within := idempotency.FromContext(ctx); within {
 		text, err := describe()
 		if err != nil {
 			return "", nil, err
 		}
-		if text != "" {
-			if key, retry, ok := idempotency.CallKey(ctx, text); ok {
-				return key, retry, nil
-			}
+		if key, retry, ok := idempotency.CallKey(ctx, text); ok {
+			return key, retry, nil
 		}
 	}
 	return rand.Text(), nil, nil
