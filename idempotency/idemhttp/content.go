@@ -54,7 +54,7 @@ func contentOf(h http.Header, m media, body []byte) content {
 // exactOf returns what counts of a body: see Exact.
 func exactOf(m media, body []byte) content {
 	if m.isMultipart() {
-		if sum, ok := partsOf(m, bytes.NewReader(body)); ok {
+		if sum, ok := partsOf(m, bytes.NewReader(body), mostParts); ok {
 			return content{formMultipart, sum}
 		}
 	}

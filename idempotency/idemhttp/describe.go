@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 )
@@ -28,9 +29,9 @@ func describeCall(r *http.Request) (string, error) {
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// describeBody returns a hash of a request's body. What is not what its type says is compared byte by
-// byte, except for a call of RPC.
-func describeBody(r *http.Request) (sum []byte, err error) {
+// describeBody returns a hash of a request's body. It returns an error for a body that an encoder writes
+// in another way each time, and that cannot be compared but by its bytes.
+func describeBody(r *http.Request) ([]byte, error) {
 	m := mediaOf(r.Header)
 	switch {
 	case !hasBody(r):
@@ -39,18 +40,17 @@ func describeBody(r *http.Request) (sum []byte, err error) {
 		return nil, errors.New("its body can be read only once (the request has no GetBody)")
 	case callOf(r, m.name) != plainHTTP:
 		return sumOf(r, func(body io.Reader) ([]byte, error) { return describeMessages(r, m, body) })
-	case m.isJSON():
-		sum, err = sumOf(r, describeJSON)
 	case m.isMultipart():
-		sum, err = sumOf(r, func(body io.Reader) ([]byte, error) {
-			if sum, ok := partsOf(m, body); ok {
+		return sumOf(r, func(body io.Reader) ([]byte, error) {
+			if sum, ok := partsOf(m, body, math.MaxInt); ok {
 				return sum, nil
 			}
-			return nil, errors.New("it cannot be compared by its parts")
+			return nil, fmt.Errorf("its body is no %s", m.name)
 		})
-	}
-	if sum != nil && err == nil {
-		return sum, nil
+	case m.isJSON():
+		if sum, err := sumOf(r, describeJSON); err == nil {
+			return sum, nil
+		}
 	}
 	return sumOf(r, func(body io.Reader) ([]byte, error) {
 		h := sha256.New()

@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,6 +84,8 @@ func TestFormEncodedAnew(t *testing.T) {
 		require.False(t, s.post("/upload", name+"cut", cut, kind).replayed())
 		require.True(t, s.post("/upload", name+"cut", cut, kind).replayed())
 		require.Equal(t, idemhttp.CodeReused, s.post("/upload", name+"cut", body, kind).problem(t).Code)
+		require.False(t, s.post("/upload", name+"none", "no parts", kind).replayed())
+		require.Equal(t, idemhttp.CodeReused, s.post("/upload", name+"none", "other text", kind).problem(t).Code)
 	}
 }
 
@@ -288,6 +291,7 @@ func TestTransportInOtherBytes(t *testing.T) {
 		require.Len(t, p.keys, 1)
 		return p.keys[0]
 	}
+	manyParts := func() (string, string) { return form(t, slices.Repeat([]part{{"order", "", "17"}}, 1001)...) }
 	const pay = "https://pay.test/charges"
 	for name, c := range map[string]struct {
 		one, other   string
@@ -300,6 +304,7 @@ func TestTransportInOtherBytes(t *testing.T) {
 		"other-no":     {pay, pay, jsonOf(`{"amount":`), jsonOf(`{"amount": `), false},
 		"form":         {pay, pay, func() (string, string) { return formOf("1") }, func() (string, string) { return formOf("1") }, true},
 		"other-form":   {pay, pay, func() (string, string) { return formOf("1") }, func() (string, string) { return formOf("2") }, false},
+		"many-parts":   {pay, pay, manyParts, manyParts, true},
 		"path":         {pay + "/~ada", "https://PAY.test:443/charges/%7eada", jsonOf("1"), jsonOf("1"), true},
 		"query":        {pay + "?a=1&b=2", pay + "?b=2&a=1", jsonOf("1"), jsonOf("1"), true},
 		"other-query":  {pay + "?a=1", pay + "?a=2", jsonOf("1"), jsonOf("1"), false},

@@ -189,3 +189,13 @@ func TestMessagesComparedByBytes(t *testing.T) {
 	_, err = describeCall(r)
 	require.ErrorIs(t, err, rpc.ErrByBytes)
 }
+
+// A multipart body that cannot be compared by its parts has another boundary in each attempt: it is refused.
+func TestMultipartOfNoParts(t *testing.T) {
+	t.Parallel()
+	_, err := describeCall(callTo("/upload", "multipart/form-data; boundary=b", "", "no parts"))
+	require.ErrorContains(t, err, "multipart/form-data")
+	require.ErrorContains(t, err, "WithKey with an Attempt.ChildKey")
+	_, err = describeCall(callTo("/upload", "multipart/form-data; boundary=b", "", "--b\r\n\r\ntext\r\n--b--\r\n"))
+	require.NoError(t, err)
+}

@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"cmp"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -12,12 +11,13 @@ import (
 	"slices"
 )
 
-// mostParts is the number of parts up to which they are compared: as many as net/http reads by default.
+// mostParts is the number of parts up to which those of a client are compared: as many as net/http reads
+// by default.
 const mostParts = 1000
 
 // partsOf returns the hash of the parts of a multipart body, without the boundary between them. It
-// returns false if the body is not what its type says, or has more than mostParts.
-func partsOf(m media, body io.Reader) (sum []byte, ok bool) {
+// returns false if the body is not what its type says, or has more parts than most.
+func partsOf(m media, body io.Reader, most int) (sum []byte, ok bool) {
 	type part struct {
 		name string
 		sum  [sha256.Size]byte
@@ -26,10 +26,10 @@ func partsOf(m media, body io.Reader) (sum []byte, ok bool) {
 	h := sha256.New()
 	for r := multipart.NewReader(body, m.params["boundary"]); ; {
 		p, err := r.NextRawPart()
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF { // not a wrapped one, of a body that ends without its last boundary
 			break
 		}
-		if err != nil || len(parts) == mostParts {
+		if err != nil || len(parts) == most {
 			return nil, false
 		}
 		h.Reset()

@@ -29,8 +29,8 @@ import (
 //     Content-Type. A body that says something else each time, such as a timestamp, has a new key each
 //     time, and so has one in any other form whose encoder is not deterministic: for such a request use
 //     WithKey with an Attempt.ChildKey. A request that cannot be compared is not sent, and needs WithKey
-//     as well: its body can be read only once (it has no GetBody), or is a call of RPC whose messages
-//     cannot be compared;
+//     as well: its body can be read only once (it has no GetBody), or has no parts although its type is
+//     multipart, or it is a call of RPC whose messages cannot be compared;
 //   - a new random key for each RoundTrip.
 //
 // Redirects have the same key, and so have the retries of Base: net/http's Transport retries
