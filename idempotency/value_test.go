@@ -28,6 +28,10 @@ type (
 		time.Time
 		Cents int
 	}
+	named struct {
+		*square `json:"square"`
+	}
+	link    struct{ Next *link }
 	odd     struct{ N int }
 	blowing struct{}
 )
@@ -72,6 +76,7 @@ func TestResultTypesThatCannotBeReplayed(t *testing.T) {
 	refusedType(t, in, "hidden", "hiding.amount is not exported", &hiding{"r1", 100})
 	refusedType(t, in, "embedded", "Cents", charged{time.Now(), 5})
 	refusedType(t, in, "channel", "chan int", make(chan int))
+	refusedType(t, in, "named", "embedded pointer", named{&square{2}}) // D13: each duplicate panicked
 }
 
 // refusedValue does a request whose value JSON would change. It is done, and not done again.
@@ -112,6 +117,22 @@ func TestValuesThatJSONChanges(t *testing.T) {
 	refusedValue(t, in, "Cents", []struct{ V any }{{charged{time.Now(), 5}}})
 	refusedValue(t, in, "has no JSON", map[string]any{"c": make(chan int)})
 	refusedValue(t, in, "boom", blowing{})
+	refusedValue(t, in, "changes when its JSON", struct{ A, B string }{`\ufffd`, "\xff"})
+}
+
+// A chain that encoding/json writes and does not read, beyond 10,000 values within each other, is refused when it is
+// recorded (D14): each duplicate was ErrUnreadable.
+func TestChainTooDeepToBeRead(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	chain := func(n int) (l *link) {
+		for range n {
+			l = &link{l}
+		}
+		return l
+	}
+	refusedValue(t, in, "exceeded max depth", chain(10_001))
+	same(t, in, "as deep as can be read", chain(9_999), chain(9_999))
 }
 
 // same does a request and its duplicate, and a step in two attempts: all have the value want.
@@ -147,6 +168,8 @@ func TestFirstValueIsTheReplay(t *testing.T) {
 	same(t, in, "int in any", map[string]any{"id": 7}, map[string]any{"id": 7.0})
 	same(t, in, "tagged", tagged{[]int{}, errors.New("x"), at}, tagged{nil, nil, back(t, at)})
 	same(t, in, "number", map[string]json.Number{"id": "616581622363398142"}, map[string]json.Number{"id": "616581622363398142"})
+	// D15: as a provider has written it.
+	same(t, in, "zeros", map[string]any{"price": json.Number("10.50"), "raw": json.RawMessage(`[1.0, 1e2]`)}, map[string]any{"price": 10.5, "raw": []any{1.0, 100.0}})
 	same(t, in, "big", struct{ Cents big.Int }{*big.NewInt(5)}, struct{ Cents big.Int }{*big.NewInt(5)})
 	same(t, in, "nil and empty", [][]int{nil, {}}, [][]int{nil, {}})
 	same(t, in, "escapes", `\ufffd <&>`+"\ufffd", `\ufffd <&>`+"\ufffd")

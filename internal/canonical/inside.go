@@ -66,7 +66,7 @@ func checkWritten(t reflect.Type) error {
 	}
 	err := checkType(t)
 	if err == nil {
-		err = (&reading{seen: map[seen]bool{}}).check(t, false, t.String())
+		err = (&reading{within: map[seen]bool{}}).check(t, false, t.String())
 	}
 	writtens.Store(t, err)
 	return err

@@ -2,12 +2,14 @@ package canonical
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -27,7 +29,7 @@ func CheckResult(t reflect.Type) (exact bool, err error) {
 		r := done.(result)
 		return r.exact, r.err
 	}
-	r := reading{seen: map[seen]bool{}, reads: true}
+	r := reading{within: map[seen]bool{}, reads: true}
 	if err = checkType(reflect.PointerTo(t)); err == nil {
 		err = r.check(t, true, t.String())
 	}
@@ -44,8 +46,8 @@ var results sync.Map // of result, by type
 
 // reading is one walk over a type. It stays exact until something is found that JSON may change.
 type reading struct {
-	seen    map[seen]bool
-	reads   bool // values are read into the type, not only written
+	within  map[seen]bool // the types that were seen, and whether the walk is within them
+	reads   bool          // values are read into the type, not only written
 	inexact bool
 }
 
@@ -64,10 +66,13 @@ func reads(t reflect.Type) bool {
 }
 
 func (c *reading) check(t reflect.Type, addr bool, path string) error {
-	if c.seen[seen{t, addr}] {
+	of := seen{t, addr}
+	if within, was := c.within[of]; was {
+		c.inexact = c.inexact || within // encoding/json writes values of any depth, and reads none beyond 10,000
 		return nil
 	}
-	c.seen[seen{t, addr}] = true
+	c.within[of] = true
+	defer func() { c.within[of] = false }()
 	if k := t.Kind(); k != reflect.Pointer && k != reflect.Interface {
 		writes := marshals(t) || addr && marshals(reflect.PointerTo(t))
 		c.inexact = c.inexact || writes || reads(t) || t == number
@@ -137,7 +142,7 @@ func (c *reading) checkFields(t reflect.Type, addr bool, path string) error {
 		switch {
 		case left:
 			err = c.leftOut(f, at)
-		case inlined && f.Type.Kind() == reflect.Pointer && !f.IsExported() && c.reads:
+		case f.Anonymous && f.Type.Kind() == reflect.Pointer && !f.IsExported() && c.reads: // also with a name by its tag
 			err = fmt.Errorf("%s: JSON cannot be read into an embedded pointer to a type that is not exported", at)
 		case inlined && f.Type.Kind() == reflect.Pointer:
 			c.inexact = true // not nil, and without a field that is written
@@ -201,10 +206,13 @@ func (c *reading) readTag(f reflect.StructField) {
 
 // Changed reports whether encoding/json has replaced bytes of a string in the text that it has
 // written, or may have: it writes them as an escape. Such a text has to be read back and compared.
-func Changed(text []byte) bool { return bytes.Contains(text, []byte(`\ufffd`)) }
+func Changed(text []byte) bool { return bytes.Contains(text, replaced) }
+
+var replaced = []byte(`\ufffd`)
 
 // Difference returns where two JSON texts first differ, as a path such as .lines[2].id, and whether
-// they do. Neither the order of members counts nor escapes, but for that of bytes that are not UTF-8.
+// they do. Neither the order of members counts nor how a number is written, as 10.50 and 10.5, nor escapes, but for
+// that of bytes that are not UTF-8.
 func Difference(a, b []byte) (path string, differ bool) {
 	if bytes.Equal(a, b) {
 		return "", false
@@ -217,9 +225,9 @@ func Difference(a, b []byte) (path string, differ bool) {
 	if path, differ = difference(va, vb, ""); differ {
 		return path, true
 	}
-	ca, errA := JSON(a) // refuses a name that is there twice, of which generic sees one
-	cb, errB := JSON(b)
-	return "", errA != nil || errB != nil || ca != cb || Changed(a) && !Changed(b)
+	_, errA = JSON(a) // refuses a name that is there twice, of which generic sees one
+	_, errB = JSON(b)
+	return "", errA != nil || errB != nil || bytes.Count(a, replaced) > bytes.Count(b, replaced)
 }
 
 // generic decodes a text, with numbers as they are written.
@@ -263,6 +271,31 @@ func difference(a, b any, path string) (string, bool) {
 			}
 		}
 		return path, false
+	case json.Number:
+		y, ok := b.(json.Number)
+		return path, !ok || decimal(x.String()) != decimal(y.String())
 	}
 	return path, a != b
+}
+
+// decimal returns a number in one form: its digits from the first to the last that is not 0, e, and their exponent. One
+// whose exponent is beyond an int stays as it is.
+func decimal(n string) string {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(n), "e")
+	digits, negative := strings.CutPrefix(mantissa, "-")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	exp, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	if err != nil {
+		return n
+	}
+	digits = strings.TrimLeft(whole+fraction, "0")
+	exp += len(digits) - len(fraction)
+	digits = strings.TrimRight(digits, "0")
+	if exp -= len(digits); digits == "" {
+		exp = 0
+	}
+	if negative {
+		digits = "-" + digits
+	}
+	return digits + "e" + strconv.Itoa(exp)
 }

@@ -38,8 +38,11 @@ type (
 		Err error      `json:"-"`
 		_   [0]func()
 	}
-	inner         struct{ A int }
-	embedsHidden  struct{ *inner }
+	inner        struct{ A int }
+	embedsHidden struct{ *inner }
+	embedsNamed  struct {
+		*inner `json:"named"`
+	}
 	Inner         struct{ A int }
 	embedsPointer struct{ *Inner }
 	embedsValue   struct{ inner }
@@ -84,6 +87,7 @@ func TestTypesThatCannotBeReadBack(t *testing.T) {
 		{reflect.TypeFor[both](), "credit.Amount"},
 		{reflect.TypeFor[timedHidden](), "note"},
 		{reflect.TypeFor[embedsHidden](), "inner"},
+		{reflect.TypeFor[embedsNamed](), "inner"},
 		{reflect.TypeFor[url.URL](), "User"},
 		{reflect.TypeFor[chan int](), "chan int"},
 		{reflect.TypeFor[struct{ F func() }](), ".F"},
@@ -106,7 +110,8 @@ func TestTypesThatCanBeReadBack(t *testing.T) {
 		reflect.TypeFor[map[int8][]float32]():     true,
 		reflect.TypeFor[[]*struct{ A, B *int }](): true,
 		reflect.TypeFor[struct{}]():               true,
-		reflect.TypeFor[link]():                   true,
+		reflect.TypeFor[[2][]struct{}]():          true,
+		reflect.TypeFor[link]():                   false,
 		reflect.TypeFor[embedsValue]():            true,
 		reflect.TypeFor[time.Duration]():          true,
 		reflect.TypeFor[any]():                    false,
@@ -252,7 +257,13 @@ func TestDifference(t *testing.T) {
 		{`[1]`, `[1,2]`, "", true},
 		{`{"a":{}}`, `{"a":[]}`, ".a", true},
 		{`{"a":1,"a":2}`, `{"a":2}`, "", true},
-		{`1`, `1.0`, "", true},
+		{`{"price":10.50}`, `{"price":10.5}`, "", false}, // as a provider has written it, in an interface
+		{`[1,100,0.00,-1E-2]`, `[1.0,1e+2,0,-0.01]`, "", false},
+		{`1`, `-1`, "", true},
+		{`10`, `1`, "", true},
+		{`0.1`, `0.01`, "", true},
+		{`1e99999999999999999999`, `1`, "", true},
+		{`["\\ufffd","\ufffd"]`, `["\\ufffd","` + "\ufffd" + `"]`, "", true},
 		{`"\ufffd"`, `"` + "\ufffd" + `"`, "", true}, // it was written for bytes that are not UTF-8
 		{`"` + "\ufffd" + `"`, `"\ufffd"`, "", false},
 		{`"\u003c"`, `"<"`, "", false},
