@@ -248,8 +248,8 @@ func (s *Store) inProgress(ctx context.Context, st state) error {
 //
 // Resolve returns ErrInProgress, as an *InProgressError, if an attempt is in progress; ErrAlive for NotDone while
 // the attempt's process lives, without EvenIfAlive; ErrConflict if the request is in another state, or changes
-// meanwhile; ErrInvalid, too, for a result that the entry in Record.Via cannot replay, or that the services
-// could not read since this store lacks their Codec; ErrNotFound, ErrTooLarge for a result of more than 128 KiB,
+// meanwhile; ErrInvalid, too, for a result that the entry in Record.Via cannot replay, or if the request's store has another
+// Codec than this one knows (Options.Codec, OldCodecs), or none, since the services could not read the result; ErrNotFound, ErrTooLarge for a result of more than 128 KiB,
 // ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two the outcome may be recorded or not.
 func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution, opts ...ChangeOption) error {
 	return s.about(ctx, "resolve record "+string(ref), s.resolve(ctx, ref, what, opts))

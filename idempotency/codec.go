@@ -45,7 +45,7 @@ func recovered(fn func(b, about []byte) ([]byte, error), b []byte, about string)
 
 func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
 	if codec == "" {
-		if s.opts.Codec == nil || slices.Contains(s.opts.OldCodecs, Plain) {
+		if s.knows(codec) {
 			return stored, nil
 		}
 		return nil, fmt.Errorf("%w: it was written without a codec, and Options.OldCodecs does not have Plain", ErrUnreadable)
@@ -60,6 +60,14 @@ func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: it was written by codec %q, which is neither Options.Codec nor in Options.OldCodecs", ErrUnreadable, codec)
+}
+
+// knows reports whether the Store reads what a store with that Codec writes; an empty name is none.
+func (s *Store) knows(codec string) bool {
+	if codec == "" {
+		return s.opts.Codec == nil || slices.Contains(s.opts.OldCodecs, Plain)
+	}
+	return slices.ContainsFunc(s.opts.OldCodecs, func(c Codec) bool { return c.Name() == codec })
 }
 
 // Plain, as an entry of Options.OldCodecs, lets a Store with a Codec read results that were stored

@@ -50,7 +50,7 @@ func (w Resolution) text(s *Store, e keyspace.Entry, st state) (string, error) {
 	if w.value == nil {
 		return r.Encode(), nil
 	}
-	if err := w.check(st.rec, s.opts.Codec); err != nil {
+	if err := w.check(s, st.rec); err != nil {
 		return "", err
 	}
 	stored, codec, err := s.encode(w.value, bound(e))
@@ -65,14 +65,18 @@ func (w Resolution) text(s *Store, e keyspace.Entry, st state) (string, error) {
 }
 
 // check returns an error for a result that duplicates of the request could not get.
-func (w Resolution) check(r record.Attempt, own Codec) error {
+func (w Resolution) check(s *Store, r record.Attempt) error {
 	if err := forms.Check(r.Via, w.value); err != nil {
 		return invalid("WasDone: %w", err)
 	}
-	if own == nil && r.Codec != "" {
-		return invalid("WasDone: the store that has begun the request has Codec %q (Options.Codec), and this Store has none, so it would not read the result", r.Codec)
+	if s.knows(r.Codec) {
+		return nil
 	}
-	return nil
+	with, know := "no Codec", "Options.OldCodecs has no Plain"
+	if r.Codec != "" {
+		with, know = fmt.Sprintf("Codec %q", r.Codec), "it is neither Options.Codec nor in Options.OldCodecs"
+	}
+	return invalid("WasDone: the request was begun by a store with %s, which this Store does not know (%s), so the services could not read its result", with, know)
 }
 
 // ChangeOption configures a call of Delete or Resolve.

@@ -121,6 +121,28 @@ func TestResolveTakesWhatCanBeReplayed(t *testing.T) {
 	}
 }
 
+// An operator's store whose Codec is not that of the services records no result (U7): each duplicate was ErrUnreadable.
+// One that reads what they write does, as during the change of a key.
+func TestResolveWithAnotherCodec(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	one, two := reverse("one"), reverse("two")
+	for id, begun := range map[string]*idempotency.Options{"coded": {Codec: one}, "plain": nil} {
+		services := f.instance(nil, begun)
+		begin(t, services, key(id))
+		services.crash(t, f)
+		operator := f.instance(nil, &idempotency.Options{Codec: two})
+		err := operator.Resolve(ctxT(t), operator.Ref(key(id)), idempotency.WasDone([]byte("x")))
+		require.ErrorIs(t, err, idempotency.ErrInvalid)
+		require.ErrorContains(t, err, "Options.OldCodecs")
+		require.Equal(t, idempotency.Unknown, operator.look(t, key(id)).State)
+
+		next := f.instance(nil, &idempotency.Options{Codec: two, OldCodecs: []idempotency.Codec{one, idempotency.Plain}})
+		require.NoError(t, next.Resolve(ctxT(t), next.Ref(key(id)), idempotency.WasDone([]byte("x"))))
+		require.Equal(t, "x", string(replayed(t, next, key(id)).Value))
+	}
+}
+
 // While the process of a lost attempt lives, nothing lets the request run again: neither NotDone nor Delete, unless the
 // operator says that this does not count. Once it has ended, both do. What was done may be recorded at any time.
 func TestNotDoneWaitsForTheProcess(t *testing.T) {
