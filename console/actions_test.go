@@ -194,6 +194,7 @@ func TestResolveByEntry(t *testing.T) {
 	require.Contains(t, bad.body, "never recorded")
 	require.Contains(t, bad.body, "Content-Length: 7</textarea>", "what was filled in is kept")
 	require.Contains(t, submit(http1, "value", "done", "status", "201", "header", "x").body, "The headers are not lines")
+	require.Contains(t, submit(http1, "value", "done", "status", "201", "header", "Content-Type: text/plain\r\n\r\nLocation: /payments/7").body, "The headers are not lines", "U8")
 	require.Equal(t, http.StatusBadRequest, submit(http1, "via", "", "value", "done", "result", `{"charge":7}`).StatusCode, "nor by a script")
 	s.followed(submit(http1, "value", "done", "status", "201", "header", "Content-Type: application/json\r\nLocation: /payments/7", "result", `{"charge":7}`))
 	_, out, err := st.Begin(testkit.Context(t), key("http"), nil)

@@ -1,13 +1,11 @@
 package console
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/textproto"
 	"strconv"
 	"strings"
 
@@ -106,11 +104,9 @@ func (o order) response() (result []byte, wrong string) {
 		return nil, "The status is not a number from 200 to 999."
 	}
 	if text := strings.TrimSpace(o.found.header); text != "" {
-		header, err := textproto.NewReader(bufio.NewReader(strings.NewReader(text + "\r\n\r\n"))).ReadMIMEHeader()
-		if err != nil {
+		if res.Header, err = forms.Header(strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")); err != nil {
 			return nil, "The headers are not lines of a name, a colon and a value."
 		}
-		res.Header = http.Header(header)
 	}
 	if err := res.Check(); err != nil {
 		return nil, "The response cannot be recorded: " + err.Error() + "."

@@ -21,6 +21,8 @@ func TestCheckResponse(t *testing.T) {
 		"no status":            {idemhttp.Response{}, "0"},
 		"an interim response":  {idemhttp.Response{Status: 103}, "103"},
 		"another protocol":     {idemhttp.Response{Status: 101}, "101"},
+		"a body without room":  {idemhttp.Response{Status: 204, Body: []byte("x")}, "204"},
+		"no content":           {idemhttp.Response{Status: 204}, ""},
 		"a cookie":             {idemhttp.Response{Status: 200, Header: http.Header{"set-cookie": {"a=b"}}}, "set-cookie"},
 		"a length":             {idemhttp.Response{Status: 200, Header: http.Header{"Content-Length": {"7"}}}, "Content-Length"},
 		"no name of a header":  {idemhttp.Response{Status: 200, Header: http.Header{"a b": {"7"}}}, "a b"},

@@ -48,10 +48,14 @@ func (res *Response) Encode() []byte {
 
 // Check returns an error for a response that no Middleware records, in words for an operator who has made it: one
 // with a status that ends no response, with a header whose name or value HTTP does not have, or with one that belongs
-// to one client or one connection, such as Set-Cookie and Content-Length. It returns nil for all others.
+// to one client or one connection, such as Set-Cookie and Content-Length, or with a body that its status does not have.
+// It returns nil for all others.
 func (res *Response) Check() error {
 	if !final(res.Status) || res.Status == http.StatusSwitchingProtocols {
 		return fmt.Errorf("the status %d ends no response; those from 200 to 999 do", res.Status)
+	}
+	if len(res.Body) > 0 && bodyless(res.Status) {
+		return fmt.Errorf("a response with the status %d has no body", res.Status)
 	}
 	for name, values := range res.Header {
 		if !token(name) {

@@ -55,3 +55,15 @@ func TestCheck(t *testing.T) {
 		require.NoError(t, Check("kafka", r.bytes), "nor is that of another entry")
 	}
 }
+
+// A header that is not in the form of one is refused, and no other is lost by it (U8 in docs/tested-failures.md).
+func TestHeader(t *testing.T) {
+	t.Parallel()
+	h, err := Header([]string{"location: /orders/1", "Link: <a>; rel=next", "LINK:<b>", "X-Empty:"})
+	require.NoError(t, err)
+	require.Equal(t, map[string][]string{"Location": {"/orders/1"}, "Link": {"<a>; rel=next", "<b>"}, "X-Empty": {""}}, h)
+	for _, wrong := range []string{"", "Location", ": /orders/1", " continued", " A: b", "A : b"} {
+		_, err := Header([]string{"A: b", wrong, "Location: /orders/1"})
+		require.ErrorContains(t, err, "Name: value", "%q", wrong)
+	}
+}

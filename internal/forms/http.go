@@ -2,6 +2,8 @@ package forms
 
 import (
 	"bytes"
+	"fmt"
+	"net/textproto"
 	"strconv"
 	"strings"
 )
@@ -68,3 +70,18 @@ func ParseResponse(stored []byte) (r Response, ok bool) {
 
 // Final reports whether a status of HTTP ends a response, as 1xx do not.
 func Final(status int) bool { return status == 101 || status >= 200 && status <= 999 }
+
+// Header reads headers that an operator has written, each as 'Name: value'. It returns an error for a line of another
+// form: with an empty one, as of a variable that is not set, or one that continues another, headers would be lost.
+func Header(lines []string) (map[string][]string, error) {
+	header := map[string][]string{}
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || name == "" || strings.TrimSpace(name) != name {
+			return nil, fmt.Errorf("%q is not in the form 'Name: value'", line)
+		}
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		header[name] = append(header[name], strings.TrimSpace(value))
+	}
+	return header, nil
+}

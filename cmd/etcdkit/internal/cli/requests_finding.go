@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/textproto"
 	"os"
 	"strconv"
 	"strings"
@@ -137,14 +134,14 @@ func (n *resolution) raw() (account, error) {
 
 func (n *resolution) response() (f account, err error) {
 	res := idemhttp.Response{Status: n.status}
-	lines := textproto.NewReader(bufio.NewReader(strings.NewReader(strings.Join(n.header, "\r\n") + "\r\n\r\n")))
-	header, err := lines.ReadMIMEHeader()
-	if err != nil && len(n.header) > 0 {
+	if res.Header, err = forms.Header(n.header); err != nil {
 		return f, fmt.Errorf("--header: %w", err)
 	}
-	res.Header = http.Header(header)
 	if n.flags.Changed("body") {
-		if res.Body, err = n.content("body", n.body); err != nil {
+		if res.Body, err = n.content("body", n.body); err == nil && len(res.Body) == 0 {
+			err = fmt.Errorf("--body %s: it is empty; without --body the response has none", n.body)
+		}
+		if err != nil {
 			return f, err
 		}
 	}
@@ -156,6 +153,9 @@ func (n *resolution) response() (f account, err error) {
 
 func (n *resolution) packed() (f account, err error) {
 	b, err := n.content("message", n.message)
+	if err == nil && len(b) == 0 && n.message == "-" { // as of a producer in a pipe that has failed
+		err = errors.New("--message -: standard input is empty; a message without fields is an empty file")
+	}
 	if err != nil {
 		return f, err
 	}

@@ -194,6 +194,9 @@ func TestRequestsResolveByEntry(t *testing.T) {
 	require.Equal(t, exitUsage, resolve(http, "--done testdata/result.json").code)
 	require.Equal(t, exitUsage, resolve(http, "--status 201 --header 'Set-Cookie: a=b'").code)
 	require.Equal(t, exitUsage, resolve(http, "--header 'Location: /orders/1' --done testdata/result.json").code)
+	require.Equal(t, exitUsage, resolve(http, "--status 201 --header '' --header 'Location: /orders/1'").code) // U8
+	require.Equal(t, exitUsage, resolve(http, "--status 204 --body testdata/result.json").code)
+	require.Equal(t, exitUsage, resolve(http, "--status 201 --body -").code)
 	r, _, err := s.Get(ctx, idempotency.Ref(http))
 	require.NoError(t, err)
 	require.Equal(t, idempotency.Unknown, r.State, "nothing was changed")
@@ -212,6 +215,7 @@ func TestRequestsResolveByEntry(t *testing.T) {
 	require.Equal(t, exitUsage, resolve(rpc, "--status 201").code)
 	require.Equal(t, exitUsage, resolve(rpc, "--message receipt.bin").code)
 	require.Equal(t, exitUsage, resolve(rpc, "--message testdata/result.json --message-type shop.v1.Receipt").code)
+	require.Equal(t, exitUsage, resolve(rpc, "--message - --message-type google.protobuf.StringValue").code)
 	require.Equal(t, exitUsage, resolve(rpc, "--code DECLINED").code)
 	require.Zero(t, resolve(rpc, "--message receipt.bin --message-type google.protobuf.StringValue").code)
 	call, ok := forms.ParseCall(value(order("2")))
