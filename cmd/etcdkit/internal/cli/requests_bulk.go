@@ -41,6 +41,8 @@ func (b *bulk) check(f *pflag.FlagSet, many bool, which examined, found account)
 		return usageError{errors.New("each request has a result of its own: without REF one of --failed and --not-done is needed")}
 	case which.revision != 0:
 		return usageError{errors.New("--revision is of one record, and needs its REF")}
+	case f.Changed("op") && b.op == "": // as of a variable that is not set
+		return usageError{errors.New("--op is empty, and no request is without an operation; without --op those of all are resolved")}
 	case b.older < 0:
 		return usageError{fmt.Errorf("--older-than %v is negative", b.older)}
 	}
@@ -80,7 +82,7 @@ func (v *resolving) all(ctx context.Context) error {
 		defer p.end()
 		for i, r := range found {
 			p.set("%d of %d requests resolved", i, len(found))
-			err := v.found.fits(&v.which, r)
+			err := v.which.spares(r) // also with --failed: nobody has looked at each of them
 			if err == nil {
 				err = s.Resolve(ctx, r.Ref, v.found.what, v.which.options(r)...)
 			}

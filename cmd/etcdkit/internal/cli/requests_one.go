@@ -72,7 +72,7 @@ func (a *app) printRecord(r shownRecord, out *idempotency.Outcome, content bool)
 		}
 		t.row("owner", or(r.Owner))
 		if r.State == nameOf(idempotency.Unknown) {
-			t.row("process", map[bool]string{true: "lives, and may still be working", false: "has ended"}[r.Alive])
+			t.row("process", map[bool]string{true: "lives, and may still be working", false: "its session has ended: it died, was cut off from etcd, or was paused for too long"}[r.Alive])
 		}
 		if len(r.Steps) > 0 {
 			t.row("steps", strings.Join(r.Steps, ", "))

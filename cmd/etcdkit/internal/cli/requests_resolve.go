@@ -49,7 +49,7 @@ is required.
 
 Without REF and with --state unknown, all requests of unknown outcome are resolved that --scope, --op and --older-than
 select, with --not-done or --failed. They are listed before the question. A request that has changed
-by then, or whose process lives, is left as it is; then the exit code is 1.`
+by then, or whose process lives, is left as it is, unless --not-done has --force; then the exit code is 1.`
 
 	resolveExamples = `etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --not-done
 etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --status 201 --header 'Content-Type: application/json' --body receipt.json

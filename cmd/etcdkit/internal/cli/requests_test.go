@@ -273,7 +273,7 @@ func TestRequestsResolveMany(t *testing.T) {
 	all := "requests resolve -N test orders --state unknown"
 	for _, wrong := range []string{
 		"requests resolve -N test orders --not-done", all + " --done testdata/result.json", all + " --not-done --revision 4711",
-		"requests resolve -N test orders --state done --not-done", all + " --scope tenant-7 --not-done", "requests resolve -N test orders " + string(s.Ref(order("1"))) + " --scope tenant-7 --not-done",
+		"requests resolve -N test orders --state done --not-done", all + " --scope tenant-7 --not-done", all + " --op '' --failed x --yes", "requests resolve -N test orders " + string(s.Ref(order("1"))) + " --scope tenant-7 --not-done",
 	} {
 		require.Equal(t, exitUsage, f.run(words(t, wrong)...).code, wrong)
 	}
@@ -296,6 +296,7 @@ func TestRequestsResolveMany(t *testing.T) {
 	f.shows(f.revisionOf(s, order("4")), "4721")
 	f.shell(all + " --scope tenant-8 --failed 'never charged: bad input'")
 	f.shell(all + " --scope tenant-8 --failed 'never charged: bad input' --yes")
+	f.shell(all + " --op 'POST /orders' --failed 'never charged' --yes")
 	f.shell(all + " --op 'POST /orders' --not-done --yes -o json")
 	f.shell(all + " --op 'POST /orders' --not-done --yes --force")
 	require.Equal(t, map[idempotency.State]int{idempotency.Unknown: 1, idempotency.Released: 2, idempotency.Failed: 1}, states())
