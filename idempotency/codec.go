@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 )
 
@@ -45,7 +46,7 @@ func recovered(fn func(b, about []byte) ([]byte, error), b []byte, about string)
 
 func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
 	if codec == "" {
-		if s.knows(codec) {
+		if s.opts.reads(codec) {
 			return stored, nil
 		}
 		return nil, fmt.Errorf("%w: it was written without a codec, and Options.OldCodecs does not have Plain", ErrUnreadable)
@@ -62,12 +63,27 @@ func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
 	return nil, fmt.Errorf("%w: it was written by codec %q, which is neither Options.Codec nor in Options.OldCodecs", ErrUnreadable, codec)
 }
 
-// knows reports whether the Store reads what a store with that Codec writes; an empty name is none.
-func (s *Store) knows(codec string) bool {
+// reads reports whether a Store reads what a store with that Codec writes; an empty name is none.
+func (o *Options) reads(codec string) bool {
 	if codec == "" {
-		return s.opts.Codec == nil || slices.Contains(s.opts.OldCodecs, Plain)
+		return o.Codec == nil || slices.Contains(o.OldCodecs, Plain)
 	}
-	return slices.ContainsFunc(s.opts.OldCodecs, func(c Codec) bool { return c.Name() == codec })
+	return slices.ContainsFunc(o.OldCodecs, func(c Codec) bool { return c.Name() == codec })
+}
+
+// checkCodecs returns ErrInvalid if a Codec cannot be found by its name.
+func checkCodecs(codecs []Codec) error {
+	named := map[string]Codec{}
+	for _, c := range codecs {
+		if c == nil || c.Name() == "" || len(c.Name()) > 64 {
+			return invalid("Options.Codec or an entry of Options.OldCodecs is nil, or its Name does not have 1 to 64 bytes")
+		}
+		if same, ok := named[c.Name()]; ok && (!reflect.TypeOf(c).Comparable() || c != same) {
+			return invalid("two of Options.Codec and Options.OldCodecs have the Name %q: one with another key or another format needs another name", c.Name())
+		}
+		named[c.Name()] = c
+	}
+	return nil
 }
 
 // Plain, as an entry of Options.OldCodecs, lets a Store with a Codec read results that were stored

@@ -45,7 +45,7 @@ type Options struct {
 	// scopes and operations.
 	// Defaults to none.
 	Codec Codec
-	// OldCodecs are further codecs by which stored results are read. Defaults to none.
+	// OldCodecs are further codecs by which stored results are read. Two of one name are ErrInvalid. Defaults to none.
 	OldCodecs []Codec
 	// Secret is the key with which fingerprints of payloads are hashed, so that a reader of etcd
 	// cannot find a payload by trying. It must be the same in all processes. Defaults to none.
@@ -169,10 +169,8 @@ func (o *Options) withDefaults() (Options, error) {
 	if out.Codec != nil {
 		out.OldCodecs = append([]Codec{out.Codec}, out.OldCodecs...)
 	}
-	for _, c := range out.OldCodecs {
-		if c == nil || c.Name() == "" || len(c.Name()) > 64 {
-			return out, invalid("Options.Codec or an entry of Options.OldCodecs is nil, or its Name does not have 1 to 64 bytes")
-		}
+	if err := checkCodecs(out.OldCodecs); err != nil {
+		return out, err
 	}
 	if err := out.ownSecrets(); err != nil {
 		return out, err

@@ -69,7 +69,7 @@ func (w Resolution) check(s *Store, r record.Attempt) error {
 	if err := forms.Check(r.Via, w.value); err != nil {
 		return invalid("WasDone: %w", err)
 	}
-	if s.knows(r.Codec) {
+	if s.opts.reads(r.Codec) {
 		return nil
 	}
 	with, know := "no Codec", "Options.OldCodecs has no Plain"

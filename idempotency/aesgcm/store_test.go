@@ -113,3 +113,17 @@ func TestRotation(t *testing.T) {
 		require.ErrorIs(t, err, idempotency.ErrUnreadable, name)
 	}
 }
+
+// Of two keys with one id, one would never be found (D17 in docs/tested-failures.md): a Store with both is refused.
+func TestTwoKeysOfOneID(t *testing.T) {
+	t.Parallel()
+	s, _ := testkit.Shared(t).Session(nil)
+	one, other := codec(t, "1", newKey()), codec(t, "1", newKey())
+	_, err := idempotency.NewStore(s, "payments", &idempotency.Options{Codec: one, OldCodecs: []idempotency.Codec{other}})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	require.ErrorContains(t, err, `"aes-256-gcm/1"`)
+	_, err = idempotency.NewStore(s, "payments", &idempotency.Options{OldCodecs: []idempotency.Codec{one, idempotency.Plain, other}})
+	require.ErrorIs(t, err, idempotency.ErrInvalid)
+	_, err = idempotency.NewStore(s, "payments", &idempotency.Options{Codec: one, OldCodecs: []idempotency.Codec{one, idempotency.Plain}})
+	require.NoError(t, err, "the list of all keys may have the present one")
+}

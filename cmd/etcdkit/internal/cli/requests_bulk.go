@@ -82,7 +82,7 @@ func (v *resolving) all(ctx context.Context) error {
 		defer p.end()
 		for i, r := range found {
 			p.set("%d of %d requests resolved", i, len(found))
-			err := v.which.spares(r) // also with --failed: nobody has looked at each of them
+			err := v.which.spares(r) // also with --failed, since they were not looked at one by one
 			if err == nil {
 				err = s.Resolve(ctx, r.Ref, v.found.what, v.which.options(r)...)
 			}
