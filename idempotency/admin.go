@@ -240,11 +240,11 @@ func (s *Store) inProgress(ctx context.Context, st state) error {
 // an operator's store needs no option of the service's but its Codec. Another attempt can be lost between
 // the look at the record and the call: pass OnlyRevision.
 //
-// Resolve also corrects what an operator has recorded before, and no function's outcome: from done to failed,
-// from failed to done, and from NotDone, while no other attempt has begun, to either of them; never to NotDone,
-// since duplicates may have got the outcome. That needs OnlyRevision. Both are in the record's history
-// (Record.Earlier), and the correction is kept as long as what it corrects. For CacheFor and a third of the
-// session's TTL of each process that has the store, duplicates there may get either of the two.
+// Resolve also corrects what an operator has recorded before, and no function's outcome: done and failed replace
+// each other, or themselves with another result or text; NotDone is replaced by either of them, while no other attempt
+// has begun. Nothing is replaced by NotDone, since duplicates may have got the outcome. A correction needs OnlyRevision.
+// Both outcomes are in the record's history (Record.Earlier), and the correction is kept as long as what it corrects.
+// For CacheFor and a third of the session's TTL of each process that has the store, duplicates there may get either.
 //
 // Resolve returns ErrInProgress, as an *InProgressError, if an attempt is in progress; ErrAlive for NotDone while
 // the attempt's process lives, without EvenIfAlive; ErrConflict if the request is in another state, or changes

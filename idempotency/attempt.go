@@ -10,7 +10,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/life"
@@ -34,8 +33,9 @@ type Attempt struct {
 	unsure  string         // the record that an unanswered put may have written; "" if there is none
 
 	mu     sync.Mutex
-	over   error // what the next Commit returns: ErrSettled, ErrFenced …
-	ending bool  // an outcome is being written
+	note   string // of rec
+	over   error  // what the next Commit returns: ErrSettled, ErrFenced …
+	ending bool   // an outcome is being written
 	ifs    []clientv3.Cmp
 	then   []clientv3.Op
 	final  bool // no other attempt can have begun before it was settled
@@ -43,7 +43,7 @@ type Attempt struct {
 
 // start starts the attempt and its clocks. Its context has the values of the caller's.
 func (c *claim) start(outer context.Context, token int64) *Attempt {
-	a := &Attempt{claim: c, token: token, rec: c.begun, mod: token, writing: make(chan struct{}, 1)}
+	a := &Attempt{claim: c, token: token, rec: c.begun, note: c.begun.Note, mod: token, writing: make(chan struct{}, 1)}
 	ctx := context.WithValue(context.WithoutCancel(a.observe(outer)), attemptKey{}, a)
 	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
 	a.flight.markHere(a.Attempt())
@@ -84,7 +84,14 @@ func (a *Attempt) Ref() Ref { return Ref(a.entry.Ref) }
 // number of the order that it has made: see the option Note. It costs one Txn, as a Step does. It returns
 // ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an error of etcd's.
 func (a *Attempt) SetNote(text string) error {
-	return a.about("set note of", a.rewrite(func(r *record.Attempt) error { r.Note = record.Note(text); return nil }))
+	text = record.Note(text)
+	err := a.rewrite(func(r *record.Attempt) error { r.Note = text; return nil })
+	if err == nil {
+		a.mu.Lock()
+		a.note = text
+		a.mu.Unlock()
+	}
+	return a.about("set note of", err)
 }
 
 // Attempt returns the number of this attempt at the request: 1 for the first one, and one more after
@@ -147,7 +154,7 @@ func (a *Attempt) overdue(cause error) {
 		if done {
 			return
 		}
-		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", zap.Stringer("request", a.key), zap.String("ref", a.entry.Ref), noted(a.begun.Note))
+		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", fieldsOf(a)...)
 		a.overrun()
 		a.drop()
 		s.away.leave(a)

@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/join"
@@ -39,13 +38,6 @@ type claim struct {
 	work   *pooled
 	begun  record.Attempt // the record as the claim writes it
 	value  string         // of begun
-}
-
-// fields name the attempt in logs. The key's ID is a secret, and not among them.
-func (c *claim) fields(more ...zap.Field) []zap.Field {
-	return append([]zap.Field{
-		zap.String("scope", c.key.Scope), zap.String("op", c.key.Op), zap.String("ref", c.entry.Ref), zap.Int("attempt", c.begun.Number),
-	}, more...)
 }
 
 // claim begins an attempt if the key is still as it was read. It returns nil and no error if it is

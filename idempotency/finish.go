@@ -190,7 +190,7 @@ func (a *Attempt) keepWriting(o *settlement) {
 	for {
 		err, again := a.write(ctx, o)
 		if err != nil && !again {
-			s.log.Warn("an outcome could not be recorded", zap.Stringer("request", a.key), zap.Error(err))
+			s.log.Warn("an outcome could not be recorded", fieldsOf(a, zap.Error(err))...)
 			if errors.Is(err, ErrConflict) || errors.Is(err, errRejected) {
 				// No caller is left that could decide, so the attempt is lost.
 				a.drop()
@@ -243,7 +243,7 @@ func (a *Attempt) settled(o *settlement, err error) {
 		s.cache.put(a.entry.Ref, done, o.since, a.set.Retain)
 	}
 	if err == nil && o.state == "" && a.begun.Refuse {
-		s.log.Warn("an attempt has ended, and what it did is not known: the request is refused until Resolve", a.fields(zap.String("because", o.failure))...)
+		s.log.Warn("an attempt has ended, and what it did is not known: the request is refused until Resolve", fieldsOf(a, zap.String("because", o.failure))...)
 	}
 	a.executed(ended, why, err)
 	s.work.give(a.work, err != nil || o.state == "")

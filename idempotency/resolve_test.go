@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/forms"
 )
@@ -62,6 +64,40 @@ func TestNote(t *testing.T) {
 	require.NoError(t, again.Commit(ctxT(t), []byte("x")))
 	require.Equal(t, "order 7, charge ch_1", b.look(t, key("1")).Note)
 	require.ErrorIs(t, again.SetNote("late"), idempotency.ErrSettled)
+}
+
+// What a process says of an attempt of its own has the note as the work has set it, and the reference (U11): whoever
+// reads that an outcome is unknown or not recorded looks for a payment.
+func TestNoteOfAnAttemptInLogs(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	core, lines := observer.New(zapcore.WarnLevel)
+	in := f.instance(&concurrency.SessionOptions{Logger: zap.New(core)}, &idempotency.Options{OnLost: idempotency.Refuse})
+	note := func(id string) *idempotency.Attempt {
+		at := begin(t, in, key(id), idempotency.Note("order 7"))
+		require.NoError(t, at.SetNote("order 7, charge "+id))
+		return at
+	}
+	require.NoError(t, note("abandoned").Abandon(ctxT(t)))
+
+	large := note("large")
+	inj := in.client.Inject(embedtest.Fault{Method: "Txn", Times: 1, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCRequestTooLarge})
+	require.NoError(t, large.Commit(ctxT(t), []byte("x")))
+	inj.Remove()
+
+	fenced := note("fenced")
+	for _, name := range f.Keys(string(in.Ref(key("fenced")))) {
+		_, err := f.Client().Delete(ctxT(t), name)
+		require.NoError(t, err)
+	}
+	ended, cancel := context.WithCancel(ctxT(t))
+	cancel()
+	require.ErrorIs(t, fenced.Commit(ended, []byte("x")), idempotency.ErrNotRecorded)
+	require.Eventually(t, func() bool { return lines.Len() == 3 }, soon, soon/1000)
+	for i, id := range []string{"abandoned", "large", "fenced"} {
+		said := lines.All()[i]
+		require.Equal(t, []any{"order 7, charge " + id, string(in.Ref(key(id)))}, []any{said.ContextMap()["note"], said.ContextMap()["ref"]}, said.Message)
+	}
 }
 
 // A record says which entry has begun its request, also after a takeover by a call that does not.

@@ -46,7 +46,7 @@ func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 
 // omit leaves out a value that is too large for a message of etcd or of the client.
 func (a *Attempt) omit(o *settlement, err error) (parts [][]byte) {
-	a.store.log.Warn("a result is too large for one message, and is not kept", zap.Stringer("request", a.key), zap.Int("bytes", len(o.stored)), zap.Error(err))
+	a.store.log.Warn("a result is too large for one message, and is not kept", fieldsOf(a, zap.Int("bytes", len(o.stored)), zap.Error(err))...)
 	o.omit, o.text = true, ""
 	return a.prepare(o)
 }

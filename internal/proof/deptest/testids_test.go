@@ -51,7 +51,7 @@ func requiredIDs() []string {
 	add("Q", "%d", 1, 20)
 	add("C", "%d", 1, 2)
 	add("A", "%d", 1, 104)
-	add("U", "%d", 1, 10)
+	add("U", "%d", 1, 11)
 	return ids
 }
 
