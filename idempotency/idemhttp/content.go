@@ -54,7 +54,7 @@ func contentOf(h http.Header, m media, body []byte) content {
 // exactOf returns what counts of a body: see Exact.
 func exactOf(m media, body []byte) content {
 	if m.isMultipart() {
-		if sum, ok := partsOf(m, bytes.NewReader(body), mostParts); ok {
+		if sum, ok := partsOf(m, bytes.NewReader(body), mostParts, 0); ok {
 			return content{formMultipart, sum}
 		}
 	}
@@ -78,7 +78,7 @@ const mostUnpacked = 1 << 20
 // unpacked returns what counts of a body that was compressed. It returns false if it was not, was
 // not only with gzip, or is larger than mostUnpacked.
 func unpacked(h http.Header, m media, body []byte) (content, bool) {
-	if coding := h.Values("Content-Encoding"); len(coding) != 1 || !strings.EqualFold(coding[0], "gzip") {
+	if !gzipped(h) {
 		return content{}, false
 	}
 	z, err := gzip.NewReader(bytes.NewReader(body))
@@ -93,22 +93,24 @@ func unpacked(h http.Header, m media, body []byte) (content, bool) {
 	return content{formGzip, sum[:]}, true
 }
 
+// gzipped reports whether a body is compressed by gzip and by nothing else.
+func gzipped(h http.Header) bool {
+	coding := h.Values("Content-Encoding")
+	return len(coding) == 1 && strings.EqualFold(coding[0], "gzip")
+}
+
 // media is the media type of a body.
 type media struct {
 	name   string // without its parameters
 	params map[string]string
 }
 
-// mediaOf returns the media type of a body. One that cannot be parsed has no parameters.
+// mediaOf returns the media type of a body. If its parameters cannot be parsed, it has none.
 func mediaOf(h http.Header) media {
-	kind := h.Get("Content-Type")
-	if kind == "" {
-		return media{}
-	}
-	if name, params, err := mime.ParseMediaType(kind); err == nil {
+	if name, params, err := mime.ParseMediaType(h.Get("Content-Type")); err == nil {
 		return media{name, params}
 	}
-	return media{name: kind}
+	return media{name: mediaType(h)}
 }
 
 // isJSON reports whether a media type is JSON (RFC 6839).
@@ -118,5 +120,5 @@ func (m media) isJSON() bool {
 
 // isMultipart reports whether a media type is one of parts with a boundary between them.
 func (m media) isMultipart() bool {
-	return strings.HasPrefix(m.name, "multipart/") && m.params["boundary"] != ""
+	return strings.HasPrefix(m.name, "multipart/")
 }

@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"cmp"
+	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -41,18 +42,18 @@ func describeBody(r *http.Request) ([]byte, error) {
 	case callOf(r, m.name) != plainHTTP:
 		return sumOf(r, func(body io.Reader) ([]byte, error) { return describeMessages(r, m, body) })
 	case m.isMultipart():
-		return sumOf(r, func(body io.Reader) ([]byte, error) {
-			if sum, ok := partsOf(m, body, math.MaxInt); ok {
+		return sumOfPlain(r, func(body io.Reader) ([]byte, error) {
+			if sum, ok := partsOf(m, body, math.MaxInt, 0); ok {
 				return sum, nil
 			}
 			return nil, fmt.Errorf("its body is no %s", m.name)
 		})
 	case m.isJSON():
-		if sum, err := sumOf(r, describeJSON); err == nil {
+		if sum, err := sumOfPlain(r, describeJSON); err == nil {
 			return sum, nil
 		}
 	}
-	return sumOf(r, func(body io.Reader) ([]byte, error) {
+	return sumOfPlain(r, func(body io.Reader) ([]byte, error) {
 		h := sha256.New()
 		_, err := io.Copy(h, body)
 		return h.Sum(nil), err
@@ -106,6 +107,21 @@ func sumOf(r *http.Request, sum func(io.Reader) ([]byte, error)) ([]byte, error)
 	}
 	b, err := sum(body)
 	return b, cmp.Or(err, body.Close())
+}
+
+// sumOfPlain is sumOf for what a body says that is compressed by gzip: another release of an encoder
+// compresses the same in another way.
+func sumOfPlain(r *http.Request, sum func(io.Reader) ([]byte, error)) ([]byte, error) {
+	if !gzipped(r.Header) {
+		return sumOf(r, sum)
+	}
+	return sumOf(r, func(body io.Reader) ([]byte, error) {
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, fmt.Errorf("its body is not compressed by gzip, as its Content-Encoding says: %w", err)
+		}
+		return sum(z)
+	})
 }
 
 // rewound returns a request's body from its beginning. A copy was read to describe the request, and the

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"mime/multipart"
+	"net/http"
 	"net/textproto"
 	"slices"
 )
@@ -15,12 +16,19 @@ import (
 // by default.
 const mostParts = 1000
 
+// mostWithin is how deep parts are compared that have parts themselves.
+const mostWithin = 8
+
 // partsOf returns the hash of the parts of a multipart body, without the boundary between them. It
-// returns false if the body is not what its type says, or has more parts than most.
-func partsOf(m media, body io.Reader, most int) (sum []byte, ok bool) {
+// returns false if the body is not what its type says, or has more parts than most. A part that has parts
+// itself is compared by them, since its encoder chooses a boundary, too; it is within as many others.
+func partsOf(m media, body io.Reader, most, within int) (sum []byte, ok bool) {
 	type part struct {
 		name string
 		sum  [sha256.Size]byte
+	}
+	if m.params["boundary"] == "" || within > mostWithin {
+		return nil, false
 	}
 	var parts []part
 	h := sha256.New()
@@ -33,8 +41,7 @@ func partsOf(m media, body io.Reader, most int) (sum []byte, ok bool) {
 			return nil, false
 		}
 		h.Reset()
-		writePartHeader(h, p.Header)
-		if _, err := io.Copy(h, p); err != nil {
+		if !writePart(h, p, most, within) {
 			return nil, false
 		}
 		next := part{name: p.FormName()}
@@ -49,6 +56,24 @@ func partsOf(m media, body io.Reader, most int) (sum []byte, ok bool) {
 		h.Write(p.sum[:])
 	}
 	return h.Sum(nil), true
+}
+
+// writePart writes a part: its headers and its content, or the hash of its own parts. It returns false where
+// partsOf does.
+func writePart(w io.Writer, p *multipart.Part, most, within int) bool {
+	m := mediaOf(http.Header(p.Header))
+	if !m.isMultipart() {
+		writePartHeader(w, p.Header)
+		_, _ = io.WriteString(w, "\n")
+		_, err := io.Copy(w, p)
+		return err == nil
+	}
+	sum, ok := partsOf(m, p, most, within+1)
+	delete(m.params, "boundary")
+	p.Header.Set("Content-Type", mime.FormatMediaType(m.name, m.params))
+	writePartHeader(w, p.Header)
+	_, _ = fmt.Fprintf(w, "parts\n%s", sum)
+	return ok
 }
 
 // writePartHeader writes the headers of a part in one way, without the length that an encoder may
@@ -71,5 +96,4 @@ func writePartHeader(w io.Writer, h textproto.MIMEHeader) {
 			fmt.Fprintf(w, "%q: %q\n", name, value)
 		}
 	}
-	_, _ = io.WriteString(w, "\n")
 }

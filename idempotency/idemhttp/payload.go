@@ -17,12 +17,13 @@ import (
 // Content is the default of Options.Payload: method, path, query, media type, content coding, and
 // what the body says, however it was encoded. Its error is always nil.
 //
-// Of a body in JSON (application/json and types that end in +json), neither the order of members,
-// nor white space, nor the way in which characters are escaped counts; numbers count as they are
-// written. JSON that cannot be compared (see idempotency.CheckJSON) is compared byte by byte. Of a
-// multipart body of up to 1,000 parts, the parts count, each with its headers, and not the boundary; in
-// a form (multipart/form-data), only the order of parts with one name counts. All other bodies are
-// compared byte by byte. A body that was compressed with gzip is compared by what it holds, up to 1 MiB.
+// Of a body in JSON (application/json and types that end in +json), neither the order of members, nor
+// white space, nor the way in which characters are escaped counts; numbers count as they are written.
+// JSON that cannot be compared (see idempotency.CheckJSON) is compared byte by byte. Of a multipart
+// body of up to 1,000 parts, the parts count, each with its headers, and not the boundary, nor the
+// boundaries of parts that have parts themselves; in a form (multipart/form-data), only the order of
+// parts with one name counts. All other bodies are compared byte by byte. A body that was compressed
+// with gzip is compared by what it holds, up to 1 MiB.
 //
 // Of a call of gRPC, gRPC-Web or Connect, the messages count, as in package idemgrpc: neither the order of
 // a map's entries nor how a message was encoded, in protobuf or JSON, compressed by gzip (up to 1 MiB in

@@ -25,12 +25,13 @@ import (
 //     from a lost one sends the same requests with the same keys, and so does a handler that retries
 //     after an error, a 5xx, a 409, or a code of gRPC or Connect that is not recorded, which is known
 //     when the response was read. Neither the spelling of the URL counts nor the encoding of a body in
-//     JSON, in multiple parts or in messages of RPC, as in Content, up to 64 MiB: JSON has to have its
-//     Content-Type. A body that says something else each time, such as a timestamp, has a new key each
-//     time, and so has one in any other form whose encoder is not deterministic: for such a request use
-//     WithKey with an Attempt.ChildKey. A request that cannot be compared is not sent, and needs WithKey
-//     as well: its body can be read only once (it has no GetBody), or has no parts although its type is
-//     multipart, or it is a call of RPC whose messages cannot be compared;
+//     JSON, in multiple parts or in messages of RPC, nor its compression by gzip, as in Content, up to
+//     64 MiB: JSON has to have its Content-Type. A body that says something else each time, such as a
+//     timestamp, has a new key each time, and so has one in any other form whose encoder is not
+//     deterministic: for such a request use WithKey with an Attempt.ChildKey. A request that cannot be
+//     compared is not sent, and needs WithKey as well: its body can be read only once (it has no
+//     GetBody), or has no parts although its type is multipart, or is not compressed by gzip although
+//     its Content-Encoding says so, or it is a call of RPC whose messages cannot be compared;
 //   - a new random key for each RoundTrip.
 //
 // Redirects have the same key, and so have the retries of Base: net/http's Transport retries

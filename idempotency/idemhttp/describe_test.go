@@ -1,0 +1,115 @@
+package idemhttp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// outgoing returns a request with a body that can be read again.
+func outgoing(media, body string) *http.Request {
+	r := callTo("/upload", media, "", body)
+	r.Header.Del("Connect-Protocol-Version")
+	return r
+}
+
+// compressed compresses a text.
+func compressed(t *testing.T, level int, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, level)
+	require.NoError(t, err)
+	_, err = z.Write([]byte(text))
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return b.String()
+}
+
+// A105: a part that has parts itself, such as the changes in a batch, has a boundary of its own, which does
+// not count, as that of the body does not.
+func TestPartsOfParts(t *testing.T) {
+	t.Parallel()
+	body := func(outer, inner, text string) (media, body string) {
+		part := "--" + inner + "\r\nContent-Type: application/http\r\n\r\n" + text + "\r\n--" + inner + "--\r\n"
+		return "multipart/mixed; boundary=" + outer,
+			"--" + outer + "\r\nContent-Type: multipart/mixed; boundary=" + inner + "\r\n\r\n" + part + "\r\n--" + outer + "--\r\n"
+	}
+	both := func(media, body string) (call string, received any) {
+		call, err := describeCall(outgoing(media, body))
+		require.NoError(t, err)
+		r := httptest.NewRequest(http.MethodPost, "/upload", nil)
+		r.Header.Set("Content-Type", media)
+		received, err = Content(r, []byte(body))
+		require.NoError(t, err)
+		return call, received
+	}
+	call, received := both(body("b1", "c1", "POST /charges"))
+	again, receivedAgain := both(body("b2", "c2", "POST /charges"))
+	require.Equal(t, call, again)
+	require.Equal(t, received, receivedAgain)
+	other, receivedOther := both(body("b1", "c1", "POST /refunds"))
+	require.NotEqual(t, call, other)
+	require.NotEqual(t, received, receivedOther)
+
+	within := func(n int) (media, text string) {
+		media, text = "text/plain", "100 EUR"
+		for i := range n {
+			b := fmt.Sprintf("b%d", i)
+			text = "--" + b + "\r\nContent-Type: " + media + "\r\n\r\n" + text + "\r\n--" + b + "--\r\n"
+			media = "multipart/mixed; boundary=" + b
+		}
+		return media, text
+	}
+	both(within(1 + mostWithin))
+	_, err := describeCall(outgoing(within(2 + mostWithin)))
+	require.ErrorContains(t, err, "WithKey with an Attempt.ChildKey")
+}
+
+// A106: an outgoing body that is compressed by gzip is compared by what it holds, as Content compares it.
+func TestCallCompressedAnew(t *testing.T) {
+	t.Parallel()
+	call := func(media, body string) string {
+		r := outgoing(media, body)
+		r.Header.Set("Content-Encoding", "gzip")
+		text, err := describeCall(r)
+		require.NoError(t, err)
+		return text
+	}
+	const json, text = "application/json", "text/plain"
+	long := strings.Repeat("100 EUR\n", 1000)
+	require.Equal(t, call(json, compressed(t, 1, `{"a":1,"b":2}`)), call(json, compressed(t, 9, `{"b":2, "a":1}`)))
+	require.NotEqual(t, call(json, compressed(t, 1, `{"a":1}`)), call(json, compressed(t, 1, `{"a":2}`)))
+	require.Equal(t, call(text, compressed(t, 0, long)), call(text, compressed(t, 9, long)))
+	require.NotEqual(t, call(text, compressed(t, 9, long)), call(text, compressed(t, 9, long+long)))
+
+	r := outgoing(json, "{}")
+	r.Header.Set("Content-Encoding", "gzip")
+	_, err := describeCall(r)
+	require.ErrorContains(t, err, "not compressed by gzip")
+}
+
+// A107: parameters that cannot be parsed hide neither JSON, nor a call of RPC, nor a multipart body: one whose
+// boundary cannot be read, which is another one in each attempt, is not sent without a key.
+func TestMediaTypeThatCannotBeParsed(t *testing.T) {
+	t.Parallel()
+	for media, body := range map[string]string{
+		"multipart/form-data":               "--b\r\n\r\ntext\r\n--b--\r\n",
+		"multipart/form-data; boundary=b b": "--b b\r\n\r\ntext\r\n--b b--\r\n",
+		"application/grpc; b":               string(frame(0, "\x0a\x00")),
+	} {
+		_, err := describeCall(outgoing(media, body))
+		require.ErrorContains(t, err, "WithKey with an Attempt.ChildKey", media)
+	}
+	const media = "application/json; charset=utf-8; charset=utf-8"
+	one, err := describeCall(outgoing(media, `{"a":1,"b":2}`))
+	require.NoError(t, err)
+	two, err := describeCall(outgoing(media, `{"b":2, "a":1}`))
+	require.NoError(t, err)
+	require.Equal(t, one, two)
+}
