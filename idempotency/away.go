@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -23,10 +24,15 @@ func init() {
 type away struct {
 	sess   *engine.Session
 	outage *outage.Detector
+	probes atomic.Int64 // how many calls have asked in outages
 
 	mu   sync.Mutex
 	left map[string]*Attempt // by ref
 }
+
+// patient is which of the calls that ask in an outage waits as long as it may, rather than for outage.Every:
+// an etcd that has come back and needs longer than that for an answer would be away for ever.
+const patient = 10
 
 func newAway(sess *engine.Session) *away {
 	return &away{sess: sess, outage: outage.New(nil), left: map[string]*Attempt{}}
@@ -46,7 +52,9 @@ func (w *away) ask(ctx context.Context, set *settings) (_ context.Context, answe
 		case outage.Refuse:
 			return ctx, nil, fmt.Errorf("refused without a request to etcd, since an earlier one was not answered within %v (StoreTimeout); one a second asks again: %w", bound, err)
 		case outage.Probe:
-			bound = min(bound, outage.Every)
+			if w.probes.Add(1)%patient != 0 {
+				bound = min(bound, outage.Every)
+			}
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

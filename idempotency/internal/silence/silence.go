@@ -7,7 +7,7 @@ import "time"
 // Bound returns an idempotency.Option. With it Begin waits at most that long for the first answer of etcd,
 // in addition to ctx. While etcd is known to be away, it is refused at once, as if it had waited: with the
 // *concurrency.UnavailableError of the call that has found the outage. One such call a second asks etcd, and
-// waits at most a second for its first answer.
+// waits at most a second for its first answer, every tenth of them as long as d.
 //
 // What this process knows of the request without etcd comes first: a recorded outcome that it still has is
 // replayed, and an attempt in progress is waited for.

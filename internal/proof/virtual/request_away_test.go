@@ -141,6 +141,33 @@ func TestSessionsAnswerEndsAnOutage(t *testing.T) {
 	})
 }
 
+// A108: an outage ends when etcd answers, however slowly. Every tenth request that asks waits as long as any
+// other, so one that needs more than a second for its answer shows that etcd is back.
+func TestOutageEndsWithASlowEtcd(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		handler := d.behind(&idemhttp.Options{}, created)
+		fate := func(of fakeetcd.Fate) {
+			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+				if m.Method == "Range" || m.Method == "Txn" {
+					return of
+				}
+				return fakeetcd.Fate{}
+			})
+		}
+		fate(fakeetcd.Fate{Before: 1500 * time.Millisecond})
+		require.Equal(t, http.StatusCreated, post(handler, "slow").status)
+		fate(fakeetcd.Fate{LoseRequest: true})
+		noticed(t, handler)
+		fate(fakeetcd.Fate{Before: 1500 * time.Millisecond})
+		s := startStorm(handler)
+		time.Sleep(20 * time.Second)
+		all := s.stop()
+		require.Equal(t, http.StatusCreated, all[len(all)-1].status)
+	})
+}
+
 // tally counts the runs of handlers by key.
 type tally struct {
 	mu sync.Mutex
