@@ -13,7 +13,8 @@ import (
 // Fingerprint returns what the interceptor compares of a message by default: for an Options.Payload
 // that has other parts as well, and as a payload of idempotency.Do. Messages that say the same have
 // the same Fingerprint, however they were encoded, unless they have more of unknown types than is
-// read of it: half a million fields, or 16 levels.
+// read of it: half a million fields, or 16 levels. A program that knows more fields or types than another
+// one may compute another Fingerprint of a message that has them.
 func Fingerprint(m proto.Message) idempotency.Fingerprint {
 	sum, _ := rpc.Fingerprint(m) // the hash of the bytes is one, too
 	return sum

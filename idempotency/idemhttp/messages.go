@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -35,7 +36,7 @@ func messagesIn(r *http.Request, m media, body []byte, room int64) (messages [][
 		return nil, false, fmt.Errorf("the codec %q is neither proto nor json", codec)
 	}
 	if by == connectUnary {
-		body, err = plainMessage(body, coding, coding != "" && coding != "identity", room)
+		body, err = plainMessage(new(gzip.Reader), body, coding, coding != "" && coding != "identity", room)
 		return [][]byte{body}, codec == "json", err
 	}
 	if by == grpcWebText {
@@ -49,6 +50,7 @@ func messagesIn(r *http.Request, m media, body []byte, room int64) (messages [][
 
 // unframe returns the messages in the frames of a body.
 func unframe(body []byte, coding string, room int64) (messages [][]byte, err error) {
+	z := new(gzip.Reader) // one for all: a client can send many small messages
 	for len(body) > 0 {
 		if len(body) < 5 || body[0]&^flagCompressed != 0 {
 			return nil, errors.New("the body has something else than messages")
@@ -57,7 +59,7 @@ func unframe(body []byte, coding string, room int64) (messages [][]byte, err err
 		if n > int64(len(body)-5) {
 			return nil, errors.New("the body ends in a message")
 		}
-		m, err := plainMessage(body[5:5+n], coding, body[0]&flagCompressed != 0, room)
+		m, err := plainMessage(z, body[5:5+n], coding, body[0]&flagCompressed != 0, room)
 		if err != nil {
 			return nil, err
 		}
@@ -70,14 +72,14 @@ func unframe(body []byte, coding string, room int64) (messages [][]byte, err err
 }
 
 // plainMessage returns a message that is not compressed any more, and has at most room bytes then.
-func plainMessage(m []byte, coding string, compressed bool, room int64) ([]byte, error) {
+func plainMessage(z *gzip.Reader, m []byte, coding string, compressed bool, room int64) ([]byte, error) {
 	if !compressed {
 		return m, nil
 	}
 	if coding != "gzip" {
 		return nil, fmt.Errorf("a message is compressed by %q, not by gzip", coding)
 	}
-	plain, ok := unpack(m, room)
+	plain, ok := unpackBy(z, m, room)
 	if !ok {
 		return nil, errors.New("a message cannot be decompressed, or is too large then")
 	}

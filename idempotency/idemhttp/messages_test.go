@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -188,6 +189,18 @@ func TestMessagesComparedByBytes(t *testing.T) {
 	require.NoError(t, err)
 	_, err = describeCall(r)
 	require.ErrorIs(t, err, rpc.ErrByBytes)
+}
+
+// A109: many small messages that are compressed cost no new decompressor each, of 40 KiB.
+func TestManyCompressedMessages(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	body := strings.Repeat(string(frame(flagCompressed, zipped(t, ""))), 2000)
+	r := callTo(known, "application/grpc", "gzip", body)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, err := messagesIn(r, mediaOf(r.Header), []byte(body), mostUnpacked)
+	runtime.ReadMemStats(&after)
+	require.NoError(t, err)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20), "of 56 KB")
 }
 
 // A multipart body that cannot be compared by its parts has another boundary in each attempt: it is refused.

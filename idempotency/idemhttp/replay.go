@@ -80,9 +80,11 @@ func takesGzip(h http.Header) bool {
 }
 
 // unpack decompresses gzip. It returns false if the result would be larger than max.
-func unpack(packed []byte, max int64) ([]byte, bool) {
-	z, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
+func unpack(packed []byte, max int64) ([]byte, bool) { return unpackBy(new(gzip.Reader), packed, max) }
+
+// unpackBy is unpack with a reader that may have been used before: a new one takes 40 KiB.
+func unpackBy(z *gzip.Reader, packed []byte, max int64) ([]byte, bool) {
+	if err := z.Reset(bytes.NewReader(packed)); err != nil {
 		return nil, false
 	}
 	plain, err := io.ReadAll(io.LimitReader(z, max+1))

@@ -260,3 +260,19 @@ func TestFingerprintGolden(t *testing.T) {
 		require.Equal(t, want, fmt.Sprintf("%x", sum[:8]))
 	}
 }
+
+// A110: a field that was sent as a group, where the program knows a message, is unknown to the program, which
+// acts as if it were not there: it is another message than one with the field.
+func TestGroupInPlaceOfAMessage(t *testing.T) {
+	t.Parallel()
+	var one, other structpb.ListValue
+	require.NoError(t, proto.Unmarshal([]byte("\x0a\x02\x20\x01"), &one))
+	require.NoError(t, proto.Unmarshal([]byte("\x0b\x20\x01\x0c"), &other))
+	require.Len(t, one.GetValues(), 1)
+	require.Empty(t, other.GetValues())
+	a, err := Fingerprint(&one)
+	require.NoError(t, err)
+	b, err := Fingerprint(&other)
+	require.NoError(t, err)
+	require.NotEqual(t, a, b)
+}

@@ -84,6 +84,9 @@ func (w *formWriter) unknownFields(fields []wireField, depth int) {
 		}
 		for _, field := range same {
 			if field.kind == protowire.BytesType || field.kind == protowire.StartGroupType {
+				if field.kind == protowire.StartGroupType {
+					w.buf = append(w.buf, 0) // no tag: a known field of that number, sent as a message, is another one
+				}
 				w.unknownValue(field.number, field.value, depth)
 				continue
 			}
