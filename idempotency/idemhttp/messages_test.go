@@ -191,6 +191,21 @@ func TestMessagesComparedByBytes(t *testing.T) {
 	require.ErrorIs(t, err, rpc.ErrByBytes)
 }
 
+// A111: a call of Connect is the same one, compressed or not. A client compresses messages from a size on, and
+// space in JSON makes them longer.
+func TestUnaryMessageCompressedOrNot(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, registered())
+	sum := func(coding, body string) any {
+		print, err := Content(callTo(known, "application/proto", coding, body), []byte(body))
+		require.NoError(t, err)
+		return print
+	}
+	message, other := one(t, "a", structpb.NewStringValue("1")), one(t, "a", structpb.NewStringValue("2"))
+	require.Equal(t, sum("", message), sum("gzip", zipped(t, message)))
+	require.NotEqual(t, sum("", other), sum("gzip", zipped(t, message)))
+}
+
 // A109: many small messages that are compressed cost no new decompressor each, of 40 KiB.
 func TestManyCompressedMessages(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	body := strings.Repeat(string(frame(flagCompressed, zipped(t, ""))), 2000)
