@@ -28,10 +28,14 @@ func once(st *idempotency.Store, topic string) message.HandlerMiddleware {
 	return func(next message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
 			key := idempotency.Key{Op: topic, ID: msg.UUID}
-			res, err := idempotency.Do(msg.Context(), st, key, []byte(msg.Payload), func(ctx context.Context, _ *idempotency.Attempt) ([]*message.Message, error) {
+			res, err := idempotency.Do(msg.Context(), st, key, []byte(msg.Payload), func(ctx context.Context, _ *idempotency.Attempt) (out []result, err error) {
 				own := msg.Copy()
 				own.SetContext(ctx) // the attempt's: for child keys, and so that a shutdown does not interrupt it
-				return next(own)
+				made, err := next(own)
+				for _, m := range made {
+					out = append(out, result{m.UUID, m.Metadata, m.Payload})
+				}
+				return out, err
 			},
 				idempotency.LikelyNew(),                  // most messages are delivered once
 				idempotency.Wait(10*time.Second),         // another consumer has it, after a rebalance: then a nack
@@ -40,12 +44,22 @@ func once(st *idempotency.Store, topic string) message.HandlerMiddleware {
 			if err != nil {
 				return nil, err
 			}
-			for i, m := range res.Value {
-				res.Value[i] = m.Copy() // a replay publishes the same messages again, with the same IDs
+			var all []*message.Message
+			for _, r := range res.Value { // a replay publishes the same messages again, with the same IDs
+				m := message.NewMessage(r.ID, r.Payload)
+				m.Metadata = r.Metadata
+				all = append(all, m)
 			}
-			return res.Value, nil
+			return all, nil
 		}
 	}
+}
+
+// result is what is recorded of a message: a message.Message has fields that no JSON keeps.
+type result struct {
+	ID       string
+	Metadata map[string]string
+	Payload  []byte
 }
 
 // hopeless reports whether another delivery would end in the same way: the failure is recorded
