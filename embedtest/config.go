@@ -50,6 +50,7 @@ func (m *member) config(r *running) *embed.Config {
 	if o.Configure != nil {
 		o.Configure(cfg)
 	}
+	cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(r.status))
 	next := cfg.ServiceRegister
 	cfg.ServiceRegister = func(s *grpc.Server) {
 		r.add(s)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
 
@@ -45,6 +46,22 @@ type running struct {
 	up         bool // launch has succeeded
 	grpc       []*grpc.Server
 	registered chan struct{} // closed when etcd has registered its first gRPC server
+
+	storage sync.RWMutex // is held by each call of Status, which reads the storage
+	stopped bool         // the storage is being closed
+}
+
+// status keeps a call of Status from reading a storage that is being closed: etcd would end the process. A
+// gRPC server that is stopped does not wait for its calls.
+func (r *running) status(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if info.FullMethod == "/etcdserverpb.Maintenance/Status" {
+		r.storage.RLock()
+		defer r.storage.RUnlock()
+		if r.stopped {
+			return nil, rpctypes.ErrGRPCStopped
+		}
+	}
+	return handler(ctx, req)
 }
 
 func (c *Cluster) addMembers() error {
@@ -232,6 +249,9 @@ func (m *member) close(r *running, hard bool) {
 	for _, s := range servers {
 		s.Stop()
 	}
+	r.storage.Lock()
+	r.stopped = true
+	r.storage.Unlock()
 	if hard || !ready {
 		r.etcd.Server.HardStop()
 	} else {
