@@ -59,7 +59,8 @@ func sampled() map[string]int64 {
 		for more := true; more; {
 			var f runtime.Frame
 			f, more = frames.Next()
-			ours = ours || strings.HasPrefix(f.Function, module) && !strings.Contains(f.Function, "/testkit.")
+			// An interceptor of embedtest is below each call that the server serves.
+			ours = ours || strings.HasPrefix(f.Function, module) && !strings.Contains(f.Function, "/testkit.") && !strings.Contains(f.Function, "/embedtest.")
 			fmt.Fprintf(&stack, "\n\t%s %d", f.Function, f.Line)
 		}
 		if ours {
