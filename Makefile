@@ -21,7 +21,7 @@ BENCHTIME   ?= 1s
 ROUNDS      ?= 3
 NOTE        ?=
 ARGS        ?=
-PARTS       ?= race etcd37 bench-test browser stall chaos chaos-processes mutants compat model fuzz
+PARTS       ?= race etcd37 bench-test browser stall chaos chaos-processes runbook mutants compat model fuzz
 FILE        ?=
 OUT         ?=
 
@@ -180,14 +180,24 @@ chaos-processes: ## The same with real servers of three etcd lines and real clie
 	@$(patiently) go build -o bin/chaos-processes ./internal/proof/chaos/processes/cmd
 	@bin/chaos-processes $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
 
-# etcdctl is built in a module of its own, since its module replaces others.
+# etcdctl and etcdutl are built in a module of their own, since their modules replace others.
+etcdtools = { [[ -x bin/etcdctl && -x bin/etcdutl ]] || { dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd "$$dir" && go mod init etcdtools && \
+	go get go.etcd.io/etcd/etcdctl/v3@$(ETCDCTL) go.etcd.io/etcd/etcdutl/v3@$(ETCDCTL) && \
+	go build -o "$(CURDIR)/bin/" go.etcd.io/etcd/etcdctl/v3 go.etcd.io/etcd/etcdutl/v3; } >/dev/null 2>&1; }
+
+.PHONY: runbook
+runbook: ## Execute docs/runbook.md on three real members with TLS and users, beside services at work; five minutes; needs bash and openssl; Linux only
+	@$(patiently) go build -o bin/etcdkit ./cmd/etcdkit
+	@$(patiently) go build -o bin/runbook ./internal/proof/runbook
+	@for line in etcd36 etcd37; do go build -C compat/$$line -o "$(CURDIR)/bin/$$line" .; done
+	@($(etcdtools)) || { echo "runbook: etcdctl and etcdutl cannot be built; nothing was executed" >&2; exit 1; }
+	@bin/runbook $(ARGS)
+
 .PHONY: referee
 referee: ## Show whether commands under etcdkit run overlap when processes, etcd or connections fail, beside etcdctl lock (ARGS="-rounds 4"); ten minutes; Linux only
 	@$(patiently) go build -o bin/etcdkit ./cmd/etcdkit
 	@$(patiently) go build -o bin/referee ./internal/proof/referee
-	@[[ -x bin/etcdctl ]] || { dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-		(cd "$$dir" && go mod init etcdctl && go get go.etcd.io/etcd/etcdctl/v3@$(ETCDCTL) && go build -o "$(CURDIR)/bin/etcdctl" go.etcd.io/etcd/etcdctl/v3) >/dev/null 2>&1 || \
-		echo "referee: etcdctl cannot be built, its rows are left out" >&2; }
+	@$(etcdtools) || echo "referee: etcdctl cannot be built, its rows are left out" >&2
 	@bin/referee $$([[ -x bin/etcdctl ]] && echo -etcdctl bin/etcdctl) $(ARGS)
 
 .PHONY: chaos-replay
