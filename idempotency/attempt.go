@@ -87,11 +87,16 @@ func (a *Attempt) SetNote(text string) error {
 	text = record.Note(text)
 	err := a.rewrite(func(r *record.Attempt) error { r.Note = text; return nil })
 	if err == nil {
-		a.mu.Lock()
-		a.note = text
-		a.mu.Unlock()
+		logNote(a, text)
 	}
 	return a.about("set note of", err)
+}
+
+// logNote sets what logs have as the note of the attempt.
+func logNote(a *Attempt, text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.note = text
 }
 
 // Attempt returns the number of this attempt at the request: 1 for the first one, and one more after

@@ -119,12 +119,15 @@ func (a *Attempt) lock() error {
 
 func (c *claim) boundStep(name string) string { return bound(c.entry) + "/" + name }
 
-// step returns the value of a step that was recorded.
+// step returns the value of a step that was recorded. It finds out first whether one was whose put is in doubt.
 func (a *Attempt) step(name string) ([]byte, bool, error) {
 	if err := a.lock(); err != nil {
 		return nil, false, err
 	}
 	defer func() { <-a.writing }()
+	if err := a.resolve(a.Context()); err != nil {
+		return nil, false, a.store.sess.Explain(joined(context.Cause(a.Context()), err))
+	}
 	steps, ok := record.DecodeSteps(a.rec.Body)
 	if !ok {
 		return nil, false, ErrUnreadable
@@ -214,6 +217,7 @@ func (a *Attempt) resolve(ctx context.Context) error {
 	}
 	if res.Found != nil && string(res.Found.Value) == a.unsure {
 		a.rec, _ = record.DecodeAttempt(res.Found.Value)
+		logNote(a, a.rec.Note)
 	}
 	a.mod, a.unsure = res.Mod, ""
 	return nil

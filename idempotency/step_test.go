@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
@@ -53,4 +55,37 @@ func TestStepsOfOneName(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, 5, n)
+}
+
+// D18: a step whose put was left in doubt is looked up when that doubt is settled. Its caller tries again, since Step
+// has returned an error, and the function ran a second time although etcd had its value. While etcd refuses to settle
+// it, no function runs at all.
+func TestStepAfterADoubtfulOne(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in, other := f.instance(nil, nil), f.instance(nil, nil)
+	a, ran := begin(t, in, key("k")), 0
+	step := func(name string) (int, error) {
+		return idempotency.Step(a, name, func(context.Context) (int, error) { ran++; return ran, nil })
+	}
+	lost := in.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
+	denied := in.client.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
+	_, err := step("charge")
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	require.Equal(t, 1, lost.Hits())
+	require.Equal(t, []string{"charge"}, other.look(t, key("k")).Steps, "etcd has it")
+	for _, name := range []string{"charge", "ship"} {
+		_, err = step(name)
+		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, name)
+	}
+	require.Equal(t, 1, ran)
+
+	denied.Remove()
+	v, err := step("charge")
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 1}, []int{v, ran}, "the value that was recorded")
+	_, err = step("ship")
+	require.NoError(t, err)
+	require.Equal(t, []string{"charge", "ship"}, other.look(t, key("k")).Steps)
+	require.NoError(t, a.Commit(ctxT(t), nil))
 }
