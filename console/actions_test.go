@@ -228,7 +228,7 @@ func TestLiveProcess(t *testing.T) {
 		s.followed(s.submit(do, "orders", ref, "value", value, "force", "yes"))
 	}
 	ref := s.lose("orders", "K-1")
-	require.Equal(t, "its session has ended: it died, was cut off from etcd, or was paused for too long", s.facts("resolve", "orders", string(ref))["That process"])
+	require.Equal(t, "it has no session: it has ended, or is cut off from etcd or paused", s.facts("resolve", "orders", string(ref))["That process"])
 	require.NotContains(t, s.page("/confirm?do=resolve&name=orders&target="+url.QueryEscape(string(ref))), `name="force"`)
 }
 

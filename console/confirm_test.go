@@ -77,7 +77,7 @@ func TestConfirmationShowsTheTarget(t *testing.T) {
 		facts := s.facts(do, "orders", string(ref))
 		require.Regexp(t, `ago$`, facts["Started"])
 		delete(facts, "Started")
-		require.Equal(t, map[string]string{"Reference": string(ref), "State": "unknown", "Operation": "POST /payments", "Scope": "acme", "Attempt": "1", "Process": "web-7", "That process": "its session has ended: it died, was cut off from etcd, or was paused for too long"}, facts)
+		require.Equal(t, map[string]string{"Reference": string(ref), "State": "unknown", "Operation": "POST /payments", "Scope": "acme", "Attempt": "1", "Process": "web-7", "That process": "it has no session: it has ended, or is cut off from etcd or paused"}, facts)
 	}
 	require.Equal(t, http.StatusBadRequest, s.get("/confirm?do=delete&name=orders&target=x").StatusCode)
 	s.followed(s.submit("delete", "orders", string(ref)))

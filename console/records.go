@@ -53,7 +53,7 @@ func (q request) examineRecord(ctx context.Context, t *target, store string, o o
 	t.say("Attempt", strconv.Itoa(r.Attempt))
 	t.say("Process", r.Owner)
 	if r.State == idempotency.Unknown {
-		t.say("That process", map[bool]string{true: "lives, and may still be working", false: "its session has ended: it died, was cut off from etcd, or was paused for too long"}[r.Alive])
+		t.say("That process", map[bool]string{true: "lives, and may still be working", false: "it has no session: it has ended, or is cut off from etcd or paused"}[r.Alive])
 	}
 	t.say("Steps that are recorded", strings.Join(r.Steps, ", "))
 	t.since("Started", r.Started)

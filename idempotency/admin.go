@@ -63,7 +63,10 @@ type Record struct {
 	Omitted bool
 	Refuse  bool // the policy of the request is Refuse
 	// Alive says that the session of an attempt in progress, or of a lost one, exists: its process may still
-	// work. An attempt is lost in a process that lives by MaxExecution, Abandon or a panic.
+	// work. An attempt is lost in a process that lives by MaxExecution, Abandon, a panic, or the loss of its
+	// session's lease: the session then has another lease as soon as it reaches etcd. Not seen is a process
+	// without a session at this moment, since it is cut off from etcd or paused, or has closed its session. Sessions of earlier
+	// releases are recognized on another lease by their owner.
 	Alive bool
 	// Steps are the names of the recovery points that are recorded, in their order, of an attempt in progress, of a
 	// lost one, and after a release: what the work has certainly done.
@@ -74,7 +77,7 @@ type Record struct {
 	Earlier  []EarlierResolution `json:",omitempty"`
 	Revision int64               // of etcd, of the record's last change
 
-	lease int64 // of the latest attempt's session
+	begun begunBy // the latest attempt
 }
 
 // EarlierResolution is an outcome that an operator has recorded, and that was replaced since.
@@ -123,7 +126,7 @@ func (s *Store) Get(ctx context.Context, ref Ref) (r Record, out *Outcome, err e
 	e, st, err := s.find(ctx, ref)
 	if err == nil {
 		one := []Record{describe(e, st)}
-		err = findAlive(ctx, s, one)
+		err = (&living{store: s}).find(ctx, one)
 		r = one[0]
 	}
 	if err == nil && st.finished() {

@@ -58,7 +58,7 @@ func TestLoadBudget(t *testing.T) {
 	b.Count("`Release`", a.client, load{"Txn": 1}, 1, 1, func() { require.NoError(t, at.Release(ctx)) })
 	at = begin(t, a, key("lost"))
 	b.Count("`Abandon`", a.client, load{"Txn": 1}, 1, 1, func() { require.NoError(t, at.Abandon(ctx)) })
-	b.Count("`Resolve` with `NotDone`, refused while the process of the attempt lives", other.client, load{"Range": 1, "Txn": 1}, 0, 0, func() {
+	b.Count("`Resolve` with `NotDone`, refused while the process of the attempt lives", other.client, load{"Range": 2}, 0, 0, func() {
 		require.ErrorIs(t, other.Resolve(ctx, other.Ref(key("lost")), idempotency.NotDone()), idempotency.ErrAlive)
 	})
 	b.Count("`Resolve`, the first in a while", other.client, load{"Range": 1, "LeaseTimeToLive": 1, "LeaseGrant": 1, "Txn": 1}, 2, 1, func() {

@@ -59,7 +59,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	}
 	s.retain(c.set.Retain).warm() // for the outcome
 	rec := c.next(st)
-	rec.Lease = int64(ep.Lease())
+	rec.Lease, rec.Session = int64(ep.Lease()), ep.Of()
 	cl := &claim{store: s, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f, epoch: ep, leave: leave, work: work, begun: rec, value: rec.Encode()}
 	// The answer is waited for while the session closes, but not after.
 	sent, cancel := context.WithCancelCause(c.outer)

@@ -32,8 +32,8 @@ const (
 	lightPage = 1 << 20 // bytes of a page up to which the next one is larger
 )
 
-// List returns the records that f selects, without Refs in no particular order, and reads whether the
-// sessions of lost attempts exist. It reads page by page,
+// List returns the records that f selects, without Refs in no particular order. Where there are lost attempts, it
+// reads once which sessions exist (Record.Alive). It reads page by page,
 // 32 records at once, up to 256 while they are small, and fewer if the client does not accept such
 // answers (clientv3.Config.MaxCallRecvMsgSize); a record that changes meanwhile may be listed or not.
 // If it fails, it yields ErrInvalid, ErrClosed, an error of etcd's or ctx's, or one of the client's for
@@ -47,7 +47,7 @@ func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 		if f.Scope != nil {
 			from = s.keys.Scope(*f.Scope)
 		}
-		l := listing{store: s, span: keyspace.NewSpan(from, clientv3.GetPrefixRangeEnd(from)), page: pageSize}
+		l := listing{store: s, living: living{store: s}, span: keyspace.NewSpan(from, clientv3.GetPrefixRangeEnd(from)), page: pageSize}
 		for !l.done {
 			records, err := l.next(ctx)
 			for _, r := range records {
@@ -65,10 +65,11 @@ func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 
 // listing reads a range of records.
 type listing struct {
-	store *Store
-	span  *keyspace.Span
-	page  int64 // how many keys to read at once
-	done  bool
+	store  *Store
+	living living
+	span   *keyspace.Span
+	page   int64 // how many keys to read at once
+	done   bool
 }
 
 // next returns the records of the next page.
@@ -107,7 +108,7 @@ func (l *listing) next(ctx context.Context) (records []Record, err error) {
 		l.done = l.span.Finish()
 	}
 	l.size(resp.Kvs)
-	return records, findAlive(ctx, l.store, records)
+	return records, l.living.find(ctx, records)
 }
 
 // size sets how many keys are read at once after a page.
@@ -130,12 +131,16 @@ func (s *Store) listRefs(ctx context.Context, f Filter) iter.Seq2[Record, error]
 		if f.Scope != nil {
 			err = invalid("Filter has a Scope and Refs")
 		}
+		alive := living{store: s}
 		for left, page := f.Refs, pageSize; len(left) > 0 && err == nil; {
 			refs := left[:min(page, len(left))]
 			var records []Record
 			if records, err = s.getAll(ctx, refs); commit.TooLarge(err) && len(refs) > 1 {
 				page, err = len(refs)/2, nil
 				continue
+			}
+			if err == nil {
+				err = alive.find(ctx, records)
 			}
 			left = left[len(refs):]
 			for _, r := range records {
@@ -177,7 +182,7 @@ func (s *Store) getAll(ctx context.Context, refs []Ref) (records []Record, err e
 			records = append(records, describe(e, st))
 		}
 	}
-	return records, findAlive(ctx, s, records)
+	return records, nil
 }
 
 func (l *listing) get(ctx context.Context) (*clientv3.GetResponse, error) {
@@ -195,7 +200,7 @@ func (l *listing) get(ctx context.Context) (*clientv3.GetResponse, error) {
 
 func describe(e keyspace.Entry, st state) Record {
 	r := st.rec
-	out := Record{Ref: Ref(e.Ref), Revision: st.mod(), State: Unreadable, lease: r.Lease}
+	out := Record{Ref: Ref(e.Ref), Revision: st.mod(), State: Unreadable, begun: begunIn(r)}
 	if st.bad {
 		return out
 	}

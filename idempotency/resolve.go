@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/forms"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -37,7 +34,7 @@ func HasFailed(failure string) Resolution {
 
 // NotDone resolves that nothing was done: the next call runs the function. The recovery points are
 // kept. While the attempt's process lives it may still be working, so NotDone is ErrAlive then, without
-// EvenIfAlive.
+// EvenIfAlive: see Record.Alive for what shows that.
 func NotDone() Resolution { return Resolution{state: record.AttemptReleased} }
 
 // text returns the record of a request with its resolution.
@@ -138,58 +135,20 @@ func (c change) resolves(what Resolution, st state) error {
 }
 
 // spares returns ErrAlive if the process of a lost attempt lives, unless the options say that this does not count.
-// The absence of its session is final, so a look at it after the record is enough.
+// It looks after the record was read: a session that the attempt's process has lost does not come back.
 func (c change) spares(ctx context.Context, s *Store, st state) error {
 	if c.evenIfAlive || !st.lost() {
 		return nil
 	}
-	alive, err := sessions(ctx, s, []int64{st.rec.Lease})
-	if err == nil && alive[st.rec.Lease] {
-		err = fmt.Errorf("%w: attempt %d by %q may still be working (EvenIfAlive)", ErrAlive, st.rec.Number, st.rec.Owner)
+	exist, err := readSessions(ctx, s)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// sessionsAtOnce is how many sessions one request looks for. etcd accepts 128 operations in a Txn.
-const sessionsAtOnce = 100
-
-// sessions returns which sessions exist, by their leases.
-func sessions(ctx context.Context, s *Store, leases []int64) (map[int64]bool, error) {
-	exist := map[int64]bool{}
-	for len(leases) > 0 {
-		page := leases[:min(len(leases), sessionsAtOnce)]
-		leases = leases[len(page):]
-		var ops []clientv3.Op
-		for _, lease := range page {
-			ops = append(ops, clientv3.OpGet(s.sess.Space().Session(lease).Alive(), clientv3.WithCountOnly()))
-		}
-		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
-			return s.client.Txn(call).Then(ops...).Commit()
-		})
-		if err != nil {
-			return nil, err
-		}
-		for i, lease := range page {
-			exist[lease] = resp.Responses[i].GetResponseRange().Count > 0
-		}
+	switch exist.shows(begunIn(st.rec)) {
+	case present:
+		return fmt.Errorf("%w: attempt %d by %q may still be working (EvenIfAlive)", ErrAlive, st.rec.Number, st.rec.Owner)
+	case renewed:
+		return fmt.Errorf("%w: the session of attempt %d, %q, was lost and exists again in the same process, which may still be working (EvenIfAlive)", ErrAlive, st.rec.Number, st.rec.Owner)
 	}
-	return exist, nil
-}
-
-// findAlive sets Alive of the records of lost attempts.
-func findAlive(ctx context.Context, s *Store, records []Record) error {
-	exist := map[int64]bool{}
-	var leases []int64
-	for _, r := range records {
-		if _, known := exist[r.lease]; r.State == Unknown && !known {
-			exist[r.lease] = false
-			leases = append(leases, r.lease)
-		}
-	}
-	exist, err := sessions(ctx, s, leases)
-	for i := range records {
-		r := &records[i]
-		r.Alive = r.State == InProgress || r.State == Unknown && exist[r.lease]
-	}
-	return err
+	return nil
 }

@@ -215,6 +215,43 @@ func TestNotDoneWaitsForTheProcess(t *testing.T) {
 	require.NoError(t, b.Delete(ctxT(t), ref("deleted")))
 }
 
+// D19: a process was cut off for longer than its TTL, so the attempt is lost. It has another lease now, and its function
+// still runs: nothing lets the request run beside it. The absence of the attempt's own lease was taken for the end of
+// the process. A process that was started with the same name is another one.
+func TestNotDoneWaitsForAProcessThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	refuse := &idempotency.Options{OnLost: idempotency.Refuse}
+	a, b := f.instance(&concurrency.SessionOptions{Owner: "pod-0"}, refuse), f.instance(nil, nil)
+	for _, id := range []string{"1", "2", "3"} {
+		begin(t, a, key(id))
+	}
+	ref := func(id string) idempotency.Ref { return b.Ref(key(id)) }
+	first := a.sess.Lease()
+	require.NoError(t, f.ExpireLease(ctxT(t), first))
+	require.Eventually(t, func() bool { now := a.sess.Lease(); return now != 0 && now != first }, soon, time.Millisecond)
+
+	require.True(t, b.look(t, key("1")).Alive)
+	for _, filter := range []idempotency.Filter{{}, {Refs: []idempotency.Ref{ref("1"), ref("2")}}} {
+		for r, err := range b.List(ctxT(t), filter) {
+			require.NoError(t, err)
+			require.Equal(t, []any{idempotency.Unknown, true}, []any{r.State, r.Alive})
+		}
+	}
+	for _, err := range []error{b.Resolve(ctxT(t), ref("1"), idempotency.NotDone()), b.Delete(ctxT(t), ref("1"))} {
+		require.ErrorIs(t, err, idempotency.ErrAlive)
+		require.ErrorContains(t, err, "EvenIfAlive")
+		require.ErrorContains(t, err, `the session of attempt 1, "pod-0", was lost`)
+	}
+	require.NoError(t, b.Resolve(ctxT(t), ref("2"), idempotency.WasDone([]byte("x"))))
+	require.NoError(t, b.Resolve(ctxT(t), ref("3"), idempotency.NotDone(), idempotency.EvenIfAlive()))
+
+	a.crash(t, f)
+	f.instance(&concurrency.SessionOptions{Owner: "pod-0"}, refuse)
+	require.False(t, b.look(t, key("1")).Alive)
+	require.NoError(t, b.Resolve(ctxT(t), ref("1"), idempotency.NotDone()))
+}
+
 // An operator's outcome is corrected by an operator who has looked at it, between done and failed only, and both are in
 // the record. A function's outcome is not corrected.
 func TestCorrection(t *testing.T) {

@@ -49,7 +49,7 @@ func (s *Session) openEpoch(ctx context.Context) (*Epoch, error) {
 		return nil, err
 	}
 	e := &Epoch{sess: s, lease: l, keys: s.space.Session(l.ID()), roll: newRoll(s.remember), slots: newSlots(s.opts.MaxPermits)}
-	value := record.Session{Owner: s.opts.Owner, AtMS: time.Now().UnixMilli()}.Encode()
+	value := record.Session{Owner: s.opts.Owner, ID: s.id, AtMS: time.Now().UnixMilli()}.Encode()
 	e.fence, err = commit.Raise(ctx, s.kv, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
 	if err != nil {
 		s.Background(func() { _ = s.revoke(l, err) })
@@ -98,6 +98,9 @@ func (e *Epoch) end(cause error, reason error) {
 
 // Lease returns the ID of the epoch's lease.
 func (e *Epoch) Lease() clientv3.LeaseID { return clientv3.LeaseID(e.lease.ID()) }
+
+// Of returns the ID of the epoch's session, the same on all its leases.
+func (e *Epoch) Of() string { return e.sess.id }
 
 // Fence returns the fence of what the session creates on the lease.
 func (e *Epoch) Fence() *commit.Fence { return e.fence }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -43,6 +44,7 @@ type Session struct {
 	kv        *recorded
 	contact   contact
 	opts      Options
+	id        string // that no other session has
 	space     keyspace.Space
 	lease     lease.API
 	leaseless bool // see Leaseless
@@ -93,7 +95,7 @@ const writesAtOnce = 8
 // nothing is left in etcd that does not expire by itself. Leaseless says what a ctx of it changes.
 func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts Options) (*Session, error) {
 	s := &Session{
-		client: etcd, opts: opts, space: space,
+		client: etcd, opts: opts, id: rand.Text()[:16], space: space,
 		turn: make(chan struct{}), past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
 		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
 	}

@@ -175,6 +175,13 @@ func TestNoticeRoundTrip(t *testing.T) {
 		require.False(t, ok, key)
 	}
 	require.True(t, inRange(s.Alive(), s.Range))
+	lease, ok := space(t, "ns").ParseAlive(s.Alive())
+	require.True(t, ok)
+	require.EqualValues(t, -5, lease)
+	for _, key := range []string{s.Range, s.Notice(77), s.Alive() + "/alive", space(t, "other").Session(-5).Alive()} {
+		_, ok := space(t, "ns").ParseAlive(key)
+		require.False(t, ok, key)
+	}
 	require.False(t, inRange(space(t, "ns").Session(5).Alive(), s.Range))
 }
 

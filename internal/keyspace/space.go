@@ -81,9 +81,19 @@ func (s Space) Queued(key string) bool {
 	return false
 }
 
+// Sessions is the range of the keys of all sessions.
+func (s Space) Sessions() string { return s.root + "session/" }
+
 // Session returns the keys of the session on a lease.
 func (s Space) Session(lease int64) Session {
-	return Session{Range: s.root + "session/" + hex16(lease) + "/"}
+	return Session{Range: s.Sessions() + hex16(lease) + "/"}
+}
+
+// ParseAlive returns the lease of the session whose presence key that is.
+func (s Space) ParseAlive(key string) (lease int64, ok bool) {
+	before, is := strings.CutSuffix(key, "/alive")
+	lease, ok = parseToken(before, s.Sessions())
+	return lease, ok && is
 }
 
 // Session is the part of etcd that belongs to one session, that is, to one lease. Its owner

@@ -16,6 +16,7 @@ type Attempt struct {
 	Nonce   string `json:"nonce"` // unique together with Lease
 	Lease   int64  `json:"lease"` // of the session
 	Owner   string `json:"holder,omitempty"`
+	Session string `json:"session,omitempty"` // the ID of the session, as its presence key has it
 	Scope   string `json:"scope,omitempty"`
 	Op      string `json:"op,omitempty"`
 	Via     string `json:"via,omitempty"`  // the entry that began it: do, http, grpc; empty for the program's own

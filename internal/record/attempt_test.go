@@ -19,6 +19,7 @@ func TestAttemptGolden(t *testing.T) {
 		Attempt{State: AttemptWorking, Number: 1, Nonce: "n", Lease: 5, Op: "o", Via: "http", Note: "order 7", Print: []byte{1}, StartMS: 7, Codec: "c"}.Encode():                            `{"v":1,"state":"working","attempt":1,"nonce":"n","lease":5,"op":"o","via":"http","note":"order 7","print":"AQ==","start":7,"codec":"c"}` + "\n",
 		Attempt{State: AttemptDone, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7, EndMS: 9, By: "b", Was: []Word{{State: "failed", By: "a", AtMS: 8, Error: "e"}}}.Encode(): `{"v":1,"state":"done","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7,"end":9,"by":"b","was":[{"state":"failed","by":"a","at":8,"error":"e"}]}` + "\n",
 		Attempt{State: AttemptReleased, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7}.Encode():                                                                              `{"v":1,"state":"released","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7}` + "\n",
+		Attempt{State: AttemptWorking, Number: 1, Nonce: "n", Lease: 5, Owner: "h", Session: "i", Print: []byte{1}, StartMS: 7}.Encode():                                                     `{"v":1,"state":"working","attempt":1,"nonce":"n","lease":5,"holder":"h","session":"i","print":"AQ==","start":7}` + "\n",
 		Claim{Nonce: "n", Lease: 5, Owner: "h"}.Encode(): `{"v":1,"nonce":"n","lease":5,"holder":"h"}`,
 	}
 	for got, want := range golden {

@@ -104,6 +104,7 @@ type ID struct {
 type Session struct {
 	header
 	Owner string `json:"holder"`
+	ID    string `json:"id,omitempty"` // the same on all leases of the session; releases before the field write none
 	AtMS  int64  `json:"at"`
 }
 
@@ -186,6 +187,9 @@ func DecodeLimit(b []byte) (r Limit, ok bool) {
 
 // DecodeID reads an ID.
 func DecodeID(b []byte) (r ID, ok bool) { return decode[ID](b) }
+
+// DecodeSession reads a Session.
+func DecodeSession(b []byte) (r Session, ok bool) { return decode[Session](b) }
 
 // DecodeNotice reads a Notice.
 func DecodeNotice(b []byte) (r Notice, ok bool) { return decode[Notice](b) }

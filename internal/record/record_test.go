@@ -21,6 +21,7 @@ func TestGolden(t *testing.T) {
 		Limit{Limit: 3, Nonce: "n", By: "b", AtMS: 7, Through: 9, Previous: 2, Settled: true}.Encode(): `{"v":1,"limit":3,"nonce":"n","by":"b","at":7,"through":9,"previous":2,"settled":true}`,
 		ID{Slot: "s", Owner: "h", Lease: 5}.Encode():                                                   `{"v":1,"slot":"s","holder":"h","lease":5}`,
 		Session{Owner: "h", AtMS: 7}.Encode():                                                          `{"v":1,"holder":"h","at":7}`,
+		Session{Owner: "h", ID: "i", AtMS: 7}.Encode():                                                 `{"v":1,"holder":"h","id":"i","at":7}`,
 		Notice{Cause: CauseEvicted, Reason: "r", By: "b"}.Encode():                                     `{"v":1,"cause":"evicted","reason":"r","by":"b"}`,
 		Notice{Cause: CauseStepDown, By: "b"}.Encode():                                                 `{"v":1,"cause":"step-down","by":"b"}`,
 	}
@@ -76,5 +77,10 @@ func FuzzDecode(f *testing.F) {
 		DecodeRequest(b)
 		DecodeID(b)
 		DecodeNotice(b)
+		if r, ok := DecodeSession(b); ok {
+			again, ok := DecodeSession([]byte(r.Encode()))
+			require.True(t, ok)
+			require.Equal(t, r, again)
+		}
 	})
 }

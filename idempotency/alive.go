@@ -1,0 +1,118 @@
+package idempotency
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Whether the process of a lost attempt lives, as far as etcd shows it.
+
+// begunBy is the session of an attempt, as its record has it.
+type begunBy struct {
+	lease int64
+	id    string // the same on all leases of the session; empty in a record of an earlier release
+	owner string
+}
+
+func begunIn(r record.Attempt) begunBy { return begunBy{r.Lease, r.Session, r.Owner} }
+
+// presence is what etcd shows of the process of an attempt.
+type presence int
+
+const (
+	unseen  presence = iota // it has no session: it has ended, or is cut off from etcd
+	present                 // the session is on the lease of the attempt
+	renewed                 // the session has lost that lease, and has another one
+)
+
+// sessions are the sessions of a namespace that exist.
+type sessions struct {
+	leases map[int64]bool
+	named  map[begunBy]bool // without their leases
+}
+
+// take adds the sessions whose presence keys are among kvs.
+func (x *sessions) take(space keyspace.Space, kvs []*mvccpb.KeyValue) {
+	for _, kv := range kvs {
+		lease, ok := space.ParseAlive(string(kv.Key))
+		if !ok {
+			continue
+		}
+		x.leases[lease] = true
+		if r, ok := record.DecodeSession(kv.Value); ok {
+			x.named[begunBy{id: r.ID, owner: r.Owner}] = true
+		}
+	}
+}
+
+// shows returns whether the process of an attempt has a session. Sessions of releases without IDs are known by their
+// owners, which several of them may have.
+func (x *sessions) shows(of begunBy) presence {
+	switch {
+	case x.leases[of.lease]:
+		return present
+	case x.named[begunBy{id: of.id, owner: of.owner}]:
+		return renewed
+	}
+	return unseen
+}
+
+// sessionsAtOnce is how many keys of sessions one request reads. Each has up to some hundred bytes.
+const sessionsAtOnce = 1000
+
+// readSessions reads which sessions exist, as of one revision.
+func readSessions(ctx context.Context, s *Store) (*sessions, error) {
+	space := s.sess.Space()
+	all := &sessions{leases: map[int64]bool{}, named: map[begunBy]bool{}}
+	span, page := keyspace.NewSpan(space.Sessions(), clientv3.GetPrefixRangeEnd(space.Sessions())), int64(sessionsAtOnce)
+	for at := int64(0); ; {
+		from, end := span.Range()
+		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
+			return s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(at))
+		})
+		switch {
+		case commit.TooLarge(err) && page > 1:
+			page /= 2
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if at == 0 {
+			at = resp.Header.Revision // a session on its next lease may have a key in front of this page
+		}
+		all.take(space, resp.Kvs)
+		if resp.More {
+			span.Advance(string(resp.Kvs[0].Key), string(resp.Kvs[len(resp.Kvs)-1].Key))
+		} else if span.Finish() {
+			return all, nil
+		}
+	}
+}
+
+// living sets Alive of records. It reads the sessions once, if a record of a lost attempt needs them.
+type living struct {
+	store *Store
+	seen  *sessions // nil until they are read
+}
+
+func (l *living) find(ctx context.Context, records []Record) (err error) {
+	for i := range records {
+		r := &records[i]
+		if r.Alive = r.State == InProgress; r.State != Unknown {
+			continue
+		}
+		if l.seen == nil {
+			if l.seen, err = readSessions(ctx, l.store); err != nil {
+				return err
+			}
+		}
+		r.Alive = l.seen.shows(r.begun) != unseen
+	}
+	return nil
+}
