@@ -54,54 +54,52 @@ func (b *bulk) selects(r idempotency.Record, now time.Time) bool {
 	return (b.op == "" || r.Op == b.op) && (b.older == 0 || !r.Started.IsZero() && now.Sub(r.Started) >= b.older)
 }
 
-// refused is a request that was not resolved.
-type refused struct {
-	Ref   idempotency.Ref `json:"ref"`
-	Error string          `json:"error"`
-}
-
 // all records what an operator has found out about many requests.
 func (v *resolving) all(ctx context.Context) error {
 	found, err := v.selected(ctx)
 	if err != nil {
 		return err
 	}
-	t := newTable(v.app.std.Err)
-	(&requestListing{}).tableOf(t, shownRecords(found), false)
-	if err := t.flush(); err != nil {
+	plan := planOf(found, v.found, v.which.force)
+	if err := v.showPlan(found, plan); err != nil {
 		return err
 	}
 	if err := v.app.confirm(ctx, fmt.Sprintf("Record of %s that %s", count(len(found), "request", "requests, each of them,"), v.found.text)); err != nil {
 		return err
 	}
-	resolved, failures := []idempotency.Ref{}, []refused{}
+	done := resolved{schema: schemaOf("requests-resolved"), Selected: plan, Resolved: []idempotency.Ref{}, Refused: []refused{}, Left: []idempotency.Ref{}}
 	err = v.app.store(ctx, "requests resolve", v.which.store, func(ctx context.Context, s *idempotency.Store) error {
-		ctx, alive, cancel := v.app.patience(ctx)
-		defer cancel()
-		p := v.app.progress()
-		defer p.end()
-		for i, r := range found {
-			p.set("%d of %d requests resolved", i, len(found))
-			err := v.which.spares(r) // also with --failed, since they were not looked at one by one
-			if err == nil {
-				err = s.Resolve(ctx, r.Ref, v.found.what, v.which.options(r)...)
-			}
-			switch {
-			case err == nil:
-				resolved = append(resolved, r.Ref)
-			case stays(err):
-				failures = append(failures, refused{r.Ref, err.Error()})
-			default:
-				return fmt.Errorf("%d of %d requests are resolved: %w", len(resolved), len(found), because(ctx, err))
-			}
-			alive()
-		}
-		return nil
+		return v.each(ctx, s, found, &done)
 	})
-	if err != nil {
-		return err
+	return v.report(&done, err)
+}
+
+// each resolves one request after the other. It stops at an error that is not about one request.
+func (v *resolving) each(ctx context.Context, s *idempotency.Store, found []idempotency.Record, done *resolved) error {
+	ctx, alive, cancel := v.app.patience(ctx)
+	defer cancel()
+	p := v.app.progress()
+	defer p.end()
+	for i, r := range found {
+		p.set("%d of %d requests resolved", i, len(found))
+		err := v.which.spares(r) // also with --failed, since they were not looked at one by one
+		if err == nil {
+			err = s.Resolve(ctx, r.Ref, v.found.what, v.which.options(r)...)
+		}
+		switch {
+		case err == nil:
+			done.Resolved = append(done.Resolved, r.Ref)
+		case stays(err):
+			done.Refused = append(done.Refused, refused{r.Ref, err.Error()})
+		default:
+			for _, r := range found[i:] {
+				done.Left = append(done.Left, r.Ref)
+			}
+			return because(ctx, err)
+		}
+		alive()
 	}
-	return v.print(resolved, failures)
+	return nil
 }
 
 // selected returns the requests that are to be resolved.
@@ -130,24 +128,6 @@ func stays(err error) bool {
 		}
 	}
 	return false
-}
-
-// print prints which requests were resolved, and fails if some were not.
-func (v *resolving) print(resolved []idempotency.Ref, failures []refused) error {
-	err := v.app.printChange(struct {
-		schema
-		Resolved []idempotency.Ref `json:"resolved_refs"`
-		Refused  []refused         `json:"refused"`
-	}{schemaOf("requests-resolved"), resolved, failures}, func(t *table) {
-		for _, r := range failures {
-			t.line("not resolved: " + string(r.Ref) + ": " + r.Error)
-		}
-		t.line(count(len(resolved), "request", "requests") + " resolved")
-	})
-	if err == nil && len(failures) > 0 {
-		err = fmt.Errorf("%s not resolved, and as before", count(len(failures), "request is", "requests are"))
-	}
-	return err
 }
 
 func shownRecords(records []idempotency.Record) (shown []shownRecord) {

@@ -26,7 +26,7 @@ func (a *app) requestList() *cobra.Command {
 		Long: `List the requests of a store, in no particular order.
 
 unknown is a request whose latest attempt was lost: its process died during the work, or the work ended in a way that
-does not show what it did. If its policy is Refuse, duplicates are refused until 'requests resolve'; otherwise the next
+does not show what it did. If POLICY is refuse, duplicates are refused until 'requests resolve'; with take-over the next
 duplicate repeats the work. NOTE is what the services say about a request, such as an order number.
 released is a request whose function returned an error, so that the next duplicate repeats it.`,
 		Example: "etcdkit requests list -N payments orders --state unknown\netcdkit requests list -N payments orders --scope tenant-7 --limit 0 -o json",
@@ -84,9 +84,9 @@ func (l *requestListing) filter(scoped bool) (f idempotency.Filter, err error) {
 
 // tableOf writes the requests that were found, and whether there are more.
 func (l *requestListing) tableOf(t *table, found []shownRecord, more bool) {
-	t.row("REF", "STATE", "SCOPE", "OP", "NOTE", "ATTEMPT", "OWNER", "STARTED", "FAILURE")
+	t.row("REF", "STATE", "POLICY", "SCOPE", "OP", "NOTE", "ATTEMPT", "OWNER", "STARTED", "FAILURE")
 	for _, r := range found {
-		t.row(r.Ref, r.State, or(r.Scope), or(r.Op), or(r.Note), r.Attempt, or(r.Owner), instant(r.Started), or(r.Failure))
+		t.row(r.Ref, r.State, policyOf(r.Refuse), or(r.Scope), or(r.Op), or(r.Note), r.Attempt, or(r.Owner), instant(r.Started), or(r.Failure))
 	}
 	if more {
 		t.line(fmt.Sprintf("There are more than %d: --limit 0 lists all, --state, --scope and --op select.", l.limit))

@@ -62,6 +62,7 @@ func (a *app) printRecord(r shownRecord, out *idempotency.Outcome, content bool)
 	return a.print(v, func(t *table) {
 		t.row("ref", r.Ref)
 		t.row("state", r.State)
+		t.row("policy", policyOf(r.Refuse))
 		t.row("scope", or(r.Scope))
 		t.row("op", or(r.Op))
 		t.row("via", or(r.Via))
@@ -72,7 +73,7 @@ func (a *app) printRecord(r shownRecord, out *idempotency.Outcome, content bool)
 		}
 		t.row("owner", or(r.Owner))
 		if r.State == nameOf(idempotency.Unknown) {
-			t.row("process", map[bool]string{true: "lives, and may still be working", false: "its session has ended: it died, was cut off from etcd, or was paused for too long"}[r.Alive])
+			t.row("process", map[bool]string{true: "lives, and may still be working", false: "it has no session: it has ended, or is cut off from etcd or paused"}[r.Alive])
 		}
 		if len(r.Steps) > 0 {
 			t.row("steps", strings.Join(r.Steps, ", "))

@@ -36,8 +36,9 @@ attempt lives, since it may still be working.
 FILE may be -, standard input. A result is stored without a Codec: if the services have one, resolve such
 requests in a program with the same Options. A result that duplicates could not get is refused.
 
-An outcome that an operator has recorded is corrected in the same way, from done to failed and back. After --not-done it
-is corrected only until the next attempt begins; nothing is corrected to --not-done. The record shows both. For up to
+An outcome that an operator has recorded is corrected in the same way, from done to failed, from failed to done, or to
+another result or text of the same kind. After --not-done it is corrected only until the next attempt begins; nothing is
+corrected to --not-done. The record shows both. For up to
 Options.CacheFor of the services (10s by default) and a third of their session's TTL, duplicates may get either.
 
 The outcome is kept as long as a request of unknown outcome is, from now on: for Options.RetainUnknown of the
@@ -48,8 +49,10 @@ prints it: if another attempt has begun since, nothing is changed and the exit c
 is required.
 
 Without REF and with --state unknown, all requests of unknown outcome are resolved that --scope, --op and --older-than
-select, with --not-done or --failed. They are listed before the question. A request that has changed
-by then, or whose process lives, is left as it is, unless --not-done has --force; then the exit code is 1.`
+select, with --not-done or --failed. They are listed before the question, and counted by their policy with what that
+changes for duplicates: with take-over, --failed is final for requests that the next duplicate would repeat. A request
+that has changed by then, or whose process lives, is left as it is, unless --not-done has --force; then the exit code is
+1. If etcd refuses or does not answer, what was resolved by then is printed, and the same command continues.`
 
 	resolveExamples = `etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --not-done
 etcdkit requests resolve -N payments orders c0535e4be2b79ffd/rE6fr... --status 201 --header 'Content-Type: application/json' --body receipt.json
