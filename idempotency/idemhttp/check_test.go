@@ -22,6 +22,8 @@ func TestCheckResponse(t *testing.T) {
 		"an interim response":  {idemhttp.Response{Status: 103}, "103"},
 		"another protocol":     {idemhttp.Response{Status: 101}, "101"},
 		"a body without room":  {idemhttp.Response{Status: 204, Body: []byte("x")}, "204"},
+		"plain, not gzip":      {idemhttp.Response{Status: 200, Header: http.Header{"content-encoding": {"gzip"}}, Body: []byte("x")}, "gzip"},
+		"another coding":       {idemhttp.Response{Status: 200, Header: http.Header{"Content-Encoding": {"br"}}, Body: []byte("x")}, ""},
 		"no content":           {idemhttp.Response{Status: 204}, ""},
 		"a cookie":             {idemhttp.Response{Status: 200, Header: http.Header{"set-cookie": {"a=b"}}}, "set-cookie"},
 		"a length":             {idemhttp.Response{Status: 200, Header: http.Header{"Content-Length": {"7"}}}, "Content-Length"},

@@ -48,14 +48,18 @@ func (res *Response) Encode() []byte {
 
 // Check returns an error for a response that no Middleware records, in words for an operator who has made it: one
 // with a status that ends no response, with a header whose name or value HTTP does not have, or with one that belongs
-// to one client or one connection, such as Set-Cookie and Content-Length, or with a body that its status does not have.
+// to one client or one connection, such as Set-Cookie and Content-Length, with a body that its status does not have, or
+// with one that is not compressed by gzip although its Content-Encoding says so.
 // It returns nil for all others.
 func (res *Response) Check() error {
-	if !final(res.Status) || res.Status == http.StatusSwitchingProtocols {
-		return fmt.Errorf("the status %d ends no response; those from 200 to 999 do", res.Status)
+	var codings []string
+	for name, values := range res.Header {
+		if http.CanonicalHeaderKey(name) == "Content-Encoding" {
+			codings = append(codings, values...)
+		}
 	}
-	if len(res.Body) > 0 && bodyless(res.Status) {
-		return fmt.Errorf("a response with the status %d has no body", res.Status)
+	if err := forms.CheckResponse(res.Status, codings, res.Body); err != nil {
+		return err
 	}
 	for name, values := range res.Header {
 		if !token(name) {
@@ -119,9 +123,7 @@ func Decode(stored []byte) (*Response, error) {
 func final(status int) bool { return forms.Final(status) }
 
 // bodyless reports whether a response with that status has no body.
-func bodyless(status int) bool {
-	return status < 200 || status == http.StatusNoContent || status == http.StatusNotModified
-}
+func bodyless(status int) bool { return forms.Bodyless(status) }
 
 // empty reports whether the response to a request has no body. A Content-Length that the handler
 // has set is then the length of a body that is not sent, and is kept like any other header.

@@ -30,8 +30,12 @@ func Check(entry string, result []byte) error {
 			return errors.New("the result is no JSON, which idempotency.Do replays")
 		}
 	case HTTP:
-		if _, ok := ParseResponse(result); !ok {
+		r, ok := ParseResponse(result)
+		if !ok {
 			return fmt.Errorf("idemhttp replays it: %w", ErrHTTP)
+		}
+		if err := r.check(); err != nil {
+			return fmt.Errorf("idemhttp replays it: %w", err)
 		}
 	case GRPC:
 		c, ok := ParseCall(result)

@@ -1,6 +1,8 @@
 package forms
 
 import (
+	"bytes"
+	"compress/gzip"
 	"slices"
 	"testing"
 
@@ -11,12 +13,17 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// A result fits the entry that replays it, and no other (U1 in docs/tested-failures.md).
+// A result fits the entry that replays it, and no other, and a client can read it (U1 and D21 in
+// docs/tested-failures.md).
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	packed, err := anypb.New(wrapperspb.String("receipt"))
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write([]byte("body"))
+	require.NoError(t, z.Close())
+	receipt, err := anypb.New(wrapperspb.String("receipt"))
 	require.NoError(t, err)
-	message, err := proto.Marshal(packed)
+	message, err := proto.Marshal(receipt)
 	require.NoError(t, err)
 	failed, err := proto.Marshal(&spb.Status{Code: 9, Message: "declined"})
 	require.NoError(t, err)
@@ -31,6 +38,17 @@ func TestCheck(t *testing.T) {
 		"a response":                {[]byte("idemhttp 1 201 -\nh Location: /orders/1\n\nbody"), []string{HTTP}},
 		"a response without a body": {[]byte("idemhttp 1 204 -\n\n"), []string{HTTP}},
 		"an interim response":       {[]byte("idemhttp 1 103 -\n\n"), nil},
+		"a body of no content":      {[]byte("idemhttp 1 204 -\n\nx"), nil},
+		"a body, not modified":      {[]byte("idemhttp 1 304 -\n\nx"), nil},
+		"another protocol":          {[]byte("idemhttp 1 101 -\n\n"), nil},
+		"a hijacked connection":     {[]byte("idemhttp 1 0 hijacked\n\n"), []string{HTTP}},
+		"gzip":                      {append([]byte("idemhttp 1 200 -\nh Content-Encoding: gzip\n\n"), packed.Bytes()...), []string{HTTP}},
+		"gzip cut off":              {append([]byte("idemhttp 1 200 -\nh Content-Encoding: gzip\n\n"), packed.Bytes()[:packed.Len()-1]...), nil},
+		"plain, not gzip":           {[]byte("idemhttp 1 200 -\nh content-encoding: GZIP\n\nbody"), nil},
+		"gzip without a body":       {[]byte("idemhttp 1 200 -\nh Content-Encoding: gzip\n\n"), []string{HTTP}},
+		"omitted, of gzip":          {[]byte("idemhttp 1 200 omitted\nh Content-Encoding: gzip\n\n"), []string{HTTP}},
+		"another coding":            {[]byte("idemhttp 1 200 -\nh Content-Encoding: br\n\nbody"), []string{HTTP}},
+		"two codings":               {[]byte("idemhttp 1 200 -\nh Content-Encoding: gzip\nh Content-Encoding: br\n\nbody"), []string{HTTP}},
 		"a response cut off":        {[]byte("idemhttp 1 201 -\nh Location: /orders/1\n"), nil},
 		"a later form of HTTP":      {[]byte("idemhttp 2 201 -\n\n"), nil},
 		"a message":                 {Call{Body: message}.Encode(), []string{GRPC}},

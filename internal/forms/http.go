@@ -2,7 +2,9 @@ package forms
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"net/textproto"
 	"strconv"
 	"strings"
@@ -68,8 +70,60 @@ func ParseResponse(stored []byte) (r Response, ok bool) {
 	return r, true
 }
 
+// Statuses without a body. (Package net/http is not imported here: idempotency has no HTTP.)
+const (
+	switching   = 101
+	noContent   = 204
+	notModified = 304
+)
+
+// check returns an error for a response that a Middleware would send, and that no client could read.
+func (r Response) check() error {
+	if r.Word == Hijacked || r.Word == Omitted {
+		return nil // the one is not sent, the other has no body
+	}
+	var codings []string
+	for _, f := range r.Fields {
+		if f.Kind == "h" && textproto.CanonicalMIMEHeaderKey(f.Name) == "Content-Encoding" {
+			codings = append(codings, f.Value)
+		}
+	}
+	return CheckResponse(r.Status, codings, r.Body)
+}
+
+// CheckResponse returns an error for a response that no client could read: one with a status that ends no response, a
+// body that its status does not have, or one that is not compressed by gzip although its only Content-Encoding says
+// so. Other codings are not read.
+func CheckResponse(status int, codings []string, body []byte) error {
+	if !Final(status) || status == switching {
+		return fmt.Errorf("the status %d ends no response; those from 200 to 999 do", status)
+	}
+	if len(body) == 0 {
+		return nil
+	}
+	if Bodyless(status) {
+		return fmt.Errorf("a response with the status %d has no body", status)
+	}
+	if len(codings) != 1 || !strings.EqualFold(codings[0], "gzip") && !strings.EqualFold(codings[0], "x-gzip") {
+		return nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err == nil {
+		_, err = io.Copy(io.Discard, z)
+	}
+	if err != nil {
+		return fmt.Errorf("its Content-Encoding is %s, and its body is not compressed by gzip: %w", codings[0], err)
+	}
+	return nil
+}
+
+// Bodyless reports whether a response with that status has no body.
+func Bodyless(status int) bool {
+	return status < 200 || status == noContent || status == notModified
+}
+
 // Final reports whether a status of HTTP ends a response, as 1xx do not.
-func Final(status int) bool { return status == 101 || status >= 200 && status <= 999 }
+func Final(status int) bool { return status == switching || status >= 200 && status <= 999 }
 
 // Header reads headers that an operator has written, each as 'Name: value'. It returns an error for a line of another
 // form: with an empty one, as of a variable that is not set, or one that continues another, headers would be lost.
