@@ -48,7 +48,7 @@ type Record struct {
 	State   State
 	Scope   string
 	Op      string
-	Via     string    // the entry that has begun it: "do", "http", "grpc", or what the option Via says
+	Via     string    // the entry of the latest attempt: "do", "http", "grpc", or what the option Via says
 	Note    string    // for operators: see the option Note
 	Attempt int       // the number of the latest attempt
 	Token   int64     // of the attempt that recorded the outcome; 0 before

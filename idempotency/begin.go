@@ -372,7 +372,7 @@ func (c *call) next(st state) record.Attempt {
 	if st.kv != nil {
 		before := st.rec.Replaced()
 		r.Number, r.Refuse, r.Body, r.Was = before.Number+1, r.Refuse || before.Refuse, before.Body, before.Was
-		r.Via, r.Note = cmp.Or(r.Via, before.Via), cmp.Or(r.Note, before.Note)
+		r.Note = cmp.Or(r.Note, before.Note)
 		if r.Also == nil {
 			r.Also = before.Also
 		}

@@ -13,9 +13,9 @@ import (
 // before it. Attempt.SetNote changes it during the work.
 func Note(text string) Option { return func(s *settings) { s.note = record.Note(text) } }
 
-// Via names the entry that begins the request and replays its outcome: it is in Record.Via. Do is
+// Via names the entry that begins the attempt, records its outcome and replays it: it is in Record.Via. Do is
 // "do", package idemhttp "http" and package idemgrpc "grpc"; a call of Begin has none without this option.
-// Resolve takes no result that the entry cannot replay: for "http" it takes what idemhttp.Response.Encode
+// The latest attempt counts: after a takeover by another entry, the outcome is in the form of that one. Resolve takes no result that the entry cannot replay: for "http" it takes what idemhttp.Response.Encode
 // has made, so a middleware of a program's own that replays such results can be "http" as well. For another name,
 // of up to 64 bytes, and for none, Resolve takes any result. It has no effect on Do.
 func Via(entry string) Option { return func(s *settings) { s.via = entry } }

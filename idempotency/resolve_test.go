@@ -100,7 +100,9 @@ func TestNoteOfAnAttemptInLogs(t *testing.T) {
 	}
 }
 
-// A record says which entry has begun its request, also after a takeover by a call that does not.
+// A record says which entry its latest attempt has: that one's outcome is recorded, and what it replays is what an
+// operator may record (D22). The entry of the first attempt stayed after a takeover by another one, so that its form was
+// asked for.
 func TestVia(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -113,8 +115,12 @@ func TestVia(t *testing.T) {
 		require.Equal(t, via, a.look(t, key(id)).Via)
 	}
 	a.crash(t, f)
-	begin(t, b, key("http"))
-	require.Equal(t, "http", b.look(t, key("http")).Via)
+	for _, via := range []string{"", "grpc", "http"} {
+		next := begin(t, b, key("http"), idempotency.Via(via))
+		require.Equal(t, via, b.look(t, key("http")).Via)
+		require.NoError(t, next.Abandon(ctxT(t)))
+		require.Equal(t, via, b.look(t, key("http")).Via)
+	}
 	_, _, err = b.Begin(ctxT(t), key("2"), nil, idempotency.Via(string(make([]byte, 65))))
 	require.ErrorIs(t, err, idempotency.ErrInvalid)
 }

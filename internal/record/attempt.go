@@ -19,7 +19,7 @@ type Attempt struct {
 	Session string `json:"session,omitempty"` // the ID of the session, as its presence key has it
 	Scope   string `json:"scope,omitempty"`
 	Op      string `json:"op,omitempty"`
-	Via     string `json:"via,omitempty"`  // the entry that began it: do, http, grpc; empty for the program's own
+	Via     string `json:"via,omitempty"`  // the entry of that attempt: do, http, grpc; empty for the program's own
 	Note    string `json:"note,omitempty"` // for operators
 	Print   []byte `json:"print"`          // fingerprint of the payload
 	Also    []byte `json:"also,omitempty"` // of what is compared besides, where both have it
