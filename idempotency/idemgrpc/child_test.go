@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -33,16 +34,21 @@ func TestClientInterceptorWithinAnAttempt(t *testing.T) {
 	}
 	here, there := conn("passthrough:///a"), conn("passthrough:///b")
 	intercept := idemgrpc.UnaryClientInterceptor(nil)
-	// sent returns the key that a call had, which ended with that code.
-	sent := func(ctx context.Context, cc *grpc.ClientConn, code codes.Code, method string, req any) (key string) {
+	unknown, err := status.New(codes.FailedPrecondition, "").WithDetails(&errdetails.ErrorInfo{Domain: idemgrpc.Domain, Reason: idemgrpc.ReasonUnknown})
+	require.NoError(t, err)
+	// sentAs returns the key that a call had, which ended with that status.
+	sentAs := func(ctx context.Context, cc *grpc.ClientConn, as *status.Status, method string, req any) (key string) {
 		err := intercept(ctx, method, req, nil, cc, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
 			md, _ := metadata.FromOutgoingContext(ctx)
 			require.Len(t, md.Get("idempotency-key"), 1)
 			key = md.Get("idempotency-key")[0]
-			return status.Error(code, "")
+			return as.Err()
 		})
-		require.Equal(t, code, status.Code(err))
+		require.Equal(t, as.Code(), status.Code(err))
 		return key
+	}
+	sent := func(ctx context.Context, cc *grpc.ClientConn, code codes.Code, method string, req any) string {
+		return sentAs(ctx, cc, status.New(code, ""), method, req)
 	}
 	charge, refund := message(t, "cents", 1), message(t, "cents", -1)
 	a := begin()
@@ -57,6 +63,7 @@ func TestClientInterceptorWithinAnAttempt(t *testing.T) {
 	require.Equal(t, 2, a.Attempt())
 	require.Equal(t, first, sent(a.Context(), here, codes.Unavailable, payMethod, charge))
 	require.Equal(t, first, sent(a.Context(), here, codes.OK, payMethod, charge), "tried again")
+	require.Equal(t, again, sentAs(a.Context(), here, unknown, payMethod, charge), "its outcome is unknown")
 	require.Equal(t, again, sent(a.Context(), here, codes.NotFound, payMethod, charge))
 	require.NotContains(t, all, sent(a.Context(), here, codes.OK, payMethod, charge), "a third one")
 	require.Equal(t, "mine", sent(idemgrpc.WithKey(a.Context(), "mine"), here, codes.OK, payMethod, charge))

@@ -40,7 +40,7 @@ func KeyOf(ctx context.Context) (string, bool) {
 //   - if the context is an attempt's (in a handler behind the server's interceptor, or in the
 //     function of idempotency.Do): idempotency.CallKey of target, method and message. An attempt
 //     that takes over from a lost one makes the same calls with the same keys, and so does a
-//     handler that retries after a code that RememberFinal does not record. How a message is
+//     handler that retries after a code that RememberFinal does not record, or after ReasonUnknown. How a message is
 //     encoded does not count, in an Any and in fields that this program does not know neither. A
 //     message that differs each time, by a timestamp, has a new key each time: for such a call use
 //     WithKey with an Attempt.ChildKey. A message that cannot be compared (it is not protobuf, or
@@ -71,7 +71,7 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 			return refusal(middleware.Malformed, "the context's key (WithKey): "+err.Error())
 		}
 		err = invoker(metadata.AppendToOutgoingContext(ctx, keyName, written), method, req, reply, cc, opts...)
-		if retry != nil && RememberFinal(status.Code(err)) != idempotency.Remember {
+		if retry != nil && after(status.Convert(err)) != idempotency.Remember {
 			retry() // the next equal call is a retry of this one
 		}
 		return err

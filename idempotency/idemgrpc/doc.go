@@ -23,7 +23,8 @@
 // A key in quotes, as the HTTP header Idempotency-Key has it, is the same key without them: a gateway
 // may pass the header on.
 //
-// Streams of methods that need a key are refused unless PassStreams is set.
+// Streams of methods that need a key are refused unless PassStreams is set. A client's streams get no key: there
+// is no interceptor for them.
 //
 //	| call                                     | answer                                  |
 //	|------------------------------------------|-----------------------------------------|
@@ -45,6 +46,10 @@
 // constants. If an operator has to act, its metadata has the reference of the record: see
 // MetadataRef, idempotency.Store.Resolve, and Encode for the result. Set Note, by which the operator
 // recognizes the call.
+//
+// A handler that passes on UNKNOWN with its ErrorInfo, as a gateway in front of the service does, has no outcome yet: the
+// status is not recorded. With TakeOver the next duplicate asks the service again; with Refuse the call is
+// unknown here as well, and an operator resolves it after that of the service.
 //
 // grpc-gateway drops the header Idempotency-Key unless runtime.WithIncomingHeaderMatcher lets it pass, and
 // makes 400 of FAILED_PRECONDITION: docs/integrations.md has the options that mend both.

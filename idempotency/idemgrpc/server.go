@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
 )
 
 // The names in metadata.
@@ -128,7 +129,7 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		resp, failed = handler(context.WithValue(own, clientKey{}, ctx), req)
 		st := statusOf(middleware.Plain(failed))
 		return middleware.Result{
-			Err: failed, Action: cmp.Or(c.OnCode(st.Code()), RememberFinal(st.Code())),
+			Err: failed, Action: cmp.Or(c.OnCode(st.Code()), after(st)),
 			Failed: st.Code() != codes.OK, Because: "the handler has returned " + st.Code().String(),
 			Encode: func() []byte {
 				stored, unkept := encode(resp, st, c.shared.MaxResponse)
@@ -143,6 +144,15 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		return nil, refusalOf(*refused)
 	}
 	return resp, failed
+}
+
+// after returns what follows a status by default. An answer that an outcome is unknown, as of a service behind this one,
+// is not the outcome: an operator resolves it.
+func after(st *status.Status) idempotency.Action {
+	if rpc.SaysUnknown(st) {
+		return middleware.Interrupted.Action()
+	}
+	return RememberFinal(st.Code())
 }
 
 // statusOf returns the status that a client gets for a handler's error, as grpc.Server makes it.

@@ -29,7 +29,7 @@ func TestRetryOfAnRPC(t *testing.T) {
 	const grpc, web, stream = "application/grpc", "application/grpc-web+proto", "application/connect+proto"
 	for name, c := range map[string]struct {
 		kind, header, trailer, body string
-		unread, retry               bool
+		unread, unknown, retry      bool
 	}{
 		"OK":                       {kind: grpc, trailer: "0"},
 		"unavailable":              {kind: grpc, trailer: "14", retry: true},
@@ -46,6 +46,7 @@ func TestRetryOfAnRPC(t *testing.T) {
 		"stream: unavailable":      {kind: stream, body: frame(2, `{"error":{"code":"unavailable"}}`), retry: true},
 		"stream: final":            {kind: stream, body: frame(2, `{"error":{"code":"not_found"}}`)},
 		"stream: not read":         {kind: stream, body: frame(2, "{}"), unread: true, retry: true},
+		"its outcome is unknown":   {kind: "application/json", unknown: true, retry: true},
 		"another type is no call":  {kind: "text/plain", trailer: "14"},
 		"an unknown RPC is a call": {kind: "application/grpc+thrift", trailer: "14", retry: true},
 	} {
@@ -57,6 +58,10 @@ func TestRetryOfAnRPC(t *testing.T) {
 			client := &http.Client{Transport: &idemhttp.Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
 				keys = append(keys, r.Header.Get("Idempotency-Key"))
 				resp := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {c.kind}}, Request: r}
+				if c.unknown {
+					resp.StatusCode = http.StatusBadRequest // as Connect has it
+					resp.Header.Set("Idempotency-Outcome", "unknown")
+				}
 				if c.header != "" {
 					resp.Header.Set("Grpc-Status", c.header)
 				}

@@ -49,6 +49,14 @@
 // the record: see idempotency.Store.Resolve, and Response.Encode for the result. Set Note, by which the
 // operator recognizes the request.
 //
+// The answer that an outcome is unknown has the header Idempotency-Outcome: unknown. If it passes through a
+// second Middleware, as of a gateway in front of the service, it is not recorded there: with TakeOver the next
+// duplicate asks the service again, so it gets the outcome once an operator has resolved the request there. With Refuse
+// it is unknown in front as well, since what else the gateway has done is not known: resolve the request of
+// the service first, and then that of the gateway, with the same result or, if the gateway does nothing but pass
+// requests on, with idempotency.NotDone and EvenIfAlive. A handler that makes a response of its own of that answer sets
+// the header, or calls Decide.
+//
 // A client of gRPC, gRPC-Web or Connect gets an error of its protocol in place of a problem, with the code,
 // the ErrorInfo and the RetryInfo of package idemgrpc: see "Calls of RPC" below.
 //

@@ -90,6 +90,9 @@ func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, aft
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
+	if p.Code == CodeUnknown {
+		h.Set(outcomeHeader, string(p.Code))
+	}
 	if c.Docs != "" {
 		p.Type = c.Docs + "#" + string(p.Code)
 		h.Add("Link", "<"+c.Docs+`>; rel="describedby"; type="text/html"`)

@@ -106,6 +106,8 @@ func (rec *recorder) judge() ending {
 		return ending{middleware.Broken, rec.status, "the response is shorter than its Content-Length"}
 	case rec.fell():
 		return ending{middleware.Broken, rec.status, fmt.Sprintf("the handler has answered %d, and then %d", rec.status, rec.failed)}
+	case saysUnknown(rec.head):
+		return passedOn(rec.status)
 	case rec.protocol != plainHTTP && rec.protocol != connectUnary && rec.status > 200 && rec.status < 400:
 		return ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered an RPC with status %d", rec.status)}
 	case rec.status == http.StatusConflict && rec.head.Get("Retry-After") != "":
@@ -144,22 +146,25 @@ func (rec *recorder) judgeGRPC() ending {
 
 // statusIn returns the ending that Grpc-Status stands for, or nil if none of the headers has it.
 func statusIn(places ...http.Header) *ending {
-	all := grpcStatuses(places)
+	all := fieldIn(places, "Grpc-Status")
 	if len(all) == 0 {
 		return nil
 	}
 	end := ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered grpc-status %q", all)}
 	if code, err := strconv.ParseUint(all[0], 10, 32); err == nil && len(all) == 1 {
 		end = ofCode(uint32(code))
+		if fieldsSayUnknown(places) {
+			end = passedOn(end.status)
+		}
 	}
 	return &end
 }
 
-// grpcStatuses returns the values of Grpc-Status, each once: more than one contradict each other.
-func grpcStatuses(places []http.Header) (all []string) {
+// fieldIn returns the values of a field, each once: more than one of Grpc-Status contradict each other.
+func fieldIn(places []http.Header, field string) (all []string) {
 	for _, h := range places {
 		for name, values := range h {
-			if plain(name) == "Grpc-Status" {
+			if plain(name) == field {
 				all = append(all, values...)
 			}
 		}
@@ -233,7 +238,11 @@ func (e *connectError) end() ending {
 	if code <= 0 {
 		code = 2 // unknown, as Connect has it
 	}
-	return ofCode(uint32(code))
+	end := ofCode(uint32(code))
+	if e.saysUnknown() {
+		end = passedOn(end.status)
+	}
+	return end
 }
 
 // ofCode returns the ending that a code stands for.

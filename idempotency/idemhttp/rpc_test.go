@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
 )
 
 // Q4, Q5: a call of gRPC, gRPC-Web or Connect has the end that its code stands for, wherever its protocol
@@ -29,6 +30,8 @@ func TestEndsOfRPCs(t *testing.T) {
 		return func(w http.ResponseWriter) { _, _ = io.WriteString(w, b) }
 	}
 	status := func(s int) func(http.ResponseWriter) { return func(w http.ResponseWriter) { w.WriteHeader(s) } }
+	unknown := rpc.Answer(middleware.Refusal{Reason: middleware.Unknown}, "")
+	details, reused := base64.StdEncoding.EncodeToString(rpc.Encode(unknown)), base64.RawStdEncoding.EncodeToString(rpc.Encode(rpc.Answer(middleware.Refusal{Reason: middleware.Reused}, "")))
 	type steps []func(http.ResponseWriter)
 	for _, c := range []struct {
 		name, kind string
@@ -59,6 +62,13 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"another status", grpc, steps{status(202), trailer("Grpc-Status", "0")}, middleware.Failure, 500},
 		{"a proxy's 404", grpc, steps{status(404)}, middleware.Final, 404},
 		{"parameters", "Application/GRPC+proto; a=b; a=c", steps{body("m"), trailer("Grpc-Status", "14")}, middleware.Failure, 503},
+		{"unknown, passed on", grpc, steps{body("m"), trailer("Grpc-Status", "9"), trailer("Grpc-Status-Details-Bin", details)}, middleware.Interrupted, 400},
+		{"reused, passed on", grpc, steps{body("m"), trailer("Grpc-Status", "9"), trailer("Grpc-Status-Details-Bin", reused)}, middleware.Final, 400},
+		{"unknown, passed on", web, steps{body(string(frame(flagWebEnd, "grpc-status: 9\r\ngrpc-status-details-bin: "+details+"\r\n")))}, middleware.Interrupted, 400},
+		{"unknown, passed on", stream, steps{body(string(frame(flagConnectEnd, `{"error":`+connectJSON(unknown)+`}`)))}, middleware.Interrupted, 400},
+		{"unknown, passed on", json, steps{status(400), body(connectJSON(unknown))}, middleware.Interrupted, 400},
+		{"unknown, passed on", "text/plain", steps{head(outcomeHeader, "unknown"), status(409)}, middleware.Interrupted, 409},
+		{"another outcome", "text/plain", steps{head(outcomeHeader, "failed"), status(409)}, middleware.Final, 409},
 		{"another kind", "application/grpcfoo", steps{body("m")}, middleware.Success, 200},
 
 		{"success", web, steps{body(string(frame(0, "m"))), body(string(frame(flagWebEnd, "grpc-status: 0\r\n")))}, middleware.Success, 200},

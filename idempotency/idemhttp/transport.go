@@ -23,7 +23,7 @@ import (
 //   - if the context is an attempt's (in a handler behind the Middleware, or in the function of
 //     idempotency.Do): idempotency.CallKey of method, host, URL and body. An attempt that takes over
 //     from a lost one sends the same requests with the same keys, and so does a handler that retries
-//     after an error, a 5xx, a 409, or a code of gRPC or Connect that is not recorded, which is known
+//     after an error, a 5xx, a 409, an unknown outcome, or a code of gRPC or Connect that is not recorded, which is known
 //     when the response was read. Neither the spelling of the URL counts nor the encoding of a body in
 //     JSON, in multiple parts or in messages of RPC, nor its compression by gzip, as in Content, up to
 //     64 MiB: JSON has to have its Content-Type. A body that says something else each time, such as a
@@ -127,7 +127,7 @@ type retryKey struct{}
 // one whose body breaks off.
 func answered(resp *http.Response, err error, retry func()) {
 	switch {
-	case err != nil, resp.StatusCode == http.StatusConflict, RememberFinal(resp.StatusCode) != idempotency.Remember:
+	case err != nil, resp.StatusCode == http.StatusConflict, saysUnknown(resp.Header), RememberFinal(resp.StatusCode) != idempotency.Remember:
 		retry()
 	case framed(resp):
 		resp.Body = &call{ReadCloser: resp.Body, resp: resp, frames: framesOf(named(mediaType(resp.Header))), retry: retry}

@@ -1,0 +1,66 @@
+package idemhttp_test
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// D23: a gateway with a Middleware of its own, in front of a service with one, and one key for both. That an outcome is
+// unknown in the service is not the outcome in the gateway: it was recorded there, and replayed for Retain, also after an
+// operator had resolved the request. Whatever the policy of the gateway, the service's handler runs once.
+func TestUnknownBehindAGateway(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	service := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+	inner := service.serve(nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGatewayTimeout) })
+	to, err := url.Parse(inner.URL)
+	require.NoError(t, err)
+	gateway := func(name string, policy idempotency.LostPolicy) (*idempotency.Store, server) {
+		st, err := idempotency.NewStore(service.sess, name, &idempotency.Options{SingleTenant: true, OnLost: policy, CacheBytes: -1})
+		require.NoError(t, err)
+		mw, err := idemhttp.Middleware(st, nil)
+		require.NoError(t, err)
+		return st, service.hosting(new(atomic.Int64), mw(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Host = r.In.Host
+		}}))
+	}
+	done := idemhttp.Response{Status: http.StatusCreated, Body: []byte("paid")}
+	unresolved := func(s server, key string) idempotency.Ref {
+		re := s.post("/pay", key, "")
+		p := re.problem(t)
+		require.Equal(t, idemhttp.CodeUnknown, p.Code)
+		require.Equal(t, "unknown", re.Header.Get("Idempotency-Outcome"))
+		require.False(t, re.replayed())
+		return p.Ref
+	}
+	_, takesOver := gateway("takes-over", idempotency.TakeOver)
+	refusing, refuses := gateway("refuses", idempotency.Refuse)
+	for key, s := range map[string]server{"a": takesOver, "b": refuses} {
+		require.Equal(t, http.StatusGatewayTimeout, inner.post("/pay", key, "", header("Host", s.URL)).StatusCode)
+		ref := unresolved(s, key)
+		outer := unresolved(s, key)
+		require.NoError(t, service.Resolve(ctxT(t), ref, idempotency.WasDone(done.Encode())))
+		if key == "b" {
+			unresolved(s, key)
+			r, _, err := refusing.Get(ctxT(t), outer)
+			require.NoError(t, err)
+			require.Equal(t, idempotency.Unknown, r.State, "the gateway's own record")
+			require.NoError(t, refusing.Resolve(ctxT(t), outer, idempotency.NotDone(), idempotency.EvenIfAlive()))
+		}
+		for range 2 {
+			re := s.post("/pay", key, "")
+			require.Equal(t, http.StatusCreated, re.StatusCode, key)
+			require.Equal(t, "paid", re.body)
+		}
+	}
+	require.EqualValues(t, 2, inner.calls.Load(), "once for each key")
+}
