@@ -48,13 +48,13 @@ func contentOf(h http.Header, m media, body []byte) content {
 			return c
 		}
 	}
-	return exactOf(m, body)
+	return exactOf(m, body, byText)
 }
 
 // exactOf returns what counts of a body: see Exact.
-func exactOf(m media, body []byte) content {
+func exactOf(m media, body []byte, json inJSON) content {
 	if m.isMultipart() {
-		if sum, ok := partsOf(m, bytes.NewReader(body), mostParts, 0); ok {
+		if sum, err := (parts{mostParts, json}).sum(m, bytes.NewReader(body), 0); err == nil {
 			return content{formMultipart, sum}
 		}
 	}

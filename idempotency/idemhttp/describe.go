@@ -43,15 +43,14 @@ func describeBody(r *http.Request) ([]byte, error) {
 		return sumOf(r, func(body io.Reader) ([]byte, error) { return describeMessages(r, m, body) })
 	case m.isMultipart():
 		return sumOfPlain(r, func(body io.Reader) ([]byte, error) {
-			if sum, ok := partsOf(m, body, math.MaxInt, 0); ok {
-				return sum, nil
+			sum, err := parts{math.MaxInt, byTextOnly}.sum(m, body, 0)
+			if errors.Is(err, errNoParts) {
+				err = fmt.Errorf("its body is no %s", m.name)
 			}
-			return nil, fmt.Errorf("its body is no %s", m.name)
+			return sum, err
 		})
 	case m.isJSON():
-		if sum, err := sumOfPlain(r, describeJSON); err == nil {
-			return sum, nil
-		}
+		return sumOfPlain(r, describeJSON)
 	}
 	return sumOfPlain(r, func(body io.Reader) ([]byte, error) {
 		h := sha256.New()
@@ -86,8 +85,14 @@ func describeJSON(body io.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(text) == 0 {
+		return nil, nil
+	}
 	c, err := jsonOf(text)
-	return c.bytes, err
+	if err != nil {
+		return nil, fmt.Errorf("its body is %w", err)
+	}
+	return c.bytes, nil
 }
 
 // readAll returns a body of up to mostCompared bytes.

@@ -113,3 +113,60 @@ func TestMediaTypeThatCannotBeParsed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, one, two)
 }
+
+// D24: JSON in a part of a multipart body is compared as JSON: an encoder that ordered a map anew made another key of the
+// call, and another request of a duplicate. Exact compares its bytes.
+func TestJSONInParts(t *testing.T) {
+	t.Parallel()
+	const media = "multipart/related; boundary=b"
+	body := func(header, json string) string {
+		return "--b\r\nContent-Type: application/json\r\n" + header + "\r\n" + json + "\r\n--b\r\nContent-Type: image/png\r\n\r\n{ }\r\n--b--\r\n"
+	}
+	call := func(body string) string {
+		text, err := describeCall(outgoing(media, body))
+		require.NoError(t, err)
+		return text
+	}
+	received := func(payload func(*http.Request, []byte) (any, error), body string) any {
+		sum, err := payload(outgoing(media, body), []byte(body))
+		require.NoError(t, err)
+		return sum
+	}
+	one, same, other := body("", `{"a":1,"b":2}`), body("", `{ "b":2, "a":1}`), body("", `{"a":1,"b":3}`)
+	require.Equal(t, call(one), call(same))
+	require.NotEqual(t, call(one), call(other))
+	require.Equal(t, received(Content, one), received(Content, same))
+	require.NotEqual(t, received(Content, one), received(Content, other))
+	require.NotEqual(t, received(Exact, one), received(Exact, same))
+	require.NotEqual(t, received(Content, one), received(Content, strings.Replace(one, "{ }", "{}", 1)), "a part of another type")
+
+	// Of a part in another encoding, the bytes count.
+	const coded = "Content-Transfer-Encoding: base64\r\n"
+	require.NotEqual(t, call(body(coded, "eyJhIjoxfQ==")), call(body(coded, "eyJhIjogMX0=")))
+	require.Equal(t, call(body("Content-Transfer-Encoding: 8bit\r\n", "1")), call(body("Content-Transfer-Encoding: 8bit\r\n", " 1")))
+
+	// What cannot be compared is bytes in a request, and refused in a call.
+	twice := body("", `{"a":1,"a":2}`)
+	require.Equal(t, received(Content, twice), received(Content, twice))
+	require.NotEqual(t, received(Content, twice), received(Content, body("", `{"a":1, "a":2}`)))
+	_, err := describeCall(outgoing(media, twice))
+	require.ErrorContains(t, err, "the JSON in its part")
+	require.ErrorContains(t, err, "WithKey with an Attempt.ChildKey")
+}
+
+// D24: a call whose body is said to be JSON, and cannot be compared, is refused before it is sent. It was compared byte by
+// byte without a word, so that another encoding was another key: that is noticed at the second charge.
+func TestCallWhoseJSONCannotBeCompared(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"cut": `{"amount":`, "a name twice": `{"a":1,"a":2}`, "two texts": "{}\n{}", "no Unicode": "\"\xfe\""} {
+		for _, media := range []string{"application/json", "application/vnd.pay+json; charset=utf-8"} {
+			_, err := describeCall(outgoing(media, text))
+			require.ErrorContains(t, err, "WithKey with an Attempt.ChildKey", name)
+			require.ErrorContains(t, err, "JSON", name)
+		}
+		_, err := describeCall(outgoing("text/plain", text))
+		require.NoError(t, err, "another type is bytes")
+	}
+	_, err := describeCall(outgoing("application/json", ""))
+	require.NoError(t, err)
+}

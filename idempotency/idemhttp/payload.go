@@ -21,7 +21,7 @@ import (
 // white space, nor the way in which characters are escaped counts; numbers count as they are written.
 // JSON that cannot be compared (see idempotency.CheckJSON) is compared byte by byte. Of a multipart
 // body of up to 1,000 parts, the parts count, each with its headers, and not the boundary, nor the
-// boundaries of parts that have parts themselves; in a form (multipart/form-data), only the order of
+// boundaries of parts that have parts themselves; a part in JSON is compared as JSON; in a form (multipart/form-data), only the order of
 // parts with one name counts. All other bodies are compared byte by byte. A body that was compressed
 // with gzip is compared by what it holds, up to 1 MiB.
 //
@@ -45,10 +45,10 @@ func Content(r *http.Request, body []byte) (any, error) {
 }
 
 // Exact is a Payload like Content, except that all bodies but multipart ones are compared byte by
-// byte, those of calls of RPC too. Its error is always nil.
+// byte, those of calls of RPC too, and so is JSON in parts. Its error is always nil.
 func Exact(r *http.Request, body []byte) (any, error) {
 	m := mediaOf(r.Header)
-	return fingerprint(r, m, exactOf(m, body)), nil
+	return fingerprint(r, m, exactOf(m, body, byBytes)), nil
 }
 
 // CanonicalJSON is a Payload like Content for bodies that are JSON, whatever their media type is. It

@@ -30,7 +30,7 @@ import (
 //     timestamp, has a new key each time, and so has one in any other form whose encoder is not
 //     deterministic: for such a request use WithKey with an Attempt.ChildKey. A request that cannot be
 //     compared is not sent, and needs WithKey as well: its body can be read only once (it has no
-//     GetBody), or has no parts although its type is multipart, or is not compressed by gzip although
+//     GetBody), or is said to be JSON and is none that idempotency.CheckJSON accepts, also in a part, or has no parts although its type is multipart, or is not compressed by gzip although
 //     its Content-Encoding says so, or it is a call of RPC whose messages cannot be compared;
 //   - a new random key for each RoundTrip.
 //
