@@ -55,6 +55,11 @@
 // and from how many clients this process has sent away already; without an estimate it doubles up
 // to 32 seconds under load, as in Kubernetes. It is jittered in any case.
 //
+// A client of gRPC, gRPC-Web or Connect reads the status alone, as its protocol demands: for 429 and 503 it gets
+// the code unavailable, for 409 and 500 unknown, without the reason and Retry-After. Options.OnProblem can write an error
+// of the protocol instead, as connect.ErrorWriter does: docs/integrations.md has one. A server of gRPC alone has
+// package limitgrpc.
+//
 // # Outages
 //
 // An outage begins when a request gets no answer and etcd has been silent for Options.Patience.
