@@ -114,7 +114,7 @@ func (w *formWriter) message(m protoreflect.Message, anys int) {
 func (w *formWriter) any(m protoreflect.Message, anys int) bool {
 	fields := m.Descriptor().Fields()
 	url, value := fields.ByNumber(1), fields.ByNumber(2)
-	if url == nil || value == nil || url.Kind() != protoreflect.StringKind || value.Kind() != protoreflect.BytesKind {
+	if fields.Len() != 2 || !isSingle(url, protoreflect.StringKind) || !isSingle(value, protoreflect.BytesKind) {
 		return false
 	}
 	if anys == mostAnys {
@@ -136,6 +136,11 @@ func (w *formWriter) any(m protoreflect.Message, anys int) bool {
 	}
 	w.unknown(m.GetUnknown(), 0)
 	return true
+}
+
+// isSingle reports whether a field, nil for none, has one value, of that kind.
+func isSingle(fd protoreflect.FieldDescriptor, kind protoreflect.Kind) bool {
+	return fd != nil && !fd.IsList() && fd.Kind() == kind
 }
 
 // nested writes a message as a group.

@@ -276,3 +276,55 @@ func TestGroupInPlaceOfAMessage(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, a, b)
 }
+
+// D26: a message that only has the name of an Any, with other fields, is compared as the message that it is. A list in
+// place of a field was a panic.
+func TestMessagesNamedAny(t *testing.T) {
+	t.Parallel()
+	const text, data, number = descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_BYTES, descriptorpb.FieldDescriptorProto_TYPE_INT32
+	type field struct {
+		number int32
+		kind   descriptorpb.FieldDescriptorProto_Type
+		list   bool
+	}
+	for name, fields := range map[string][]field{
+		"a list of types":    {{1, text, true}, {2, data, false}},
+		"a list of values":   {{1, text, false}, {2, data, true}},
+		"other kinds":        {{1, number, false}, {2, number, true}},
+		"other numbers":      {{3, text, false}, {4, data, false}},
+		"an Any as it is":    {{1, text, false}, {2, data, false}},
+		"an Any with a list": {{1, text, false}, {2, data, false}, {3, text, true}},
+	} {
+		desc := &descriptorpb.DescriptorProto{Name: proto.String("Any")}
+		for _, x := range fields {
+			label := descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL
+			if x.list {
+				label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED
+			}
+			desc.Field = append(desc.Field, &descriptorpb.FieldDescriptorProto{Name: proto.String(fmt.Sprint("f", x.number)), Number: proto.Int32(x.number), Type: x.kind.Enum(), Label: label.Enum()})
+		}
+		file, err := protodesc.NewFile(&descriptorpb.FileDescriptorProto{Name: proto.String("odd.proto"), Package: proto.String("google.protobuf"), Syntax: proto.String("proto3"), MessageType: []*descriptorpb.DescriptorProto{desc}}, nil)
+		require.NoError(t, err)
+		sums := map[idempotency.Fingerprint]bool{}
+		for _, value := range []string{"a", "b"} {
+			m := dynamicpb.NewMessage(file.Messages().Get(0))
+			for i, x := range fields {
+				fd := m.Descriptor().Fields().Get(i)
+				value := value
+				if i < len(fields)-1 {
+					value = "the same"
+				}
+				v := map[descriptorpb.FieldDescriptorProto_Type]protoreflect.Value{text: protoreflect.ValueOfString(value), data: protoreflect.ValueOfBytes([]byte(value)), number: protoreflect.ValueOfInt32(int32(value[0]))}[x.kind]
+				if x.list {
+					list := m.Mutable(fd).List()
+					list.Append(v)
+					list.Append(v)
+				} else {
+					m.Set(fd, v)
+				}
+			}
+			require.NotPanics(t, func() { sums[sumOf(t, m)] = true }, name)
+		}
+		require.Len(t, sums, 2, name)
+	}
+}

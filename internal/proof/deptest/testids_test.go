@@ -46,7 +46,7 @@ func requiredIDs() []string {
 	add("P", "%d", 1, 17)
 	add("J", "%d", 1, 28)
 	add("I", "%02d", 1, 42)
-	add("D", "%d", 1, 25)
+	add("D", "%d", 1, 26)
 	add("R", "%d", 1, 7)
 	add("Q", "%d", 1, 20)
 	add("C", "%d", 1, 2)
