@@ -66,8 +66,8 @@ func TestNote(t *testing.T) {
 	require.ErrorIs(t, again.SetNote("late"), idempotency.ErrSettled)
 }
 
-// What a process says of an attempt of its own has the note as the work has set it, and the reference (U11): whoever
-// reads that an outcome is unknown or not recorded looks for a payment.
+// What a process says of an attempt of its own has the note as the work has set it, and the reference (U11): the
+// operator who reads that an outcome is unknown or not recorded looks for a payment.
 func TestNoteOfAnAttemptInLogs(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -48,7 +48,7 @@ const (
 
 // Q6: a service that was written from the README charges each order once, in each order of faults: its
 // client repeats the request with its key, and an operator who has nothing but the command and the
-// provider's book decides where nobody else can.
+// provider's book decides where nothing else does.
 func TestChargedOnceInEachOrderOfFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the command and kills servers")

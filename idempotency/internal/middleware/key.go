@@ -69,8 +69,9 @@ func WriteKey(key string) (string, error) {
 	return QuoteKey(key)
 }
 
-// bare reports whether a text is a key without quotes. A text that could be the beginning of
-// another Structured Field is none.
+// bare reports whether a text is a key without quotes: visible ASCII characters, without those that quote,
+// escape or separate in Structured Fields. So the text of a number, a token, a boolean or a date of
+// Structured Fields is a key of these characters.
 func bare(text string) bool { return Visible(text, `"',;\()`) }
 
 // Visible reports whether s has visible ASCII characters only, none of those in except, and is not
