@@ -189,7 +189,7 @@ func (p *Permit) Guard() clientv3.Cmp {
 func (p *Permit) Deadline() time.Time { return p.life.Deadline() }
 
 // lostWithSession returns the cause of a permit that ends with its session.
-func (p *Permit) lostWithSession() error {
+func (p *Permit) lostWithSession() *LostError {
 	cause, reason := p.epoch.Why()
 	return p.ticket.ending(cause, reason.Error())
 }

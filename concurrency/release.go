@@ -170,7 +170,11 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 			}
 		}
 		if removal != commit.Vanished {
-			p.conclude(p.ticket.ending(ErrLost, "its key was gone before it was released"), held)
+			lost := p.ticket.ending(ErrLost, "its key was gone before it was released")
+			if p.epoch.Vanished(ctx) {
+				lost = p.lostWithSession()
+			}
+			p.conclude(lost, held)
 			return nil
 		}
 	}

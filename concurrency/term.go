@@ -82,12 +82,15 @@ func (k *ownKey) lives(kv *mvccpb.KeyValue) bool {
 	return kv.CreateRevision == k.token && kv.Lease != 0
 }
 
-// keyGone ends a permit whose key is gone from etcd. A notice of the process
-// that did that arrives on another watch.
+// keyGone ends a permit whose key is gone from etcd. A notice of the process that deleted it arrives on
+// another watch, and so does the deletion of the session's presence key, if the lease has ended.
 func (p *Permit) keyGone() {
 	lost := p.ticket.ending(ErrLost, "its key was deleted")
-	if n, _ := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); n != nil {
+	switch n, err := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); {
+	case n != nil:
 		lost = p.ticket.noticeError(n)
+	case err == nil && p.epoch.Vanished(p.Context()):
+		lost = p.lostWithSession()
 	}
 	if report := p.lose(lost); report != nil {
 		p.epoch.Drop(p.ticket.Ticket)
