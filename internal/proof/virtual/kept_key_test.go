@@ -91,6 +91,25 @@ func TestKeptKeyIsDeleted(t *testing.T) {
 	}
 }
 
+// A kept permit has one caller: another call gets it after the Release of the first, and not before.
+func TestKeptKeyHasOneCaller(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		sem := d.keeping(1, time.Hour)
+		d.warm(sem)
+		for range 3 {
+			p := d.get(sem)
+			_, err := sem.TryAcquire(within(t, time.Millisecond))
+			require.ErrorIs(t, err, concurrency.ErrFull)
+			require.NoError(t, p.Err())
+			require.NoError(t, p.Release(t.Context()))
+			time.Sleep(time.Second) // the refused call has asked etcd: until that is past, nothing is kept
+			d.warm(sem)
+		}
+	})
+}
+
 // A87: so it is while a call has the permit: it is lost, as its Release says.
 func TestKeptKeyIsDeletedInUse(t *testing.T) {
 	t.Parallel()
