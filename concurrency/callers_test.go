@@ -15,12 +15,12 @@ import (
 )
 
 // A caller that waits costs its process a few KiB and no goroutine besides its own, whether it is one
-// of a hundred or of thousands; all of them share one watch.
+// of a hundred or of a thousand; all of them share one watch.
 func TestManyCallersWaitForOneName(t *testing.T) {
 	if testing.Short() {
-		t.Skip("two thousand callers queue first")
+		t.Skip("a thousand callers queue first")
 	}
-	c := wait(t, 2000)
+	c := wait(t, 1000)
 	t.Logf("%d bytes and %.3f goroutines for each caller besides its own", c.bytes, c.goroutines)
 	require.Less(t, c.bytes, int64(4<<10))
 	require.Less(t, c.goroutines, 0.05)
@@ -32,9 +32,9 @@ func TestManyCallersWaitForOneName(t *testing.T) {
 // before or not.
 func TestIdleSemaphoresCostLittle(t *testing.T) {
 	if testing.Short() {
-		t.Skip("thousands of semaphores are used first")
+		t.Skip("hundreds of semaphores are used first")
 	}
-	const n, used = 10_000, 2000
+	const n, used = 2500, 500
 	f, ctx := shared(t), context.Background()
 	s, c := f.Session(&concurrency.SessionOptions{TTL: 300 * time.Second})
 	use := func(name string) *concurrency.Semaphore {

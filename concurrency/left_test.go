@@ -29,7 +29,7 @@ func TestEndedHoldersLeaveNothing(t *testing.T) {
 	require.NoError(t, err)
 	epoch, err := engine.Of(s).Live(ctx)
 	require.NoError(t, err)
-	entered, permits := 10_000, 300
+	entered, permits := 10_000, 200
 	if testing.Short() {
 		entered, permits = 10_000, 60
 	}
@@ -64,7 +64,7 @@ func TestEndedHoldersLeaveNothing(t *testing.T) {
 	}
 	work(10, 10)
 	kept, where := testkit.Kept(func() { work(entered, permits) })
-	assert.Less(t, kept, int64(100<<10), "%d holders and the permits of %d rounds that have ended keep it:\n%s", entered, permits, where)
+	assert.Less(t, kept, int64(64<<10), "%d holders and the permits of %d rounds that have ended keep it:\n%s", entered, permits, where)
 
 	before := testkit.Started()
 	_, err = f.Client().Revoke(ctx, s.Lease())

@@ -90,7 +90,7 @@ func TestDoctorHalfDown(t *testing.T) {
 	leader, err := etcd.WaitLeader(testkit.Context(t))
 	require.NoError(t, err)
 	order := []int{(leader + 1) % 3, leader, (leader + 2) % 3}
-	args := []string{"doctor", "-N", "test", "-o", "json", "--command-timeout", "5s", "--slow", "1m"}
+	args := []string{"doctor", "-N", "test", "-o", "json", "--command-timeout", "3s", "--slow", "1m"}
 	r := f.run(args...)
 	require.Zero(t, r.code, r.out)
 
