@@ -92,8 +92,9 @@ func TestHoldThroughAnOutage(t *testing.T) {
 			return invoke(ctx, method, req, reply, cc, opts...)
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			if strings.HasSuffix(method, "/LeaseKeepAlive") && len(testkit.Keys(t, f.etcd, f.prefix, "mutex/")) > 0 {
+			if strings.HasSuffix(method, "/LeaseKeepAlive") && (gone.Load() || len(testkit.Keys(t, f.etcd, f.prefix, "mutex/")) > 0) {
 				gone.Store(true)
+				time.Sleep(10 * time.Millisecond) // etcd's client opens it again at once
 				return nil, unavailable
 			}
 			return open(ctx, desc, cc, method, opts...)
