@@ -21,7 +21,7 @@ func (p *Permit) followQueue() (crowded bool) {
 	q := p.queue
 	m := q.view.Join()
 	defer m.Leave()
-	for {
+	for p.Context().Err() == nil { // a term that was released first is not looked for
 		gone, changed := m.Gone(p.ticket.Key, p.token)
 		if gone {
 			p.keyGone()
@@ -35,9 +35,9 @@ func (p *Permit) followQueue() (crowded bool) {
 		case <-m.Replaced:
 			m.Next()
 		case <-p.Context().Done():
-			return false
 		}
 	}
+	return false
 }
 
 // followOwnKey follows the key of the term.

@@ -50,7 +50,7 @@ func requiredIDs() []string {
 	add("R", "%d", 1, 7)
 	add("Q", "%d", 1, 20)
 	add("C", "%d", 1, 2)
-	add("A", "%d", 1, 113)
+	add("A", "%d", 1, 114)
 	add("U", "%d", 1, 11)
 	return ids
 }

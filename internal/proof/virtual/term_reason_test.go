@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -77,4 +79,31 @@ func deleteRequests(d *desk) {
 			require.NoError(d.t, err)
 		}
 	}
+}
+
+// A114: a term that is released costs a Txn and no read, although the queue that it follows shows its key deleted.
+func TestReleaseOfATermReadsNothing(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		el := electionOf(d)
+		first, err := el.Campaign(t.Context())
+		require.NoError(t, err)
+		synctest.Wait() // the queue was read
+		var reads atomic.Int64
+		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			if m.Method == "Range" && !m.Answer {
+				reads.Add(1)
+			}
+			return fakeetcd.Fate{}
+		})
+		require.NoError(t, first.Release(t.Context()))
+		for range 500 {
+			p, err := el.Campaign(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, p.Release(t.Context()))
+		}
+		synctest.Wait()
+		require.Zero(t, reads.Load())
+	})
 }
