@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -28,6 +29,8 @@ type Server struct {
 	stuck   bool          // leases do not end
 	leader  chan struct{} // closed while there is one
 	streams []*serverStream
+
+	travels atomic.Int64 // goroutines of messages on their way
 
 	done  chan struct{} // closed by Close
 	close sync.Once
@@ -88,9 +91,17 @@ func (s *Server) background(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stopped() {
-		s.wg.Go(fn)
+		s.travels.Add(1)
+		s.wg.Go(func() {
+			defer s.travels.Add(-1)
+			fn()
+		})
 	}
 }
+
+// OnTheWay returns how many messages are on their way. Each has a goroutine, which a process with a real
+// network would not have.
+func (s *Server) OnTheWay() int64 { return s.travels.Load() }
 
 // header is that of an answer.
 func (s *Server) header() *pb.ResponseHeader { return s.headerAt(s.store.revision) }

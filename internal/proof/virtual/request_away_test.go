@@ -111,7 +111,7 @@ func TestOutageWithRenewals(t *testing.T) {
 					return fakeetcd.Fate{LoseRequest: m.Method == "Range" || m.Method == "Txn"}
 				})
 				noticed(t, handler)
-				s := startStorm(handler)
+				s := startStorm(d, handler)
 				time.Sleep(time.Minute)
 				require.LessOrEqual(t, s.inside.since(), int64(10))
 				d.client.Inject(nil)
@@ -161,7 +161,7 @@ func TestOutageEndsWithASlowEtcd(t *testing.T) {
 		fate(fakeetcd.Fate{LoseRequest: true})
 		noticed(t, handler)
 		fate(fakeetcd.Fate{Before: 1500 * time.Millisecond})
-		s := startStorm(handler)
+		s := startStorm(d, handler)
 		time.Sleep(20 * time.Second)
 		all := s.stop()
 		require.Equal(t, http.StatusCreated, all[len(all)-1].status)
