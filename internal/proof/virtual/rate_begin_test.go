@@ -52,7 +52,7 @@ func TestRateOfBeginnings(t *testing.T) {
 					load.Go(func() {
 						for ctx.Err() == nil {
 							h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-							time.Sleep(7 * time.Millisecond)
+							time.Sleep(19 * time.Millisecond) // twenty times the rate is asked for
 						}
 					})
 				}
