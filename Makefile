@@ -10,9 +10,9 @@ PKGS        ?= ./...
 VETPKGS     ?= $(PKGS)
 TESTFLAGS   ?=
 TESTTIMEOUT ?= 10m
-# Most tests wait for clocks, so more of them go at once than there are processors, and
-# one package more.
-PACKAGES    ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1)
+# Most tests wait for clocks, so more of them go at once than there are processors, and two
+# packages more.
+PACKAGES    ?= $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2)
 PARALLEL    ?= 8
 RACING      ?= 4
 FUZZTIME    ?= 20s
