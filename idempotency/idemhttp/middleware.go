@@ -160,7 +160,7 @@ var errCut = errors.New("the response's body is shorter than its Content-Length,
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
 	report := func(err error) { c.ReportError(r, err) }
 	v := &visit{client: r.Context()}
-	rec := record(w, r, v, c.shared.MaxResponse, report)
+	rec := record(w, r, c.shared.MaxResponse, report)
 	failed := false // after its status
 	refused := middleware.Run(r.Context(), a, report, func(ctx context.Context) middleware.Result {
 		handle(next, rec, withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)))

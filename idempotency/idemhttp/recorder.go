@@ -42,14 +42,13 @@ type recorder struct {
 	ended    bool        // the handler has returned
 	late     func(error) // is called for a write after that
 
-	visit    *visit
 	protocol protocol // of the response, from its headers on
 	frames   *frames  // of its body; nil if it has none
 }
 
-func record(w http.ResponseWriter, r *http.Request, v *visit, max int, late func(error)) *recorder {
+func record(w http.ResponseWriter, r *http.Request, max int, late func(error)) *recorder {
 	h := w.Header()
-	return &recorder{w: w, ctl: http.NewResponseController(w), r: r, before: h.Clone(), header: h.Clone(), max: max, late: late, visit: v}
+	return &recorder{w: w, ctl: http.NewResponseController(w), r: r, before: h.Clone(), header: h.Clone(), max: max, late: late}
 }
 
 // errLate is the error of a write that is neither recorded nor sent. It occurs in frameworks
@@ -79,7 +78,6 @@ func (rec *recorder) WriteHeader(status int) {
 		return
 	}
 	rec.status, rec.head, rec.length = status, rec.header.Clone(), -1
-	rec.visit.answered(status)
 	rec.protocol = protocolOf(rec.r, rec.head)
 	rec.frames = framesOf(rec.protocol)
 	if n, err := strconv.ParseInt(rec.head.Get("Content-Length"), 10, 64); err == nil && n >= 0 {

@@ -43,6 +43,8 @@ func TestRefuseBehindARecoverer(t *testing.T) {
 		"a client's end":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(499) },
 		"too early, a panic": func(_ http.ResponseWriter, r *http.Request) { forget(r); panic("after the charge") },
 		"too early, a 503":   func(w http.ResponseWriter, r *http.Request) { forget(r); w.WriteHeader(503) },
+		"too early, a 429":   func(w http.ResponseWriter, r *http.Request) { forget(r); w.WriteHeader(429) },
+		"too early, a 408":   func(w http.ResponseWriter, r *http.Request) { forget(r); w.WriteHeader(408) },
 		"for another status": func(w http.ResponseWriter, r *http.Request) {
 			idemhttp.Decide(r.Context(), idempotency.Forget, 503)
 			panic("after the charge")
@@ -131,7 +133,9 @@ func TestChargeThatTimesOut(t *testing.T) {
 	require.Equal(t, 1, charged)
 }
 
-// Decide with a status counts for that status alone; without one, not for a 5xx that comes later.
+// V1: Decide with a status counts for that status alone. A Forget without one does not count for a status of 400 or
+// above, such as a provider's 402 or 429 that is passed on after the charge: it was said before the charge, and
+// released the request.
 func TestDecideForAStatus(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -150,14 +154,17 @@ func TestDecideForAStatus(t *testing.T) {
 	}{
 		{"named", decide(idempotency.Forget, 500, 503), 503, true},
 		{"another named", decide(idempotency.Forget, 500, 502), 503, false},
-		{"not named, below 500", decide(idempotency.Forget), 429, true},
+		{"not named, a refusal before the work", decide(idempotency.Forget), 429, false},
+		{"not named, a final one", decide(idempotency.Forget), 402, false},
+		{"not named, a conflict", decide(idempotency.Forget), 409, false},
+		{"named, below 500", decide(idempotency.Forget, 429), 429, true},
 		{"not named, a success", decide(idempotency.Forget), 200, true},
 		{"a success named, and sent", decide(idempotency.Forget, 200), 200, true},
 		{"a success named, and another sent", decide(idempotency.Forget, 200), 201, false},
 		{"after the status", func(ctx context.Context, answer func(int), status int) {
 			answer(status)
 			idemhttp.Decide(ctx, idempotency.Forget)
-		}, 503, true},
+		}, 503, false},
 		{"said twice", func(ctx context.Context, answer func(int), status int) {
 			idemhttp.Decide(ctx, idempotency.Forget, 503)
 			idemhttp.Decide(ctx, idempotency.DefaultAction)

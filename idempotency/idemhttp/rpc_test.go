@@ -104,8 +104,7 @@ func TestEndsOfRPCs(t *testing.T) {
 		name := c.kind + ": " + c.name
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Connect-Protocol-Version", "1")
-		v := &visit{client: context.Background()}
-		rec := record(httptest.NewRecorder(), r, v, 1<<10, nil)
+		rec := record(httptest.NewRecorder(), r, 1<<10, nil)
 		rec.Header().Set("Content-Type", c.kind)
 		for _, step := range c.do {
 			step(rec)
@@ -136,7 +135,7 @@ func TestDecideForAnRPC(t *testing.T) {
 		{"Remember", func(ctx context.Context) { Decide(ctx, idempotency.Remember) }, idempotency.Remember, true},
 	} {
 		v := &visit{client: context.Background()}
-		rec := record(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), v, 1<<10, nil)
+		rec := record(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), 1<<10, nil)
 		x.say(context.WithValue(context.Background(), visitKey{}, v))
 		rec.Header().Set("Content-Type", "application/grpc")
 		_, _ = rec.Write(frame(0, "m"))
@@ -163,11 +162,11 @@ func TestAnswerWithoutAType(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Content-Type", kind)
-		rec := record(httptest.NewRecorder(), r, &visit{client: context.Background()}, 1<<10, nil)
+		rec := record(httptest.NewRecorder(), r, 1<<10, nil)
 		rec.end(&config{})
 		require.Equal(t, want, rec.judge().kind, kind)
 
-		rec = record(httptest.NewRecorder(), r, &visit{client: context.Background()}, 1<<10, nil)
+		rec = record(httptest.NewRecorder(), r, 1<<10, nil)
 		rec.Header().Set("Content-Type", "application/json; charset=utf-8")
 		rec.end(&config{})
 		require.Equal(t, middleware.Success, rec.judge().kind, kind)
@@ -184,7 +183,7 @@ func TestEndsWithoutOnStatus(t *testing.T) {
 	fresh := func() (*visit, *recorder, func()) {
 		ctx, leave := context.WithCancel(t.Context())
 		v := &visit{client: ctx}
-		return v, record(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), v, 1<<10, nil), leave
+		return v, record(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), 1<<10, nil), leave
 	}
 	v, rec, leave := fresh()
 	defer leave()
@@ -212,7 +211,7 @@ func TestStreamWhoseReaderHasLeft(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
 	v := &visit{client: ctx}
-	rec := record(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), v, 1<<10, nil)
+	rec := record(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), 1<<10, nil)
 	rec.Header().Set("Content-Type", "application/connect+proto")
 	_, _ = rec.Write(frame(0, "m"))
 	leave()

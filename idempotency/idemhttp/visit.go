@@ -17,7 +17,6 @@ type visit struct {
 
 	mu   sync.Mutex
 	said word
-	void bool // a Forget was said before a status of 5xx
 	over bool // the handler has returned
 }
 
@@ -44,11 +43,11 @@ func Client(ctx context.Context) context.Context {
 // leaves it to Options.OnStatus. The last call counts. Decide reports whether ctx belongs to a handler
 // behind a Middleware that has not returned yet; otherwise it has no effect.
 //
-// With statuses it counts only for a response that has one of them. Forget without a status does not
-// count for a status of 500 or above that is written after the call, also on top of another one: a panic
-// may have come between, of which a recoverer behind the Middleware has made that status. So say Decide(ctx, Forget, 503) in front
-// of a 503 if nothing was done. Of a call of Connect, gRPC or gRPC-Web, the status is the one that
-// Connect gives to its code.
+// With statuses it counts only for a response that has one of them. Forget without a status counts only for a
+// response below 400, whenever it is said: name each other status for which nothing was done, as Decide(ctx, Forget,
+// 503) does in front of a 503. Such a status can come after the effect: a provider's answer is passed on, or a
+// recoverer behind the Middleware makes a 500 of a panic. Of a call of Connect, gRPC or gRPC-Web, the status is the
+// one that Connect gives to its code.
 func Decide(ctx context.Context, what idempotency.Action, statuses ...int) bool {
 	v, ok := ctx.Value(visitKey{}).(*visit)
 	if !ok {
@@ -57,32 +56,20 @@ func Decide(ctx context.Context, what idempotency.Action, statuses ...int) bool 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.over {
-		v.said, v.void = word{what, slices.Clone(statuses)}, false
+		v.said = word{what, slices.Clone(statuses)}
 	}
 	return !v.over
-}
-
-// answered notes that the handler has written a status, or what stands for one.
-func (v *visit) answered(status int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if status >= 500 && v.said.what == idempotency.Forget && len(v.said.statuses) == 0 {
-		v.said, v.void = word{}, true
-	}
 }
 
 // decide returns what a response means for the request.
 func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Result {
 	end := rec.judge()
-	if end.status != rec.status {
-		v.answered(end.status) // by the code of an RPC
-	}
 	v.mu.Lock()
-	said, void := v.said, v.void
+	said := v.said
 	v.over = true
 	v.mu.Unlock()
 	r := middleware.Result{Action: end.kind.Action(), Failed: end.kind != middleware.Success, Because: end.text, Encode: res.Encode}
-	if void {
+	if said.what == idempotency.Forget && !said.counts(end.status) {
 		r.Because += ", a status that its Decide(Forget) does not name"
 	}
 	broken := end.kind == middleware.Broken
@@ -98,7 +85,10 @@ func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Resul
 
 // counts reports whether the handler has said something of a response with that status.
 func (w word) counts(status int) bool {
-	return w.what != idempotency.DefaultAction && (len(w.statuses) == 0 || slices.Contains(w.statuses, status))
+	if len(w.statuses) == 0 {
+		return w.what != idempotency.DefaultAction && (w.what != idempotency.Forget || status < 400)
+	}
+	return w.what != idempotency.DefaultAction && slices.Contains(w.statuses, status)
 }
 
 // ending is how a response has ended.

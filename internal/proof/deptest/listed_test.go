@@ -11,10 +11,10 @@ import (
 const listPage = "docs/tested-failures.md"
 
 // namedRow is an id of a row in a comment, of one of the kinds that requiredIDs has.
-var namedRow = regexp.MustCompile(`\b(?:[ACDHJLNOPQRSTUW]\d{1,2}|A\d{3}|[FI]\d{2})\b`)
+var namedRow = regexp.MustCompile(`\b(?:[ACDHJLNOPQRSTUVW]\d{1,2}|A\d{3}|[FI]\d{2})\b`)
 
 // testedRows are the rows that the comment of a test begins with: "W13: …", "T1, T7: …", "Trap N15: …".
-var testedRows = regexp.MustCompile(`(?m)^(?:Trap )?((?:[ACDFHIJLNOPQRSTUW]\d{1,2}|A\d{3})(?:, (?:[ACDFHIJLNOPQRSTUW]\d{1,2}|A\d{3}))*): `)
+var testedRows = regexp.MustCompile(`(?m)^(?:Trap )?((?:[ACDFHIJLNOPQRSTUVW]\d{1,2}|A\d{3})(?:, (?:[ACDFHIJLNOPQRSTUVW]\d{1,2}|A\d{3}))*): `)
 
 // unlisted reports the comments that name a row of the list which it does not have, and the files of
 // the product that name one without the page: in the first comment that does, since a reader of W13
@@ -73,7 +73,7 @@ func TestCommentsNameRowsFails(t *testing.T) {
 		"linked":           {"concurrency/a.go", "// F waits (W13" + page + ".\nfunc F() {}\n// G waits (W1).\nfunc G() {}", nil},
 		"a line later":     {"concurrency/a.go", "// F waits (W13 in\n// docs/tested-failures.md).\nfunc F() {}", nil},
 		"within a line":    {"console/a.go", "var x = 1 // (F05" + page, nil},
-		"other words":      {"concurrency/a.go", "// F takes 100 W, UTF8, F5, V13 and W131.\nfunc F() {}", nil},
+		"other words":      {"concurrency/a.go", "// F takes 100 W, UTF8, F5, X13 and W131.\nfunc F() {}", nil},
 		"without the page": {"concurrency/a.go", "// F waits (trap W13).\nfunc F() {}", []string{"a.go:2", "(W13 in docs/tested-failures.md)"}},
 		"linked too late":  {"concurrency/a.go", "// F waits (W13).\nfunc F() {}\n// G waits (W1" + page + ".\nfunc G() {}", []string{"a.go:2", "(W13 in docs/tested-failures.md)"}},
 		"a page elsewhere": {"cmd/etcdkit/internal/cli/a.go", "// docs/tested-failures.md is a page.\n\n// F waits (W13).\nfunc F() {}", []string{"a.go:4", "(W13 in docs/tested-failures.md)"}},
