@@ -84,10 +84,15 @@
 // in another form of body with status 200, as JSON-RPC and GraphQL do, is a success here: such a handler
 // calls Decide.
 //
+// A 404 of a router is a final no, too. In front of a whole router, the Middleware replays the 404 of an instance
+// whose release does not have a new route yet to the next release: put it behind the router, around the routes that
+// need it. Of a call of RPC, a 404 without a code is unimplemented, and not recorded.
+//
 // # Calls of RPC
 //
 // The Middleware serves handlers of connect-go, and grpc.Server as a handler: unary calls and streams of
-// gRPC, gRPC-Web and Connect, recognized by their Content-Type or Connect-Protocol-Version. Connect's HTTP GET
+// gRPC, gRPC-Web and Connect, recognized by their Content-Type, Connect-Protocol-Version or Connect-Timeout-Ms;
+// a client that sends JSON with neither gets the Middleware's own answers as one of HTTP does. Connect's HTTP GET
 // is for procedures without side effects, and passes without a key.
 //
 // The Middleware's own answers have the codes and reasons of idemgrpc, such as ABORTED with IN_PROGRESS and a

@@ -39,6 +39,7 @@ type recorder struct {
 	broken   bool // over, and the connection has failed
 	live     bool // the response is streamed
 	hijacked bool
+	silent   bool        // the handler has returned and written nothing
 	ended    bool        // the handler has returned
 	late     func(error) // is called for a write after that
 
@@ -255,6 +256,7 @@ func (rec *recorder) end(c *config) *Response {
 		return &Response{Hijacked: true}
 	}
 	if rec.status == 0 {
+		rec.silent = true
 		rec.WriteHeader(http.StatusOK)
 	}
 	if len(rec.body) > 0 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
 )
 
 // RPC protocols have their own form of failure behind a status of HTTP, mostly 200. The Middleware reads
@@ -58,6 +59,7 @@ func callOf(r *http.Request, media string) protocol {
 	case p != plainHTTP:
 		return p
 	case media == "application/proto", r.Header.Get("Connect-Protocol-Version") == "1",
+		r.Header.Get("Connect-Timeout-Ms") != "", // the version is optional
 		r.Method == http.MethodGet && r.URL.Query().Get("connect") == "v1":
 		return connectUnary
 	}
@@ -108,12 +110,16 @@ func (rec *recorder) judge() ending {
 		return ending{middleware.Broken, rec.status, fmt.Sprintf("the handler has answered %d, and then %d", rec.status, rec.failed)}
 	case saysUnknown(rec.head):
 		return passedOn(rec.status)
+	case rec.silent && (rec.protocol == plainHTTP || rec.protocol == connectUnary) && isCall(rec.r):
+		return ending{middleware.Broken, 500, "the handler has written no response to a call"}
 	case rec.protocol != plainHTTP && rec.protocol != connectUnary && rec.status > 200 && rec.status < 400:
 		return ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered an RPC with status %d", rec.status)}
 	case rec.status == http.StatusConflict && rec.head.Get("Retry-After") != "":
 		return ending{middleware.Interrupted, rec.status, "the handler has answered 409 with Retry-After"}
+	case rec.protocol == plainHTTP && rec.aborted():
+		return ofCode(10)
 	case rec.status != http.StatusOK && rec.protocol != connectUnary:
-		return ofStatus(rec.status)
+		return rec.withoutCode()
 	}
 	switch rec.protocol {
 	case grpcTrailers, grpcWeb, grpcWebText:
@@ -209,15 +215,47 @@ func (rec *recorder) unread() *ending {
 
 // judgeConnectUnary reads the status, and the code of an error.
 func (rec *recorder) judgeConnectUnary() ending {
+	if e, ok := rec.errorOfConnect(); ok {
+		return e.end()
+	}
+	return rec.withoutCode()
+}
+
+// errorOfConnect returns the error of Connect that is the body, if it is one.
+func (rec *recorder) errorOfConnect() (e connectError, ok bool) {
 	body := rec.body
 	if rec.head.Get("Content-Encoding") == "gzip" {
 		body, _ = unpack(body, maxLast)
 	}
-	var e connectError
-	if rec.status < 400 || json.Unmarshal(body, &e) != nil || e.Code == "" {
-		return ofStatus(rec.status)
+	ok = rec.status >= 400 && json.Unmarshal(body, &e) == nil && e.Code != ""
+	return e, ok
+}
+
+// aborted reports whether the response is Connect's error for a conflict with another call. A client that
+// sends JSON without the optional Connect-Protocol-Version, such as curl, does not say that its request is a
+// call; of all codes, this is the one that ends in another way than its status.
+func (rec *recorder) aborted() bool {
+	if rec.status != http.StatusConflict || mediaType(rec.head) != "application/json" {
+		return false
 	}
-	return e.end()
+	e, ok := rec.errorOfConnect()
+	return ok && e.Code == rpcCodes[10].name
+}
+
+// withoutCode returns the ending of a response that has no code of RPC. 404 to a call is the answer of a
+// router, or of an earlier release that does not have the procedure: clients take it for unimplemented.
+func (rec *recorder) withoutCode() ending {
+	if rec.status == http.StatusNotFound && protocolOfCall(rec.r) != plainHTTP {
+		end := ofCode(12)
+		end.text = "the handler has answered a call with 404, as for a procedure that it does not have"
+		return end
+	}
+	return ofStatus(rec.status)
+}
+
+// isCall reports whether a request is a call of RPC, also if only its path says so.
+func isCall(r *http.Request) bool {
+	return protocolOfCall(r) != plainHTTP || rpc.Registered(sent(r).Path)
 }
 
 // connectError is the JSON of an error of Connect.

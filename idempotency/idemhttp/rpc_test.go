@@ -60,7 +60,10 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"announced, and not set", grpc, steps{head("Trailer", "Grpc-Status"), body("m")}, middleware.Broken, 500},
 		{"empty", grpc, steps{trailer("Grpc-Status", "")}, middleware.Failure, 500},
 		{"another status", grpc, steps{status(202), trailer("Grpc-Status", "0")}, middleware.Failure, 500},
-		{"a proxy's 404", grpc, steps{status(404)}, middleware.Final, 404},
+		{"a router's 404", grpc, steps{status(404)}, middleware.Failure, 501},
+		{"a router's 404", "text/plain", steps{status(404)}, middleware.Failure, 501},
+		{"a router's 404", json, steps{status(404), body(`{}`)}, middleware.Failure, 501},
+		{"not found", json, steps{status(404), body(`{"code":"not_found"}`)}, middleware.Final, 404},
 		{"parameters", "Application/GRPC+proto; a=b; a=c", steps{body("m"), trailer("Grpc-Status", "14")}, middleware.Failure, 503},
 		{"unknown, passed on", grpc, steps{body("m"), trailer("Grpc-Status", "9"), trailer("Grpc-Status-Details-Bin", details)}, middleware.Interrupted, 400},
 		{"reused, passed on", grpc, steps{body("m"), trailer("Grpc-Status", "9"), trailer("Grpc-Status-Details-Bin", reused)}, middleware.Final, 400},
@@ -152,25 +155,38 @@ func TestDecideForAnRPC(t *testing.T) {
 	}
 }
 
-// A call of gRPC or a stream of Connect is not ended by a response without a type: a recoverer that writes
-// nothing makes 200 of a panic. The type of a request alone does not decide.
+// V2: a call is not ended by a response that was never written: a recoverer that writes nothing makes 200 of a
+// panic, with the type that connect-go sets before it calls the function. An empty message is written.
 func TestAnswerWithoutAType(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]middleware.End{
 		"application/grpc": middleware.Broken, "application/grpc-web-text": middleware.Broken, "application/connect+json": middleware.Broken,
-		"application/proto": middleware.Success, "application/json": middleware.Success,
+		"application/proto": middleware.Broken, "application/json": middleware.Success,
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Content-Type", kind)
-		rec := record(httptest.NewRecorder(), r, 1<<10, nil)
-		rec.end(&config{})
-		require.Equal(t, want, rec.judge().kind, kind)
-
-		rec = record(httptest.NewRecorder(), r, 1<<10, nil)
-		rec.Header().Set("Content-Type", "application/json; charset=utf-8")
-		rec.end(&config{})
-		require.Equal(t, middleware.Success, rec.judge().kind, kind)
+		for _, set := range []string{"", kind, "application/json; charset=utf-8"} {
+			rec := record(httptest.NewRecorder(), r, 1<<10, nil)
+			if set != "" {
+				rec.Header().Set("Content-Type", set)
+			}
+			rec.end(&config{})
+			require.Equal(t, want, rec.judge().kind, "%s: %s", kind, set)
+		}
 	}
+	const registered = "/grpc.health.v1.Health/Check"
+	r := httptest.NewRequest(http.MethodPost, registered, nil)
+	r.Header.Set("Content-Type", "application/json")
+	rec := record(httptest.NewRecorder(), r, 1<<10, nil)
+	rec.end(&config{})
+	require.Equal(t, middleware.Broken, rec.judge().kind, "a call, by its path")
+
+	r.Header.Set("Content-Type", "application/proto")
+	rec = record(httptest.NewRecorder(), r, 1<<10, nil)
+	rec.Header().Set("Content-Type", "application/proto")
+	_, _ = rec.Write(nil)
+	rec.end(&config{})
+	require.Equal(t, middleware.Success, rec.judge().kind, "an empty message")
 }
 
 // What OnStatus says of a status does not count for a response that broke off, nor for a connection that
@@ -220,4 +236,36 @@ func TestStreamWhoseReaderHasLeft(t *testing.T) {
 	// Nor is it the word of a handler that has said Forget before it broke off.
 	Decide(context.WithValue(ctx, visitKey{}, v), idempotency.Forget)
 	require.False(t, v.decide(&config{Options: Options{OnStatus: func(int) idempotency.Action { return 0 }}}, rec, &Response{}).Own)
+}
+
+// V3: JSON of Connect without the optional Connect-Protocol-Version, as curl and fetch send it, was not known for a
+// call: its aborted was replayed, and its deadline ended the attempt.
+func TestConnectWithoutItsVersion(t *testing.T) {
+	t.Parallel()
+	end := func(status int, kind, body string) middleware.End {
+		r := httptest.NewRequest(http.MethodPost, "/shop.v1.Shop/Pay", nil)
+		r.Header.Set("Content-Type", "application/json")
+		rec := record(httptest.NewRecorder(), r, 1<<10, nil)
+		rec.Header().Set("Content-Type", kind)
+		rec.WriteHeader(status)
+		_, _ = rec.Write([]byte(body))
+		rec.end(&config{})
+		return rec.judge().kind
+	}
+	const json = "application/json"
+	require.Equal(t, middleware.Interrupted, end(409, json, `{"code":"aborted"}`))
+	require.Equal(t, middleware.Final, end(409, json, `{"code":"already_exists"}`))
+	require.Equal(t, middleware.Final, end(409, "text/plain", `{"code":"aborted"}`))
+	require.Equal(t, middleware.Final, end(402, json, `{"code":"card_declined"}`), "an API of another kind")
+	require.Equal(t, middleware.Success, end(200, json, `{"code":"aborted"}`))
+	for code, c := range rpcCodes {
+		want := middleware.EndOfCode(uint32(code)).Action()
+		require.Equal(t, want, end(c.status, json, `{"code":"`+c.name+`"}`).Action(), c.name)
+	}
+
+	r := httptest.NewRequest(http.MethodPost, "/shop.v1.Shop/Pay", nil)
+	r.Header.Set("Content-Type", json)
+	r.Header.Set("Connect-Timeout-Ms", "100")
+	require.Equal(t, connectUnary, protocolOfCall(r))
+	require.Empty(t, withoutDeadline(r).Header.Get("Connect-Timeout-Ms"))
 }

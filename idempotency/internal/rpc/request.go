@@ -41,6 +41,13 @@ func Request(path string, json bool, messages [][]byte) (sum []byte, err error) 
 	return h.Sum(nil), byBytes
 }
 
+// Registered reports whether a path ends in "/package.Service/Method" of a method that is registered in this
+// program.
+func Registered(path string) bool {
+	_, err := requestOf(path)
+	return err == nil
+}
+
 // requestOf returns the type of a method's request.
 func requestOf(path string) (protoreflect.MessageType, error) {
 	rest, method := cutLast(path)
