@@ -32,14 +32,10 @@ func UnaryServerInterceptor(store *idempotency.Store, opts *Options) (grpc.Unary
 		return nil, err
 	}
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		var resp any
-		var err error
 		if c.Methods(info.FullMethod) {
-			resp, err = c.serve(ctx, req, info.FullMethod, handler)
-		} else {
-			resp, err = handler(ctx, req)
+			return c.serve(ctx, req, info.FullMethod, handler)
 		}
-		return resp, middleware.Plain(err)
+		return pass(ctx, req, handler)
 	}, nil
 }
 
@@ -59,11 +55,21 @@ func StreamServerInterceptor(store *idempotency.Store, opts *Options) (grpc.Stre
 	}, nil
 }
 
+// pass runs the handler without a claim. Its word is for an interceptor in front of this one, if that has begun
+// the call, and not for the client.
+func pass(ctx context.Context, req any, handler grpc.UnaryHandler) (any, error) {
+	resp, err := handler(ctx, req)
+	if _, begun := ctx.Value(clientKey{}).(middleware.Client); begun {
+		return resp, err
+	}
+	return resp, middleware.Plain(err)
+}
+
 func (c *config) serve(ctx context.Context, req any, method string, handler grpc.UnaryHandler) (any, error) {
 	id, err := key(ctx)
 	if errors.Is(err, middleware.ErrNoKey) {
 		if c.Optional {
-			return handler(ctx, req)
+			return pass(ctx, req, handler)
 		}
 		return nil, refusal(middleware.Missing, "its metadata has no "+keyName)
 	}
@@ -80,7 +86,7 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 		}
 	}
 	if idempotency.Within(ctx, c.shared.Store, k) {
-		return handler(ctx, req) // another interceptor in front of this one has begun it
+		return pass(ctx, req, handler) // another interceptor in front of this one has begun it
 	}
 	payload, err := c.Payload(ctx, method, req)
 	if err != nil {
@@ -104,7 +110,7 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 			c.ReportError(ctx, method, err)
 		}
 		if c.FailOpen && refused.Open && gone == nil {
-			return handler(ctx, req)
+			return pass(ctx, req, handler)
 		}
 		return nil, refusalOf(refused)
 	case rec != nil:
@@ -126,7 +132,9 @@ func key(ctx context.Context) (string, error) {
 func (c *config) attempt(ctx context.Context, req any, method string, handler grpc.UnaryHandler, a *idempotency.Attempt) (resp any, failed error) {
 	report := func(err error) { c.ReportError(ctx, method, err) }
 	refused := middleware.Run(ctx, a, report, func(own context.Context) middleware.Result {
-		resp, failed = handler(context.WithValue(own, clientKey{}, ctx), req)
+		client, release := middleware.NewClient(own, Client(ctx))
+		defer release()
+		resp, failed = handler(context.WithValue(own, clientKey{}, client), req)
 		st := statusOf(middleware.Plain(failed))
 		return middleware.Result{
 			Err: failed, Action: cmp.Or(c.OnCode(st.Code()), after(st)),
@@ -143,7 +151,7 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 	if refused != nil {
 		return nil, refusalOf(*refused)
 	}
-	return resp, failed
+	return resp, middleware.Plain(failed)
 }
 
 // after returns what follows a status by default. An answer that an outcome is unknown, as of a service behind this one,
@@ -183,11 +191,13 @@ func (c *config) replay(ctx context.Context, method string, k idempotency.Key, r
 
 type clientKey struct{}
 
-// Client returns the context of the client's call, which ends when the client cancels. A handler's
-// own context is the attempt's, which does not. Without an interceptor, Client returns ctx.
+// Client returns a context that ends when the client cancels or its deadline has passed, and with ctx's attempt at
+// the latest. A handler's own context is the attempt's, which does not end with the client. Client's context has the
+// values of ctx, so what a handler calls with it through UnaryClientInterceptor has the attempt's keys. Without an
+// interceptor, Client returns ctx.
 func Client(ctx context.Context) context.Context {
-	if c, ok := ctx.Value(clientKey{}).(context.Context); ok {
-		return c
+	if c, ok := ctx.Value(clientKey{}).(middleware.Client); ok {
+		return c.Of(ctx)
 	}
 	return ctx
 }

@@ -159,10 +159,14 @@ var errCut = errors.New("the response's body is shorter than its Content-Length,
 // attempt runs the handler, records its response and sends it.
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
 	report := func(err error) { c.ReportError(r, err) }
-	v := &visit{client: r.Context()}
-	rec := record(w, r, c.shared.MaxResponse, report)
+	client := Client(r.Context()) // of the first of several Middlewares
+	v := &visit{}
+	rec := record(w, r.WithContext(client), c.shared.MaxResponse, report)
 	failed := false // after its status
 	refused := middleware.Run(r.Context(), a, report, func(ctx context.Context) middleware.Result {
+		var release func()
+		v.client, release = middleware.NewClient(ctx, client)
+		defer release()
 		handle(next, rec, withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)))
 		res := rec.end(c)
 		what := v.decide(c, rec, res)

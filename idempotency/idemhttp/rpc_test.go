@@ -137,7 +137,7 @@ func TestDecideForAnRPC(t *testing.T) {
 		{"Forget for it", func(ctx context.Context) { Decide(ctx, idempotency.Forget, 503) }, idempotency.Forget, true},
 		{"Remember", func(ctx context.Context) { Decide(ctx, idempotency.Remember) }, idempotency.Remember, true},
 	} {
-		v := &visit{client: context.Background()}
+		v := &visit{}
 		rec := record(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), 1<<10, nil)
 		x.say(context.WithValue(context.Background(), visitKey{}, v))
 		rec.Header().Set("Content-Type", "application/grpc")
@@ -198,7 +198,7 @@ func TestEndsWithoutOnStatus(t *testing.T) {
 	}
 	fresh := func() (*visit, *recorder, func()) {
 		ctx, leave := context.WithCancel(t.Context())
-		v := &visit{client: ctx}
+		v := &visit{}
 		return v, record(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), 1<<10, nil), leave
 	}
 	v, rec, leave := fresh()
@@ -226,7 +226,7 @@ func TestEndsWithoutOnStatus(t *testing.T) {
 func TestStreamWhoseReaderHasLeft(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
-	v := &visit{client: ctx}
+	v := &visit{}
 	rec := record(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil), 1<<10, nil)
 	rec.Header().Set("Content-Type", "application/connect+proto")
 	_, _ = rec.Write(frame(0, "m"))

@@ -13,7 +13,7 @@ import (
 
 // visit is one call of a handler by a Middleware.
 type visit struct {
-	client context.Context
+	client middleware.Client
 
 	mu   sync.Mutex
 	said word
@@ -28,12 +28,12 @@ type word struct {
 
 type visitKey struct{}
 
-// Client returns the context of the client's request, which ends when the client hangs up. A
-// handler's own context is the attempt's, which does not. Without a Middleware, Client returns
-// ctx.
+// Client returns a context that ends when the client hangs up, and with ctx's attempt at the latest. A handler's
+// own context is the attempt's, which does not end with the client. Client's context has the values of ctx, so what
+// a handler sends with it through Transport has the attempt's keys. Without a Middleware, Client returns ctx.
 func Client(ctx context.Context) context.Context {
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
-		return v.client
+		return v.client.Of(ctx)
 	}
 	return ctx
 }
