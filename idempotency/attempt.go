@@ -26,6 +26,7 @@ type Attempt struct {
 	calls calls       // outside of steps
 	names stepNames
 	seen  *execution // with hooks
+	once  bool       // the policy is Refuse, or that of an attempt around this one
 
 	writing chan struct{}  // held by the writer of the record; it protects the next three
 	rec     record.Attempt // the record in etcd
@@ -44,6 +45,8 @@ type Attempt struct {
 // start starts the attempt and its clocks. Its context has the values of the caller's.
 func (c *claim) start(outer context.Context, token int64) *Attempt {
 	a := &Attempt{claim: c, token: token, rec: c.begun, note: c.begun.Note, mod: token, writing: make(chan struct{}, 1)}
+	around, within := FromContext(outer)
+	a.once = c.begun.Refuse || within && around.once
 	ctx := context.WithValue(context.WithoutCancel(a.observe(outer)), attemptKey{}, a)
 	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
 	a.flight.markHere(a.Attempt())
@@ -102,6 +105,15 @@ func logNote(a *Attempt, text string) {
 // Attempt returns the number of this attempt at the request: 1 for the first one, and one more after
 // each attempt that was lost or whose function has failed.
 func (a *Attempt) Attempt() int { return a.begun.Number }
+
+// OnLost returns Refuse if that is the policy of the request, or of another one whose attempt this attempt is within:
+// what the function does is not to be repeated then by a layer below, such as the Transport of net/http.
+func (a *Attempt) OnLost() LostPolicy {
+	if a.once {
+		return Refuse
+	}
+	return TakeOver
+}
 
 // Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to attempt at
 // the request: a resource that refuses tokens below the greatest one it has seen is safe from

@@ -112,7 +112,9 @@ const (
 	// attempt did and calls Resolve. Each end that is neither a success nor a recorded failure counts
 	// as lost, unless the function itself says that nothing was done (NothingDone). So the function
 	// has effects at most once, until the record has expired: after Retain if an outcome was recorded,
-	// otherwise after RetainUnknown.
+	// otherwise after RetainUnknown. A client within the function may repeat its requests by itself:
+	// net/http's does so with each that has an Idempotency-Key, unless it is sent by
+	// idemhttp.Transport.
 	Refuse
 )
 

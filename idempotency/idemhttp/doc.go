@@ -88,6 +88,14 @@
 // whose release does not have a new route yet to the next release: put it behind the router, around the routes that
 // need it. Of a call of RPC, a 404 without a code is unimplemented, and not recorded.
 //
+// # At most one request
+//
+// With idempotency.Refuse the handler runs at most once. That its client sends a request once is up to the client:
+// net/http's own Transport repeats a POST with an Idempotency-Key, also under Refuse, if the connection breaks before
+// the answer. So let what a handler sends to a service that does not know keys go through Transport, which sends it
+// once, or without a key. The same holds for a proxy behind the Middleware, which passes the client's key on: set
+// Transport as the Transport of an httputil.ReverseProxy.
+//
 // # Calls of RPC
 //
 // The Middleware serves handlers of connect-go, and grpc.Server as a handler: unary calls and streams of

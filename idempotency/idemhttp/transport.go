@@ -34,8 +34,13 @@ import (
 //     its Content-Encoding says so, or it is a call of RPC whose messages cannot be compared;
 //   - a new random key for each RoundTrip.
 //
-// Redirects have the same key, and so have the retries of Base: net/http's Transport retries
-// requests with an Idempotency-Key and a GetBody.
+// Redirects have the same key.
+//
+// net/http's Transport repeats a request by itself if a connection that it has used before breaks while it waits for
+// the answer, and the request has an Idempotency-Key and no body or a GetBody: the service may have executed it
+// twice then, unless it knows the key. Within an attempt under idempotency.Refuse, Transport keeps net/http from
+// that, whichever layer has set the key, so that its caller gets the error: see "At most one request" in the package's comment. If Base is not
+// an *http.Transport, such a request has no GetBody, and one without a body is sent with an empty one, in chunks.
 type Transport struct {
 	// Base sends the requests. nil means http.DefaultTransport.
 	Base http.RoundTripper
@@ -69,7 +74,7 @@ func KeyOf(ctx context.Context) (string, bool) {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base, header := cmp.Or(t.Base, http.DefaultTransport), cmp.Or(t.Header, defaultHeader)
 	if !slices.Contains(methods(t.Methods), strings.ToUpper(r.Method)) || len(r.Header.Values(header)) > 0 {
-		return base.RoundTrip(r)
+		return send(base, r)
 	}
 	value, retry, err := value(r, header)
 	if err != nil {
@@ -92,7 +97,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	resp, err := base.RoundTrip(r2)
+	resp, err := send(base, r2)
 	if retry != nil {
 		answered(resp, err, retry)
 	}
