@@ -16,11 +16,12 @@ func TestCallKeys(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	_, _, ok := idempotency.CallKey(t.Context(), "charge 1")
-	require.False(t, ok, "there is no attempt")
+	none, _, err := idempotency.CallKey(t.Context(), "charge 1", nil)
+	require.NoError(t, err)
+	require.Empty(t, none, "there is no attempt")
 	callKey := func(ctx context.Context, text string) string {
-		key, _, ok := idempotency.CallKey(ctx, text)
-		require.True(t, ok)
+		key, _, err := idempotency.CallKey(ctx, text, nil)
+		require.NoError(t, err)
 		return key
 	}
 	at := begin(t, a, key("1"))
@@ -42,7 +43,7 @@ func TestCallKeys(t *testing.T) {
 	require.Equal(t, 2, at.Attempt())
 	require.Equal(t, other, callKey(at.Context(), "charge 2"))
 	require.Equal(t, first, callKey(at.Context(), "charge 1"))
-	_, err := idempotency.Step(at, "one", func(context.Context) (int, error) { t.Error("it was recorded"); return 0, nil })
+	_, err = idempotency.Step(at, "one", func(context.Context) (int, error) { t.Error("it was recorded"); return 0, nil })
 	require.NoError(t, err)
 	var tried []string
 	for range 2 { // a step that fails and runs again begins anew
@@ -70,7 +71,7 @@ func TestCallKeys(t *testing.T) {
 	require.NoError(t, outside.Release(ctxT(t)))
 
 	// Tried again it is the same call, but not one that continues beside it.
-	failed, retry, _ := idempotency.CallKey(at.Context(), "charge 4")
+	failed, retry, _ := idempotency.CallKey(at.Context(), "charge 4", nil)
 	beside := callKey(at.Context(), "charge 4")
 	require.NotEqual(t, failed, beside)
 	retry()
@@ -86,7 +87,7 @@ func TestCallKeys(t *testing.T) {
 	keys := map[string]bool{}
 	for range 50 {
 		wg.Go(func() {
-			key, _, _ := idempotency.CallKey(at.Context(), "at once")
+			key, _, _ := idempotency.CallKey(at.Context(), "at once", nil)
 			mu.Lock()
 			defer mu.Unlock()
 			keys[key] = true
@@ -94,5 +95,34 @@ func TestCallKeys(t *testing.T) {
 	}
 	wg.Wait()
 	require.Len(t, keys, 50)
+	require.NoError(t, at.Release(ctxT(t)))
+}
+
+// V9: a call that differs from an earlier one of the attempt only in what its text does not have, such as the account, has
+// no key, neither beside it nor after its failure: in the next attempt the two could swap their keys.
+func TestCallsApart(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	at := begin(t, in, key("1"))
+	type apart = map[string]string
+	first, retry, err := idempotency.CallKey(at.Context(), "charge", apart{"account": "A", "trace": "1"})
+	require.NoError(t, err)
+	for _, other := range []apart{{"account": "B", "trace": "2"}, nil} {
+		_, _, err = idempotency.CallKey(at.Context(), "charge", other)
+		require.ErrorIs(t, err, idempotency.ErrInvalid)
+		require.ErrorContains(t, err, "only in account, trace")
+		retry()
+	}
+	again, _, err := idempotency.CallKey(at.Context(), "charge", apart{"account": "A", "trace": "1"})
+	require.NoError(t, err)
+	require.Equal(t, first, again, "a refused call takes no position")
+	_, _, err = idempotency.CallKey(at.Context(), "another charge", apart{"account": "B"})
+	require.NoError(t, err)
+	require.NoError(t, at.Abandon(ctxT(t)))
+
+	at = begin(t, in, key("1"))
+	later, _, err := idempotency.CallKey(at.Context(), "charge", apart{"account": "A", "trace": "2"})
+	require.NoError(t, err)
+	require.Equal(t, first, later, "what is apart is no part of the key")
 	require.NoError(t, at.Release(ctxT(t)))
 }

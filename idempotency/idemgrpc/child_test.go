@@ -99,3 +99,32 @@ func TestCallThatCannotBeCompared(t *testing.T) {
 	require.Len(t, keys, 2)
 	require.NoError(t, a.Release(ctxT(t)))
 }
+
+// V9: two equal calls for two accounts, which metadata names, swapped their keys in the next attempt if it made them
+// in another order. The second one is refused before it is sent. What differs each time that a call is made does not count.
+func TestCallsThatDifferInMetadata(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, nil)[0]
+	a, _, err := in.Begin(ctxT(t), idempotency.Key{Op: "pay", ID: "k"}, nil)
+	require.NoError(t, err)
+	cc, err := grpc.NewClient("passthrough:///a", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer cc.Close()
+	sent := 0
+	send := func(ctx context.Context, pairs ...string) error {
+		return idemgrpc.UnaryClientInterceptor(nil)(metadata.AppendToOutgoingContext(ctx, pairs...), payMethod, message(t), nil, cc, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			sent++
+			return nil
+		})
+	}
+	require.NoError(t, send(a.Context(), "account", "A", "traceparent", "1"))
+	require.NoError(t, send(a.Context(), "account", "A", "traceparent", "2"))
+	err = send(a.Context(), "account", "B")
+	refused(t, err, codes.InvalidArgument, idemgrpc.ReasonPayload)
+	for _, part := range []string{"call " + payMethod + " within an attempt", "only in account", "WithKey"} {
+		require.ErrorContains(t, err, part)
+	}
+	require.Equal(t, 2, sent)
+	require.NoError(t, send(idemgrpc.WithKey(a.Context(), a.ChildKey("B")), "account", "B"))
+	require.NoError(t, a.Release(ctxT(t)))
+}

@@ -45,7 +45,11 @@ func KeyOf(ctx context.Context) (string, bool) {
 //     message that differs each time, by a timestamp, has a new key each time: for such a call use
 //     WithKey with an Attempt.ChildKey. A message that cannot be compared (it is not protobuf, or
 //     has too much that this program does not know) ends the call with INVALID_ARGUMENT and
-//     ReasonPayload before it is sent: it needs WithKey as well;
+//     ReasonPayload before it is sent: it needs WithKey as well. So does a call that differs from an
+//     earlier one of the attempt in its metadata alone, such as the account or authorization: the
+//     attempt that takes over may make the two in another order, and they would swap their keys. Metadata
+//     that traces or times a call does not count, nor does what gRPC adds (PerRPCCredentials): calls for two accounts
+//     whose credentials are given in that way need WithKey;
 //   - a new random key for each call.
 //
 // Retries by gRPC's own retry policy have the same key. A key with spaces or other characters that
@@ -61,9 +65,15 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 		var retry func()
 		if !ok {
 			var err error
-			key, retry, err = middleware.CallKey(ctx, func() (string, error) { return describeCall(cc.Target()+" "+method, req) })
+			key, retry, err = middleware.CallKey(ctx, "call "+method, func() (string, map[string]string, error) {
+				text, err := describeCall(cc.Target()+" "+method, req)
+				if err != nil {
+					err = fmt.Errorf("call %s within an attempt: the message cannot be compared with that of another attempt, so the call has no key: %w; set the key by WithKey with an Attempt.ChildKey", method, err)
+				}
+				return text, middleware.Apart(md), err
+			})
 			if err != nil {
-				return refusal(middleware.Body, "call "+method+" within an attempt: the message cannot be compared with that of another attempt, so the call has no key: "+err.Error()+"; set the key by WithKey with an Attempt.ChildKey")
+				return refusal(middleware.Body, err.Error())
 			}
 		}
 		written, err := middleware.WriteKey(key)

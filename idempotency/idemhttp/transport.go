@@ -30,8 +30,13 @@ import (
 //     timestamp, has a new key each time, and so has one in any other form whose encoder is not
 //     deterministic: for such a request use WithKey with an Attempt.ChildKey. A request that cannot be
 //     compared is not sent, and needs WithKey as well: its body can be read only once (it has no
-//     GetBody), or is said to be JSON and is none that idempotency.CheckJSON accepts, also in a part, or has no parts although its type is multipart, or is not compressed by gzip although
-//     its Content-Encoding says so, or it is a call of RPC whose messages cannot be compared;
+//     GetBody), or is said to be JSON and is none that idempotency.CheckJSON accepts, also in a part, or
+//     has no parts although its type is multipart, or is not compressed by gzip although its
+//     Content-Encoding says so, or it is a call of RPC whose messages cannot be compared. Nor is one
+//     sent that differs from an earlier one of the attempt in its headers alone, such as Stripe-Account
+//     or Authorization: the attempt that takes over may send the two in another order, and they would swap
+//     their keys. Headers that trace or time a request do not count, nor do those that Base adds: let Base
+//     sign requests;
 //   - a new random key for each RoundTrip.
 //
 // Redirects have the same key.
@@ -115,7 +120,10 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 				return value, retry, nil
 			}
 		}
-		key, retry, err = middleware.CallKey(r.Context(), func() (string, error) { return describeCall(r) })
+		key, retry, err = middleware.CallKey(r.Context(), fmt.Sprintf("idemhttp: send %s %s%s", r.Method, r.URL.Host, r.URL.Path), func() (string, map[string]string, error) {
+			text, err := describeCall(r)
+			return text, apart(r), err
+		})
 		if err != nil {
 			return "", nil, err
 		}
@@ -124,6 +132,15 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 		return "", nil, fmt.Errorf("idemhttp: the context's key (WithKey): %w", err)
 	}
 	return value, retry, nil
+}
+
+// apart returns what distinguishes a request from one with the same description.
+func apart(r *http.Request) map[string]string {
+	apart := middleware.Apart(r.Header)
+	if r.URL.User != nil {
+		apart["the user of the URL"] = r.URL.User.String()
+	}
+	return apart
 }
 
 type retryKey struct{}

@@ -107,16 +107,18 @@ func Fit(s string) string {
 
 // CallKey returns the key of a call to another service: in the context of an attempt,
 // idempotency.CallKey of the call's description, with its retry; otherwise a random key without a
-// retry. It returns the error of describe, of a call that cannot be compared.
-func CallKey(ctx context.Context, describe func() (string, error)) (key string, retry func(), err error) {
+// retry. It returns the error of describe, of a call that cannot be compared, or that of idempotency.CallKey,
+// with what is attempted.
+func CallKey(ctx context.Context, attempted string, describe func() (text string, apart map[string]string, err error)) (key string, retry func(), err error) {
 	if _, within := idempotency.FromContext(ctx); within {
-		text, err := describe()
+		text, apart, err := describe()
 		if err != nil {
 			return "", nil, err
 		}
-		if key, retry, ok := idempotency.CallKey(ctx, text); ok {
-			return key, retry, nil
+		if key, retry, err = idempotency.CallKey(ctx, text, apart); err != nil {
+			err = fmt.Errorf("%s within an attempt: %w, by WithKey", attempted, err)
 		}
+		return key, retry, err
 	}
 	return rand.Text(), nil, nil
 }
