@@ -50,54 +50,58 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		c.answer(w, r, *refused, 0)
 		return
 	}
-	var each, own []idempotency.Option
-	if c.Each != nil {
-		each = c.Each(r)
-	}
-	host := c.Host(r)
-	if host != "" {
-		own = append(own, idempotency.AlsoCompare(host))
-	}
-	if c.Note != nil {
-		own = append(own, idempotency.Note(c.Note(r, body)))
-	}
+	each, own, host := c.perRequest(r, body)
 	a, rec, err := c.shared.Begin(r.Context(), k, payload, each, own...)
 	switch {
 	case err != nil:
 		refused := c.shared.Refuse(k, err)
 		if refused.Also && host != "" {
+			c.otherHost(w, r, body, host, err)
 			reuse(body)
-			c.otherHost(w, r, host, err)
 			return
 		}
 		if refused.Report {
-			c.ReportError(r, err)
+			c.report(r, body, err)
 		}
 		if c.FailOpen && refused.Open && r.Context().Err() == nil {
 			handle(next, w, restored(r, r.Context(), body))
 			return
 		}
+		c.refuse(w, view(r, body), refused)
 		reuse(body)
-		c.refuse(w, r, refused)
 	case rec != nil:
+		c.duplicate(w, r, body, k, rec)
 		reuse(body)
-		c.duplicate(w, r, k, rec)
 	default:
 		c.attempt(w, r, body, next, a)
 	}
 }
 
+// perRequest returns the options of a request, and its virtual host.
+func (c *config) perRequest(r *http.Request, body []byte) (each, own []idempotency.Option, host string) {
+	if c.Each != nil {
+		each = show(r, body, c.Each)
+	}
+	if host = show(r, body, c.Host); host != "" {
+		own = append(own, idempotency.AlsoCompare(host))
+	}
+	if c.Note != nil {
+		own = append(own, idempotency.Note(show(r, body, func(r *http.Request) string { return c.Note(r, body) })))
+	}
+	return each, own, host
+}
+
 // otherHost refuses a request that differs only in its host from the one that its key was used for,
 // and reports it: a proxy in front may send the name of an instance.
-func (c *config) otherHost(w http.ResponseWriter, r *http.Request, host string, err error) {
-	c.ReportError(r, fmt.Errorf("the request for host %q differs only in its host from the first request with its key: a proxy that sends the name of each backend has to send the client's Host, or Options.Host has to return one host for all of them: %w", host, err))
-	c.answer(w, r, Problem{Code: CodeReused, Detail: "The same request was sent with this key to another host. Use one key at one host."}, 0)
+func (c *config) otherHost(w http.ResponseWriter, r *http.Request, body []byte, host string, err error) {
+	c.report(r, body, fmt.Errorf("the request for host %q differs only in its host from the first request with its key: a proxy that sends the name of each backend has to send the client's Host, or Options.Host has to return one host for all of them: %w", host, err))
+	c.answer(w, view(r, body), Problem{Code: CodeReused, Detail: "The same request was sent with this key to another host. Use one key at one host."}, 0)
 }
 
 // pass lets a request without a claim through.
 func (c *config) pass(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if err := c.ignored.key(r, &c.Options); err != nil {
-		c.ReportError(r, err)
+		c.report(r, nil, err)
 	}
 	next.ServeHTTP(w, r)
 }
@@ -146,7 +150,11 @@ func (c *config) content(r *http.Request) (body []byte, payload any, refused *Pr
 	case err != nil:
 		return nil, nil, &Problem{Code: CodeBody}
 	}
-	if payload, err = c.Payload(r, body); err != nil {
+	payload = show(r, body, func(r *http.Request) (payload any) {
+		payload, err = c.Payload(r, body)
+		return payload
+	})
+	if err != nil {
 		return nil, nil, &Problem{Code: CodeBody, Detail: err.Error()}
 	}
 	return body, payload, nil
@@ -158,7 +166,7 @@ var errCut = errors.New("the response's body is shorter than its Content-Length,
 
 // attempt runs the handler, records its response and sends it.
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
-	report := func(err error) { c.ReportError(r, err) }
+	report := func(err error) { c.report(r, body, err) }
 	client := Client(r.Context()) // of the first of several Middlewares
 	v := &visit{}
 	rec := record(w, r.WithContext(client), c.shared.MaxResponse, report)
@@ -185,24 +193,24 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	case rec.live || rec.hijacked:
 		panic(http.ErrAbortHandler) // what was sent may not be the outcome
 	default:
-		c.refuse(w, r, *refused)
+		c.refuse(w, view(r, body), *refused)
 	}
 }
 
 // duplicate answers a duplicate with the recorded outcome.
-func (c *config) duplicate(w http.ResponseWriter, r *http.Request, k idempotency.Key, rec *idempotency.Outcome) {
+func (c *config) duplicate(w http.ResponseWriter, r *http.Request, body []byte, k idempotency.Key, rec *idempotency.Outcome) {
 	if refused := middleware.Unreplayable(rec); refused != nil {
-		c.refuse(w, r, *refused)
+		c.refuse(w, view(r, body), *refused)
 		return
 	}
 	res, err := Decode(rec.Value)
 	switch {
 	case err != nil:
 		refused, err := c.shared.Undecodable(k, err)
-		c.ReportError(r, err)
-		c.refuse(w, r, refused)
+		c.report(r, body, err)
+		c.refuse(w, view(r, body), refused)
 	case res.Hijacked, res.Omitted && protocolOfCall(r) != plainHTTP: // of a body that was left out, a client of RPC would read an empty message
-		c.answer(w, r, Problem{Code: CodeNotKept}, 0)
+		c.answer(w, view(r, body), Problem{Code: CodeNotKept}, 0)
 	default:
 		c.replay(w, r, res)
 	}

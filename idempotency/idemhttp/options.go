@@ -18,6 +18,10 @@ import (
 )
 
 // Options configure a Middleware and its PolicyHandler. nil means all defaults.
+//
+// Payload, Host, Each, Note, ReportError and OnProblem get a request of their own: they may read its body or its form,
+// and what they parse does not reach the handler. Op, Scope and CheckKey are called before the body is read, and must not
+// read it: the request is answered with 500 then.
 type Options struct {
 	// Scope returns the tenant or account that sent the request. It must be authenticated, so
 	// authentication belongs in front of the Middleware. A request with an empty scope is
