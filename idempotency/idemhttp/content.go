@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -27,6 +28,7 @@ const (
 	formMultipart             // the hash of its parts
 	formGzip                  // the hash of the content that was compressed
 	formMessages              // the hash of the messages of a call of RPC
+	formFields                // the fields of a form
 )
 
 // sum returns the hash of a content, and of the head before it.
@@ -45,6 +47,11 @@ func contentOf(h http.Header, m media, body []byte) content {
 	}
 	if m.isJSON() {
 		if c, err := jsonOf(body); err == nil {
+			return c
+		}
+	}
+	if m.isForm() {
+		if c, err := fieldsOfForm(body); err == nil {
 			return c
 		}
 	}
@@ -69,6 +76,15 @@ func jsonOf(body []byte) (content, error) {
 	}
 	sum := j.Fingerprint()
 	return content{formJSON, sum[:]}, nil
+}
+
+// fieldsOfForm returns the content of a form: its fields by name, those of one name in their order.
+func fieldsOfForm(body []byte) (content, error) {
+	fields, err := url.ParseQuery(string(body))
+	if err != nil {
+		return content{}, err
+	}
+	return content{formFields, []byte(fields.Encode())}, nil
 }
 
 // mostUnpacked is the size, in bytes, up to which a compressed body is compared by its content: a
@@ -117,6 +133,9 @@ func mediaOf(h http.Header) media {
 func (m media) isJSON() bool {
 	return m.name == "application/json" || strings.HasSuffix(m.name, "+json")
 }
+
+// isForm reports whether a media type is that of a form in one part.
+func (m media) isForm() bool { return m.name == "application/x-www-form-urlencoded" }
 
 // isMultipart reports whether a media type is one of parts with a boundary between them.
 func (m media) isMultipart() bool {

@@ -52,6 +52,9 @@ func describeBody(r *http.Request) ([]byte, error) {
 	case m.isJSON():
 		return sumOfPlain(r, describeJSON)
 	}
+	if m.isForm() {
+		return sumOfPlain(r, describeForm)
+	}
 	return sumOfPlain(r, func(body io.Reader) ([]byte, error) {
 		h := sha256.New()
 		_, err := io.Copy(h, body)
@@ -93,6 +96,20 @@ func describeJSON(body io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("its body is %w", err)
 	}
 	return c.bytes, nil
+}
+
+// describeForm returns a hash of the fields of a form.
+func describeForm(body io.Reader) ([]byte, error) {
+	text, err := readAll(body)
+	if err != nil {
+		return nil, err
+	}
+	c, err := fieldsOfForm(text)
+	if err != nil {
+		return nil, fmt.Errorf("its body is no form: %w", err)
+	}
+	sum := sha256.Sum256(c.bytes)
+	return sum[:], nil
 }
 
 // readAll returns a body of up to mostCompared bytes.

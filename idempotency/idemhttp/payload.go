@@ -21,8 +21,10 @@ import (
 // white space, nor the way in which characters are escaped counts; numbers count as they are written.
 // JSON that cannot be compared (see idempotency.CheckJSON) is compared byte by byte. Of a multipart
 // body of up to 1,000 parts, the parts count, each with its headers, and not the boundary, nor the
-// boundaries of parts that have parts themselves; a part in JSON is compared as JSON; in a form (multipart/form-data), only the order of
-// parts with one name counts. All other bodies are compared byte by byte. A body that was compressed
+// boundaries of parts that have parts themselves; a part in JSON is compared as JSON; in a form
+// (multipart/form-data), only the order of parts with one name counts. Of a form in one part
+// (application/x-www-form-urlencoded), neither the order of fields with different names counts nor how
+// they are percent-encoded. All other bodies are compared byte by byte. A body that was compressed
 // with gzip is compared by what it holds, up to 1 MiB.
 //
 // Of a call of gRPC, gRPC-Web or Connect, the messages count, as in package idemgrpc: neither the order of
