@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -98,9 +100,16 @@ func (w *formWriter) unknownFields(fields []wireField, depth int) {
 	}
 }
 
-// unknownValue writes bytes, a text or a message, whichever it is: what can be read as a message is
-// written as one.
+// unknownValue writes bytes, a text or a message, whichever it is. What can be read as a message is written as
+// one, but for a readable text: "0A8B" and "8B0A" would be one message with its fields in two orders. A message
+// that is a readable text has no map in it, whose entries encoders write in any order: the tag of an entry's key,
+// and its length if it is empty, are control characters.
 func (w *formWriter) unknownValue(number protowire.Number, b []byte, depth int) {
+	if readable(b) {
+		w.tag(number, protowire.BytesType)
+		w.bytes(b)
+		return
+	}
 	fields, ok := w.wireFields(b)
 	if ok && len(fields) > 0 && depth == mostUnknown {
 		w.byBytes, ok = true, false
@@ -114,6 +123,11 @@ func (w *formWriter) unknownValue(number protowire.Number, b []byte, depth int) 
 	w.unknownFields(fields, depth+1)
 	w.tag(number, protowire.EndGroupType)
 	w.flush()
+}
+
+// readable reports whether b is a text without control characters.
+func readable(b []byte) bool {
+	return utf8.Valid(b) && !bytes.ContainsFunc(b, unicode.IsControl)
 }
 
 // mapKeys returns the keys of fields of one number if they can be the entries of a map: messages of
