@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -130,8 +131,12 @@ func (a *Attempt) Guard() clientv3.Cmp { return commit.Guard(a.entry.Claim(), a.
 // key. It is the same in all attempts at the request with the same payload, and differs for each
 // purpose and each payload: if the request's key is used with another payload after its record has
 // expired, the service does not mistake the new request for the old one. Secret and AlsoCompare do
-// not count. A child key discloses neither the request's key nor its payload.
+// not count. A child key discloses neither the request's key nor its payload. ChildKey of a nil Attempt, as of a
+// request that runs without a claim, is a new random key each time.
 func (a *Attempt) ChildKey(purpose string) string {
+	if a == nil {
+		return rand.Text()
+	}
 	h := sha256.New()
 	fmt.Fprintf(h, "etcdkit child key 2\n%s\n%s\n%d %s\n%x\n%d %s", a.store.keys.Range, a.entry.Ref, len(a.key.ID), a.key.ID, a.child, len(purpose), purpose)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:24])
@@ -212,7 +217,8 @@ func (a *Attempt) Detach() {
 type attemptKey struct{}
 
 // FromContext returns the attempt whose context ctx is or is derived from. ok is false if there is
-// none.
+// none: behind a middleware, for a request that runs without a claim (Optional without a key, FailOpen
+// without etcd). The attempt is nil then; of its methods, only ChildKey can be called.
 func FromContext(ctx context.Context) (a *Attempt, ok bool) {
 	a, ok = ctx.Value(attemptKey{}).(*Attempt)
 	return a, ok
