@@ -181,6 +181,40 @@ func TestIdempotencyWithEcho(t *testing.T) {
 	}
 }
 
+// V14: a 504 that a handler of echo returns leaves the outcome unknown under Refuse, if it is written behind the
+// Middleware. It was recorded as an empty 200 with echo.WrapMiddleware alone, which only the package's comment said.
+func TestEchoErrorUnderRefuse(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	refuse := &idemhttp.Options{Each: func(*http.Request) []idempotency.Option {
+		return []idempotency.Option{idempotency.OnLost(idempotency.Refuse)}
+	}}
+	writeErrors := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			if err := next(c); err != nil {
+				c.Error(err)
+			}
+			return nil
+		}
+	}
+	timesOut := func(echo.Context) error {
+		calls.Add(1)
+		return echo.NewHTTPError(http.StatusGatewayTimeout, "the provider did not answer")
+	}
+	once := middleware(t, stores(t)[0], refuse)
+	route, whole := echo.New(), echo.New()
+	route.POST("/route", timesOut, echo.WrapMiddleware(once), writeErrors)
+	whole.POST("/whole", timesOut)
+	for path, h := range map[string]http.Handler{"/route": route, "/whole": once(whole)} {
+		calls.Store(0)
+		require.Equal(t, http.StatusGatewayTimeout, send(t, h, path, "k").status)
+		again := send(t, h, path, "k")
+		require.Equal(t, http.StatusConflict, again.status)
+		require.Contains(t, again.body, idemhttp.CodeUnknown)
+		require.EqualValues(t, 1, calls.Load())
+	}
+}
+
 // With echo.WrapMiddleware alone, echo writes errors after the response was sent: ReportError is
 // called.
 func TestIdempotencyWithEchoTooLate(t *testing.T) {

@@ -162,7 +162,8 @@
 //
 // A framework whose handlers return errors has to write them behind the Middleware. In echo,
 // wrap the whole echo.Echo with the Middleware, or use a middleware that calls Context.Error
-// behind echo.WrapMiddleware. A response that is written after the handler has returned reaches
+// behind echo.WrapMiddleware, which alone has an empty 200 recorded for each error: see
+// docs/integrations.md, also for gin. A response that is written after the handler has returned reaches
 // no client, and ReportError gets an error.
 //
 // A timeout that answers before the handler has returned, such as http.TimeoutHandler, has to

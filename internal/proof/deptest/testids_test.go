@@ -52,7 +52,7 @@ func requiredIDs() []string {
 	add("C", "%d", 1, 2)
 	add("A", "%d", 1, 114)
 	add("U", "%d", 1, 11)
-	add("V", "%d", 1, 13)
+	add("V", "%d", 1, 14)
 	return ids
 }
 
