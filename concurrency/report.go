@@ -75,7 +75,7 @@ func (q *sessionQueue) askLease(ctx context.Context, lease clientv3.LeaseID) (le
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
 	seen := leaseSeen{asked: time.Now()}
-	resp, err := q.sess.Client().TimeToLive(ctx, lease)
+	resp, err := q.sess.Etcd().TimeToLive(ctx, lease)
 	if err != nil {
 		return leaseSeen{}, err
 	}

@@ -41,7 +41,7 @@ func (q *sessionQueue) ended(ctx, bounded context.Context, begun time.Time, err 
 		if unavailable := q.unanswered(begun); unavailable.LastAnswer.After(begun) {
 			return q.fullUnseen() // etcd answers, but thousands of calls were before this one
 		}
-		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", q.unanswered(begun), TryTimeout, q.sess.Client().Endpoints())
+		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", q.unanswered(begun), TryTimeout, q.sess.Etcd().Client.Endpoints())
 	}
 	if bounded.Err() == nil || !errors.Is(err, bounded.Err()) || errors.Is(err, ErrUnavailable) {
 		return err

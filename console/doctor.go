@@ -38,7 +38,7 @@ const (
 
 // examine looks at what this session can know. One member that hangs keeps nothing from the others.
 func (c *console) examine(ctx context.Context) (all findings, _ error) {
-	client := c.inner.Client()
+	client := c.inner.Etcd().Client
 	endpoints := client.Endpoints()
 	members := make([]finding, len(endpoints))
 	var asked sync.WaitGroup

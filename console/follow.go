@@ -43,7 +43,7 @@ func (f *follower) follow() *fleet.Fleet {
 	if f.fleet != nil && f.sess.Context().Err() == nil {
 		return f.fleet
 	}
-	client := f.sess.Client()
+	client := f.sess.Etcd()
 	of := fleet.New(client.KV, client.Watcher, f.sess.Space(), f.options)
 	ctx, stop := context.WithCancel(f.sess.Context())
 	if !f.sess.Background(func() { _ = of.Run(ctx) }) {

@@ -158,7 +158,7 @@ func (p *pool) start() {
 	ok := p.sess.Background(func() {
 		sent := now()
 		call, cancel := commit.Call(p.sess.Context())
-		resp, err := p.sess.Client().Grant(call, int64(math.Ceil(p.ttl.Seconds())))
+		resp, err := p.sess.Etcd().Grant(call, int64(math.Ceil(p.ttl.Seconds())))
 		cancel()
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -201,7 +201,7 @@ func (p *pool) give(l *pooled, left bool) {
 // renew keeps a lease of a work pool alive as long as the session is open, and then revokes it if no
 // key is on it. A lease that is full of lost attempts is left to expire.
 func (p *pool) renew(l *pooled) {
-	ctx, client := p.sess.Context(), p.sess.Client()
+	ctx, client := p.sess.Context(), p.sess.Etcd()
 	var pause commit.Backoff
 	wait := p.ttl / 3
 	for {

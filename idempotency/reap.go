@@ -26,7 +26,7 @@ func (p *pool) slack() time.Duration { return p.ttl/10 + 2*time.Second }
 
 // reap revokes the leases whose time has passed, one after the other, and at the end of the session the unused ones.
 func (p *pool) reap() {
-	ctx, client := p.sess.Context(), p.sess.Client()
+	ctx, client := p.sess.Context(), p.sess.Etcd()
 	for {
 		p.mu.Lock()
 		if len(p.granted) == 0 {
@@ -77,7 +77,7 @@ func (p *pool) revokeUnused(of ...*pooled) {
 		l.gone = true // for a caller that still takes one
 	}
 	p.mu.Unlock()
-	client := p.sess.Client()
+	client := p.sess.Etcd()
 	call, cancel := context.WithTimeout(client.Ctx(), time.Second)
 	defer cancel()
 	for _, l := range of {

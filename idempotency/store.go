@@ -18,6 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/members"
 )
 
 // Store records the outcomes of requests by their keys. All Stores with one name, on sessions of one
@@ -25,7 +26,7 @@ import (
 // use, and lives as long as its session.
 type Store struct {
 	sess   *engine.Session
-	client *clientv3.Client
+	client *members.Etcd
 	name   string
 	keys   keyspace.Store
 	opts   Options
@@ -78,10 +79,10 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		return nil, fmt.Errorf("idempotency: new store %q: %w", name, ErrClosed)
 	}
 	st := &Store{
-		sess: sess, client: sess.Client(), name: name, keys: sess.Space().Store(name), opts: o, set: set, hashes: newHashes(o.Secret),
+		sess: sess, client: sess.Etcd(), name: name, keys: sess.Space().Store(name), opts: o, set: set, hashes: newHashes(o.Secret),
 		log:  sess.Log().With(zap.String("store", name)),
 		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess),
-		group: commit.NewGroup(sess.Context(), sess.Client(), writesAtOnce, sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},
+		group: commit.NewGroup(sess.Context(), sess.Etcd(), writesAtOnce, sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},
 		cache: cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}}, scopes: scopes{of: map[string]*tally{}},
 	}
 	st.away = newAway(sess)

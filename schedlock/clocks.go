@@ -61,7 +61,7 @@ func (c *clocks) publish(ctx context.Context, sess *engine.Session, every time.D
 		}
 		value := record.Clock{Owner: sess.Owner(), AtMS: c.now().UnixMilli()}.Encode()
 		call, cancel := commit.Call(ctx)
-		_, err = sess.Client().Put(call, c.space.Clock(int64(e.Lease())), value, clientv3.WithLease(e.Lease()))
+		_, err = sess.Etcd().Put(call, c.space.Clock(int64(e.Lease())), value, clientv3.WithLease(e.Lease()))
 		cancel()
 		wait := every
 		if err != nil {

@@ -6,12 +6,12 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/members"
 )
 
 // Options configure a Locker. nil means all defaults.
@@ -68,7 +68,7 @@ func (o *Options) withDefaults() (Options, error) {
 // as long as its session. It is safe for concurrent use.
 type Locker struct {
 	sess   *engine.Session
-	client *clientv3.Client
+	client *members.Etcd
 	space  keyspace.Space
 	opts   Options
 	log    *zap.Logger
@@ -93,7 +93,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 		return nil, fmt.Errorf("new locker: %w", err)
 	}
 	sess := engine.Of(s)
-	l := &Locker{sess: sess, client: sess.Client(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
+	l := &Locker{sess: sess, client: sess.Etcd(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
 	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){

@@ -72,6 +72,7 @@ func (s *Session) Close(ctx context.Context) error {
 		s.mu.Unlock()
 		s.wg.Wait()
 		s.abandon()
+		s.etcd.Close()
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

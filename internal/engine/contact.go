@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/members"
 )
 
 const (
@@ -59,6 +60,8 @@ func (c *contact) answer(asked time.Time, err error) {
 		c.open--
 	}
 	switch {
+	case members.Unanswered(err):
+		// Others answer: by one member, the call says nothing of etcd.
 	case err == nil || !commit.Transient(err):
 		c.last, c.since, c.silent, c.err = now, time.Time{}, false, nil
 	case cutShort(err):

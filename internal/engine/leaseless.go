@@ -30,6 +30,7 @@ func (s *Session) openLeaseless(ctx context.Context) (*Session, error) {
 	if _, err := s.Read(ctx, root, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(1), clientv3.WithKeysOnly()); err != nil {
 		s.refuse()
 		s.stop()
+		s.etcd.Close()
 		return nil, s.Explain(err)
 	}
 	return s, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/members"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -40,7 +41,7 @@ type Options struct {
 // Session is one lease after the other, each with the requests on it. It is safe for
 // concurrent use.
 type Session struct {
-	client    *clientv3.Client
+	etcd      *members.Etcd
 	kv        *recorded
 	contact   contact
 	opts      Options
@@ -95,14 +96,14 @@ const writesAtOnce = 8
 // nothing is left in etcd that does not expire by itself. Leaseless says what a ctx of it changes.
 func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts Options) (*Session, error) {
 	s := &Session{
-		client: etcd, opts: opts, id: rand.Text()[:16], space: space,
+		etcd: members.Of(etcd, opts.Log), opts: opts, id: rand.Text()[:16], space: space,
 		turn: make(chan struct{}), past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
 		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
 	}
-	s.kv = &recorded{KV: etcd, contact: &s.contact}
-	s.lease = leases{API: lease.Etcd(etcd), contact: &s.contact}
+	s.kv = &recorded{KV: s.etcd.KV, contact: &s.contact}
+	s.lease = leases{API: lease.Etcd(etcd, s.etcd.Leases), contact: &s.contact}
 	seen := func(revision int64) { s.contact.answer(time.Time{}, nil); s.See(revision) }
-	s.source = &mirror.Source{KV: s.kv, Watcher: etcd, Refresh: opts.TTL, Log: opts.Log, Seen: seen, Met: s.seen.Load, Rewound: s.Rewind}
+	s.source = &mirror.Source{KV: s.kv, Watcher: s.etcd.Watcher, Refresh: opts.TTL, Log: opts.Log, Seen: seen, Met: s.seen.Load, Rewound: s.Rewind}
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
@@ -120,6 +121,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 		}
 		s.refuse()
 		s.stop()
+		context.AfterFunc(s.late, s.etcd.Close)
 		return nil, s.Explain(err)
 	}
 	s.current = e
@@ -127,10 +129,10 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	return s, nil
 }
 
-// Client returns the caller's client.
-func (s *Session) Client() *clientv3.Client { return s.client }
+// Etcd returns how the session calls etcd, with the caller's client.
+func (s *Session) Etcd() *members.Etcd { return s.etcd }
 
-// KV returns that client's reads and Txns, whose answers show whether etcd is available.
+// KV returns its reads and Txns, whose answers show whether etcd is available.
 func (s *Session) KV() clientv3.KV { return s.kv }
 
 // Space returns the keys of the session's namespace.

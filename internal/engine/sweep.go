@@ -36,7 +36,7 @@ func (e *Epoch) sweeps() {
 func (e *Epoch) sweep(ctx context.Context) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
-	resp, err := e.sess.client.TimeToLive(call, clientv3.LeaseID(e.lease.ID()), clientv3.WithAttachedKeys())
+	resp, err := e.sess.etcd.TimeToLive(call, clientv3.LeaseID(e.lease.ID()), clientv3.WithAttachedKeys())
 	if err != nil {
 		return // next time
 	}

@@ -34,12 +34,10 @@ type Stream interface {
 	Recv() (id, seconds int64, err error)
 }
 
-// Etcd returns the API of a client. Calls go through the raw lease service,
+// Etcd returns the API of a client. Calls go by raw, its lease service as it is,
 // because clientv3's own neither takes a lease ID for a retried grant nor shows
 // when it sends.
-func Etcd(client *clientv3.Client) API {
-	return etcd{client: client, raw: etcdserverpb.NewLeaseClient(client.ActiveConnection())}
-}
+func Etcd(client *clientv3.Client, raw etcdserverpb.LeaseClient) API { return etcd{client, raw} }
 
 type etcd struct {
 	client *clientv3.Client

@@ -28,7 +28,7 @@ func (a *app) following(ctx context.Context, sess *concurrency.Session, follow f
 
 // vigil reads a key once in --command-timeout until ctx ends.
 func (a *app) vigil(ctx context.Context, sess *concurrency.Session) {
-	client, away := engine.Of(sess).Client(), time.Time{}
+	client, away := engine.Of(sess).Etcd().Client, time.Time{}
 	for {
 		select {
 		case <-time.After(a.etcd.timeout):

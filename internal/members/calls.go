@@ -1,0 +1,231 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// lateAfter is when a call is late. A healthy cluster answers in milliseconds.
+	lateAfter = 250 * time.Millisecond
+	// astrayAfter is when a call on an own connection may be at another member as well: etcd's client
+	// fetches a new token round robin.
+	astrayAfter = time.Second
+)
+
+// calls are the calls and streams of a session that are under way.
+type calls struct {
+	client *clientv3.Client
+	log    *zap.Logger
+	users  bool // the client logs in, round robin
+	ctx    context.Context
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+
+	term atomic.Uint64 // greatest Raft term of an answer
+
+	mu      sync.Mutex
+	under   map[*call]struct{}
+	late    int
+	route   []*conn // what takes new calls while a member is left out, or nil
+	next    int
+	failed  []*conn // on which calls have failed since the loop last looked
+	trouble bool    // the loop runs
+	closed  bool
+	wake    chan struct{}
+}
+
+// call is one call, or a stream from its opening until its end.
+type call struct {
+	cancel context.CancelCauseFunc
+	on     *conn  // by which connection, or nil by the caller's client
+	term   uint64 // known when it was sent
+	timer  *time.Timer
+
+	// All are guarded by calls.mu.
+	late   bool
+	astray bool              // it may be at any member
+	stream grpc.ClientStream // nil while it is opened, and for a unary call
+}
+
+func newCalls(client *clientv3.Client, log *zap.Logger) *calls {
+	s := &calls{client: client, log: log, users: client.Username != "", under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
+	s.ctx, s.stop = context.WithCancel(client.Ctx())
+	return s
+}
+
+// UnansweredError ends a call or a stream whose answer is not awaited any more. Whether it has taken or will
+// take effect is not known.
+type UnansweredError struct{ why string }
+
+// Error says why no answer is expected.
+func (e *UnansweredError) Error() string { return e.why }
+
+// GRPCStatus makes it a lost connection for etcd's client.
+func (e *UnansweredError) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.why) }
+
+// Unanswered reports whether a call ended because its member does not answer while others do. It says
+// nothing of etcd as a whole.
+func Unanswered(err error) bool {
+	_, ok := errors.AsType[*UnansweredError](err)
+	return ok
+}
+
+// begin records a call that is about to be sent, and says by which connection. Its ctx ends with end.
+func (s *calls) begin(ctx context.Context, opens bool) (context.Context, *call) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := &call{cancel: cancel, term: s.term.Load()}
+	c.timer = time.AfterFunc(lateAfter, func() { s.isLate(c) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.route) > 0 {
+		s.next++
+		c.on = s.route[s.next%len(s.route)]
+	}
+	c.astray = opens && s.users // etcd's client logs in for each stream
+	s.under[c] = struct{}{}
+	return ctx, c
+}
+
+// isLate records that a call is late.
+func (s *calls) isLate(c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.under[c]; !ok || s.closed {
+		return
+	}
+	switch {
+	case !c.late:
+		c.late = true
+		s.late++
+		if s.users && c.on != nil && c.stream == nil {
+			c.timer.Reset(astrayAfter - lateAfter)
+		}
+	default:
+		c.astray = true
+	}
+	if !s.trouble {
+		s.trouble = true
+		s.wg.Go(s.avoid)
+	}
+	s.stir()
+}
+
+// stir has the loop look again.
+func (s *calls) stir() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// answered records that a stream has answered what was late.
+func (s *calls) answered(c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.late {
+		c.late = false
+		s.late--
+		s.stir()
+	}
+}
+
+// opened records that a stream is open.
+func (s *calls) opened(c *call, stream grpc.ClientStream) {
+	c.timer.Stop()
+	s.answered(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.stream, c.astray = stream, false
+}
+
+// end records the end of a call, with its error or nil, and returns what its caller gets. It may be called
+// more than once.
+func (s *calls) end(ctx context.Context, c *call, err error) error {
+	c.timer.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.under[c]; ok {
+		delete(s.under, c)
+		if c.late {
+			s.late--
+		}
+		if s.trouble && (c.late || c.on != nil) {
+			s.stir()
+		}
+	}
+	cause := context.Cause(ctx)
+	c.cancel(nil)
+	switch {
+	case err == nil:
+		return nil
+	case Unanswered(cause):
+		return cause
+	case c.on != nil && ctx.Err() == nil && lost(err):
+		s.failed = append(s.failed, c.on)
+		s.stir()
+		return &UnansweredError{fmt.Sprintf("the connection to etcd's member %s is lost: %v", c.on.endpoint, err)}
+	}
+	return err
+}
+
+// saw takes over the Raft term of an answer.
+func (s *calls) saw(term uint64) {
+	for {
+		known := s.term.Load()
+		if term <= known {
+			return
+		}
+		if s.term.CompareAndSwap(known, term) {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.trouble {
+		s.stir()
+	}
+}
+
+// cut ends the calls that are not answered any more, as far as j and the term show.
+func (s *calls) cut(j *judge, at addresses) {
+	term := s.term.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.under {
+		if why := c.ends(j, at, term); why != "" {
+			c.cancel(&UnansweredError{why})
+		}
+	}
+}
+
+// ends says why a call is not awaited any more, or nothing. s.mu is held.
+func (c *call) ends(j *judge, at addresses, term uint64) (why string) {
+	member := "" // any
+	if c.on != nil && !c.astray {
+		member = c.on.endpoint
+	}
+	switch {
+	case c.stream != nil && c.on == nil:
+		if where := at.of(c.stream); j.hangs(where) {
+			return "the member of etcd does not answer, and others do: the stream is opened at another"
+		}
+	case c.on != nil && j.hangs(c.on.endpoint):
+		return fmt.Sprintf("etcd's member %s does not answer, and others do", c.on.endpoint)
+	case c.late && member == "" && j.hangs(""):
+		return "a member of etcd does not answer while others do, and the call may have been sent to it"
+	case c.late && c.stream == nil && c.term > 0 && c.term < term:
+		return "etcd has a new leader since the call was sent, and has not answered it"
+	}
+	return ""
+}

@@ -1,0 +1,67 @@
+package members
+
+import (
+	"context"
+	"reflect"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Etcd is how one session calls etcd. It is safe for concurrent use.
+type Etcd struct {
+	clientv3.KV
+	clientv3.Lease
+	clientv3.Watcher
+	// Leases are the calls of leases as they are, with no repetition by etcd's client.
+	Leases etcdserverpb.LeaseClient
+	// Client is the caller's client.
+	Client *clientv3.Client
+
+	calls *calls // nil if all goes by the caller's client at all times
+}
+
+// Of returns how a session calls etcd by a client. Close ends it.
+//
+// If the program has put another KV, Lease or Watcher into its client, such as a namespace's, all goes by
+// that: connections beside it would leave out what it does. With one endpoint there is no other member.
+func Of(client *clientv3.Client, log *zap.Logger) *Etcd {
+	e := &Etcd{KV: client.KV, Lease: client.Lease, Watcher: client.Watcher, Client: client}
+	if client.ActiveConnection() != nil {
+		e.Leases = etcdserverpb.NewLeaseClient(client.ActiveConnection())
+	}
+	switch {
+	case len(client.Endpoints()) < 2:
+		return e
+	case !plain(client):
+		log.Info("the client's KV, Lease or Watcher is not etcd's own: a member of etcd that hangs is not avoided")
+		return e
+	}
+	e.calls = newCalls(client, log)
+	e.KV = clientv3.NewKVFromKVClient(e.calls.kv(clientv3.RetryKVClient(client)), client)
+	e.Leases = e.calls.lease(e.Leases)
+	e.Lease = clientv3.NewLeaseFromLeaseClient(e.calls.lease(clientv3.RetryLeaseClient(client)), client, 0)
+	e.Watcher = clientv3.NewWatchFromWatchClient(e.calls.watch(etcdserverpb.NewWatchClient(client.ActiveConnection())), client)
+	return e
+}
+
+// plain reports whether a client's parts are those that clientv3.New makes.
+func plain(client *clientv3.Client) bool {
+	same := func(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
+	return client.ActiveConnection() != nil && same(client.KV, clientv3.NewKVFromKVClient(nil, nil)) &&
+		same(client.Lease, clientv3.NewLeaseFromLeaseClient(nil, nil, 0)) && same(client.Watcher, clientv3.NewWatchFromWatchClient(nil, nil))
+}
+
+// Ctx returns the context of the caller's client, which ends when that is closed.
+func (e *Etcd) Ctx() context.Context { return e.Client.Ctx() }
+
+// Close closes the connections of the session. Calls afterwards go by the caller's client.
+func (e *Etcd) Close() {
+	if e.calls == nil {
+		return
+	}
+	_ = e.Lease.Close()
+	_ = e.Watcher.Close()
+	e.calls.close()
+}

@@ -1,0 +1,102 @@
+package members
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+// stream is an open stream, with the requests on it that have no answer.
+type stream struct {
+	calls *calls
+	call  *call
+	ctx   context.Context
+
+	mu    sync.Mutex
+	asked int
+	timer *time.Timer // runs while asked > 0
+}
+
+// hold records that a stream is open, until its Recv fails or ctx ends.
+func (s *calls) hold(ctx context.Context, c *call, open grpc.ClientStream) *stream {
+	s.opened(c, open)
+	h := &stream{calls: s, call: c, ctx: ctx}
+	h.timer = time.AfterFunc(lateAfter, func() { s.isLate(c) })
+	h.timer.Stop()
+	context.AfterFunc(ctx, func() { h.ends(context.Cause(ctx)) })
+	return h
+}
+
+func (h *stream) asks() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.asked++; h.asked == 1 {
+		h.timer.Reset(lateAfter)
+	}
+}
+
+func (h *stream) answers() {
+	h.mu.Lock()
+	h.asked = max(0, h.asked-1)
+	if h.asked == 0 {
+		h.timer.Stop()
+	} else {
+		h.timer.Reset(lateAfter)
+	}
+	h.mu.Unlock()
+	h.calls.answered(h.call)
+}
+
+func (h *stream) ends(err error) error {
+	h.mu.Lock()
+	h.timer.Stop()
+	h.mu.Unlock()
+	return h.calls.end(h.ctx, h.call, err)
+}
+
+// renewals is a stream on which each request has one answer.
+type renewals struct {
+	etcdserverpb.Lease_LeaseKeepAliveClient
+	*stream
+}
+
+func (r renewals) Send(m *etcdserverpb.LeaseKeepAliveRequest) error {
+	r.asks()
+	return r.Lease_LeaseKeepAliveClient.Send(m)
+}
+
+func (r renewals) Recv() (*etcdserverpb.LeaseKeepAliveResponse, error) {
+	m, err := r.Lease_LeaseKeepAliveClient.Recv()
+	if err != nil {
+		return nil, r.ends(err)
+	}
+	r.answers()
+	return m, nil
+}
+
+// watches is a stream on which the request of a new watch has one answer; events come by themselves.
+type watches struct {
+	etcdserverpb.Watch_WatchClient
+	*stream
+}
+
+func (w watches) Send(m *etcdserverpb.WatchRequest) error {
+	if m.GetCreateRequest() != nil {
+		w.asks()
+	}
+	return w.Watch_WatchClient.Send(m)
+}
+
+func (w watches) Recv() (*etcdserverpb.WatchResponse, error) {
+	m, err := w.Watch_WatchClient.Recv()
+	if err != nil {
+		return nil, w.ends(err)
+	}
+	if m.Created {
+		w.answers()
+	}
+	return m, nil
+}
