@@ -15,6 +15,7 @@ func (q *sessionQueue) await(ctx context.Context, e *engine.Epoch, c *ticket, be
 	if end, ok := ctx.Deadline(); ok {
 		defer e.ProbeBefore(end)()
 	}
+	defer q.sess.Etcd().Await()()
 	s, leave := q.wait(c)
 	defer leave()
 	for {

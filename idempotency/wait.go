@@ -16,6 +16,7 @@ var errWaited = errors.New("waited long enough")
 // one key. It returns the state then, errWaited if the caller's Wait has ended, or ctx's error.
 func (c *call) await(ctx context.Context, f *flight) (state, error) {
 	s, e := c.store, c.entry
+	defer s.sess.Etcd().Await()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan state, 1)

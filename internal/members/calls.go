@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -32,7 +33,8 @@ type calls struct {
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 
-	term atomic.Uint64 // greatest Raft term of an answer
+	term    atomic.Uint64 // greatest Raft term of an answer
+	silence *silence
 
 	mu      sync.Mutex
 	under   map[*call]struct{}
@@ -59,7 +61,7 @@ type call struct {
 }
 
 func newCalls(client *clientv3.Client, log *zap.Logger) *calls {
-	s := &calls{client: client, log: log, users: client.Username != "", under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
+	s := &calls{client: client, log: log, users: client.Username != "", silence: newSilence(), under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(client.Ctx())
 	return s
 }
@@ -179,16 +181,24 @@ func (s *calls) end(ctx context.Context, c *call, err error) error {
 	return err
 }
 
-// saw takes over the Raft term of an answer.
-func (s *calls) saw(term uint64) {
+// raise stores a greater value, and reports whether it is one.
+func raise(known *atomic.Uint64, to uint64) bool {
 	for {
-		known := s.term.Load()
-		if term <= known {
-			return
+		is := known.Load()
+		if to <= is {
+			return false
 		}
-		if s.term.CompareAndSwap(known, term) {
-			break
+		if known.CompareAndSwap(is, to) {
+			return true
 		}
+	}
+}
+
+// saw takes over the revision and the Raft term of an answer.
+func (s *calls) saw(h *etcdserverpb.ResponseHeader) {
+	raise(&s.silence.revision, uint64(h.GetRevision()))
+	if !raise(&s.term, h.GetRaftTerm()) {
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

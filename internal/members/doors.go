@@ -34,7 +34,7 @@ func send[C, Req any, Resp answer](d door[C], parent context.Context, method fun
 		resp, err := method(d.by(c), ctx, in, opts...)
 		err = d.calls.end(ctx, c, err)
 		if err == nil {
-			d.calls.saw(resp.GetHeader().GetRaftTerm())
+			d.calls.saw(resp.GetHeader())
 		}
 		if !reads || !Unanswered(err) || parent.Err() != nil {
 			return resp, err
@@ -124,5 +124,8 @@ func (d watchDoor) Watch(ctx context.Context, opts ...grpc.CallOption) (etcdserv
 	if err != nil {
 		return nil, err
 	}
-	return watches{s, held}, nil
+	w := &watches{Watch_WatchClient: s, stream: held, pause: silent}
+	d.door.calls.silence.add(w)
+	context.AfterFunc(held.ctx, func() { d.door.calls.silence.remove(w) })
+	return w, nil
 }

@@ -53,6 +53,15 @@ func plain(client *clientv3.Client) bool {
 		same(client.Lease, clientv3.NewLeaseFromLeaseClient(nil, nil, 0)) && same(client.Watcher, clientv3.NewWatchFromWatchClient(nil, nil))
 }
 
+// Await says that a caller waits for what a watch brings, until done is called: then a watch that has been
+// silent is asked for its progress.
+func (e *Etcd) Await() (done func()) {
+	if e.calls == nil {
+		return func() {}
+	}
+	return e.calls.silence.await()
+}
+
 // Ctx returns the context of the caller's client, which ends when that is closed.
 func (e *Etcd) Ctx() context.Context { return e.Client.Ctx() }
 

@@ -139,4 +139,3 @@ func TestStoppedLeader(t *testing.T) {
 	require.Less(t, most, 4500*time.Millisecond, "an election takes two seconds at most, and a call without this waits 7 s for the dead leader")
 	require.Equal(t, 1, log.FilterMessageSnippet("does not answer while others do").Len(), "%v", log.All())
 }
-

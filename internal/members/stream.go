@@ -73,30 +73,7 @@ func (r renewals) Recv() (*etcdserverpb.LeaseKeepAliveResponse, error) {
 	if err != nil {
 		return nil, r.ends(err)
 	}
+	r.calls.saw(m.GetHeader())
 	r.answers()
-	return m, nil
-}
-
-// watches is a stream on which the request of a new watch has one answer; events come by themselves.
-type watches struct {
-	etcdserverpb.Watch_WatchClient
-	*stream
-}
-
-func (w watches) Send(m *etcdserverpb.WatchRequest) error {
-	if m.GetCreateRequest() != nil {
-		w.asks()
-	}
-	return w.Watch_WatchClient.Send(m)
-}
-
-func (w watches) Recv() (*etcdserverpb.WatchResponse, error) {
-	m, err := w.Watch_WatchClient.Recv()
-	if err != nil {
-		return nil, w.ends(err)
-	}
-	if m.Created {
-		w.answers()
-	}
 	return m, nil
 }

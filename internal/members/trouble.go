@@ -78,7 +78,7 @@ func (a *avoidance) probe(endpoint string, on *conn) {
 		st, r.err = etcdserverpb.NewMaintenanceClient(r.conn.cc).Status(a.ctx, &etcdserverpb.StatusRequest{}, grpc.Peer(&from))
 		r.at = time.Now()
 		if r.err == nil && st.Leader != 0 { // the term of a leader, not of a candidate
-			a.saw(st.GetHeader().GetRaftTerm())
+			a.saw(st.GetHeader())
 		}
 		if from.Addr != nil {
 			r.address = from.Addr.String()

@@ -1,0 +1,119 @@
+package members_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/procs"
+)
+
+// process returns a session on a client of its own.
+func process(t *testing.T, c *procs.Cluster) *concurrency.Session {
+	t.Helper()
+	s, err := concurrency.NewSession(ctxT(t), client(t, c), "hung", nil)
+	require.NoError(t, err)
+	return s
+}
+
+// A session that only waits has no call under way that would be late: its watch is asked.
+func TestWaitersBesideAStoppedFollower(t *testing.T) {
+	t.Parallel()
+	c := etcd(t)
+	holder := process(t, c)
+	var held []*concurrency.Permit
+	type grant struct {
+		who int
+		at  time.Time
+		err error
+	}
+	grants := make(chan grant, 8)
+	for i := range 8 {
+		name := fmt.Sprint("m", i)
+		m, err := concurrency.NewMutex(holder, name)
+		require.NoError(t, err)
+		p, err := m.Lock(ctxT(t))
+		require.NoError(t, err)
+		held = append(held, p)
+		waiter := process(t, c)
+		m, err = concurrency.NewMutex(waiter, name)
+		require.NoError(t, err)
+		go func() {
+			_, err := m.Lock(ctxT(t))
+			grants <- grant{i, time.Now(), err}
+		}()
+	}
+	all, err := concurrency.NewMutex(holder, "m0")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { st, err := all.Status(ctxT(t)); return err == nil && len(st.Waiters) == 1 }, 20*time.Second, 10*time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // the others wait as well, and their watches are silent
+	stop(t, c, follower(t, c))
+	released := time.Now()
+	for _, p := range held {
+		require.NoError(t, p.Release(ctxT(t)))
+	}
+	for range held {
+		g := <-grants
+		require.NoError(t, g.err)
+		t.Logf("%d is granted after %v", g.who, g.at.Sub(released))
+		require.Less(t, g.at.Sub(released), 9*time.Second, "without this, when gRPC's keepalive closes the connection, after 13 s")
+	}
+}
+
+// What is released stays released: a copy of a request that a stopped member has got, and sends on when it
+// continues, is void.
+func TestReleasedKeysStayReleased(t *testing.T) {
+	t.Parallel()
+	c := etcd(t)
+	const rounds, callers = 6, 12
+	procs := []*concurrency.Session{process(t, c), process(t, c), process(t, c)}
+	for round := range rounds {
+		victim := follower(t, c)
+		if round%3 == 2 {
+			var err error
+			victim, err = c.WaitLeader(ctxT(t))
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.Member(victim).Pause())
+		working, cancel := context.WithTimeout(ctxT(t), 3*time.Second)
+		var wg sync.WaitGroup
+		for i := range callers {
+			sem, err := concurrency.NewSemaphore(procs[i%len(procs)], fmt.Sprintf("s%d", i), 3, nil)
+			require.NoError(t, err)
+			wg.Go(func() {
+				for working.Err() == nil {
+					p, err := sem.Acquire(ctxT(t))
+					if err != nil {
+						t.Errorf("acquire: %v", err)
+						return
+					}
+					if err := p.Release(ctxT(t)); err != nil {
+						t.Errorf("release: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		cancel()
+		require.NoError(t, c.Member(victim).Resume())
+		// What the member had got takes effect, if at all, as soon as it has caught up.
+		require.Eventually(t, func() bool {
+			_, err := c.MemberClient(victim).Get(ctxT(t), "caught up")
+			return err == nil
+		}, 20*time.Second, 10*time.Millisecond)
+		time.Sleep(300 * time.Millisecond)
+		left, err := c.Client().Get(ctxT(t), procs[0].NamespacePrefix()+"sem/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		require.NoError(t, err)
+		for _, kv := range left.Kvs {
+			if kv.Lease != 0 {
+				t.Errorf("round %d: %s exists again", round, kv.Key)
+			}
+		}
+	}
+}

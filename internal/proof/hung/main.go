@@ -1,0 +1,60 @@
+// Hung measures what a fleet pays for a member of etcd that hangs: six clients with semaphores, mutexes,
+// limits by key and idempotent requests on three servers, each a process, of which one is stopped, or all
+// of which have slow disks. Each row is measured twice, with and without what avoids such a member, on
+// clusters of its own.
+//
+//	go run ./internal/proof/hung [-rows follower,leader,disks,calm] [-users] [-calm 8s] [-trouble 15s]
+//
+// The row of slow disks needs strace.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/proof/procs/server"
+)
+
+// roleEnv makes this program one of the servers.
+const roleEnv = "HUNG_ROLE"
+
+func main() {
+	if os.Getenv(roleEnv) == "etcd" {
+		os.Exit(server.Main(os.Args[1:]))
+	}
+	rows := flag.String("rows", "follower,leader,disks,calm", "what to measure")
+	users := flag.Bool("users", false, "measure the first two rows with users as well")
+	calm := flag.Duration("calm", 8*time.Second, "how long the fleet works undisturbed")
+	trouble := flag.Duration("trouble", 15*time.Second, "how long a member hangs, or the disks are slow")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	for row := range strings.SplitSeq(*rows, ",") {
+		for _, auth := range []bool{false, true} {
+			if auth && (!*users || row != "follower" && row != "leader") {
+				continue
+			}
+			for _, avoids := range []bool{false, true} {
+				m := measurement{row: row, users: auth, avoids: avoids, calm: *calm, trouble: *trouble}
+				text, err := m.run(ctx)
+				if err != nil {
+					text = err.Error()
+				}
+				with := "today's way"
+				if avoids {
+					with = "avoided"
+				}
+				if auth {
+					row += " with users"
+				}
+				fmt.Printf("%-22s %-12s %s\n", row, with, text)
+				row, _, _ = strings.Cut(row, " ")
+			}
+		}
+	}
+}
