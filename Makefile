@@ -200,6 +200,11 @@ referee: ## Show whether commands under etcdkit run overlap when processes, etcd
 	@$(etcdtools) || echo "referee: etcdctl cannot be built, its rows are left out" >&2
 	@bin/referee $$([[ -x bin/etcdctl ]] && echo -etcdctl bin/etcdctl) $(ARGS)
 
+.PHONY: hung
+hung: ## Measure what a fleet pays for a member of etcd that hangs, with and without the way past it (ARGS="-rows follower -users"); five minutes; slow disks need strace
+	@$(patiently) go build -o bin/hung ./internal/proof/hung
+	@bin/hung $(ARGS)
+
 .PHONY: chaos-replay
 chaos-replay: ## Judge a recorded history again (FILE=.../history.jsonl, OUT=folder for pictures)
 	@[[ -n "$(FILE)" ]] || { echo "chaos-replay: FILE= names no history" >&2; exit 2; }

@@ -7,7 +7,7 @@
 // added. No call is sent twice at the same time: a call to a member that hangs ends as unanswered, and its
 // caller settles it, as after a lost connection; only a read is repeated here. Slowness alone leaves out no
 // member, and the last one that answers is never left out. Not guaranteed: that a member is noticed whose
-// disk alone hangs, since it answers probes.
+// disk alone hangs, since it still answers.
 //
 // How: a call that is late makes all members be probed at once, each on a connection of its own. A member
 // whose answer comes clearly later than another's hangs. Its calls and streams end, new ones go to the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
@@ -22,6 +24,7 @@ type conn struct {
 	kv       etcdserverpb.KVClient
 	lease    etcdserverpb.LeaseClient
 	watch    etcdserverpb.WatchClient
+	asking   atomic.Bool // Status is under way
 }
 
 // dial opens a connection to a member, with the settings and credentials of the caller's client.
@@ -30,7 +33,7 @@ func (s *calls) dial(endpoint string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{endpoint, cc, etcdserverpb.NewKVClient(cc), etcdserverpb.NewLeaseClient(cc), etcdserverpb.NewWatchClient(cc)}, nil
+	return &conn{endpoint: endpoint, cc: cc, kv: etcdserverpb.NewKVClient(cc), lease: etcdserverpb.NewLeaseClient(cc), watch: etcdserverpb.NewWatchClient(cc)}, nil
 }
 
 // lost reports whether an error says that a member was not reached, rather than what it has answered.
@@ -66,24 +69,37 @@ type reply struct {
 	err      error
 }
 
-// probe asks a member for its status, by its connection or a new one.
+// probe asks a member whether it answers, by its connection or a new one. The health service needs no user, no
+// leader and no disk. Status, which has the term, waits while the member's database syncs: so it decides
+// nothing else.
 func (a *avoidance) probe(endpoint string, on *conn) {
 	r := reply{conn: on, endpoint: endpoint}
 	if on == nil {
 		r.conn, r.err = a.dial(endpoint)
 	}
-	if r.conn != nil {
-		var from peer.Peer
-		var st *etcdserverpb.StatusResponse
-		st, r.err = etcdserverpb.NewMaintenanceClient(r.conn.cc).Status(a.ctx, &etcdserverpb.StatusRequest{}, grpc.Peer(&from))
-		r.at = time.Now()
-		if r.err == nil && st.Leader != 0 { // the term of a leader, not of a candidate
-			a.saw(st.GetHeader())
-		}
-		if from.Addr != nil {
-			r.address = from.Addr.String()
-		}
+	if r.conn == nil {
+		a.report(r)
+		return
 	}
+	var from peer.Peer
+	_, r.err = grpc_health_v1.NewHealthClient(r.conn.cc).Check(a.ctx, &grpc_health_v1.HealthCheckRequest{}, grpc.Peer(&from))
+	r.at = time.Now()
+	if from.Addr != nil {
+		r.address = from.Addr.String()
+	}
+	a.report(r)
+	if lost(r.err) || !r.conn.asking.CompareAndSwap(false, true) {
+		return
+	}
+	defer r.conn.asking.Store(false)
+	st, err := etcdserverpb.NewMaintenanceClient(r.conn.cc).Status(a.ctx, &etcdserverpb.StatusRequest{})
+	if err == nil && st.Leader != 0 { // the term of a leader, not of a candidate
+		a.saw(st.GetHeader())
+	}
+}
+
+// report brings a reply to the loop.
+func (a *avoidance) report(r reply) {
 	select {
 	case a.replies <- r:
 	case <-a.ctx.Done():

@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -65,7 +64,12 @@ func (m *measurement) run(ctx context.Context) (text string, err error) {
 		m.fleet = append(m.fleet, p)
 	}
 	if m.row == "calm" {
-		return m.uncontended(ctx)
+		other, err := join(ctx, m.tally, m.cluster.Endpoints(), m.users, !m.avoids)
+		if err != nil {
+			return "", err
+		}
+		m.fleet = append(m.fleet, other)
+		return m.uncontended(ctx, m.fleet[0], other)
 	}
 	return m.disturb(ctx)
 }
@@ -86,14 +90,14 @@ func (m *measurement) enableUsers(ctx context.Context) error {
 
 // harm begins what the row is about, and returns what ends it.
 func (m *measurement) harm(ctx context.Context) (heal func(), err error) {
-	leader, err := m.cluster.WaitLeader(ctx)
+	leader, err := m.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	victim := leader
 	switch m.row {
 	case "disks":
-		return m.slowDisks()
+		return m.cluster.SlowDisks(400*time.Millisecond, 0, 1, 2)
 	case "follower":
 		victim = (leader + 1) % 3
 	}
@@ -101,24 +105,18 @@ func (m *measurement) harm(ctx context.Context) (heal func(), err error) {
 	return func() { _ = p.Resume() }, p.Pause()
 }
 
-// slowDisks has each sync of each server's disk take 0.4 s longer.
-func (m *measurement) slowDisks() (heal func(), err error) {
-	var tracers []*exec.Cmd
-	heal = func() {
-		for _, t := range tracers {
-			_ = t.Process.Signal(os.Interrupt)
-			_ = t.Wait()
+// leader returns the member that leads, as it says itself. The cluster's own clients have no user.
+func (m *measurement) leader(ctx context.Context) (int, error) {
+	for i, endpoint := range m.cluster.Endpoints() {
+		st, err := m.fleet[0].client.Status(ctx, endpoint)
+		if err != nil {
+			return 0, err
+		}
+		if st.Leader == st.Header.MemberId {
+			return i, nil
 		}
 	}
-	for i := range 3 {
-		t := exec.Command("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:delay_enter=400000", "-p", strconv.Itoa(m.cluster.Member(i).PID())) //nolint:gosec // the process is ours
-		if err := t.Start(); err != nil {
-			heal()
-			return nil, fmt.Errorf("slow disks: %w", err)
-		}
-		tracers = append(tracers, t)
-	}
-	return heal, nil
+	return 0, errors.New("no member leads")
 }
 
 // disturb lets the fleet work, undisturbed and disturbed.
@@ -175,22 +173,32 @@ func (m *measurement) pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// uncontended measures one caller that acquires and releases.
-func (m *measurement) uncontended(ctx context.Context) (string, error) {
-	sem, err := concurrency.NewSemaphore(m.fleet[0].session, "alone", 4, nil)
-	if err != nil {
-		return "", err
-	}
+// uncontended measures one caller that acquires and releases, beside one that goes the other way, in turn.
+func (m *measurement) uncontended(ctx context.Context, own, other *member) (string, error) {
+	const turn = 50
+	var took [2]time.Duration
+	var txns [2]int64
 	n := 0
-	begun, before := time.Now(), m.tally.txns.Load()
-	for end := begun.Add(m.calm); time.Now().Before(end); n++ {
-		p, err := sem.Acquire(ctx)
-		if err != nil {
-			return "", err
-		}
-		if err := p.Release(ctx); err != nil {
-			return "", err
+	for end := time.Now().Add(2 * m.calm); time.Now().Before(end); n += turn {
+		for i, p := range []*member{own, other} {
+			sem, err := concurrency.NewSemaphore(p.session, fmt.Sprint("alone", i), 4, nil)
+			if err != nil {
+				return "", err
+			}
+			begun, before := time.Now(), m.tally.txns.Load()
+			for range turn {
+				held, err := sem.Acquire(ctx)
+				if err != nil {
+					return "", err
+				}
+				if err := held.Release(ctx); err != nil {
+					return "", err
+				}
+			}
+			took[i] += time.Since(begun)
+			txns[i] += m.tally.txns.Load() - before
 		}
 	}
-	return fmt.Sprintf("%.3f ms and %.2f Txns for an uncontended acquire and its release", time.Since(begun).Seconds()*1000/float64(n), float64(m.tally.txns.Load()-before)/float64(n)), nil
+	return fmt.Sprintf("an uncontended acquire and its release: %.3f × the time and %.3f × the Txns of the other way (%.3f ms, %.2f Txns; %d of each, in turn)",
+		took[0].Seconds()/took[1].Seconds(), float64(txns[0])/float64(txns[1]), took[0].Seconds()*1000/float64(n), float64(txns[0])/float64(n), n), nil
 }

@@ -3,6 +3,7 @@ package processes
 import (
 	"context"
 	"math/rand/v2"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -33,6 +34,8 @@ const (
 	serversKilled     = "servers killed"
 	serversPaused     = "servers paused"  // for less than what would make them forget renewals
 	leadersStopped    = "leaders stopped" // for longer than the TTL
+	followersStopped  = "followers stopped"
+	disksSlowed       = "disks slowed"
 	earlyDeletions    = "early deletions" // see Early
 	clientsKilled     = "clients killed"
 	clientsPaused     = "clients paused"
@@ -40,8 +43,11 @@ const (
 	attemptsKilled    = "attempts killed"        // see Kills
 )
 
-// StopLeader is the name of the nemesis that a run begins with.
-const StopLeader = "stop-leader"
+// StopLeader is the name of the nemesis that a run begins with. SlowDisks needs strace.
+const (
+	StopLeader = "stop-leader"
+	SlowDisks  = "slow-disks"
+)
 
 // echo is for how long a leader that was stopped may end leases when it continues. It
 // takes sixteen at a time: if those are lost with its leadership, it takes the next,
@@ -58,16 +64,20 @@ var nemeses = []struct {
 	{"kill-all-servers", serversKilled, (*run).killAllServers},
 	{"pause-server", serversPaused, (*run).pauseServer},
 	{StopLeader, earlyDeletions, (*run).stopLeader},
+	{"stop-follower", followersStopped, (*run).stopFollower},
+	{SlowDisks, disksSlowed, (*run).slowDisks},
 	{"move-leader", effectLeaders, (*run).moveLeader},
 	{"kill-clients", clientsKilled, (*run).killClients},
 	{"pause-client", permitsOutlived, (*run).pauseClient},
 	{"compaction", effectCompactions, (*run).compaction},
 }
 
-// Nemeses returns the names of all nemeses.
+// Nemeses returns the names of all nemeses that can strike here.
 func Nemeses() (names []string) {
 	for _, n := range nemeses {
-		names = append(names, n.name)
+		if n.name != SlowDisks || canTrace() {
+			names = append(names, n.name)
+		}
 	}
 	return names
 }
@@ -187,6 +197,53 @@ func (r *run) stopLeader(ctx context.Context, _ *rand.Rand) int {
 	}
 	r.recorder.Count(leadersStopped, 1)
 	return 1
+}
+
+// stopFollower stops a server that does not lead, for as long as the nemesis strikes: clients have calls, watches
+// and renewals there.
+func (r *run) stopFollower(ctx context.Context, rnd *rand.Rand) int {
+	leader := r.cluster.Leader(ctx)
+	i := (leader + 1 + rnd.IntN(servers-1)) % servers
+	if leader < 0 {
+		return 0
+	}
+	free, ok := r.take(i)
+	if !ok {
+		return 0
+	}
+	defer free()
+	if r.cluster.Member(i).Pause() != nil {
+		return 0
+	}
+	<-ctx.Done()
+	_ = r.cluster.Member(i).Resume()
+	r.recorder.Count(followersStopped, 1)
+	return 1
+}
+
+// slowDisks has each write to the disk of each server take longer.
+func (r *run) slowDisks(ctx context.Context, rnd *rand.Rand) (slowed int) {
+	all := []int{0, 1, 2}
+	free, ok := r.take(all...) // a server that is traced cannot be stopped
+	if !ok {
+		return 0
+	}
+	defer free()
+	heal, err := r.cluster.SlowDisks(time.Duration(100+rnd.IntN(300))*time.Millisecond, all...)
+	if err != nil {
+		r.note("slow disks: %v", err)
+		return 0
+	}
+	<-ctx.Done()
+	heal()
+	r.recorder.Count(disksSlowed, 1)
+	return 1
+}
+
+// canTrace reports whether the disks of servers can be slowed.
+func canTrace() bool {
+	_, err := exec.LookPath("strace")
+	return err == nil
 }
 
 // moveLeader hands leadership from one to the next.

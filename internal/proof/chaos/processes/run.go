@@ -155,7 +155,7 @@ func (r *run) start() (err error) {
 	ctx, cancel := context.WithTimeout(r.life, time.Minute)
 	defer cancel()
 	if r.cluster, err = procs.Start(ctx, procs.Options{
-		Binary: r.Binary, Env: r.Env, Dir: r.Dir, Members: servers,
+		Binary: r.Binary, Env: r.Env, Dir: r.Dir, Members: servers, Fsync: slices.Contains(r.Nemeses, SlowDisks),
 		HeartbeatInterval: 50 * time.Millisecond, ElectionTimeout: 500 * time.Millisecond,
 	}); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (r *run) settings(version string) {
 			required = append(required, n.effect)
 		}
 	}
-	if len(r.Nemeses) == len(nemeses) {
+	if len(r.Nemeses) == len(Nemeses()) {
 		required = append(required, check.EffectExpiries, check.EffectUnknown, check.EffectEvictions, check.EffectReplays, attemptsKilled)
 	}
 	for _, effect := range required {
