@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/etcdkit/etcdkit/internal/members"
 )
 
 // F46, F47, F45, F20: what each error says about the write that got it. All that
@@ -60,6 +62,7 @@ func TestClasses(t *testing.T) {
 		{context.Canceled, unanswered},
 		{errors.New("?"), unanswered},
 		{status.Error(codes.Unavailable, "transport is closing"), unanswered},
+		{&members.UnansweredError{}, unanswered},
 		{status.Error(codes.Internal, "stream terminated"), unanswered},
 		{status.Error(codes.Unknown, "raft: raft proposal dropped"), unanswered},
 		{status.Error(codes.Canceled, "the client connection is closing"), unanswered},

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/members"
 )
 
 // brokenStream is a stream of renewals that has ended.
@@ -51,4 +53,25 @@ func TestRenewalThatCannotBeSent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// M8: a call that ends because its member hangs says nothing of etcd, whose other members answer: it is no
+// outage, nor does it end one.
+func TestUnansweredByOneMember(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &contact{}
+		asked := c.ask()
+		time.Sleep(2 * silence)
+		c.answer(asked, &members.UnansweredError{})
+		_, bad := c.trouble()
+		require.False(t, bad)
+
+		c.answer(c.ask(), errBroken)
+		_, bad = c.trouble()
+		require.True(t, bad)
+		c.answer(c.ask(), &members.UnansweredError{})
+		_, bad = c.trouble()
+		require.True(t, bad, "no member has answered since")
+	})
 }
