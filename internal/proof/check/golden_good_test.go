@@ -128,6 +128,14 @@ var goldenGood = []goldenCase{
 		t.now += 1_000_000
 		t.end(a, history.HeldTooLong)
 	}},
+	{"MaxHold ends a permit, and its process is killed before that is recorded", "", func(t *scenario) {
+		a := t.asks(0, t.sem, 1)
+		a.until = t.now + 1_000_000
+		t.grant(a)
+		a.state, a.ended = "done", true // it records nothing any more
+		t.now = a.until + 1000
+		t.remove(a.req, "held too long")
+	}},
 	{"an eviction that the tap saw late", "(belief/overlap)", func(t *scenario) {
 		a, b := t.asks(0, t.mutex, 1), t.asks(1, t.mutex, 1)
 		t.grant(a)

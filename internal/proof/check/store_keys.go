@@ -65,6 +65,8 @@ func (v *view) unexplained(r *request) string {
 		// deadline, and did not believe in it.
 		e := span.Ended
 		switch {
+		case e == nil && span.Until > 0 && span.Until <= addTime(r.goneAt, slip):
+			return "" // its process was killed before it recorded that
 		case e == nil:
 		case e.At <= r.goneAt && e.Cause != history.Released, e.Until > 0 && e.Until <= addTime(r.goneAt, slip),
 			e.Cause == history.HeldTooLong && !span.Confirmed:

@@ -59,6 +59,8 @@ type Span struct {
 	// Confirmed says whether it was. If not, the holder may have learned late,
 	// and From proves nothing.
 	Confirmed bool
+	// Until is the deadline that was known with the last confirmation, or 0.
+	Until int64
 	// Again has confirmations that came after the end.
 	Again []Event
 }
@@ -86,7 +88,7 @@ func (h *History) Beliefs() []Span {
 			case e.Kind == KindHeld && s.Ended != nil:
 				s.Again = append(s.Again, e)
 			case e.Kind == KindHeld:
-				s.To, s.Confirmed = max(s.To, e.At), true
+				s.To, s.Confirmed, s.Until = max(s.To, e.At), true, e.Until
 			}
 		}
 	}
