@@ -20,8 +20,9 @@ const (
 	// lateAfter is when a call is late. A healthy cluster answers in milliseconds.
 	lateAfter = 250 * time.Millisecond
 	// astrayAfter is when a call on an own connection may be at another member as well: etcd's client
-	// fetches a new token round robin.
-	astrayAfter = time.Second
+	// fetches a new token round robin. For a stream, which always needs one, that is lateAfter; each opening
+	// that ends so doubles it, up to astrayMost, since a login takes a busy etcd long.
+	astrayAfter, astrayMost = time.Second, 4 * time.Second
 )
 
 // calls are the calls and streams of a session that are under way.
@@ -41,8 +42,9 @@ type calls struct {
 	late    int
 	route   []*conn // what takes new calls while a member is left out, or nil
 	next    int
-	failed  []*conn // on which calls have failed since the loop last looked
-	trouble bool    // the loop runs
+	opening time.Duration // when the opening of a stream is astray
+	failed  []*conn       // on which calls have failed since the loop last looked
+	trouble bool          // the loop runs
 	closed  bool
 	wake    chan struct{}
 }
@@ -53,6 +55,7 @@ type call struct {
 	on     *conn  // by which connection, or nil by the caller's client
 	term   uint64 // known when it was sent
 	timer  *time.Timer
+	opens  bool // it is a stream
 
 	// All are guarded by calls.mu.
 	late   bool
@@ -61,7 +64,7 @@ type call struct {
 }
 
 func newCalls(client *clientv3.Client, log *zap.Logger) *calls {
-	s := &calls{client: client, log: log, users: client.Username != "", silence: newSilence(), under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
+	s := &calls{client: client, log: log, users: client.Username != "", silence: newSilence(), opening: lateAfter, under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(client.Ctx())
 	return s
 }
@@ -86,7 +89,7 @@ func Unanswered(err error) bool {
 // begin records a call that is about to be sent, and says by which connection. Its ctx ends with end.
 func (s *calls) begin(ctx context.Context, opens bool) (context.Context, *call) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &call{cancel: cancel, term: s.term.Load()}
+	c := &call{cancel: cancel, term: s.term.Load(), opens: opens}
 	c.timer = time.AfterFunc(lateAfter, func() { s.isLate(c) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +97,6 @@ func (s *calls) begin(ctx context.Context, opens bool) (context.Context, *call) 
 		s.next++
 		c.on = s.route[s.next%len(s.route)]
 	}
-	c.astray = opens && s.users // etcd's client logs in for each stream
 	s.under[c] = struct{}{}
 	return ctx, c
 }
@@ -110,8 +112,12 @@ func (s *calls) isLate(c *call) {
 	case !c.late:
 		c.late = true
 		s.late++
+		after := astrayAfter
+		if c.opens {
+			after = s.opening
+		}
 		if s.users && c.on != nil && c.stream == nil {
-			c.timer.Reset(astrayAfter - lateAfter)
+			c.timer.Reset(after - lateAfter)
 		}
 	default:
 		c.astray = true
@@ -148,7 +154,7 @@ func (s *calls) opened(c *call, stream grpc.ClientStream) {
 	s.answered(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.stream, c.astray = stream, false
+	c.stream, c.astray, s.opening = stream, false, lateAfter
 }
 
 // end records the end of a call, with its error or nil, and returns what its caller gets. It may be called
@@ -172,6 +178,9 @@ func (s *calls) end(ctx context.Context, c *call, err error) error {
 	case err == nil:
 		return nil
 	case Unanswered(cause):
+		if c.astray && c.opens {
+			s.opening = min(2*s.opening, astrayMost)
+		}
 		return cause
 	case c.on != nil && ctx.Err() == nil && lost(err):
 		s.failed = append(s.failed, c.on)

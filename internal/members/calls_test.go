@@ -74,11 +74,13 @@ func TestCallsAstray(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{
-		"without users":               {"", false, 5 * time.Second, false},
-		"M7: a call, at first":        {"app", false, 900 * time.Millisecond, false},
-		"M7: a call, after a second":  {"app", false, 1100 * time.Millisecond, true},
-		"M7: a stream that is opened": {"app", true, 300 * time.Millisecond, true},
-		"the same without users":      {"", true, 5 * time.Second, false},
+		"without users":                {"", false, 5 * time.Second, false},
+		"M7: a call, at first":         {"app", false, 900 * time.Millisecond, false},
+		"M7: a call, after a second":   {"app", false, 1100 * time.Millisecond, true},
+		"M7: a stream that is opened":  {"app", true, 300 * time.Millisecond, true},
+		"M7: after one that has ended": {"ended", true, 400 * time.Millisecond, false},
+		"M7: the same, later":          {"ended", true, 600 * time.Millisecond, true},
+		"the same without users":       {"", true, 5 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,6 +88,13 @@ func TestCallsAstray(t *testing.T) {
 				s := bare(t, tt.user)
 				s.trouble = true // no loop
 				s.route = []*conn{{endpoint: "a"}}
+				if tt.user == "ended" {
+					ctx, c := s.begin(t.Context(), true)
+					time.Sleep(300 * time.Millisecond)
+					synctest.Wait()
+					c.cancel(&UnansweredError{})
+					require.Error(t, s.end(ctx, c, ctx.Err()))
+				}
 				ctx, c := s.begin(t.Context(), tt.opens)
 				time.Sleep(tt.after)
 				synctest.Wait()
