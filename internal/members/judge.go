@@ -9,6 +9,8 @@ const (
 	// behind is how much later than another member's a member's answer must be so that it hangs. Over the
 	// network between two continents an answer takes as long, with a new connection three times that.
 	behind = 200 * time.Millisecond
+	// behindMost bounds how much later it may be after it was left out and has answered soon.
+	behindMost = time.Second
 	// soon is the time between the first rounds of probes, and later the time between the further ones.
 	soon, later = 250 * time.Millisecond, time.Second
 	// soonRounds is for how many rounds a new leader is awaited: etcd elects one within two seconds.
@@ -38,7 +40,8 @@ type member struct {
 	beaten time.Time // when another member first answered a probe that was sent no earlier
 	good   bool      // the last probe that has ended was answered, and no call on its connection has failed since
 	hangs  bool
-	since  time.Time // when it was left out
+	since  time.Time     // when it was left out
+	spare  time.Duration // how much later than behind its answer may be, since it is only slow
 }
 
 // orders are what a decision asks for.
@@ -69,8 +72,11 @@ func (j *judge) answered(endpoint string, at time.Time) (back bool) {
 			other.beaten = at
 		}
 	}
-	back = m.hangs
-	*m = member{good: true}
+	spare := m.spare
+	if back = m.hangs; back && at.Sub(m.since) < behindMost {
+		spare = min(2*spare+behind, behindMost-behind)
+	}
+	*m = member{good: true, spare: spare}
 	return back
 }
 
@@ -124,11 +130,11 @@ func (j *judge) decide(now time.Time, late bool, endpoints []string) (o orders) 
 		if j.paused.After(since) {
 			since = j.paused
 		}
-		if now.Sub(since) >= behind {
+		if now.Sub(since) >= behind+m.spare {
 			m.hangs, m.good, m.since = true, false, now
 			o.hang = append(o.hang, name)
 		} else {
-			o.by(since.Add(behind))
+			o.by(since.Add(behind + m.spare))
 		}
 	}
 	if late || j.hangs("") {

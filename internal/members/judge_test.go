@@ -161,6 +161,39 @@ func TestJudge(t *testing.T) {
 			0 probe abc
 			2000 probe ab
 			2200 hang c`},
+		"a member that is only slow is given longer": {`
+			0 late
+			2 answer a b
+			300 answer c
+			301 answer a b
+			501 answer a b c
+			502 answer a b
+			751 answer a b
+			1100 answer c
+			1140 intime
+			1200 look`, `
+			0 probe abc
+			202 hang c
+			250 probe ab
+			300 back c
+			500 probe abc
+			750 probe abc
+			1000 probe ab`},
+		"and hangs if it takes longer than that": {`
+			0 late
+			2 answer a b
+			300 answer c
+			500 answer a b
+			760 answer a b
+			770 intime
+			5000 look`, `
+			0 probe abc
+			202 hang c
+			250 probe ab
+			300 back c
+			500 probe c
+			750 probe ab
+			1160 hang c`},
 		"a member that is down does not hang": {`
 			0 late
 			1 fail c
