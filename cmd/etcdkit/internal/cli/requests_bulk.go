@@ -41,6 +41,8 @@ func (b *bulk) check(f *pflag.FlagSet, many bool, which examined, found account)
 		return usageError{errors.New("each request has a result of its own: without REF one of --failed and --not-done is needed")}
 	case which.revision != 0:
 		return usageError{errors.New("--revision is of one record, and needs its REF")}
+	case b.scoped && b.scope == "": // the same; in a store of one tenant, all requests are without a scope
+		return usageError{errors.New("--scope is empty; without --scope those of all scopes are resolved, and those without one by their REF")}
 	case f.Changed("op") && b.op == "": // as of a variable that is not set
 		return usageError{errors.New("--op is empty, and no request is without an operation; without --op those of all are resolved")}
 	case b.older < 0:

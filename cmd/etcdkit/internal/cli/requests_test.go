@@ -280,7 +280,7 @@ func TestRequestsResolveMany(t *testing.T) {
 	all := "requests resolve -N test orders --state unknown"
 	for _, wrong := range []string{
 		"requests resolve -N test orders --not-done", all + " --done testdata/result.json", all + " --not-done --revision 4711",
-		"requests resolve -N test orders --state done --not-done", all + " --scope tenant-7 --not-done", all + " --op '' --failed x --yes", "requests resolve -N test orders " + string(s.Ref(order("1"))) + " --scope tenant-7 --not-done",
+		"requests resolve -N test orders --state done --not-done", all + " --scope tenant-7 --not-done", all + " --op '' --failed x --yes", all + " --scope '' --failed x --yes", "requests resolve -N test orders " + string(s.Ref(order("1"))) + " --scope tenant-7 --not-done",
 	} {
 		require.Equal(t, exitUsage, f.run(words(t, wrong)...).code, wrong)
 	}
