@@ -41,6 +41,9 @@ type Attempt struct {
 	ifs    []clientv3.Cmp
 	then   []clientv3.Op
 	final  bool // no other attempt can have begun before it was settled
+
+	unknown bool  // it was settled, and the request is refused until Resolve
+	unkept  error // why the outcome is recorded without its result
 }
 
 // start starts the attempt and its clocks. Its context has the values of the caller's.
@@ -59,6 +62,7 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 		if cause := a.lostWithSession(); a.life.Lose(cause) {
 			a.executionLost(cause)
 		}
+		logLostAtWork(a)
 		a.store.away.leave(a)
 		a.endFlight(nil) // duplicates in this process may take over, as those of other processes may
 	})

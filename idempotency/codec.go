@@ -17,7 +17,7 @@ type Codec interface {
 	// another key or another format needs another name.
 	Name() string
 	// Encode transforms bytes to be stored. If it returns an error, the outcome is recorded
-	// without its result.
+	// without its result, which is logged as a warning.
 	Encode(plain, about []byte) ([]byte, error)
 	// Decode returns the bytes that Encode was given. It returns an error if the stored bytes
 	// were not returned by Encode with the same about; then the caller of the Store gets

@@ -201,6 +201,9 @@ func (a *Attempt) keepWriting(o *settlement) {
 			if again = pause.Wait(ctx, err) == nil; again {
 				continue
 			}
+			if o.state != "" { // an abandoned attempt has a line of its own
+				s.log.Warn("an outcome could not be recorded", fieldsOf(a, zap.Error(a.store.sess.Explain(err)))...)
+			}
 		}
 		a.settled(o, err)
 		return
@@ -219,6 +222,10 @@ func (a *Attempt) settled(o *settlement, err error) {
 	}
 	ended, why := endOfAttempt(o, err)
 	a.over = ErrSettled
+	a.unknown = o.state == "" && a.begun.Refuse
+	if !o.rec.Omitted {
+		a.unkept = nil // it was of a Commit that has met a condition
+	}
 	a.final = err == nil && (o.state != "" || !o.gone && errors.Is(a.life.Cause(), ErrSettled))
 	if errors.Is(err, ErrFenced) {
 		a.over = ErrFenced
@@ -242,7 +249,7 @@ func (a *Attempt) settled(o *settlement, err error) {
 	if done != nil {
 		s.cache.put(a.entry.Ref, done, o.since, a.set.Retain)
 	}
-	if err == nil && o.state == "" && a.begun.Refuse {
+	if o.state == "" && a.begun.Refuse {
 		s.log.Warn("an attempt has ended, and what it did is not known: the request is refused until Resolve", fieldsOf(a, zap.String("because", o.failure))...)
 	}
 	a.executed(ended, why, err)

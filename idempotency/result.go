@@ -3,10 +3,10 @@ package idempotency
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
@@ -26,8 +26,12 @@ func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 		o.rec = a.rec
 		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
 		o.rec.Body, o.rec.Codec = nil, codec
+		why := a.store.opts.unstorable(stored, err)
+		if why != nil && !o.omit {
+			keepNone(a, why)
+		}
 		switch {
-		case err != nil || o.omit || len(stored) > a.store.opts.MaxResult:
+		case why != nil || o.omit:
 			o.rec.Omitted, o.rec.Codec = true, ""
 		case len(stored) > inline:
 			sum := sha256.Sum256(stored)
@@ -46,7 +50,7 @@ func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 
 // omit leaves out a value that is too large for a message of etcd or of the client.
 func (a *Attempt) omit(o *settlement, err error) (parts [][]byte) {
-	a.store.log.Warn("a result is too large for one message, and is not kept", fieldsOf(a, zap.Int("bytes", len(o.stored)), zap.Error(err))...)
+	keepNone(a, fmt.Errorf("%w: %d bytes: %w", errOneMessage, len(o.stored), err))
 	o.omit, o.text = true, ""
 	return a.prepare(o)
 }

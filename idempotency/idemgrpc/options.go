@@ -76,8 +76,8 @@ type Options struct {
 	ShowNote bool
 	// ReportError is called with each error that an operator should know: etcd is
 	// unavailable, an outcome was not recorded, or an outcome is unknown until Resolve
-	// (*idempotency.UnknownError); a message was not kept because no duplicate could read it.
-	// Defaults to nothing.
+	// (*idempotency.UnknownError), when its attempt ends and for each duplicate; a message is not kept
+	// since no duplicate could read it, its Codec has failed, or it is too large for etcd. Defaults to nothing.
 	ReportError func(ctx context.Context, fullMethod string, err error)
 }
 

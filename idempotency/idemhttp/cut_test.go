@@ -37,8 +37,9 @@ func TestLargeResponseBreaksOff(t *testing.T) {
 		_, err := s.send(s.request(path, "k", "body"))
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.ErrorContains(t, got(t, reported, "an error"), "shorter than its Content-Length")
+		require.ErrorIs(t, got(t, reported, "an error"), idempotency.ErrUnknown, "when it ends")
 		require.Equal(t, idemhttp.CodeUnknown, s.post(path, "k", "body").problem(t).Code, path)
-		require.ErrorIs(t, got(t, reported, "an error"), idempotency.ErrUnknown)
+		require.ErrorIs(t, got(t, reported, "an error"), idempotency.ErrUnknown, "and for a duplicate")
 	}
 	_, err := s.send(s.request("/decided", "k", "body"))
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)

@@ -117,7 +117,8 @@ type Options struct {
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
 	// ReportError is called with each error that an operator should know: etcd is
 	// unavailable, an outcome was not recorded, or an outcome is unknown until Resolve
-	// (*idempotency.UnknownError); a request with a key passes without a claim, see Methods and
+	// (*idempotency.UnknownError), when its attempt ends and for each duplicate; a response is not kept
+	// since its Codec has failed, or it is too large for etcd; a request with a key passes without a claim, see Methods and
 	// Optional. Defaults to nothing.
 	ReportError func(*http.Request, error)
 }

@@ -3,8 +3,10 @@ package middleware
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/notice"
 	"github.com/etcdkit/etcdkit/idempotency/internal/word"
 )
 
@@ -28,10 +30,21 @@ type Result struct {
 // Run calls a handler under the attempt and settles the attempt by the handler's result. It
 // returns nil if the response may be sent, and otherwise the refusal in place of it: another
 // attempt may have had another outcome. That holds for responses that are not recorded, too.
-// Report is called with the error if settling has failed.
+// Report is called with the error if settling has failed, and with what an operator should know of the attempt's
+// end, also after a panic: see package notice.
 func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handler func(context.Context) Result) *Refusal {
-	var own error
-	err := a.Run(ctx, func(ctx context.Context) ([]byte, error) {
+	var own, err error
+	defer func() {
+		switch known := notice.Of(a); {
+		case known != nil && err != nil:
+			report(fmt.Errorf("%w; %w", err, known))
+		case known != nil:
+			report(known)
+		case err != own: //nolint:errorlint // joined with an error of settling, it is reported
+			report(err)
+		}
+	}()
+	err = a.Run(ctx, func(ctx context.Context) ([]byte, error) {
 		res := handler(ctx)
 		switch word.Of(res.Err) {
 		case word.NothingDone:
@@ -54,9 +67,6 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 		}
 		return res.Encode(), nil
 	})
-	if err != nil && err != own { //nolint:errorlint // joined with an error of settling, it is reported
-		report(err)
-	}
 	switch {
 	case a.Certain(err):
 		return nil

@@ -1,0 +1,59 @@
+package idempotency
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/idempotency/internal/notice"
+)
+
+// What an operator should know of the end of an attempt, at once: the client may not come again.
+
+func init() { notice.Of = func(a any) error { return noticeOf(a.(*Attempt)) } }
+
+// noticeOf returns what an operator should know of an attempt that was settled, or nil.
+func noticeOf(a *Attempt) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.unknown {
+		return &UnknownError{Key: a.key, Ref: Ref(a.entry.Ref), Owner: a.begun.Owner, Attempt: a.begun.Number, Note: a.note}
+	}
+	return a.unkept
+}
+
+// logLostAtWork logs that the session has ended under a function whose request another one does not take over.
+func logLostAtWork(a *Attempt) {
+	a.mu.Lock()
+	settling := a.ending || a.over != nil
+	a.mu.Unlock()
+	if settling || !a.begun.Refuse {
+		return
+	}
+	cause, reason := a.epoch.Why()
+	a.store.log.Warn("the session of an attempt has ended before its function: the request is refused until Resolve", fieldsOf(a, zap.NamedError("because", cmp.Or(reason, cause)))...)
+}
+
+// keepNone notes, and logs, that the outcome is recorded without its result.
+func keepNone(a *Attempt, why error) {
+	a.store.log.Warn("a result is not kept: duplicates learn only that the request was done", fieldsOf(a, zap.Error(why))...)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unkept = fmt.Errorf("the result of %v (%s) is not kept, so duplicates do not get it: %w", a.key, a.entry.Ref, why)
+}
+
+// unstorable returns why a result that its Codec has made, or failed to make with err, is not stored, or nil.
+func (o *Options) unstorable(stored []byte, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("codec %q: %w", o.Codec.Name(), err)
+	case len(stored) > o.MaxResult:
+		return fmt.Errorf("it has %d bytes as it is stored, more than Options.MaxResult, %d", len(stored), o.MaxResult)
+	}
+	return nil
+}
+
+// errOneMessage is why a result that is stored in the record or in parts of 1 MiB is not kept.
+var errOneMessage = errors.New("it is too large for one message of etcd (--max-request-bytes) or of its client (MaxCallSendMsgSize)")
