@@ -240,7 +240,8 @@ func (s *Store) inProgress(ctx context.Context, st state) error {
 
 // Resolve records what an operator has found out about a request in state Unknown. The outcome is kept
 // for RetainUnknown of the store that has begun the request, which is no shorter than any Retain there; so
-// an operator's store needs no option of the service's but its Codec. Another attempt can be lost between
+// an operator's store needs no option of the service's but its Codec, as Codec or in OldCodecs: a result is stored
+// with the Codec of the store that has begun the request. Another attempt can be lost between
 // the look at the record and the call: pass OnlyRevision.
 //
 // Resolve also corrects what an operator has recorded before, and no function's outcome: done and failed replace

@@ -26,11 +26,24 @@ type Codec interface {
 }
 
 func (s *Store) encode(plain []byte, about string) (stored []byte, codec string, err error) {
-	if s.opts.Codec == nil {
-		return plain, "", nil
+	if s.opts.Codec != nil {
+		codec = s.opts.Codec.Name()
 	}
-	stored, err = recovered(s.opts.Codec.Encode, plain, s.keys.Range+about)
-	return stored, s.opts.Codec.Name(), err
+	stored, err = encodeBy(s, codec, plain, about)
+	return stored, codec, err
+}
+
+// encodeBy is encode by the Codec of that name, which the store has; an empty name is none.
+func encodeBy(s *Store, codec string, plain []byte, about string) ([]byte, error) {
+	if codec == "" {
+		return plain, nil
+	}
+	for _, c := range s.opts.OldCodecs {
+		if c.Name() == codec {
+			return recovered(c.Encode, plain, s.keys.Range+about)
+		}
+	}
+	return nil, fmt.Errorf("codec %q is neither Options.Codec nor in Options.OldCodecs", codec)
 }
 
 // recovered calls a Codec and returns its panic as an error: a request must not stay without an

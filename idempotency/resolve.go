@@ -50,14 +50,14 @@ func (w Resolution) text(s *Store, e keyspace.Entry, st state) (string, error) {
 	if err := w.check(s, st.rec); err != nil {
 		return "", err
 	}
-	stored, codec, err := s.encode(w.value, bound(e))
+	stored, err := encodeBy(s, st.rec.Codec, w.value, bound(e)) // with another one the services may not read it
 	if err != nil {
 		return "", err
 	}
 	if len(stored) > inline {
 		return "", fmt.Errorf("%w: the result has %d bytes, more than %d", ErrTooLarge, len(stored), inline)
 	}
-	r.Body, r.Codec, r.Size = stored, codec, len(stored)
+	r.Body, r.Codec, r.Size = stored, st.rec.Codec, len(stored)
 	return r.Encode(), nil
 }
 

@@ -164,7 +164,7 @@ func TestResolveTakesWhatCanBeReplayed(t *testing.T) {
 }
 
 // An operator's store whose Codec is not that of the services records no result (U7): each duplicate was ErrUnreadable.
-// One that reads what they write does, as during the change of a key.
+// One that knows theirs writes with it, also if its own is another one, as during the change of a key (V24).
 func TestResolveWithAnotherCodec(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -182,6 +182,9 @@ func TestResolveWithAnotherCodec(t *testing.T) {
 		next := f.instance(nil, &idempotency.Options{Codec: two, OldCodecs: []idempotency.Codec{one, idempotency.Plain}})
 		require.NoError(t, next.Resolve(ctxT(t), next.Ref(key(id)), idempotency.WasDone([]byte("x"))))
 		require.Equal(t, "x", string(replayed(t, next, key(id)).Value))
+		require.Equal(t, "x", string(replayed(t, f.instance(nil, begun), key(id)).Value), "and the services read it")
+		require.NoError(t, next.Resolve(ctxT(t), next.Ref(key(id)), idempotency.WasDone([]byte("y")), idempotency.OnlyRevision(next.look(t, key(id)).Revision)))
+		require.Equal(t, "y", string(replayed(t, f.instance(nil, begun), key(id)).Value), "a correction, too")
 	}
 }
 
