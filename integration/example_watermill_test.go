@@ -62,10 +62,17 @@ type result struct {
 	Payload  []byte
 }
 
-// hopeless reports whether another delivery would end in the same way: the failure is recorded
-// (idempotency.Permanent), the message has the ID of another one, or an operator has to resolve it.
+// hopeless reports whether another delivery would end in the same way: docs/integrations.md has the reasons.
 func hopeless(err error) bool {
-	return errors.Is(err, idempotency.ErrFailed) || errors.Is(err, idempotency.ErrMismatch) || errors.Is(err, idempotency.ErrUnknown)
+	for _, final := range []error{
+		idempotency.ErrFailed, idempotency.ErrMismatch, idempotency.ErrUnknown,
+		idempotency.ErrOmitted, idempotency.ErrInvalid, idempotency.ErrUnreadable,
+	} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
 }
 
 // A consumer of orders. One order is published twice, one meets a provider that is down, and one can never be
