@@ -10,6 +10,7 @@ import (
 	"context"
 	"flag"
 	"log"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/etcdkit/etcdkit/examples/internal/program"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/observe/slogkit"
 )
 
 var (
@@ -32,7 +34,7 @@ func main() { program.Main("shop", run) }
 func run(sigterm context.Context, client *clientv3.Client) error {
 	opening, cancel := context.WithTimeout(sigterm, 5*time.Second)
 	defer cancel()
-	sess, err := concurrency.NewSession(opening, client, "shop", nil)
+	sess, err := concurrency.NewSession(opening, client, "shop", &concurrency.SessionOptions{Logger: slogkit.Logger(slog.Default().Handler())})
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -42,15 +41,5 @@ func hint(endpoints []string, addr net.Addr) {
 			fmt.Fprintf(w, "charge %d", n)
 		}))
 	}
-	log.Printf(`serving payments on %[1]v. Send one, and send it again:
-
-  curl -i %[1]v/payments -H 'Idempotency-Key: "payment-1"' -d '{"order":"order-17","cents":100}'
-
-If it is not known whether it was charged (409), see which order it is, ask the provider, and decide:
-
-  export ETCDCTL_ENDPOINTS=%[2]s
-  etcdkit requests list -N shop payments --state unknown
-  etcdkit requests resolve -N shop payments REF --status 201 --body receipt.json
-  etcdkit requests resolve -N shop payments REF --not-done
-`, addr, strings.Join(endpoints, ","))
+	log.Print(commands(endpoints, addr))
 }
