@@ -111,15 +111,6 @@ func logNote(a *Attempt, text string) {
 // each attempt that was lost or whose function has failed.
 func (a *Attempt) Attempt() int { return a.begun.Number }
 
-// OnLost returns Refuse if that is the policy of the request, or of another one whose attempt this attempt is within:
-// what the function does is not to be repeated then by a layer below, such as the Transport of net/http.
-func (a *Attempt) OnLost() LostPolicy {
-	if a.once {
-		return Refuse
-	}
-	return TakeOver
-}
-
 // Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to attempt at
 // the request: a resource that refuses tokens below the greatest one it has seen is safe from
 // earlier attempts. Attempts at two requests may have the same token.
@@ -226,6 +217,13 @@ type attemptKey struct{}
 func FromContext(ctx context.Context) (a *Attempt, ok bool) {
 	a, ok = ctx.Value(attemptKey{}).(*Attempt)
 	return a, ok
+}
+
+// Refuses reports whether ctx belongs to an attempt whose policy is Refuse, or to one within such an attempt:
+// what its function does is not to be repeated by a layer below, such as the Transport of net/http.
+func Refuses(ctx context.Context) bool {
+	a, ok := FromContext(ctx)
+	return ok && a.once
 }
 
 // Within reports whether ctx belongs to an attempt at the request with that key, in the store s or in

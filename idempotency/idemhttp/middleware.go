@@ -61,7 +61,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			return
 		}
 		if refused.Report {
-			c.report(r, body, err)
+			report(c, r, body, err)
 		}
 		if c.FailOpen && refused.Open && r.Context().Err() == nil {
 			handle(next, w, restored(r, r.Context(), body))
@@ -94,14 +94,14 @@ func (c *config) perRequest(r *http.Request, body []byte) (each, own []idempoten
 // otherHost refuses a request that differs only in its host from the one that its key was used for,
 // and reports it: a proxy in front may send the name of an instance.
 func (c *config) otherHost(w http.ResponseWriter, r *http.Request, body []byte, host string, err error) {
-	c.report(r, body, fmt.Errorf("the request for host %q differs only in its host from the first request with its key: a proxy that sends the name of each backend has to send the client's Host, or Options.Host has to return one host for all of them: %w", host, err))
+	report(c, r, body, fmt.Errorf("the request for host %q differs only in its host from the first request with its key: a proxy that sends the name of each backend has to send the client's Host, or Options.Host has to return one host for all of them: %w", host, err))
 	c.answer(w, view(r, body), Problem{Code: CodeReused, Detail: "The same request was sent with this key to another host. Use one key at one host."}, 0)
 }
 
 // pass lets a request without a claim through.
 func (c *config) pass(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if err := c.ignored.key(r, &c.Options); err != nil {
-		c.report(r, nil, err)
+		report(c, r, nil, err)
 	}
 	next.ServeHTTP(w, r)
 }
@@ -166,12 +166,12 @@ var errCut = errors.New("the response's body is shorter than its Content-Length,
 
 // attempt runs the handler, records its response and sends it.
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
-	report := func(err error) { c.report(r, body, err) }
+	reports := func(err error) { report(c, r, body, err) }
 	client := Client(r.Context()) // of the first of several Middlewares
 	v := &visit{}
-	rec := record(w, r.WithContext(client), c.shared.MaxResponse, report)
+	rec := record(w, r.WithContext(client), c.shared.MaxResponse, reports)
 	failed := false // after its status
-	refused := middleware.Run(r.Context(), a, report, func(ctx context.Context) middleware.Result {
+	refused := middleware.Run(r.Context(), a, reports, func(ctx context.Context) middleware.Result {
 		var release func()
 		v.client, release = middleware.NewClient(ctx, client)
 		defer release()
@@ -179,7 +179,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		res := rec.end(c)
 		what := v.decide(c, rec, res)
 		if rec.cut() && !what.Own {
-			report(errCut)
+			reports(errCut)
 		}
 		failed = rec.fell() && !what.Own
 		return what
@@ -207,7 +207,7 @@ func (c *config) duplicate(w http.ResponseWriter, r *http.Request, body []byte, 
 	switch {
 	case err != nil:
 		refused, err := c.shared.Undecodable(k, err)
-		c.report(r, body, err)
+		report(c, r, body, err)
 		c.refuse(w, view(r, body), refused)
 	case res.Hijacked, res.Omitted && protocolOfCall(r) != plainHTTP: // of a body that was left out, a client of RPC would read an empty message
 		c.answer(w, view(r, body), Problem{Code: CodeNotKept}, 0)

@@ -15,8 +15,7 @@ var repeatable = []string{"Idempotency-Key", "X-Idempotency-Key"}
 
 // send sends a request, within an attempt under Refuse so that net/http does not repeat it.
 func send(base http.RoundTripper, r *http.Request) (*http.Response, error) {
-	a, within := idempotency.FromContext(r.Context())
-	if !within || a.OnLost() != idempotency.Refuse || !repeats(r) {
+	if !idempotency.Refuses(r.Context()) || !repeats(r) {
 		return base.RoundTrip(r)
 	}
 	resp, err := base.RoundTrip(once(base, r))

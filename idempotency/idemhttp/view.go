@@ -28,6 +28,6 @@ func show[T any](r *http.Request, body []byte, callback func(*http.Request) T) T
 }
 
 // report calls ReportError.
-func (c *config) report(r *http.Request, body []byte, err error) {
+func report(c *config, r *http.Request, body []byte, err error) {
 	show(r, body, func(r *http.Request) any { c.ReportError(r, err); return nil })
 }
