@@ -62,8 +62,8 @@ type Record struct {
 	Codec   string
 	Omitted bool
 	Refuse  bool // the policy of the request is Refuse
-	// Alive says that the session of an attempt in progress, or of a lost one, exists: its process may still
-	// work. An attempt is lost in a process that lives by MaxExecution, Abandon, a panic, or the loss of its
+	// Alive says that the session of an attempt in progress, or of a lost one, whose outcome an operator may have
+	// recorded, exists: its process may still work. An attempt is lost in a process that lives by MaxExecution, Abandon, a panic, or the loss of its
 	// session's lease: the session then has another lease as soon as it reaches etcd. Not seen is a process
 	// without a session at this moment, since it is cut off from etcd or paused, or has closed its session. Sessions of earlier
 	// releases are recognized on another lease by their owner.
@@ -181,7 +181,8 @@ func (s *Store) find(ctx context.Context, ref Ref) (keyspace.Entry, state, error
 // Delete deletes the record of a request in any state but InProgress: the next call runs the
 // function. Other processes may replay a deleted outcome for CacheFor. What the record says can
 // change between the look at it and the call: pass OnlyRevision. Delete returns ErrInProgress, as an
-// *InProgressError; ErrAlive, without EvenIfAlive, for a lost attempt whose process lives; ErrNotFound,
+// *InProgressError; ErrAlive, without EvenIfAlive, for a lost attempt whose process lives, also if an operator
+// has recorded its outcome; ErrNotFound,
 // ErrInvalid, ErrClosed, ErrConflict if the record has changed meanwhile, ctx's error or one of etcd's;
 // after the last two the record may be deleted or not.
 func (s *Store) Delete(ctx context.Context, ref Ref, opts ...ChangeOption) error {

@@ -104,7 +104,7 @@ type living struct {
 func (l *living) find(ctx context.Context, records []Record) (err error) {
 	for i := range records {
 		r := &records[i]
-		if r.Alive = r.State == InProgress; r.State != Unknown {
+		if r.Alive = r.State == InProgress; r.State != Unknown && (r.Resolved == "" || r.State == Released) {
 			continue
 		}
 		if l.seen == nil {

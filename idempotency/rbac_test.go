@@ -52,7 +52,7 @@ func TestApplicationRole(t *testing.T) {
 	require.NoError(t, b.Resolve(ctx, b.Ref(key("2")), idempotency.WasDone(nil)))
 	for r, err := range a.List(ctx, idempotency.Filter{}) {
 		require.NoError(t, err)
-		require.NoError(t, a.Delete(ctx, r.Ref))
+		require.NoError(t, a.Delete(ctx, r.Ref, idempotency.EvenIfAlive()))
 	}
 	n, err := a.Count(ctx)
 	require.NoError(t, err)

@@ -41,6 +41,9 @@ func (st state) lost() bool {
 	return st.kv != nil && !st.bad && st.rec.State == record.AttemptWorking && !st.claim
 }
 
+// resolved reports whether an operator has recorded the outcome, of an attempt that was lost.
+func (st state) resolved() bool { return st.finished() && st.rec.By != "" }
+
 func (st *state) take(kvs []*mvccpb.KeyValue, e keyspace.Entry) {
 	for _, kv := range kvs {
 		switch string(kv.Key) {

@@ -137,7 +137,7 @@ func (c change) resolves(what Resolution, st state) error {
 // spares returns ErrAlive if the process of a lost attempt lives, unless the options say that this does not count.
 // It looks after the record was read: a session that the attempt's process has lost does not come back.
 func (c change) spares(ctx context.Context, s *Store, st state) error {
-	if c.evenIfAlive || !st.lost() {
+	if c.evenIfAlive || !st.lost() && !st.resolved() {
 		return nil
 	}
 	exist, err := readSessions(ctx, s)

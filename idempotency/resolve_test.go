@@ -212,6 +212,8 @@ func TestNotDoneWaitsForTheProcess(t *testing.T) {
 	}
 	require.Equal(t, before, b.look(t, key("not done")))
 	require.NoError(t, b.Resolve(ctxT(t), ref("done"), idempotency.WasDone([]byte("x"))))
+	require.True(t, b.look(t, key("done")).Alive)
+	require.ErrorIs(t, b.Delete(ctxT(t), ref("done")), idempotency.ErrAlive, "nor by the way of an outcome (V29)")
 	require.NoError(t, b.Resolve(ctxT(t), ref("forced"), idempotency.NotDone(), idempotency.EvenIfAlive()))
 	require.NoError(t, b.Delete(ctxT(t), ref("forced to be deleted"), idempotency.EvenIfAlive()))
 
@@ -222,6 +224,7 @@ func TestNotDoneWaitsForTheProcess(t *testing.T) {
 	}
 	require.NoError(t, b.Resolve(ctxT(t), ref("not done"), idempotency.NotDone()))
 	require.NoError(t, b.Delete(ctxT(t), ref("deleted")))
+	require.NoError(t, b.Delete(ctxT(t), ref("done")))
 }
 
 // D19: a process was cut off for longer than its TTL, so the attempt is lost. It has another lease now, and its function

@@ -126,7 +126,7 @@ func (e *examined) options(r idempotency.Record) []idempotency.ChangeOption {
 
 // spares returns an error if a change would let a request run again while its lost attempt may be at work.
 func (e *examined) spares(r idempotency.Record) error {
-	if r.State == idempotency.Unknown && r.Alive && !e.force {
+	if r.State != idempotency.InProgress && r.Alive && !e.force {
 		return fmt.Errorf("%s: %w, so the attempt may still be working; nothing was changed", e.is(r), idempotency.ErrAlive)
 	}
 	return nil
@@ -181,7 +181,7 @@ was done. Processes that have the outcome in their cache may replay it for Optio
 
 Only what the question names is deleted, or the record with --revision, as 'etcdkit requests get' prints it: if
 it has changed since, nothing is deleted and the exit code is 1. With --yes, --revision is required. A request of
-unknown outcome whose process lives needs --force.`,
+unknown outcome, or one that an operator has resolved, needs --force while the process of its attempt lives.`,
 		Example: "etcdkit requests delete -N payments orders c0535e4be2b79ffd/rE6fr...",
 		Args:    arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
