@@ -132,6 +132,9 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	if gone != nil || errors.Is(err, errRejected) {
 		what = Abandon // what the function has done is not known
 	}
+	if what == Abandon {
+		failure += word.Uncounted(err)
+	}
 	err = word.Passed(err)
 	if gone != nil && !errors.Is(err, gone) {
 		err = join.Errors(err, gone)

@@ -11,7 +11,7 @@ import "github.com/etcdkit/etcdkit/idempotency/internal/word"
 // It counts only as what the function returns, not within another error: what a callee says of its own
 // part is no word about the parts before it. So wrap an error of a callee that may say it: passed on
 // unwrapped, it is the function's own word. Do and Run return the error without it. It does not count if
-// the attempt's context has ended.
+// the attempt's context has ended. The log of an attempt whose outcome is unknown says of one that did not count.
 func NothingDone(err error) error {
 	if err == nil {
 		return nil
@@ -22,7 +22,8 @@ func NothingDone(err error) error {
 // Permanent wraps an error of the function of Do or Run, and says that the request has failed for
 // good: the failure is recorded, whatever OnError is, and duplicates get a *FailedError. Its text is
 // stored in plain text, whatever the Codec. The error has the text of err, and wraps it; Permanent of
-// nil is nil. It counts also within another error, before NothingDone.
+// nil is nil. It counts also within another error, before NothingDone. A *FailedError counts as
+// one: of a request within another one, a failure means the same when it is replayed.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

@@ -28,6 +28,7 @@ func TestAfterError(t *testing.T) {
 		{"nothing done, joined", errors.Join(NothingDone(no), no), DefaultAction, Forget, Abandon},
 		{"permanent", Permanent(no), Forget, Remember, Remember},
 		{"permanent, by a callee", fmt.Errorf("charge: %w", Permanent(no)), DefaultAction, Remember, Remember},
+		{"a failure that is replayed", fmt.Errorf("charge: %w", errors.Join(&FailedError{Outcome: &Outcome{Failure: "no"}}, no)), DefaultAction, Remember, Remember},
 		{"both", NothingDone(fmt.Errorf("charge: %w", Permanent(no))), DefaultAction, Remember, Remember},
 		{"both, the other way round", Permanent(NothingDone(no)), DefaultAction, Remember, Remember},
 		{"nothing done, twice", NothingDone(NothingDone(no)), DefaultAction, Forget, Forget},

@@ -192,6 +192,9 @@ func (e *FailedError) Error() string {
 	return fmt.Sprintf("%v: %v: %s", e.Key, ErrFailed, e.Outcome.Failure)
 }
 
+// Unwrap returns the failure as the function that has failed said it: with Permanent.
+func (e *FailedError) Unwrap() error { return Permanent(errors.New(e.Outcome.Failure)) }
+
 // Is reports whether target is ErrFailed.
 func (e *FailedError) Is(target error) bool { return target == ErrFailed }
 

@@ -34,7 +34,7 @@ func TestRefuseMeansAtMostOnce(t *testing.T) {
 	}{
 		{"an error", nil, func(*idempotency.Attempt) error { return timeout }, timeout.Error()},
 		{"an error that OnError forgets", []idempotency.Option{forget}, func(*idempotency.Attempt) error { return timeout }, timeout.Error()},
-		{"a callee's word", nil, func(*idempotency.Attempt) error { return fmt.Errorf("notify: %w", idempotency.NothingDone(timeout)) }, "notify: " + timeout.Error()},
+		{"a callee's word", nil, func(*idempotency.Attempt) error { return fmt.Errorf("notify: %w", idempotency.NothingDone(timeout)) }, "a NothingDone within another error does not count"},
 		{"a panic", nil, func(*idempotency.Attempt) error { panic("no") }, "panic: no"},
 		{"a panic that OnPanic forgets", []idempotency.Option{idempotency.OnPanic(idempotency.Forget)}, func(*idempotency.Attempt) error { panic("no") }, "panic: no"},
 		{"an unmet condition", nil, func(a *idempotency.Attempt) error {
@@ -150,5 +150,25 @@ func TestRefuseIsNotUnseen(t *testing.T) {
 		cancel()
 		require.Error(t, err)
 		require.Equal(t, unseen, errors.Is(err, idempotency.ErrUnseen), "%v: %v", policy, err)
+	}
+}
+
+// V28: the failure of a request within another one is final for both, when it is recorded and when it is replayed.
+func TestFailureOfARequestWithin(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+	charge := func(ctx context.Context) error {
+		_, err := idempotency.Do(ctx, in.Store, key("charge"), nil, func(context.Context, *idempotency.Attempt) (int, error) {
+			return 0, idempotency.Permanent(errors.New("the card is stolen"))
+		})
+		return err
+	}
+	for _, outer := range []string{"the first order", "the second order"} {
+		order := func() error {
+			_, err := idempotency.Do(ctxT(t), in.Store, key(outer), nil, func(ctx context.Context, _ *idempotency.Attempt) (int, error) { return 0, charge(ctx) })
+			return err
+		}
+		require.ErrorContains(t, order(), "the card is stolen")
+		require.ErrorIs(t, order(), idempotency.ErrFailed, outer)
 	}
 }

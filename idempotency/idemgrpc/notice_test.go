@@ -2,6 +2,7 @@ package idemgrpc_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ func TestUnknownOutcomeIsReportedWhenItEnds(t *testing.T) {
 	t.Parallel()
 	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})[0]
 	reported := make(chan error, 10)
-	ends := []error{status.Error(codes.Unavailable, "the bank is silent"), idempotency.NothingDone(status.Error(codes.Unavailable, "no route")), status.Error(codes.NotFound, "no such card")}
+	ends := []error{fmt.Errorf("charge: %w", idempotency.NothingDone(status.Error(codes.Unavailable, "the bank is silent"))), idempotency.NothingDone(status.Error(codes.Unavailable, "no route")), status.Error(codes.NotFound, "no such card")}
 	n := 0
 	s := in.serve(&idemgrpc.Options{ReportError: func(_ context.Context, _ string, err error) { reported <- err }}, func(context.Context, *structpb.Struct) (*structpb.Struct, error) {
 		n++
@@ -29,6 +30,7 @@ func TestUnknownOutcomeIsReportedWhenItEnds(t *testing.T) {
 	var unknown *idempotency.UnknownError
 	require.ErrorAs(t, err, &unknown)
 	require.ErrorContains(t, err, "Unavailable")
+	require.ErrorContains(t, err, "a NothingDone within another error does not count")
 	r, _, err := in.Get(ctxT(t), unknown.Ref)
 	require.NoError(t, err)
 	require.Equal(t, idempotency.Unknown, r.State)

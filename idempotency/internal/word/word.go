@@ -1,7 +1,10 @@
 // Package word has the errors by which a function says what is to happen to its request.
 package word
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
 
 // Word is what an error says.
 type Word int
@@ -56,6 +59,15 @@ func Passed(err error) error {
 		}
 		err = e.Err
 	}
+}
+
+// Uncounted returns what the log of an unknown outcome says of an error with a NothingDone that does not count, since
+// it is within another error; it is empty for any other.
+func Uncounted(err error) string {
+	if _, within := errors.AsType[*Error](err); !within || Of(err) != None {
+		return ""
+	}
+	return " (a NothingDone within another error does not count: the function has to return it itself)"
 }
 
 // Plain returns the error without its word, if that is all there is around it.
