@@ -29,8 +29,8 @@ const (
 )
 
 // MetadataRef is the key, in the metadata of the ErrorInfo, of the reference of the call's record,
-// for Store.Get, Resolve and Delete. It is set if an operator has to act, with ReasonUnknown and
-// ReasonUnreadable.
+// for Store.Get, Resolve and Delete. It is set if an operator has to act: with ReasonUnknown and
+// ReasonUnreadable, and with ReasonConflict under idempotency.Refuse, where a repetition gets ReasonUnknown.
 const MetadataRef = "ref"
 
 // MetadataNote is the key, in that metadata, of the operator's text for the call. It is set with

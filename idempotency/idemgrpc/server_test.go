@@ -303,6 +303,24 @@ func TestConflict(t *testing.T) {
 	require.True(t, refused(t, err, codes.Aborted, idemgrpc.ReasonConflict))
 	require.EqualValues(t, 1, s.calls.Load())
 	require.ErrorContains(t, err, "the call has executed, and what it was to write together with its outcome was not written")
+	require.NotContains(t, err.Error(), "operator")
+}
+
+// V27: as idemhttp.TestConflictUnderRefuse.
+func TestConflictUnderRefuse(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})[0]
+	s := in.serve(nil, func(ctx context.Context, req *structpb.Struct) (*structpb.Struct, error) {
+		a, _ := idempotency.FromContext(ctx)
+		a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("/no/such/key"), ">", 0)})
+		return paid(ctx, req)
+	})
+	err := s.pay("k").err
+	require.False(t, refused(t, err, codes.Aborted, idemgrpc.ReasonConflict), "no RetryInfo")
+	require.ErrorContains(t, err, "until an operator has resolved it")
+	again := s.pay("k").err
+	refused(t, again, codes.FailedPrecondition, idemgrpc.ReasonUnknown)
+	require.Equal(t, metadataOf(again)[idemgrpc.MetadataRef], metadataOf(err)[idemgrpc.MetadataRef])
 }
 
 // Operations that etcd does not take: nothing is recorded, and the client does not learn

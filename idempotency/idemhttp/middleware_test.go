@@ -523,8 +523,31 @@ func TestConflictOfTheHandlersOwn(t *testing.T) {
 	require.Equal(t, idemhttp.CodeConflict, p.Code)
 	require.Contains(t, p.Detail, "The request has executed, and what it was to write together with its outcome was not written.")
 	require.True(t, errors.Is(*reported.Load(), idempotency.ErrConflict))
+	require.True(t, p.Retryable)
+	require.Equal(t, "1", re.Header.Get("Retry-After"))
 	s.post("/payments", "k", "body")
 	require.EqualValues(t, 2, s.calls.Load(), "the key was released")
+}
+
+// V27: under Refuse a repetition after such a conflict executes nothing, so the answer does not invite it, and has the
+// reference for the operator.
+func TestConflictUnderRefuse(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+	s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := idempotency.FromContext(r.Context())
+		a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("none"), ">", 0)})
+		paid(w, r)
+	})
+	re := s.post("/payments", "k", "body")
+	p := re.problem(t)
+	require.Equal(t, idemhttp.CodeConflict, p.Code)
+	require.False(t, p.Retryable)
+	require.Empty(t, re.Header.Get("Retry-After"))
+	require.Contains(t, p.Detail, "operator")
+	again := s.post("/payments", "k", "body").problem(t)
+	require.Equal(t, idemhttp.CodeUnknown, again.Code)
+	require.Equal(t, again.Ref, p.Ref)
 }
 
 func TestPolicy(t *testing.T) {
@@ -543,6 +566,20 @@ func TestPolicy(t *testing.T) {
 	for _, part := range []string{`"expirationSeconds": 3600`, `"Idempotency-Key"`, `"X-Secret"`, `"Set-Cookie"`, `"status": 422`, `"required": true`} {
 		require.Contains(t, w.Body.String(), part)
 	}
+	require.Contains(t, w.Body.String(), `"notFinalStatuses": "401, 403, 407 to 408, 421, 423, 425, 429, 449, 499 to 599"`)
+	require.Contains(t, w.Body.String(), "executes again when it is repeated")
+	refuse := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+	h2, err := idemhttp.PolicyHandler(refuse.Store, &idemhttp.Options{OnStatus: func(status int) idempotency.Action {
+		if status >= 500 && status <= 503 {
+			return idempotency.Forget
+		}
+		return idempotency.Remember
+	}})
+	require.NoError(t, err)
+	w = httptest.NewRecorder()
+	h2.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/keys", nil))
+	require.Contains(t, w.Body.String(), "500 to 503. After a response")
+	require.Contains(t, w.Body.String(), "until an operator has decided")
 	w = get("text/html")
 	require.Contains(t, w.Header().Get("Content-Type"), "text/html")
 	require.Contains(t, w.Body.String(), `<tr id="in-progress">`)

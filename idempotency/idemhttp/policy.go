@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type Policy struct {
 	ExpirationSeconds int64    `json:"expirationSeconds"`
 	Fingerprint       string   `json:"fingerprint"`
 	InProgress        string   `json:"inProgress"`
+	NotFinal          string   `json:"notFinal"`         // what follows a response with a status that is not final
+	NotFinalStatuses  string   `json:"notFinalStatuses"` // such as "408, 500 to 599"
 	ReplayHeader      string   `json:"replayHeader"`
 	MaxRequestBytes   int64    `json:"maxRequestBytes"`
 	MaxResponseBytes  int      `json:"maxResponseBytes"`
@@ -45,7 +48,8 @@ type Rule struct {
 // PolicyHandler returns a handler that publishes the rules of a Middleware with the same store
 // and options: the specification, expiry included, that the draft demands of a resource (§2.3,
 // §2.5.2). It answers with JSON if the request's Accept header has it, and with HTML otherwise.
-// The document has the store's Retain, not those that Options.Each returns. PolicyHandler returns
+// The document has the store's Retain and OnLost, not those that Options.Each returns, and what Options.OnStatus says of
+// each status, not what handlers say by Decide. PolicyHandler returns
 // idempotency.ErrInvalid where Middleware does.
 func PolicyHandler(store *idempotency.Store, opts *Options) (http.Handler, error) {
 	c, err := configure("policy handler", store, opts)
@@ -101,13 +105,38 @@ func (c *config) policy() Policy {
 	if c.Wait > 0 {
 		p.InProgress = fmt.Sprintf("A repetition of a request in progress waits for its response, and is answered with 409 and Retry-After after %v.", c.Wait)
 	}
+	p.NotFinal = "After a response with one of these statuses, the request executes again when it is repeated."
+	refuses := c.shared.Store.Options().OnLost == idempotency.Refuse
+	if refuses {
+		p.NotFinal = "After a response with one of these statuses it may be unknown what was done. Then a repetition does not execute: it is refused until an operator has decided."
+	}
+	p.NotFinalStatuses = c.notFinal()
 	for code, pr := range problems {
+		pr.Retryable = pr.Retryable && !(refuses && code == CodeConflict)
 		p.Errors = append(p.Errors, Rule{Code: code, Status: pr.Status, Title: pr.Title, Retryable: pr.Retryable})
 	}
 	slices.SortFunc(p.Errors, func(a, b Rule) int {
 		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Code, b.Code))
 	})
 	return p
+}
+
+// notFinal returns the statuses that are not recorded, unless a handler says so.
+func (c *config) notFinal() string {
+	var spans []string
+	from := 0
+	for status := 200; status <= 600; status++ {
+		open := status < 600 && cmp.Or(c.OnStatus(status), middleware.EndOfStatus(status).Action()) != idempotency.Remember
+		switch {
+		case open && from == 0:
+			from = status
+		case !open && from == status-1 && from != 0:
+			spans, from = append(spans, strconv.Itoa(from)), 0
+		case !open && from != 0:
+			spans, from = append(spans, fmt.Sprintf("%d to %d", from, status-1)), 0
+		}
+	}
+	return strings.Join(spans, ", ")
 }
 
 var page = template.Must(template.New("policy").Parse(`<!DOCTYPE html>
@@ -120,6 +149,7 @@ A request executes once for each key; a repetition gets the same response, with 
 <dt>Expiry</dt><dd>{{.Expiration}}</dd>
 <dt>Repetitions</dt><dd>{{.Fingerprint}}</dd>
 <dt>While the request is in progress</dt><dd>{{.InProgress}}</dd>
+<dt>Statuses that are not final</dt><dd>{{if .NotFinalStatuses}}{{.NotFinalStatuses}}. {{.NotFinal}}{{else}}none{{end}}</dd>
 <dt>Sizes</dt><dd>A request has at most {{.MaxRequestBytes}} bytes. A response larger than {{.MaxResponseBytes}} bytes is repeated without its body.</dd>
 <dt>Headers that are not repeated</dt><dd>{{range $i, $m := .NotRecorded}}{{if $i}}, {{end}}{{$m}}{{end}}</dd>
 </dl>

@@ -22,7 +22,8 @@ type Problem struct {
 	Instance string `json:"instance,omitempty"`
 	Code     Code   `json:"code"`
 	// Ref identifies the request's record, for Store.Get, Resolve and Delete. It is set if an
-	// operator has to act, with CodeUnknown and CodeUnreadable. It is a hash of scope, operation
+	// operator has to act: with CodeUnknown and CodeUnreadable, and with CodeConflict under
+	// idempotency.Refuse, where a repetition gets CodeUnknown. It is a hash of scope, operation
 	// and key, and may be shown to the client.
 	Ref idempotency.Ref `json:"ref,omitempty"`
 	// Note is the operator's text for the request. It is set with CodeUnknown if Options.ShowNote is.
@@ -87,6 +88,10 @@ func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, aft
 	p.Code, p.Instance, p.Ref, p.Note = own.Code, sent(r).EscapedPath(), own.Ref, own.Note
 	if own.Detail != "" {
 		p.Detail = own.Detail
+	}
+	if p.Code == CodeConflict && after == 0 {
+		p.Retryable = false
+		p.Detail += " It does not execute again until an operator has resolved it."
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")

@@ -56,7 +56,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 			res.Action = idempotency.Abandon // interrupted: how far the handler came is unknown
 		}
 		if res.Action != idempotency.Remember {
-			own = notRecorded{res.Action, res.Because}
+			own = notRecorded{res.Action, res.Because + word.Uncounted(res.Err)}
 			if res.Own && res.Action == idempotency.Forget {
 				return nil, idempotency.NothingDone(own)
 			}
@@ -71,6 +71,9 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 	case a.Certain(err):
 		return nil
 	case errors.Is(err, idempotency.ErrConflict):
+		if errors.Is(notice.Of(a), idempotency.ErrUnknown) {
+			return &Refusal{Reason: Conflict, Ref: a.Ref()}
+		}
 		return &Refusal{Reason: Conflict, RetryAfter: retryAfter}
 	case errors.Is(err, idempotency.ErrInvalid):
 		return &Refusal{Reason: Internal} // etcd refuses the operations given to Attempt.Attach

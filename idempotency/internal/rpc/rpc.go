@@ -71,6 +71,9 @@ func Answer(by middleware.Refusal, detail string) *Status {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(by.RetryAfter)})
 	}
 	text := "idempotency: " + a.text
+	if by.Reason == middleware.Conflict && by.Ref != "" {
+		text += ", and it does not execute again until an operator has resolved it"
+	}
 	if detail != "" {
 		text += ": " + strings.ToValidUTF8(detail, "\uFFFD")
 	}
