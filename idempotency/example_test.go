@@ -55,8 +55,8 @@ func ExampleDo() {
 	// 100 cents replayed: true
 }
 
-// A worker fails after its first step: the next attempt continues behind it. With Refuse, after a crash,
-// the function would not run until an operator calls Resolve.
+// A worker fails after its first step: the next attempt continues behind it. With Refuse, the function would not run
+// again until an operator calls Resolve with NotDone, after a failure as after a crash.
 func ExampleStep() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -83,8 +83,8 @@
 // # Behind grpc-gateway
 //
 // grpc-gateway drops the header Idempotency-Key unless runtime.WithIncomingHeaderMatcher maps it to
-// idempotency-key, and keeps the quotes that its client sends as a part of the key. A replay has the
-// header Grpc-Metadata-Idempotent-Replayed; ABORTED is 409 without Retry-After, and REUSED is 400.
+// idempotency-key; the quotes that its client sends are no part of the key. A replay has the header
+// Grpc-Metadata-Idempotent-Replayed; ABORTED is 409 without Retry-After, and REUSED is 400.
 //
 // # The handler
 //

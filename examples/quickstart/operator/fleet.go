@@ -36,7 +36,7 @@ func fleet(ctx context.Context, process []*concurrency.Session) error {
 		return err
 	}
 	key := idempotency.Key{Scope: "tenant 7", Op: "POST /payments", ID: fmt.Sprint(time.Now().UnixNano())}
-	attempt, _, err := st.Begin(ctx, key, nil)
+	attempt, _, err := st.Begin(ctx, key, nil, idempotency.Note("order-17"))
 	if err != nil {
 		return err
 	}

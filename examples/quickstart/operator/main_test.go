@@ -19,7 +19,7 @@ func Example() {
 	// Output:
 	// charge: 1 of 3 in use, by web-1: order-17 card
 	// invoices, paused, was run by web-1: done
-	// POST /payments of tenant 7: outcome unknown
+	// POST /payments of tenant 7, order-17: outcome unknown
 	// web-1 was evicted: true
 	// the customer's next try gets: charge 1
 }

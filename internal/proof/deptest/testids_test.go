@@ -53,7 +53,7 @@ func requiredIDs() []string {
 	add("A", "%d", 1, 114)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
-	add("V", "%d", 21, 29)
+	add("V", "%d", 21, 30)
 	add("M", "%d", 1, 14)
 	return ids
 }
