@@ -1,0 +1,31 @@
+package keyspace
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each key that the package builds is below one of the parts, and each part has one.
+func TestParts(t *testing.T) {
+	s := space(t, "payments")
+	queue := s.Queue(Semaphore, "x")
+	limiter := s.Limiter("x")
+	used := map[string]bool{}
+	for _, key := range []string{
+		s.Session(1).Alive(), s.Session(1).Notice(1), s.Session(1).StepDown(1), queue.Limit, queue.ID("x"), queue.Requests,
+		s.Queue(Mutex, "x").Requests, s.Queue(Election, "x").Requests, s.Queue(Rate, "x").Requests, s.Member(queue, 1),
+		limiter.Default, limiter.Total().Limit, limiter.Key("x").ID("x"), limiter.Key("x").Requests,
+		s.Job("x").Lock(), s.Job("x").Run(time.Unix(0, 0)), s.Clock(1), s.Store("x").Entry("a", "b", "c").Claim(), s.Store("x").Results(),
+	} {
+		rest, ok := strings.CutPrefix(key, s.Root())
+		require.True(t, ok, key)
+		at := slices.IndexFunc(Parts(), func(part string) bool { return strings.HasPrefix(rest, part) })
+		require.GreaterOrEqual(t, at, 0, key)
+		used[Parts()[at]] = true
+	}
+	require.Len(t, used, len(Parts()))
+}
