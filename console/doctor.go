@@ -2,28 +2,19 @@ package console
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/doctor"
 )
 
-// finding is one line of the doctor's page.
-type finding struct {
-	Check, Text, Advice string
-	Bad                 bool
-}
-
 // findings are what the doctor has found.
-type findings []finding
+type findings []doctor.Finding
 
 // urgent has an operator see soon that what was wrong is over.
 func (all findings) urgent() bool {
-	return slices.ContainsFunc(all, func(f finding) bool { return f.Bad })
+	return slices.ContainsFunc(all, func(f doctor.Finding) bool { return f.Level == doctor.Fail })
 }
 
 func readDoctor(q request) (any, quality, error) {
@@ -32,64 +23,63 @@ func readDoctor(q request) (any, quality, error) {
 }
 
 const (
-	slow     = 500 * time.Millisecond // a read that takes longer takes too long
-	askBound = 2 * time.Second        // of each question that the doctor asks
+	slow     = 500 * time.Millisecond // an answer that takes longer takes too long
+	askBound = 2 * time.Second        // of each check
 )
 
-// examine looks at what this session can know. One member that hangs keeps nothing from the others.
+// examine makes the checks of the command's doctor that take few calls, at the same time. One member that hangs keeps
+// nothing from the others.
 func (c *console) examine(ctx context.Context) (all findings, _ error) {
-	client := c.inner.Etcd().Client
-	endpoints := client.Endpoints()
-	members := make([]finding, len(endpoints))
-	var asked sync.WaitGroup
-	for i, endpoint := range endpoints {
-		asked.Go(func() {
+	var survey doctor.Survey
+	var reads, writes doctor.Times
+	var unread, unwritten error
+	client, space := c.inner.Etcd().Client, c.inner.Space()
+	parts := make([][]doctor.Finding, 4)
+	var checks sync.WaitGroup
+	check := func(run func(context.Context)) {
+		checks.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, askBound)
 			defer cancel()
-			st, err := client.Status(ctx, endpoint)
-			members[i] = member(endpoint, st, err)
+			run(ctx)
 		})
 	}
-	bounded, cancel := context.WithTimeout(ctx, askBound)
-	defer cancel()
-	began := time.Now()
-	_, err := c.inner.Read(bounded, c.inner.Space().Root(), clientv3.WithCountOnly())
-	took := time.Since(began).Round(100 * time.Microsecond)
-	switch {
-	case commit.Denied(err):
-		all = append(all, finding{"permission", err.Error(), "etcd answers, and does not let this user read the namespace: it needs a role, see docs/operations.md, roles.", true})
-	case err != nil:
-		all = append(all, finding{"majority", err.Error(), "No majority of etcd answers: nothing can be acquired.", true})
-	case took > slow:
-		all = append(all, finding{"majority", fmt.Sprintf("a read took %v", took), "Every acquire takes at least that long.", true})
-	default:
-		all = append(all, finding{Check: "majority", Text: "etcd answers"})
+	check(func(ctx context.Context) { survey = doctor.Ask(ctx, client, askBound, slow) })
+	check(func(ctx context.Context) { reads, unread = doctor.Reads(ctx, c.inner.KV(), space.Root(), 1) })
+	check(func(ctx context.Context) { writes, unwritten = doctor.Writes(ctx, client, space.Root(), 1) })
+	check(func(ctx context.Context) {
+		users, _ := doctor.Users(ctx, client)
+		parts[0] = doctor.Named("auth", users)
+	})
+	check(func(ctx context.Context) {
+		grants, err := doctor.Permissions(ctx, client, space)
+		if err != nil {
+			parts[1] = doctor.Named("permissions", doctor.NotMade("permissions", err))
+			return
+		}
+		parts[1] = doctor.Named("permissions", grants.Findings(space.Root()))
+	})
+	check(func(ctx context.Context) {
+		parts[2] = doctor.Named("compaction", doctor.Compaction(ctx, client, space.Root(), doctor.ManyRevisions))
+	})
+	check(func(ctx context.Context) { parts[3] = doctor.Named("leases", doctor.Leases(ctx, client)) })
+	checks.Wait()
+	majority, cut := survey.Majority(reads, unread)
+	all = slices.Concat(findings(doctor.Named("endpoint", survey.Endpoints())), doctor.Named("members", survey.Members()),
+		doctor.Named("alarm", doctor.Alarms(survey)), doctor.Named("majority", majority))
+	if !cut { // each other check of what is in etcd would say the same
+		all = append(all, doctor.Named("write", survey.Writing(reads, writes, unwritten))...)
+		all = append(all, slices.Concat(parts...)...)
 	}
-	alarms, err := client.AlarmList(bounded)
-	asked.Wait()
-	all = append(all, members...)
-	if err == nil && len(alarms.Alarms) > 0 {
-		all = append(all, finding{"alarms", fmt.Sprint(alarms.Alarms), "With NOSPACE nothing new is acquired; permits are kept and released.", true})
-	}
-	switch {
-	case c.inner.Leaseless():
-		all = append(all, finding{Check: "session", Text: "this console only reads, and is no session"})
-	case c.sess.Lease() == 0:
-		all = append(all, finding{"session", "this console's session has no lease at the moment", "It takes a new one as soon as etcd grants it.", true})
-	default:
-		all = append(all, finding{Check: "session", Text: "this console's session is alive"})
-	}
-	return all, nil
+	return append(all, doctor.Named("session", c.own())...), nil
 }
 
-// member is the finding about a member of etcd.
-func member(endpoint string, st *clientv3.StatusResponse, err error) finding {
-	if err != nil {
-		return finding{"endpoint", fmt.Sprintf("%s: %v", endpoint, err), "This member does not answer; a majority is enough.", true}
+// own is the finding about the console's own session.
+func (c *console) own() []doctor.Finding {
+	switch {
+	case c.inner.Leaseless():
+		return doctor.One(doctor.OK, "", "this console only reads, and is no session")
+	case c.sess.Lease() == 0:
+		return doctor.One(doctor.Fail, "It takes a new one as soon as etcd grants it.", "this console's session has no lease at the moment")
 	}
-	f := finding{Check: "endpoint", Text: fmt.Sprintf("%s: etcd %s", endpoint, st.Version)}
-	if len(st.Errors) > 0 {
-		f.Text, f.Advice, f.Bad = fmt.Sprintf("%s: %v", f.Text, st.Errors), "See docs/operations.md, etcd's quota.", true
-	}
-	return f
+	return doctor.One(doctor.OK, "", "this console's session is alive")
 }

@@ -255,7 +255,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	pages := map[string]string{
 		"": "semaphore/charge", "queue?name=semaphore/charge": "1st, behind web-7", "queue?name=limiter/api": "acme", "elections": "10.0.0.7:8080",
 		"jobs": "cleanup", "job?name=cleanup": "the disk is full", "stores": "orders", "store?name=orders": "POST /payments", "sessions": "web-7",
-		"doctor": "etcd answers", fmt.Sprintf("confirm?do=evict&name=semaphore/charge&target=%d", second.Token()): "<b>order 13</b>",
+		"doctor": "a majority answers reads in", fmt.Sprintf("confirm?do=evict&name=semaphore/charge&target=%d", second.Token()): "<b>order 13</b>",
 		"confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)): "choose what the lost attempt has done", "confirm?do=pause&name=cleanup": "Keep the job from starting", "queue?name=semaphore/none": "No request waits",
 	}
 	names := map[string]string{"": "queues", "queue?name=semaphore/charge": "queue", "job?name=cleanup": "job", "store?name=orders": "requests", "confirm?do=pause&name=cleanup": "confirm"}

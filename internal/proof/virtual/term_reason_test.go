@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
-// A113: the end of a lease deletes the key of a term, or of a permit that may be kept, and the presence key
+// A119: the end of a lease deletes the key of a term, or of a permit that may be kept, and the presence key
 // of its session at one revision. If the session sees the first deletion first, the permit is lost with the
 // session all the same. So it is for a Release that finds its key gone. If the key alone was deleted, the
 // session lives.
@@ -81,7 +81,7 @@ func deleteRequests(d *desk) {
 	}
 }
 
-// A114: a term that is released costs a Txn and no read, although the queue that it follows shows its key deleted.
+// A120: a term that is released costs a Txn and no read, although the queue that it follows shows its key deleted.
 func TestReleaseOfATermReadsNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(t *testing.T, on []*desk) {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/internal/doctor"
 )
 
 // benchOptions are the flags of `bench`.
@@ -147,7 +149,7 @@ func (a *app) measureAll(ctx context.Context, s *scratch, o benchOptions) error 
 		Results  []measured `json:"results"`
 	}{schemaOf("bench"), servers, seconds(o.each), results}, func(t *table) {
 		for _, sv := range servers {
-			t.line(fmt.Sprintf("%s: etcd %s, %s, database %s", sv.Endpoint, or(sv.Version), sv.role(), mib(sv.Size)))
+			t.line(fmt.Sprintf("%s: etcd %s, %s, database %s", sv.Endpoint, or(sv.Version), sv.role(), doctor.MiB(sv.Size)))
 		}
 		t.row("", "CLIENTS", "COUNT", "PER SECOND", "P50", "P90", "P99", "MAX")
 		for _, r := range results {

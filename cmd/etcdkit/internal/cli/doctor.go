@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,24 +9,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-)
-
-// level is how bad a finding is.
-type level string
-
-const (
-	levelOK   level = "OK"
-	levelWarn level = "WARN"
-	levelFail level = "FAIL"
+	"github.com/etcdkit/etcdkit/internal/doctor"
 )
 
 // finding is what one check has found.
-type finding struct {
-	Level  level  `json:"level"`
-	Check  string `json:"check"`
-	Text   string `json:"text"`
-	Advice string `json:"advice,omitempty"` // what it means and what to do; "" if OK
-}
+type finding = doctor.Finding
+
+const (
+	levelOK   = doctor.OK
+	levelWarn = doctor.Warn
+	levelFail = doctor.Fail
+)
 
 // check is one check. It returns all that it has found; a check that cannot be made is a finding, too.
 type check struct {
@@ -35,38 +27,43 @@ type check struct {
 	run  func(context.Context) []finding
 }
 
-// doctor is one examination.
-type doctor struct {
+// examination is one execution of doctor.
+type examination struct {
 	app    *app
 	client *clientv3.Client
 	now    func() time.Time
 	slow   time.Duration
 	old    int64                // how many revisions are too many to be kept
 	sess   *concurrency.Session // of the check "session", or nil
+	survey doctor.Survey        // of the check "endpoint"
+	reads  doctor.Times         // of the check "majority"
+	grants doctor.Grants        // of the check "permissions"
 	mute   bool                 // no endpoint answers
-	cut    bool                 // nothing in etcd can be read: no majority answers, or no user is given where users are checked
+	cut    bool                 // nothing in etcd can be read: it is none, no majority answers, or no user is given where users are checked
 }
 
 // checks are the checks of the cluster and, if one is named, of a namespace.
-func (d *doctor) checks() []check {
-	all := []check{{"endpoint", d.endpoints}, {"auth", d.auth}, {"majority", d.majority}, {"compaction", d.compaction}, {"leases", d.leases}}
+func (d *examination) checks() []check {
+	all := []check{{"endpoint", d.endpoints}, {"members", d.members}, {"alarm", d.alarms}, {"auth", d.auth},
+		{"majority", d.majority}, {"write", d.writes}, {"compaction", d.compaction}, {"leases", d.leases}}
 	if d.app.etcd.namespace == "" {
 		return append(all, check{"namespace", func(context.Context) []finding {
 			return one(levelWarn, "Add --namespace to examine what the services keep in it; 'etcdkit ls' lists the namespaces.", "not examined")
 		}})
 	}
-	return append(all, check{"session", d.session}, check{"sessions", d.sessions}, check{"clocks", d.clocks},
+	return append(all, check{"permissions", d.permissions}, check{"session", d.session}, check{"sessions", d.sessions}, check{"clocks", d.clocks},
 		check{"queues", d.queues}, check{"jobs", d.lostRuns}, check{"requests", d.unknownRequests})
 }
 
 func (a *app) doctor() *cobra.Command {
-	d := &doctor{app: a, now: time.Now, old: manyRevisions}
+	d := &examination{app: a, now: time.Now, old: doctor.ManyRevisions}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine etcd and a namespace: what is wrong, what it means, what to do",
-		Long: `Examine the cluster (each endpoint of --endpoints, its version, leader, alarms and size; whether users are
-checked, a majority answers, old revisions are compacted; how many leases there are) and, with --namespace,
-what the services keep in it: whether the user may use it, the TTL that etcd grants, live sessions and their
+		Long: `Examine the cluster (each endpoint of --endpoints: whether it is a member of etcd, its version, leader and
+size; whether the endpoints are the members; alarms; whether users are checked; how long a majority takes for a read
+and for a write; whether old revisions are compacted; how many leases there are) and, with --namespace, what the
+services keep in it: what the user may read and write of it, the TTL that etcd grants, live sessions and their
 clocks, foreign keys, lost runs, jobs that no process starts, and requests of unknown outcome.
 
 Each finding is OK, WARN or FAIL. A check that the user may not make, or that etcd does not answer within
@@ -85,22 +82,22 @@ changes nothing else. The exit code is 0 if nothing has failed, 1 if something h
 			return d.report(found)
 		},
 	}
-	cmd.Flags().DurationVar(&d.slow, "slow", 500*time.Millisecond, "a member that takes longer to answer is a warning")
+	cmd.Flags().DurationVar(&d.slow, "slow", 500*time.Millisecond, "a member that takes longer to answer is a warning, and a write that takes half of it")
 	return cmd
 }
 
 // examine makes all checks.
-func (d *doctor) examine(ctx context.Context) (found []finding) {
+func (d *examination) examine(ctx context.Context) (found []finding) {
 	if d.app.etcd.namespace != "" {
 		if _, err := d.app.etcd.space(); err != nil {
-			return []finding{{levelFail, "namespace", err.Error(), "Correct --namespace or --prefix."}}
+			return doctor.Named("namespace", one(levelFail, "Correct --namespace or --prefix.", "%v", err))
 		}
 	}
 	client, err := d.app.etcd.client(ctx)
 	if err != nil {
 		code, _ := classify(err)
 		d.mute = code == exitUnreachable
-		return []finding{{levelFail, "connection", err.Error(), "Check --endpoints, --cacert, --cert, --key and --user."}}
+		return doctor.Named("connection", one(levelFail, "Check --endpoints, --cacert, --cert, --key and --user.", "%v", err))
 	}
 	defer client.Close()
 	d.client = client
@@ -117,7 +114,7 @@ func (d *doctor) examine(ctx context.Context) (found []finding) {
 }
 
 // close closes the session.
-func (d *doctor) close(ctx context.Context) {
+func (d *examination) close(ctx context.Context) {
 	if d.sess != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -126,18 +123,14 @@ func (d *doctor) close(ctx context.Context) {
 }
 
 // make makes one check, within --command-timeout.
-func (d *doctor) make(ctx context.Context, c check) []finding {
+func (d *examination) make(ctx context.Context, c check) []finding {
 	ctx, cancel := context.WithTimeout(ctx, d.app.etcd.timeout)
 	defer cancel()
-	found := c.run(ctx)
-	for i := range found {
-		found[i].Check = c.name
-	}
-	return found
+	return doctor.Named(c.name, c.run(ctx))
 }
 
 // report prints the findings, and returns the exit code as an error.
-func (d *doctor) report(found []finding) error {
+func (d *examination) report(found []finding) error {
 	worst := levelOK
 	for _, f := range found {
 		if f.Level == levelFail || f.Level == levelWarn && worst == levelOK {
@@ -146,8 +139,8 @@ func (d *doctor) report(found []finding) error {
 	}
 	err := d.app.print(struct {
 		schema
-		Worst    level     `json:"worst"`
-		Findings []finding `json:"findings"`
+		Worst    doctor.Level `json:"worst"`
+		Findings []finding    `json:"findings"`
 	}{schemaOf("doctor"), worst, found}, func(t *table) {
 		for _, f := range found {
 			t.row(f.Level, f.Check+": "+f.Text)
@@ -168,8 +161,8 @@ func (d *doctor) report(found []finding) error {
 }
 
 // one returns a single finding.
-func one(l level, advice, format string, args ...any) []finding {
-	return []finding{{Level: l, Text: fmt.Sprintf(format, args...), Advice: advice}}
+func one(l doctor.Level, advice, format string, args ...any) []finding {
+	return doctor.One(l, advice, format, args...)
 }
 
 // cutShort is the finding of a check that has read n of what it reads one by one when err came.
@@ -181,14 +174,4 @@ func cutShort(ctx context.Context, n int, what string, err error) []finding {
 }
 
 // notMade is the finding of a check that could not be made, or only in part.
-func notMade(what string, err error) []finding {
-	switch code, next := classify(err); {
-	case noUser(err):
-		return one(levelWarn, next, "%s: %v", what, err)
-	case code == exitDenied:
-		return one(levelWarn, "The user may not read it; a user with more permissions can make this check.", "%s: %v", what, err)
-	case code == exitUnreachable || errors.Is(err, context.DeadlineExceeded):
-		return one(levelFail, "etcd did not answer in time; --command-timeout waits longer.", "%s: %v", what, err)
-	}
-	return one(levelFail, "", "%s: %v", what, err)
-}
+func notMade(what string, err error) []finding { return doctor.NotMade(what, err) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -25,21 +26,25 @@ import (
 const probeTTL = 5 * time.Second
 
 // session opens a session, as a service does. The checks after it use it, or one that only reads.
-func (d *doctor) session(ctx context.Context) []finding {
+func (d *examination) session(ctx context.Context) []finding {
 	asked := time.Now()
 	opts := &concurrency.SessionOptions{Prefix: d.app.etcd.prefix, Owner: owner("doctor"), TTL: probeTTL}
 	sess, err := concurrency.NewSession(ctx, d.client, d.app.etcd.namespace, opts)
 	if err != nil { // the checks after it read
 		d.sess, _ = concurrency.NewSession(engine.Leaseless(ctx), d.client, d.app.etcd.namespace, opts)
 	}
-	if code, _ := classify(err); code == exitDenied {
+	code, _ := classify(err)
+	if code == exitDenied && d.grants.ReadsOnly() {
+		return one(levelWarn, "As the role says: see permissions, above.", "no session: the user may only read")
+	}
+	if code == exitDenied {
 		return one(levelFail, "The user cannot acquire anything in this namespace. Its role needs read and write permission for it: see docs/operations.md, roles.", "no session: %v", err)
 	}
 	if err != nil {
 		return one(levelFail, "", "no session: %v", err)
 	}
 	d.sess = sess
-	found := one(levelOK, "", "a session was opened in %s: the user may read and write the namespace", millis(time.Since(asked)))
+	found := one(levelOK, "", "a session was opened in %s", doctor.Millis(time.Since(asked)))
 	ttl, err := d.client.TimeToLive(ctx, sess.Lease())
 	if err != nil {
 		return append(found, notMade("the TTL that etcd grants", err)...)
@@ -64,7 +69,7 @@ func granted(asked, got time.Duration) []finding {
 }
 
 // presence reads the presence keys of the live sessions, without that of doctor.
-func (d *doctor) presence(ctx context.Context) (space keyspace.Space, alive []*mvccpb.KeyValue, err error) {
+func (d *examination) presence(ctx context.Context) (space keyspace.Space, alive []*mvccpb.KeyValue, err error) {
 	if space, err = d.app.etcd.space(); err != nil {
 		return space, nil, err
 	}
@@ -81,7 +86,7 @@ func (d *doctor) presence(ctx context.Context) (space keyspace.Space, alive []*m
 }
 
 // sessions counts the live sessions.
-func (d *doctor) sessions(ctx context.Context) []finding {
+func (d *examination) sessions(ctx context.Context) []finding {
 	_, alive, err := d.presence(ctx)
 	if err != nil {
 		return notMade("live sessions", err)
@@ -102,7 +107,7 @@ func (d *doctor) sessions(ctx context.Context) []finding {
 const beat = time.Minute
 
 // clocks compares this machine's clock with the times that live processes have written last.
-func (d *doctor) clocks(ctx context.Context) []finding {
+func (d *examination) clocks(ctx context.Context) []finding {
 	space, alive, err := d.presence(ctx)
 	if err != nil {
 		return notMade("clocks of live sessions", err)
@@ -146,7 +151,7 @@ func skew(by string, lead time.Duration, beats bool) []finding {
 }
 
 // queues looks for keys that are not etcdkit's in the ranges of queues, and for queues that admit nothing.
-func (d *doctor) queues(ctx context.Context) (found []finding) {
+func (d *examination) queues(ctx context.Context) (found []finding) {
 	if d.sess == nil {
 		return noSession()
 	}
@@ -179,7 +184,7 @@ func (d *doctor) queues(ctx context.Context) (found []finding) {
 }
 
 // lostRuns looks for runs of jobs whose processes died.
-func (d *doctor) lostRuns(ctx context.Context) (found []finding) {
+func (d *examination) lostRuns(ctx context.Context) (found []finding) {
 	if d.sess == nil {
 		return noSession()
 	}
@@ -208,7 +213,7 @@ func (d *doctor) lostRuns(ctx context.Context) (found []finding) {
 }
 
 // job examines one job.
-func (d *doctor) job(ctx context.Context, l *schedlock.Locker, name string) (found []finding, err error) {
+func (d *examination) job(ctx context.Context, l *schedlock.Locker, name string) (found []finding, err error) {
 	st, err := l.Status(ctx, name)
 	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) { // removed meanwhile
 		return nil, err
@@ -243,7 +248,7 @@ func (d *doctor) job(ctx context.Context, l *schedlock.Locker, name string) (fou
 }
 
 // foreignKeys counts the keys in the range of a job that are not etcdkit's.
-func (d *doctor) foreignKeys(ctx context.Context, job string) (n int, err error) {
+func (d *examination) foreignKeys(ctx context.Context, job string) (n int, err error) {
 	space, err := d.app.etcd.space()
 	if err != nil {
 		return 0, err
@@ -263,7 +268,7 @@ func (d *doctor) foreignKeys(ctx context.Context, job string) (n int, err error)
 
 // unstarted returns the first fire time since the latest record and since the latest resumption, if no process has
 // started it for a while and nothing that is stored keeps the job from starting; or zero.
-func (d *doctor) unstarted(ctx context.Context, st schedlock.Status) (since time.Time, err error) {
+func (d *examination) unstarted(ctx context.Context, st schedlock.Status) (since time.Time, err error) {
 	period, ok := record.PeriodOf([]byte(st.Settings))
 	if !ok || period < ticks.Smallest || st.Last == nil || st.Running || st.CoolingDown || st.Paused != nil {
 		return since, nil
@@ -300,7 +305,7 @@ func lost(name string, records []schedlock.Record) []finding {
 }
 
 // unknownRequests looks for requests whose attempts were lost.
-func (d *doctor) unknownRequests(ctx context.Context) (found []finding) {
+func (d *examination) unknownRequests(ctx context.Context) (found []finding) {
 	if d.sess == nil {
 		return noSession()
 	}

@@ -12,12 +12,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -107,6 +106,7 @@ func TestDoctorHalfDown(t *testing.T) {
 	require.Equal(t, exitFailed, r.code, r.out)
 	_, by = findings(t, r)
 	require.Contains(t, by["majority"], "FAIL a read by a majority failed")
+	require.Contains(t, by["members"], "OK 3 voting members", "known by the member that is left")
 	require.Empty(t, by["session"], "nothing of the namespace can be read")
 	require.Contains(t, by["endpoint"], "OK "+etcd.Endpoints()[order[2]])
 
@@ -167,7 +167,7 @@ func TestDoctorNoSpace(t *testing.T) {
 	r := f.run("doctor", "-N", "test", "-o", "json", "--slow", "1m")
 	require.Equal(t, exitFailed, r.code, r.out)
 	_, by := findings(t, r)
-	require.Contains(t, by["endpoint"], "FAIL "+etcd.Endpoints()[0]+": alarm NOSPACE")
+	require.Contains(t, by["alarm"], "FAIL NOSPACE, raised by member ")
 	require.NoError(t, etcd.SetNoSpace(testkit.Context(t), false))
 }
 
@@ -178,7 +178,7 @@ func TestDoctorCompaction(t *testing.T) {
 	ctx := testkit.Context(t)
 	a := &app{}
 	a.etcd.prefix = "/doctor"
-	d := &doctor{app: a, client: etcd.Client(), old: 10}
+	d := &examination{app: a, client: etcd.Client(), old: 10}
 	require.Equal(t, levelOK, d.compaction(ctx)[0].Level, "there are not so many")
 	var at int64
 	for range 20 {
@@ -214,35 +214,11 @@ func TestDoctorCutShort(t *testing.T) {
 }
 
 func TestVerdicts(t *testing.T) {
-	status := func(cluster, leader uint64) answer {
-		st := &clientv3.StatusResponse{Leader: leader, Version: "3.6.16", Header: &pb.ResponseHeader{ClusterId: cluster}}
-		return answer{endpoint: "m", status: st, took: 2 * time.Second}
-	}
 	for name, c := range map[string]struct {
 		got  []finding
-		want level
+		want doctor.Level
 		text string
 	}{
-		"3.6 is good":          {version("m", "3.6.16"), "", ""},
-		"3.6 of the floor":     {version("m", "3.6.14"), "", ""},
-		"3.6 below it":         {version("m", "3.6.13"), levelFail, "older than 3.6.14"},
-		"3.5 below it":         {version("m", "3.5.9"), levelFail, "older than 3.5.33"},
-		"3.7 before release":   {version("m", "3.7.1-rc.0"), "", ""},
-		"3.4":                  {version("m", "3.4.40"), levelWarn, "not tested with"},
-		"4.0":                  {version("m", "4.0.0"), levelWarn, "not tested with"},
-		"no version":           {version("m", "Not decided"), levelWarn, "not known"},
-		"no alarm":             {alarms("m", nil), "", ""},
-		"out of space":         {alarms("m", []string{"memberID:1 alarm:NOSPACE "}), levelFail, "NOSPACE"},
-		"corrupt":              {alarms("m", []string{"memberID:1 alarm:CORRUPT "}), levelFail, "CORRUPT"},
-		"another alarm":        {alarms("m", []string{"etcdserver: no leader"}), levelWarn, "no leader"},
-		"much room":            {size("m", 100<<20, 50<<20, 2<<30), levelOK, "of a quota of 2048.0 MiB"},
-		"a large file":         {size("m", 1900<<20, 50<<20, 2<<30), levelWarn, "in use 50.0 MiB"},
-		"a full file":          {size("m", 1900<<20, 1800<<20, 2<<30), levelFail, "in use 1800.0 MiB"},
-		"no quota":             {size("m", 1900<<20, 1800<<20, 0), levelOK, "does not report its quota"},
-		"one cluster":          {agreement([]answer{status(1, 7), status(1, 7), {err: context.Canceled}}), "", ""},
-		"two clusters":         {agreement([]answer{status(1, 7), status(2, 7)}), levelFail, "of 2 clusters"},
-		"two leaders":          {agreement([]answer{status(1, 7), status(1, 8)}), levelWarn, "name 2 leaders"},
-		"a leader and none":    {agreement([]answer{status(1, 7), status(1, 0)}), "", ""},
 		"TTL as asked":         {granted(5*time.Second, 5*time.Second), levelOK, ""},
 		"TTL longer":           {granted(5*time.Second, 8*time.Second), levelWarn, "8s"},
 		"TTL shorter":          {granted(5*time.Second, 4*time.Second), levelFail, "4s"},
@@ -254,13 +230,6 @@ func TestVerdicts(t *testing.T) {
 		"a run lost":           {lost("j", []schedlock.Record{{State: schedlock.RunDone}, {State: schedlock.RunLost}}), levelWarn, "1 of 2"},
 		"unknown and refused":  {unknown("s", 10, 2, 3), levelWarn, "2 of 10"},
 		"unknown and repeated": {unknown("s", 10, 0, 3), levelOK, "3 of 10"},
-		"few revisions":        {history(1000, nil, 1000), levelOK, "fewer than 1000"},
-		"compacted":            {history(1000, rpctypes.ErrCompacted, 5000), levelOK, "are compacted"},
-		"not compacted":        {history(1000, nil, 5000), levelWarn, "more than 1000"},
-		"history not readable": {history(1000, rpctypes.ErrPermissionDenied, 5000), levelWarn, "old revisions"},
-		"one lease":            {leased(1), levelOK, "1 lease in"},
-		"many leases":          {leased(30_000), levelWarn, "30000 leases"},
-		"slow":                 {status(1, 7).findings(time.Second), levelWarn, "slow"},
 	} {
 		var worst finding
 		for _, f := range c.got {
@@ -286,7 +255,7 @@ func TestDoctorOfAJobThatIsNotStarted(t *testing.T) {
 	a := &app{}
 	a.etcd.prefix, a.etcd.namespace = f.prefix, "test"
 	now := time.Now()
-	d := &doctor{app: a, client: f.etcd.Client(), now: func() time.Time { return now }}
+	d := &examination{app: a, client: f.etcd.Client(), now: func() time.Time { return now }}
 	finds := func() string {
 		t.Helper()
 		found, err := d.job(ctx, l, "invoices")
