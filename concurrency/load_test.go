@@ -27,7 +27,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 	}
 	var s *concurrency.Session
 	var err error
-	b.Count("`NewSession`", c, load{"LeaseGrant": 1, "Txn": 1, "Range": 1, "Watch": 1, "Watch.Send": 1, "LeaseKeepAlive": 1, "LeaseKeepAlive.Send": 1}, 2, 1, func() {
+	b.Count("`NewSession`", c, load{"LeaseGrant": 1, "MemberList": 1, "Txn": 1, "Range": 1, "Watch": 1, "Watch.Send": 1, "LeaseKeepAlive": 1, "LeaseKeepAlive.Send": 1}, 2, 1, func() {
 		s, err = concurrency.NewSession(ctx, c.Client, "test", opts())
 		require.NoError(t, err)
 	})

@@ -30,8 +30,9 @@ type Session engine.Door[shared]
 // until Close has returned.
 //
 // It returns ErrInvalid if the client is nil, the namespace is not valid (see NewSemaphore
-// for names) or an option is out of range; an error of etcd's; or ctx's error, joined with
-// the last one of etcd's, if etcd did not answer before ctx ended. After an error nothing is
+// for names) or an option is out of range; errors.ErrUnsupported if the server is no etcd, or if
+// etcd's gRPC proxy is between and AllowProxy is not set; an error of etcd's; or ctx's error, joined
+// with the last one of etcd's, if etcd did not answer before ctx ended. After an error nothing is
 // left in etcd that does not expire by itself. ctx bounds this call only; without a deadline
 // in it the call lasts until etcd can be reached.
 func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, opts *SessionOptions) (*Session, error) {
@@ -52,7 +53,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	own := &shared{horizon: horizons(ctx), reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*base{}, rates: map[string]*rateShares{}}
 	log := o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner))
 	core, err := engine.New(ctx, etcd, space, engine.Options{
-		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout,
+		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout, AllowProxy: o.AllowProxy,
 		Log: log, Hooks: hook.New(o.Hooks, namespace, log), Rewound: own.rewound,
 	})
 	if err != nil {

@@ -51,6 +51,12 @@ type SessionOptions struct {
 	// the reason why its run was lost. Defaults to 2 s.
 	ReleaseTimeout time.Duration
 
+	// AllowProxy lets the session work through etcd's gRPC proxy, which NewSession refuses. Such a proxy
+	// loses events of watches, so that a limit that is lowered can be exceeded, and may answer with an
+	// older renewal: G1 and G4 do not hold behind it. Where etcd checks users, it renews no lease.
+	// Defaults to false.
+	AllowProxy bool
+
 	// ReportEvery is the time between two events observe.Waiting of one call that waits. Defaults
 	// to 10 s.
 	ReportEvery time.Duration

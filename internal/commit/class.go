@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -31,7 +32,8 @@ const (
 // answers "request timed out", "leader changed" and "server stopped" while the proposal is
 // still under way, and "no space" even after it was applied. "No leader" is safe only because
 // every call here carries the require-leader metadata, with which etcd checks for a leader
-// before it proposes.
+// before it proposes. An answer that a server gives to every copy of a request, such as that
+// it does not know the method, must not be unanswered: it would be asked for until ctx ends.
 func classify(err error) class {
 	switch err.(type) {
 	case sharedError, unsentError:
@@ -43,6 +45,10 @@ func classify(err error) class {
 		return refused
 	case !ok && TooLarge(err):
 		return answered // the request was too large for the server, or its response for the client
+	case !ok && status.Code(err) == codes.Unimplemented:
+		return refused // no handler has seen it: gRPC's answer for a method without one, or a gateway's without a route
+	case !ok && status.Code(err) == codes.InvalidArgument:
+		return answered // not in etcd's words: a proxy may have said so after passing it on
 	case !ok:
 		return unanswered
 	}
@@ -95,9 +101,15 @@ func Away(err error) bool {
 	return status.Code(err) == codes.Unavailable
 }
 
+// ErrNotEtcd: the server has answered as etcd never does. No repetition helps.
+var ErrNotEtcd = fmt.Errorf("the server is no etcd, and only speaks its API: %w", errors.ErrUnsupported)
+
 // Transient reports whether a call that changed nothing and failed with err is worth
 // repeating. The caller must check its own ctx.
 func Transient(err error) bool {
+	if errors.Is(err, ErrNotEtcd) {
+		return false
+	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return true
 	}

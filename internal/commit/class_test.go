@@ -67,8 +67,12 @@ func TestClasses(t *testing.T) {
 		{status.Error(codes.Unknown, "raft: raft proposal dropped"), unanswered},
 		{status.Error(codes.Canceled, "the client connection is closing"), unanswered},
 
-		// Not etcd's own words: a proxy may have said so after passing it on.
-		{status.Error(codes.InvalidArgument, "?"), unanswered},
+		// Of any server that has no such method.
+		{status.Error(codes.Unimplemented, "unknown service etcdserverpb.KV"), refused},
+
+		// Not etcd's own words: a proxy may have said so after passing it on. InvalidArgument is its last word
+		// all the same: the others depend on who asks, or where.
+		{status.Error(codes.InvalidArgument, "?"), answered},
 		{status.Error(codes.PermissionDenied, "?"), unanswered},
 		{status.Error(codes.NotFound, "?"), unanswered},
 		{status.Error(codes.Unauthenticated, "?"), unanswered},
@@ -81,6 +85,7 @@ func TestClasses(t *testing.T) {
 		if tt.want == busy {
 			require.True(t, Transient(tt.err), "%v", tt.err)
 		}
+		require.False(t, tt.want == refused && Transient(tt.err) && tt.err != rpctypes.ErrGRPCInvalidAuthToken, "%v", tt.err)
 		if tt.want == orphaned || tt.want == answered {
 			require.False(t, Transient(tt.err) || Denied(tt.err), "%v", tt.err)
 		}

@@ -25,18 +25,22 @@ type Fence struct {
 }
 
 // Raise creates the presence key on a new lease and returns the fence. It returns ErrGone if
-// the lease has ended, an error of etcd's that repeating would not change, or ctx's error. If
+// the lease has ended, ErrNotEtcd if the answer is not etcd's, an error of etcd's that repeating would not change, or ctx's error. If
 // Raise fails, the key ends with the lease.
 func Raise(ctx context.Context, kv clientv3.KV, lease clientv3.LeaseID, key, value string) (*Fence, error) {
 	f := &Fence{kv: kv, lease: lease, key: key, value: value}
-	// Only this process writes the key, and only once, so a key that is found is its own.
-	resp, _, err := again(ctx, kv, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)},
-		[]clientv3.Op{f.put()}, []clientv3.Op{clientv3.OpGet(key)})
+	// Only this process writes the key, and only once, so a key that is found is its own. The Txn within, whose
+	// condition holds before the put, reads what the put has stored: it shows that the server is etcd.
+	absent := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
+	resp, _, err := again(ctx, kv, absent,
+		[]clientv3.Op{f.put(), clientv3.OpTxn(absent, []clientv3.Op{clientv3.OpGet(key)}, nil)}, []clientv3.Op{clientv3.OpGet(key)})
 	switch {
 	case err != nil && classify(err) == orphaned:
 		return nil, ErrGone
 	case err != nil:
 		return nil, err
+	case resp.Succeeded && !f.shown(resp):
+		return nil, ErrNotEtcd
 	case resp.Succeeded:
 		f.born = resp.Header.Revision
 		f.learn(f.born)
@@ -46,6 +50,20 @@ func Raise(ctx context.Context, kv clientv3.KV, lease clientv3.LeaseID, key, val
 		f.learn(found.ModRevision)
 	}
 	return f, nil
+}
+
+// shown reports whether the answer to the put shows what everything here relies on: that the key is on the lease,
+// that its revision is that of the Txn, and that Txns within Txns are executed.
+func (f *Fence) shown(resp *clientv3.TxnResponse) bool {
+	if len(resp.Responses) != 2 || resp.Responses[1].GetResponseTxn() == nil {
+		return false
+	}
+	within := resp.Responses[1].GetResponseTxn()
+	if !within.Succeeded || len(within.Responses) != 1 || len(within.Responses[0].GetResponseRange().GetKvs()) != 1 {
+		return false
+	}
+	kv, at := within.Responses[0].GetResponseRange().Kvs[0], resp.Header.GetRevision()
+	return at > 0 && kv.CreateRevision == at && kv.ModRevision == at && kv.Lease == int64(f.lease)
 }
 
 // Born is the create revision of the presence key.

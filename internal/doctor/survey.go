@@ -114,14 +114,14 @@ func (a Answer) kind() kind {
 		return silent
 	case header.GetClusterId() == 0 || header.GetMemberId() == 0:
 		return other
-	case a.MembersErr == nil && Proxied(a.Members), a.RenewalErr == nil && a.Renewal < 0:
+	case a.MembersErr == nil && proxies(a.Members), a.RenewalErr == nil && a.Renewal < 0:
 		return proxied
 	}
 	return member
 }
 
-// Proxied reports whether a list of members is that of etcd's gRPC proxy, or of a server that is no etcd.
-func Proxied(list *pb.MemberListResponse) bool {
+// proxies reports whether a list of members is that of etcd's gRPC proxy: it has no header, or its members no ID.
+func proxies(list *pb.MemberListResponse) bool {
 	return list.GetHeader().GetMemberId() == 0 || slices.ContainsFunc(list.GetMembers(), func(m *pb.Member) bool { return m.GetID() == 0 })
 }
 

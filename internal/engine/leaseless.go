@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // ErrLeaseless: a call needs the lease of a session that has none.
@@ -23,11 +25,15 @@ func Leaseless(ctx context.Context) context.Context {
 // Leaseless reports whether the session has no lease.
 func (s *Session) Leaseless() bool { return s.leaseless }
 
-// openLeaseless ends New for a session without a lease. One read shows that etcd answers and permits it.
+// openLeaseless ends New for a session without a lease. One read shows that etcd answers, and permits it.
 func (s *Session) openLeaseless(ctx context.Context) (*Session, error) {
 	close(s.ran)
 	root := s.space.Root()
-	if _, err := s.Read(ctx, root, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(1), clientv3.WithKeysOnly()); err != nil {
+	resp, err := s.Read(ctx, root, clientv3.WithRange(clientv3.GetPrefixRangeEnd(root)), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	if err == nil && resp.Header.GetClusterId() == 0 {
+		err = commit.ErrNotEtcd
+	}
+	if err != nil {
 		s.refuse()
 		s.stop()
 		s.etcd.Close()

@@ -31,6 +31,7 @@ type Options struct {
 	Owner          string // by which other processes see the session
 	MaxPermits     int
 	ReleaseTimeout time.Duration // how long a call waits for etcd to confirm the end of its work
+	AllowProxy     bool          // work through etcd's gRPC proxy
 	Log            *zap.Logger
 
 	Hooks *hook.Set
@@ -114,7 +115,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	if s.leaseless = ctx.Value(leaselessKey{}) != nil; s.leaseless {
 		return s.openLeaseless(opening)
 	}
-	e, err := s.openEpoch(opening)
+	e, err := openFirst(opening, s)
 	if err != nil {
 		if s.accept.Err() != nil {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)

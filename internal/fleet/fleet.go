@@ -51,6 +51,7 @@ type Fleet struct {
 	version  int64
 	failure  error         // of the latest attempt to follow, or nil
 	silent   bool          // the present failure has been logged
+	unprobed bool          // it has been logged that the watch answers no probe
 	moved    chan struct{} // closed at the next answer or failure; nil if no call waits for it
 }
 

@@ -70,11 +70,26 @@ func (f *Fleet) failed(ctx context.Context, err error) {
 		f.failure = err
 		f.wake()
 	}
-	if ctx.Err() != nil || f.silent || f.up() || errors.Is(err, errRefresh) || errors.Is(err, rpctypes.ErrCompacted) {
+	if ctx.Err() != nil || f.silent || f.up() && !errors.Is(err, mirror.ErrSilent) || errors.Is(err, errRefresh) || errors.Is(err, rpctypes.ErrCompacted) {
+		return
+	}
+	if errors.Is(err, mirror.ErrSilent) && !f.answered.IsZero() {
+		f.warnOfSilence()
 		return
 	}
 	f.silent = true
 	f.opts.Logger.Warn("the state of the namespace cannot be read; that is repeated", zap.String("prefix", f.space.Root()), zap.Error(err))
+}
+
+// warnOfSilence logs, once until a watch answers again, that the namespace is read anew in place of the answers. f must
+// be locked.
+func (f *Fleet) warnOfSilence() {
+	if f.unprobed {
+		return
+	}
+	f.unprobed = true
+	f.opts.Logger.Warn("the watch of the namespace does not answer, so all of the namespace is read again each time; behind etcd's gRPC proxy it never does",
+		zap.String("prefix", f.space.Root()), zap.Duration("every", 3*f.opts.Probe))
 }
 
 // up reports whether etcd has confirmed the state lately. f must be locked.
@@ -115,6 +130,7 @@ func (f *Fleet) received(resp clientv3.WatchResponse) error {
 		}
 	}
 	f.revision = max(f.revision, resp.Header.Revision)
+	f.unprobed = f.unprobed && len(resp.Events) > 0 // a response without events is an answer
 	if n := len(resp.Events); n > 0 {
 		f.version++
 		f.revision = resp.Events[n-1].Kv.ModRevision

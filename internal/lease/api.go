@@ -51,6 +51,9 @@ func (e etcd) Grant(ctx context.Context, id, seconds int64) (int64, error) {
 	if err != nil {
 		return 0, rpctypes.Error(err)
 	}
+	if resp.ID != id || resp.Header.GetClusterId() == 0 { // by kine the ID is the TTL, and no cluster is named
+		return 0, commit.ErrNotEtcd
+	}
 	return resp.TTL, nil
 }
 

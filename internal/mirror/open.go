@@ -25,6 +25,9 @@ type Opening struct {
 	Period time.Duration
 }
 
+// ErrSilent ends a watch that has not answered three probes. etcd's gRPC proxy answers none.
+var ErrSilent = errors.New("the watch does not answer")
+
 // Open creates a watch and returns why it has ended. Its functions are called by this goroutine.
 //
 // etcd answers no probe while the first revision of a watch is still to come (progressIfSync of its
@@ -46,11 +49,16 @@ func (s *Source) Open(ctx context.Context, o Opening) error {
 			if err := ended(resp, ok); err != nil {
 				return err
 			}
-			resp.Events = slices.DeleteFunc(resp.Events, func(ev *clientv3.Event) bool { return ev.Kv.ModRevision < o.From })
-			answered, err = time.Now(), o.Received(resp)
+			answered = time.Now()
+			if old := func(ev *clientv3.Event) bool { return ev.Kv.ModRevision < o.From }; slices.ContainsFunc(resp.Events, old) {
+				if resp.Events = slices.DeleteFunc(resp.Events, old); len(resp.Events) == 0 {
+					continue // it answers no probe
+				}
+			}
+			err = o.Received(resp)
 		case <-probes.C:
 			if time.Since(answered) > 3*o.Probe {
-				return errors.New("the watch does not answer")
+				return ErrSilent
 			}
 			err = s.progress(marked, o.Probe)
 		case <-ticks.C:

@@ -94,7 +94,7 @@ func (t *Table) Count(name string, client *embedtest.Client, want Load, entries,
 func inWords(l Load) string {
 	var words []string
 	for _, m := range [][2]string{
-		{"LeaseGrant"}, {"LeaseRevoke"}, {"Range"}, {"LeaseTimeToLive"}, {"Put"}, {"Txn"}, {"Watch.Send", "watch"}, {"LeaseKeepAlive.Send", "renewal"},
+		{"LeaseGrant"}, {"LeaseRevoke"}, {"MemberList"}, {"Range"}, {"LeaseTimeToLive"}, {"Put"}, {"Txn"}, {"Watch.Send", "watch"}, {"LeaseKeepAlive.Send", "renewal"},
 		{"Watch", "Watch stream"}, {"LeaseKeepAlive", "LeaseKeepAlive stream"},
 	} {
 		if n := l[m[0]]; n > 0 {

@@ -52,7 +52,7 @@ func requiredIDs() []string {
 	add("C", "%d", 1, 2)
 	add("A", "%d", 1, 112)
 	add("A", "%d", 119, 120)
-	add("A", "%d", 131, 134)
+	add("A", "%d", 131, 139)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 30)

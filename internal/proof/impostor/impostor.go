@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -101,14 +102,16 @@ func (*proxyCluster) MemberList(context.Context, *pb.MemberListRequest) (*pb.Mem
 	return &pb.MemberListResponse{Members: []*pb.Member{{Name: "proxy", ClientURLs: []string{"127.0.0.1:23790"}}}}, nil
 }
 
+// onward returns the ctx of a call with the metadata of its request, for the one that it is passed on by.
+func onward(ctx context.Context) context.Context {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
 // pass passes a call on, message by message, in both directions.
 func pass(conn *grpc.ClientConn, in grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(in)
-	ctx := in.Context()
-	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		ctx = metadata.NewOutgoingContext(ctx, md)
-	}
-	out, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, grpc.ForceCodec(raw{}))
+	out, err := conn.NewStream(onward(in.Context()), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, grpc.ForceCodec(raw{}))
 	if err != nil {
 		return err
 	}
@@ -133,4 +136,48 @@ func pass(conn *grpc.ClientConn, in grpc.ServerStream) error {
 			return err
 		}
 	}
+}
+
+// Changed starts a server that passes every call on to one of etcd's, and changes the answers to Txns, if change is not nil.
+func Changed(t testing.TB, etcd string, change func(*pb.TxnResponse)) string {
+	t.Helper()
+	conn, err := grpc.NewClient(etcd, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	kv := &changedKV{etcd: pb.NewKVClient(conn), change: change}
+	return forward(t, etcd, func(s *grpc.Server) { pb.RegisterKVServer(s, kv) })
+}
+
+// WrongTxns are answers to a Txn that are not etcd's, each by what it shows.
+func WrongTxns() map[string]func(*pb.TxnResponse) {
+	read := func(r *pb.TxnResponse) *mvccpb.KeyValue {
+		return r.Responses[1].GetResponseTxn().Responses[0].GetResponseRange().Kvs[0]
+	}
+	return map[string]func(*pb.TxnResponse){
+		"no Txn within":           func(r *pb.TxnResponse) { r.Responses = r.Responses[:1] },
+		"its condition fails":     func(r *pb.TxnResponse) { r.Responses[1].GetResponseTxn().Succeeded = false },
+		"it does not see the put": func(r *pb.TxnResponse) { r.Responses[1].GetResponseTxn().Responses[0].GetResponseRange().Kvs = nil },
+		"no lease":                func(r *pb.TxnResponse) { read(r).Lease = 0 },
+		"another revision":        func(r *pb.TxnResponse) { read(r).ModRevision++ },
+	}
+}
+
+type changedKV struct {
+	pb.UnimplementedKVServer
+	etcd   pb.KVClient
+	change func(*pb.TxnResponse)
+}
+
+func (c *changedKV) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return c.etcd.Range(onward(ctx), r)
+}
+
+func (c *changedKV) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := c.etcd.Txn(onward(ctx), r)
+	if err == nil && c.change != nil && resp.Succeeded && len(resp.Responses) == 2 && resp.Responses[1].GetResponseTxn() != nil {
+		c.change(resp)
+	}
+	return resp, err
 }

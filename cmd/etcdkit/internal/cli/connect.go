@@ -137,7 +137,7 @@ func withReason(client *clientv3.Client, err error) error {
 	defer cancel()
 	st, reason := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
 	switch {
-	case reason == nil && st.Leader == 0:
+	case reason == nil && st.Leader == 0 && st.GetHeader().GetClusterId() != 0: // without a cluster it is no etcd
 		reason = rpctypes.ErrNoLeader
 	case status.Code(reason) != codes.Unavailable:
 		return err

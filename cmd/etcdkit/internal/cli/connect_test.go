@@ -204,8 +204,8 @@ func TestReadOnlyUser(t *testing.T) {
 		require.Equal(t, exitDenied, run(verb, "guest").code, verb)
 	}
 	r := run("doctor", "reader")
-	require.Equal(t, exitFailed, r.code, r.err)
-	require.Contains(t, r.out, "no session")
+	require.Zero(t, r.code, "a role that reads is a warning: %s", r.out)
+	require.Contains(t, r.out, "WARN  session: no session")
 	require.Contains(t, r.out, "4 queues", "what needs no lease is examined")
 	require.Equal(t, exitDenied, run("jobs watch sweep", "guest").code)
 	token := regexp.MustCompile(`"token":"(\d+)"`).FindStringSubmatch(run("show charge -o json", "reader").out)[1]

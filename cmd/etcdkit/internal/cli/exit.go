@@ -92,6 +92,7 @@ func explain(err error) (code int, text string) {
 // inShell replaces advice for programs.
 var inShell = strings.NewReplacer(
 	"; TakeOver would evict it", "",
+	": give the client the addresses of etcd's members, or set AllowProxy", "",
 	": if the name is right, pass CreateLimit", "",
 	": set Username and Password in the clientv3.Config of this client", "",
 	" may still be working (EvenIfAlive)", " may still be working",
@@ -144,6 +145,7 @@ var classes = []class{
 			return grpcCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
 		}},
 	{exitFailed, "etcd is out of space and refuses writes: see docs/operations.md, etcd is out of space.", is(rpctypes.ErrNoSpace)},
+	{exitFailed, "etcdkit works with etcd's members themselves: 'etcdkit doctor' names what answers at each endpoint.", is(errors.ErrUnsupported)},
 	{exitLost, "", is(concurrency.ErrLost, concurrency.ErrReleased)},
 	{exitNotAcquired, "'etcdkit show NAME' lists the holders.", is(concurrency.ErrFull)},
 	{exitNotAcquired, "The ID is in use: 'etcdkit show NAME' names its owner.", is(concurrency.ErrHeld)},
