@@ -1,10 +1,12 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Mute reports whether no endpoint answers.
@@ -50,7 +52,7 @@ func (s Survey) endpoint(a Answer) []Finding {
 func unreached(a Answer) []Finding {
 	f := NotMade(a.Endpoint, a.Err)
 	if away(a.Err) {
-		f[0].Level, f[0].Advice = Warn, "The member is down or cut off, or the address is wrong. With a majority of members everything continues."
+		f[0].Level, f[0].Advice = Warn, cmp.Or(Mistake(a.Err), "The member is down or cut off, or the address is wrong. With a majority of members everything continues.")
 	}
 	return f
 }
@@ -68,6 +70,7 @@ func (s Survey) judge(a Answer) []Finding {
 	if a.Took > s.Slow {
 		found = append(found, One(Warn, "Each acquire waits for etcd once: look for a slow disk, a busy machine or a far network.", "%s: slow: answered in %s", a.Endpoint, Millis(a.Took))...)
 	}
+	found = append(found, certificate(a.Endpoint, a.Expires, time.Now())...)
 	found = append(found, version(a.Endpoint, st.GetVersion())...)
 	return append(found, size(a.Endpoint, st.GetVersion(), st.GetDbSize(), st.GetDbSizeInUse(), st.GetDbSizeQuota())...)
 }

@@ -13,6 +13,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 )
 
 // Survey is what each endpoint has answered for itself.
@@ -26,6 +28,7 @@ type Answer struct {
 	Endpoint string
 	Status   *pb.StatusResponse // nil if Err is not
 	Took     time.Duration      // to connect and to answer Status
+	Expires  time.Time          // when the server's certificate ends; zero without TLS
 	Err      error
 
 	Members    *pb.MemberListResponse // nil if MembersErr is not
@@ -66,7 +69,9 @@ func ask(ctx context.Context, client *clientv3.Client, endpoint string) (a Answe
 		return a
 	}
 	defer conn.Close()
-	a.Status, err = pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
+	var from peer.Peer
+	a.Status, err = pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{}, grpc.Peer(&from))
+	a.Expires = expires(&from)
 	if a.Took = time.Since(began); err != nil {
 		a.Err, a.MembersErr, a.RenewalErr = rpctypes.Error(err), err, err
 		return a

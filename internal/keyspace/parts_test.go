@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each key that the package builds is below one of the parts, and each part has one.
+// Each key that the package builds is below one of the parts, and each part has one. None is foreign, and others are.
 func TestParts(t *testing.T) {
 	s := space(t, "payments")
 	queue := s.Queue(Semaphore, "x")
@@ -25,7 +25,12 @@ func TestParts(t *testing.T) {
 		require.True(t, ok, key)
 		at := slices.IndexFunc(Parts(), func(part string) bool { return strings.HasPrefix(rest, part) })
 		require.GreaterOrEqual(t, at, 0, key)
+		require.False(t, Foreign(s, key), key)
 		used[Parts()[at]] = true
 	}
 	require.Len(t, used, len(Parts()))
+	for _, rest := range []string{"", "x", "sem", "sem/", "sem/x", "zzz/unknown", "v2/x", "session/xyz", "session/0000000000000001/other", "session/0000000000000001", "limiter/api/junk", "idem/orders/junk", "idem/orders/r/junk", "clock/x", "job/x", "id/x", "member/x"} {
+		require.True(t, Foreign(s, s.Root()+rest), rest)
+	}
+	require.True(t, Foreign(s, "/elsewhere"))
 }

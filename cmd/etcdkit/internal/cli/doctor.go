@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -45,14 +46,14 @@ type examination struct {
 // checks are the checks of the cluster and, if one is named, of a namespace.
 func (d *examination) checks() []check {
 	all := []check{{"endpoint", d.endpoints}, {"members", d.members}, {"alarm", d.alarms}, {"auth", d.auth},
-		{"majority", d.majority}, {"write", d.writes}, {"compaction", d.compaction}, {"leases", d.leases}}
+		{"majority", d.majority}, {"write", d.writes}, {"streams", d.streams}, {"compaction", d.compaction}, {"leases", d.leases}}
 	if d.app.etcd.namespace == "" {
 		return append(all, check{"namespace", func(context.Context) []finding {
 			return one(levelWarn, "Add --namespace to examine what the services keep in it; 'etcdkit ls' lists the namespaces.", "not examined")
 		}})
 	}
 	return append(all, check{"permissions", d.permissions}, check{"session", d.session}, check{"sessions", d.sessions}, check{"clocks", d.clocks},
-		check{"queues", d.queues}, check{"jobs", d.lostRuns}, check{"requests", d.unknownRequests})
+		check{"keys", d.foreign}, check{"queues", d.queues}, check{"jobs", d.lostRuns}, check{"requests", d.unknownRequests})
 }
 
 func (a *app) doctor() *cobra.Command {
@@ -60,11 +61,12 @@ func (a *app) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine etcd and a namespace: what is wrong, what it means, what to do",
-		Long: `Examine the cluster (each endpoint of --endpoints: whether it is a member of etcd, its version, leader and
-size; whether the endpoints are the members; alarms; whether users are checked; how long a majority takes for a read
-and for a write; whether old revisions are compacted; how many leases there are) and, with --namespace, what the
-services keep in it: what the user may read and write of it, the TTL that etcd grants, live sessions and their
-clocks, foreign keys, lost runs, jobs that no process starts, and requests of unknown outcome.
+		Long: `Examine the cluster (each endpoint of --endpoints: whether it is a member of etcd, its certificate, version, leader
+and size; whether the endpoints are the members; alarms; whether users are checked; how long a majority takes for a
+read and for a write; whether a connection has enough streams; whether old revisions are compacted; how many leases
+there are) and, with --namespace, what the services keep in it: what the user may read and write of it, the TTL that
+etcd grants and whether it is renewed, live sessions and their clocks, foreign keys, lost runs, jobs that no process
+starts, and requests of unknown outcome.
 
 Each finding is OK, WARN or FAIL. A check that the user may not make, or that etcd does not answer within
 --command-timeout, is a finding, and the others are made. doctor opens one session and closes it, and
@@ -97,7 +99,7 @@ func (d *examination) examine(ctx context.Context) (found []finding) {
 	if err != nil {
 		code, _ := classify(err)
 		d.mute = code == exitUnreachable
-		return doctor.Named("connection", one(levelFail, "Check --endpoints, --cacert, --cert, --key and --user.", "%v", err))
+		return doctor.Named("connection", one(levelFail, cmp.Or(doctor.Mistake(err), "Check --endpoints, --cacert, --cert, --key and --user."), "%v", err))
 	}
 	defer client.Close()
 	d.client = client

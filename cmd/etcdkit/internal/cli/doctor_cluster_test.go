@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/impostor"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
@@ -82,4 +83,22 @@ func TestDoctorOfEndpoints(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Foreign keys of each part are named, and those of queues and jobs by their own checks.
+func TestDoctorOfForeignKeys(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	space, err := keyspace.New(f.prefix, "test")
+	require.NoError(t, err)
+	for _, key := range []string{"limiter/api/junk", "idem/orders/junk", "session/xyz", "zzz/unknown", "sem/charge/junk", "job/sweep/junk"} {
+		_, err := f.etcd.Client().Put(ctx, space.Root()+key, "")
+		require.NoError(t, err)
+	}
+	_, by := findings(t, f.run("doctor", "-N", "test", "-o", "json", "--slow", "1m"))
+	require.Equal(t, "WARN foreign keys (4): \"idem/orders/junk\", \"limiter/api/junk\", \"session/xyz\", \"zzz/unknown\"\n", by["keys"])
+	require.Contains(t, by["queues"], "WARN semaphore/charge: 1 foreign key")
+	require.Contains(t, by["jobs"], "WARN job sweep: 1 foreign key")
+	require.Contains(t, by["session"], "OK a renewal is answered")
 }

@@ -62,6 +62,8 @@ func (d *examination) compaction(ctx context.Context) []finding {
 	return d.ofKey(func(key string) []finding { return doctor.Compaction(ctx, d.client, key, d.old) })
 }
 
+func (d *examination) streams(ctx context.Context) []finding { return doctor.Streams(ctx, d.client) }
+
 func (d *examination) leases(ctx context.Context) []finding { return doctor.Leases(ctx, d.client) }
 
 // auth reports whether users are checked.

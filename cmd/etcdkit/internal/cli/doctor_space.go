@@ -49,7 +49,20 @@ func (d *examination) session(ctx context.Context) []finding {
 	if err != nil {
 		return append(found, notMade("the TTL that etcd grants", err)...)
 	}
-	return append(found, granted(probeTTL, time.Duration(ttl.GrantedTTL)*time.Second)...)
+	found = append(found, granted(probeTTL, time.Duration(ttl.GrantedTTL)*time.Second)...)
+	renewed, err := d.client.KeepAliveOnce(ctx, sess.Lease())
+	if err != nil {
+		return append(found, one(levelFail, "Permits end with their leases, which are not renewed: look for what is between this machine and etcd, and passes no streams on.", "a renewal is not answered: %v", err)...)
+	}
+	return append(found, renewal(time.Duration(renewed.TTL)*time.Second, time.Duration(ttl.GrantedTTL)*time.Second)...)
+}
+
+// renewal judges the answer to a renewal.
+func renewal(got, granted time.Duration) []finding {
+	if got < granted {
+		return one(levelFail, "It is an older one's, as of etcd's gRPC proxy: a permit would be trusted for too long. Give clients the addresses of the members.", "a renewal gives a TTL of %v, less than the granted %v", got, granted)
+	}
+	return one(levelOK, "", "a renewal is answered")
 }
 
 // noSession is the finding of a check where no session could be opened, not even one that only reads.
@@ -150,6 +163,19 @@ func skew(by string, lead time.Duration, beats bool) []finding {
 	return nil
 }
 
+// foreign looks for keys that are not etcdkit's, outside of queues and jobs.
+func (d *examination) foreign(ctx context.Context) []finding {
+	space, err := d.app.etcd.space()
+	if err != nil {
+		return notMade("keys", err)
+	}
+	found, read, err := doctor.Foreign(ctx, d.client, space)
+	if err != nil {
+		return cutShort(ctx, read, "keys", err)
+	}
+	return found
+}
+
 // queues looks for keys that are not etcdkit's in the ranges of queues, and for queues that admit nothing.
 func (d *examination) queues(ctx context.Context) (found []finding) {
 	if d.sess == nil {
@@ -174,7 +200,7 @@ func (d *examination) queues(ctx context.Context) (found []finding) {
 			limit += " --total"
 		}
 		if q.foreign > 0 {
-			found = append(found, one(levelWarn, "Such a key never expires, and can hold up the queue: see docs/operations.md, and delete it with etcdctl.", "%s: %s", q.Name, count(q.foreign, "foreign key", "foreign keys"))...)
+			found = append(found, one(levelWarn, "Such a key holds up no request, and never expires: find the program that writes it, and delete it with etcdctl.", "%s: %s", q.Name, count(q.foreign, "foreign key", "foreign keys"))...)
 		}
 		if q.Paused {
 			found = append(found, one(levelWarn, fmt.Sprintf("Nothing is admitted; 'etcdkit limit %s N' admits again.", limit), "%s: paused by a limit of 0, %d wait", q.Name, q.Waiting)...)
@@ -230,14 +256,14 @@ func (d *examination) job(ctx context.Context, l *schedlock.Locker, name string)
 		return nil, err
 	}
 	if foreign > 0 {
-		found = append(found, one(levelWarn, "Such a key never expires: see docs/operations.md, and delete it with etcdctl.", "job %s: %s", name, count(foreign, "foreign key", "foreign keys"))...)
+		found = append(found, one(levelWarn, "Such a key never expires: find the program that writes it, and delete it with etcdctl.", "job %s: %s", name, count(foreign, "foreign key", "foreign keys"))...)
 	}
 	since, err := d.unstarted(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	if !since.IsZero() {
-		found = append(found, one(levelWarn, "The processes that have the job are stopped, busy, or do not reach etcd, although one of them has a live session.",
+		found = append(found, one(levelWarn, "The processes that have the job are stopped, busy, or do not reach etcd. The lease of one of them lives: after a restore, or a crash, until its TTL is over.",
 			"job %s: no process has started it since its tick of %s", name, instant(since))...)
 	}
 	records, err := l.History(ctx, name)

@@ -219,6 +219,8 @@ func TestVerdicts(t *testing.T) {
 		want doctor.Level
 		text string
 	}{
+		"renewed":              {renewal(5*time.Second, 5*time.Second), levelOK, "answered"},
+		"an older renewal":     {renewal(4*time.Second, 5*time.Second), levelFail, "less than the granted"},
 		"TTL as asked":         {granted(5*time.Second, 5*time.Second), levelOK, ""},
 		"TTL longer":           {granted(5*time.Second, 8*time.Second), levelWarn, "8s"},
 		"TTL shorter":          {granted(5*time.Second, 4*time.Second), levelFail, "4s"},

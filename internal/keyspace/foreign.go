@@ -1,0 +1,64 @@
+package keyspace
+
+import "strings"
+
+// Foreign reports whether a key below the root of the space is none that the package builds. Keys in the range of a queue or
+// a job are left to Queue.ParseSlot and Job.Owns.
+func Foreign(s Space, key string) bool {
+	rest, ok := strings.CutPrefix(key, s.root)
+	part, tail, below := strings.Cut(rest, "/")
+	if !ok || !below || tail == "" {
+		return true
+	}
+	switch part += "/"; part {
+	case SessionPart:
+		return !ofSession(s, key, tail)
+	case "clock/":
+		_, ok = parseHex16(tail)
+	case "idem/":
+		return !ofStore(s, key)
+	case limiters:
+		return !ofLimiter(s, key)
+	case "job/":
+		_, _, ok = s.ParseJob(key)
+	case "member/", "id/":
+		ok = strings.Contains(tail, "/")
+	default:
+		kind := Kind(strings.TrimSuffix(part, "/"))
+		_, ok = s.ParseQueue(kind, key)
+		ok = ok && (kind == Semaphore || kind == Mutex || kind == Election || kind == Rate)
+	}
+	return !ok
+}
+
+func ofSession(s Space, key, tail string) bool {
+	name, _, _ := strings.Cut(tail, "/")
+	lease, ok := parseHex16(name)
+	if !ok {
+		return false
+	}
+	keys := s.Session(lease)
+	_, notice := keys.ParseNotice(key)
+	_, stepDown := keys.ParseStepDown(key)
+	return key == keys.Alive() || notice || stepDown
+}
+
+func ofStore(s Space, key string) bool {
+	name, ok := s.ParseStore(key)
+	if !ok {
+		return false
+	}
+	store := s.Store(name)
+	_, _, entry := store.ParseEntry(key)
+	return entry || strings.HasPrefix(key, store.Results())
+}
+
+func ofLimiter(s Space, key string) bool {
+	name, ok := s.ParseLimiter(key)
+	if !ok {
+		return false
+	}
+	l := s.Limiter(name)
+	_, ofKey := l.ParseKey(key)
+	return ofKey || key == l.Default || strings.HasPrefix(key, l.Total().Range)
+}
