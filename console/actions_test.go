@@ -181,7 +181,7 @@ func TestResolveByEntry(t *testing.T) {
 		return string(st.Ref(key(id)))
 	}
 	submit := func(ref string, more ...string) answer { return s.post(s.form("resolve", "orders", ref, more...)) }
-	http1, rpc := begin("http"), begin("grpc")
+	http1, rpc, over := begin("http"), begin("grpc"), begin("http/connect")
 	require.Eventually(t, func() bool { return strings.Contains(s.page("/store?name=orders"), "order of http") }, testkit.Soon, testkit.Soon/1000)
 	facts := s.facts("resolve", "orders", http1)
 	require.Equal(t, []string{"order of http", "http", "lives, and may still be working"}, []string{facts["Note"], facts["Begun via"], facts["That process"]})
@@ -204,8 +204,10 @@ func TestResolveByEntry(t *testing.T) {
 	require.Equal(t, []string{"201", "/payments/7", `{"charge":7}`}, []string{fmt.Sprint(res.Status), res.Header.Get("Location"), string(res.Body)})
 
 	require.Contains(t, s.page("/confirm?do=resolve&name=orders&target="+url.QueryEscape(rpc)), "--message FILE")
-	require.Contains(t, submit(rpc, "value", "done", "result", `{"charge":7}`).body, "A message of gRPC is no text")
+	require.Contains(t, submit(rpc, "value", "done", "result", `{"charge":7}`).body, "A message of gRPC or Connect is no text")
 	require.Equal(t, "unknown", s.facts("resolve", "orders", rpc)["State"])
+	require.Contains(t, s.page("/confirm?do=resolve&name=orders&target="+url.QueryEscape(over)), "--message FILE", "V31")
+	require.Contains(t, submit(over, "value", "done", "status", "201", "result", `{"charge":7}`).body, "gRPC or Connect is no text")
 }
 
 // A request runs again, by NotDone or by the deletion of its record, only if the operator says that it does not count

@@ -7,12 +7,20 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/etcdkit/etcdkit/internal/forms"
 )
 
 // functions are those of the templates.
 var functions = template.FuncMap{
 	"text": text, "rfc": rfc, "now": time.Now, "clock": func(t time.Time) string { return t.UTC().Format(time.TimeOnly) },
-	"age": age, "moment": moment,
+	"age": age, "moment": moment, "rpc": isRPC,
+}
+
+// isRPC reports whether an entry replays messages of RPC.
+func isRPC(via string) bool {
+	_, rpc := forms.RPCOf(via)
+	return rpc || via == forms.GRPC
 }
 
 // mostMarks is how many combining marks a character has: a pile of them would cover the lines above.

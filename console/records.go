@@ -50,6 +50,7 @@ func (q request) examineRecord(ctx context.Context, t *target, store string, o o
 	t.say("Operation", r.Op)
 	t.say("Scope", r.Scope)
 	t.say("Begun via", r.Via)
+	t.say("Returns", r.Returns)
 	t.say("Attempt", strconv.Itoa(r.Attempt))
 	t.say("Process", r.Owner)
 	if r.State == idempotency.Unknown {
@@ -83,12 +84,12 @@ func recordOf(ctx context.Context, st *idempotency.Store, ref idempotency.Ref) (
 
 // result returns the result that was filled in, in the form that the request's entry replays, or what is wrong with it.
 func (o order) result() (result []byte, wrong string) {
-	switch o.found.via {
-	case forms.GRPC:
-		return nil, "A message of gRPC is no text: record it with the command etcdkit requests resolve."
-	case forms.HTTP:
+	switch {
+	case isRPC(o.found.via):
+		return nil, "A message of gRPC or Connect is no text: record it with the command etcdkit requests resolve."
+	case o.found.via == forms.HTTP:
 		return o.response()
-	case forms.Do, "":
+	case o.found.via == forms.Do, o.found.via == "":
 		if !json.Valid([]byte(o.typed)) {
 			return nil, "The result is no JSON."
 		}

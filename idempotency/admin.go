@@ -48,7 +48,8 @@ type Record struct {
 	State   State
 	Scope   string
 	Op      string
-	Via     string    // the entry of the latest attempt: "do", "http", "grpc", or what the option Via says
+	Via     string    // the entry of the latest attempt: "do", "http", "http/connect" and the like, "grpc", or what the option Via says
+	Returns string    // the type of the message that the call returns: see the option Returns
 	Note    string    // for operators: see the option Note
 	Attempt int       // the number of the latest attempt
 	Token   int64     // of the attempt that recorded the outcome; 0 before

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/forms"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -368,6 +369,9 @@ func (c *call) next(st state) record.Attempt {
 	}
 	if codec := c.store.opts.Codec; codec != nil {
 		r.Codec = codec.Name()
+	}
+	if r.Via != forms.Do && len(c.set.returns) <= keyspace.MaxName {
+		r.Returns = c.set.returns
 	}
 	if st.kv != nil {
 		before := st.rec.Replaced()

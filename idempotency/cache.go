@@ -19,6 +19,8 @@ type Outcome struct {
 	// Attempt and Token are the number and the token of the attempt that recorded the outcome.
 	Attempt int
 	Token   int64
+	// Resolved is the session of the operator who has recorded the outcome; empty for that of a function.
+	Resolved string
 
 	print prints
 }

@@ -205,7 +205,7 @@ func describe(e keyspace.Entry, st state) Record {
 		return out
 	}
 	out.Scope, out.Op, out.Attempt, out.Token, out.Owner = r.Scope, r.Op, r.Number, r.Token, r.Owner
-	out.Failure, out.Bytes, out.Omitted = r.Error, r.Size, r.Omitted
+	out.Returns, out.Failure, out.Bytes, out.Omitted = r.Returns, r.Error, r.Size, r.Omitted
 	out.Refuse, out.Resolved, out.Via, out.Note, out.Codec = r.Refuse, r.By, r.Via, r.Note, r.Codec
 	for _, was := range r.Was {
 		out.Earlier = append(out.Earlier, EarlierResolution{State: outcomes[was.State], By: was.By, At: record.Time(was.AtMS), Failure: was.Error})

@@ -14,11 +14,17 @@ import (
 func Note(text string) Option { return func(s *settings) { s.note = record.Note(text) } }
 
 // Via names the entry that begins the attempt, records its outcome and replays it: it is in Record.Via. Do is
-// "do", package idemhttp "http" and package idemgrpc "grpc"; a call of Begin has none without this option.
+// "do", package idemhttp "http", for calls of RPC with their protocol as "http/grpc" and "http/connect+json", and package
+// idemgrpc "grpc"; a call of Begin has none without this option.
 // The latest attempt counts: after a takeover by another entry, the outcome is in the form of that one. Resolve takes no result that the entry cannot replay: for "http" it takes what idemhttp.Response.Encode
 // has made, so a middleware of a program's own that replays such results can be "http" as well. For another name,
 // of up to 64 bytes, and for none, Resolve takes any result. It has no effect on Do.
 func Via(entry string) Option { return func(s *settings) { s.via = entry } }
+
+// Returns names the type of the message that a call returns, in full as "shop.v1.Receipt": it is in Record.Returns. For
+// the entry "grpc", Resolve takes no message of another type. Package idemgrpc sets it, and package idemhttp for calls
+// of RPC, if the method is in protobuf's registry. A name of more than 255 bytes is left out. It has no effect on Do.
+func Returns(message string) Option { return func(s *settings) { s.returns = message } }
 
 // mostVia bounds the name of an entry, in bytes.
 const mostVia = 64

@@ -216,6 +216,7 @@ type settings struct {
 	likelyNew bool
 	also      any
 	note, via string
+	returns   string
 	silence   time.Duration // how long etcd's first answer is waited for; 0 is as long as ctx: see package silence
 }
 

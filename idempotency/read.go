@@ -97,7 +97,7 @@ func bound(e keyspace.Entry) string { return e.Ref }
 // load returns the outcome in a record, or nil if parts of its result do not exist any more.
 func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Outcome, error) {
 	r := st.rec
-	out := &Outcome{Failed: r.State == record.AttemptFailed, Failure: r.Error, Omitted: r.Omitted, Attempt: r.Number, Token: r.Token, print: st.prints()}
+	out := &Outcome{Failed: r.State == record.AttemptFailed, Failure: r.Error, Omitted: r.Omitted, Attempt: r.Number, Token: r.Token, Resolved: r.By, print: st.prints()}
 	stored := r.Body
 	if r.Parts > 0 {
 		var err error

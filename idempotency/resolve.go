@@ -21,7 +21,8 @@ type Resolution struct {
 }
 
 // WasDone resolves that the request was done, with this result: JSON for Do, the bytes of
-// Response.Encode for idemhttp, those of Encode for idemgrpc.
+// Response.Encode for idemhttp, or of its EncodeMessage and EncodeFailure for a call of gRPC, gRPC-Web or Connect; those
+// of Encode for idemgrpc. A member that the result's type of Do does not have is ErrUnreadable for duplicates.
 func WasDone(result []byte) Resolution {
 	return Resolution{state: record.AttemptDone, value: append([]byte{}, result...)}
 }
@@ -63,7 +64,7 @@ func (w Resolution) text(s *Store, e keyspace.Entry, st state) (string, error) {
 
 // check returns an error for a result that duplicates of the request could not get.
 func (w Resolution) check(s *Store, r record.Attempt) error {
-	if err := forms.Check(r.Via, w.value); err != nil {
+	if err := forms.Check(r.Via, r.Returns, w.value); err != nil {
 		return invalid("WasDone: %w", err)
 	}
 	if s.opts.reads(r.Codec) {

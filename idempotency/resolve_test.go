@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -331,4 +332,40 @@ func TestAttemptAfterNotDone(t *testing.T) {
 	require.Equal(t, []idempotency.EarlierResolution{{State: idempotency.Released, By: b.sess.Owner(), At: released.Ended}}, r.Earlier)
 	require.Empty(t, r.Resolved)
 	require.ErrorIs(t, b.Resolve(ctxT(t), b.Ref(key("1")), idempotency.HasFailed("x"), idempotency.OnlyRevision(r.Revision)), idempotency.ErrConflict)
+}
+
+type paidReceipt struct {
+	Charge int `json:"charge"`
+}
+
+// V32: JSON of an operator's for another type is refused when it is replayed, by the name of the member; it was a zero
+// value, as if nothing had been charged. A function's own result may have members that another release does not know.
+func TestResultOfAnotherType(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, &idempotency.Options{OnLost: idempotency.Refuse, CacheBytes: -1})
+	do := func(id string) (paidReceipt, error) {
+		res, err := idempotency.Do(ctxT(t), in.Store, key(id), nil, func(context.Context, *idempotency.Attempt) (paidReceipt, error) {
+			return paidReceipt{}, errors.New("the provider is silent")
+		})
+		return res.Value, err
+	}
+	_, err := do("1")
+	require.Error(t, err)
+	require.NoError(t, in.Resolve(ctxT(t), in.Ref(key("1")), idempotency.WasDone([]byte(`{"payment":7}`))))
+	_, err = do("1")
+	require.ErrorIs(t, err, idempotency.ErrUnreadable)
+	require.ErrorContains(t, err, "payment")
+	require.ErrorContains(t, err, "Store.Resolve with OnlyRevision")
+	require.NoError(t, in.Resolve(ctxT(t), in.Ref(key("1")), idempotency.WasDone([]byte(`{"charge":7}`)), idempotency.OnlyRevision(in.look(t, key("1")).Revision)))
+	got, err := do("1")
+	require.NoError(t, err)
+	require.Equal(t, paidReceipt{Charge: 7}, got)
+
+	_, err = idempotency.Do(ctxT(t), in.Store, key("2"), nil, func(context.Context, *idempotency.Attempt) (map[string]int, error) {
+		return map[string]int{"charge": 7, "later": 1}, nil
+	})
+	require.NoError(t, err)
+	got, err = do("2")
+	require.NoError(t, err)
+	require.Equal(t, paidReceipt{Charge: 7}, got, "another release has recorded it")
 }

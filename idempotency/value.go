@@ -62,6 +62,18 @@ func decodeResult(text []byte, v any) error {
 	return json.Unmarshal(text, v)
 }
 
+// decodeResolved decodes what an operator has recorded. A member that the type does not have is an error: JSON for
+// another type would be read as a zero value, and nothing would show it. Of a function's own result such members are
+// passed over, since a later release of the program may have added them.
+func decodeResolved(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("an operator has recorded this result, and Store.Resolve with OnlyRevision replaces it: %w", err)
+	}
+	return nil
+}
+
 // unquote decodes the JSON of a []byte, for a fifth of what encoding/json takes. It leaves what
 // json.Marshal has not written to encoding/json.
 func unquote(text []byte) ([]byte, bool) {
@@ -87,7 +99,11 @@ func (r *Outcome) unpack(key Key, v any) error {
 	case r.Omitted:
 		return &OmittedError{Key: key, Outcome: r}
 	}
-	if err := decodeResult(r.Value, v); err != nil {
+	decode := decodeResult
+	if r.Resolved != "" {
+		decode = decodeResolved
+	}
+	if err := decode(r.Value, v); err != nil {
 		return fmt.Errorf("%v: %w: %w", key, ErrUnreadable, err)
 	}
 	return nil

@@ -76,6 +76,7 @@ var registered = sync.OnceValue(func() error {
 type connectServer struct {
 	*httptest.Server
 	t     testing.TB
+	store *idempotency.Store
 	calls atomic.Int64
 	own   string
 	etcd  *clientv3.Client
@@ -122,7 +123,8 @@ func serveConnect(t testing.TB, opts *idemhttp.Options) *connectServer {
 			}
 		}
 	}))
-	s.Server = httptest.NewUnstartedServer(middleware(t, stores(t)[0], opts)(mux))
+	s.store = stores(t)[0]
+	s.Server = httptest.NewUnstartedServer(middleware(t, s.store, opts)(mux))
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)

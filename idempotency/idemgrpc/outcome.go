@@ -95,3 +95,17 @@ func decode(stored []byte) (resp any, failed, bad error) {
 	m, err := packed.UnmarshalNew()
 	return m, nil, err
 }
+
+// fits returns an error for an operator's message of another type than the method returns, which its client would read
+// as one of that type, as far as its fields have the same numbers. Resolve refuses it where the record has the type.
+// Messages of handlers are not compared: a release may return another type that the clients can read as well.
+func fits(resp any, returns string) error {
+	m, ok := resp.(proto.Message)
+	if !ok || returns == "" {
+		return nil
+	}
+	if is := string(m.ProtoReflect().Descriptor().FullName()); is != returns {
+		return fmt.Errorf("the message is a %s, and the method returns a %s", is, returns)
+	}
+	return nil
+}

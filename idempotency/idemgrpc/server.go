@@ -99,6 +99,8 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	if c.Note != nil {
 		own = append(own, idempotency.Note(c.Note(ctx, method, req)))
 	}
+	returns := rpc.Returns(method)
+	own = append(own, idempotency.Returns(returns))
 	a, rec, err := c.shared.Begin(ctx, k, payload, each, own...)
 	switch {
 	case err != nil:
@@ -114,7 +116,7 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 		}
 		return nil, refusalOf(refused)
 	case rec != nil:
-		return c.replay(ctx, method, k, rec)
+		return c.replay(ctx, method, returns, k, rec)
 	}
 	return c.attempt(ctx, req, method, handler, a)
 }
@@ -172,11 +174,14 @@ func statusOf(err error) *status.Status {
 }
 
 // replay answers a duplicate with the recorded outcome.
-func (c *config) replay(ctx context.Context, method string, k idempotency.Key, rec *idempotency.Outcome) (any, error) {
+func (c *config) replay(ctx context.Context, method, returns string, k idempotency.Key, rec *idempotency.Outcome) (any, error) {
 	if refused := middleware.Unreplayable(rec); refused != nil {
 		return nil, refusalOf(*refused)
 	}
 	resp, failed, bad := decode(rec.Value)
+	if bad == nil && rec.Resolved != "" {
+		bad = fits(resp, returns)
+	}
 	switch {
 	case errors.Is(bad, errOmitted):
 		return nil, refusalOf(middleware.Refusal{Reason: middleware.NotKept})

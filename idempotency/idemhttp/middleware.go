@@ -51,7 +51,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		return
 	}
 	each, own, host := c.perRequest(r, body)
-	a, rec, err := c.shared.Begin(r.Context(), k, payload, each, own...)
+	a, rec, err := c.shared.Begin(r.Context(), k, payload, each, append(own, byEntry(r)...)...)
 	switch {
 	case err != nil:
 		refused := c.shared.Refuse(k, err)

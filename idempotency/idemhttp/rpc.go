@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
+	"github.com/etcdkit/etcdkit/internal/forms"
 )
 
 // RPC protocols have their own form of failure behind a status of HTTP, mostly 200. The Middleware reads
@@ -239,7 +240,7 @@ func (rec *recorder) aborted() bool {
 		return false
 	}
 	e, ok := rec.errorOfConnect()
-	return ok && e.Code == rpcCodes[10].name
+	return ok && e.Code == forms.Codes[10].Name
 }
 
 // withoutCode returns the ending of a response that has no code of RPC. 404 to a call is the answer of a
@@ -272,7 +273,7 @@ type connectDetail struct {
 }
 
 func (e *connectError) end() ending {
-	code := slices.IndexFunc(rpcCodes, func(c rpcCode) bool { return c.name == e.Code })
+	code := slices.IndexFunc(forms.Codes, func(c forms.Code) bool { return c.Name == e.Code })
 	if code <= 0 {
 		code = 2 // unknown, as Connect has it
 	}
@@ -285,25 +286,11 @@ func (e *connectError) end() ending {
 
 // ofCode returns the ending that a code stands for.
 func ofCode(code uint32) ending {
-	c := rpcCode{fmt.Sprint("code ", code), 500}
-	if code < uint32(len(rpcCodes)) {
-		c = rpcCodes[code]
+	c := forms.Code{Name: fmt.Sprint("code ", code), Status: 500}
+	if code < uint32(len(forms.Codes)) {
+		c = forms.Codes[code]
 	}
-	return ending{middleware.EndOfCode(code), c.status, "the handler has answered " + c.name}
-}
-
-// rpcCode is a code of gRPC: the name that Connect gives to it, and the status.
-type rpcCode struct {
-	name   string
-	status int
-}
-
-// rpcCodes are the codes by their numbers.
-var rpcCodes = []rpcCode{
-	{"ok", 200}, {"canceled", 499}, {"unknown", 500}, {"invalid_argument", 400}, {"deadline_exceeded", 504},
-	{"not_found", 404}, {"already_exists", 409}, {"permission_denied", 403}, {"resource_exhausted", 429},
-	{"failed_precondition", 400}, {"aborted", 409}, {"out_of_range", 400}, {"unimplemented", 501},
-	{"internal", 500}, {"unavailable", 503}, {"data_loss", 500}, {"unauthenticated", 401},
+	return ending{middleware.EndOfCode(code), c.Status, "the handler has answered " + c.Name}
 }
 
 // fieldsOf returns the fields of a last frame of gRPC-Web: lines as in HTTP/1.1, with names in lower case.

@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
+	"github.com/etcdkit/etcdkit/internal/forms"
 )
 
 // Q4, Q5: a call of gRPC, gRPC-Web or Connect has the end that its code stands for, wherever its protocol
@@ -31,7 +33,7 @@ func TestEndsOfRPCs(t *testing.T) {
 	}
 	status := func(s int) func(http.ResponseWriter) { return func(w http.ResponseWriter) { w.WriteHeader(s) } }
 	unknown := rpc.Answer(middleware.Refusal{Reason: middleware.Unknown}, "")
-	details, reused := base64.StdEncoding.EncodeToString(rpc.Encode(unknown)), base64.RawStdEncoding.EncodeToString(rpc.Encode(rpc.Answer(middleware.Refusal{Reason: middleware.Reused}, "")))
+	details, reused := base64.StdEncoding.EncodeToString(encoded(unknown)), base64.RawStdEncoding.EncodeToString(encoded(rpc.Answer(middleware.Refusal{Reason: middleware.Reused}, "")))
 	type steps []func(http.ResponseWriter)
 	for _, c := range []struct {
 		name, kind string
@@ -68,8 +70,8 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"unknown, passed on", grpc, steps{body("m"), trailer("Grpc-Status", "9"), trailer("Grpc-Status-Details-Bin", details)}, middleware.Interrupted, 400},
 		{"reused, passed on", grpc, steps{body("m"), trailer("Grpc-Status", "9"), trailer("Grpc-Status-Details-Bin", reused)}, middleware.Final, 400},
 		{"unknown, passed on", web, steps{body(string(frame(flagWebEnd, "grpc-status: 9\r\ngrpc-status-details-bin: "+details+"\r\n")))}, middleware.Interrupted, 400},
-		{"unknown, passed on", stream, steps{body(string(frame(flagConnectEnd, `{"error":`+connectJSON(unknown)+`}`)))}, middleware.Interrupted, 400},
-		{"unknown, passed on", json, steps{status(400), body(connectJSON(unknown))}, middleware.Interrupted, 400},
+		{"unknown, passed on", stream, steps{body(string(frame(flagConnectEnd, `{"error":`+string(forms.ConnectError(unknown.Proto()))+`}`)))}, middleware.Interrupted, 400},
+		{"unknown, passed on", json, steps{status(400), body(string(forms.ConnectError(unknown.Proto())))}, middleware.Interrupted, 400},
 		{"unknown, passed on", "text/plain", steps{head(outcomeHeader, "unknown"), status(409)}, middleware.Interrupted, 409},
 		{"another outcome", "text/plain", steps{head(outcomeHeader, "failed"), status(409)}, middleware.Final, 409},
 		{"another kind", "application/grpcfoo", steps{body("m")}, middleware.Success, 200},
@@ -258,9 +260,9 @@ func TestConnectWithoutItsVersion(t *testing.T) {
 	require.Equal(t, middleware.Final, end(409, "text/plain", `{"code":"aborted"}`))
 	require.Equal(t, middleware.Final, end(402, json, `{"code":"card_declined"}`), "an API of another kind")
 	require.Equal(t, middleware.Success, end(200, json, `{"code":"aborted"}`))
-	for code, c := range rpcCodes {
+	for code, c := range forms.Codes {
 		want := middleware.EndOfCode(uint32(code)).Action()
-		require.Equal(t, want, end(c.status, json, `{"code":"`+c.name+`"}`).Action(), c.name)
+		require.Equal(t, want, end(c.Status, json, `{"code":"`+c.Name+`"}`).Action(), c.Name)
 	}
 
 	r := httptest.NewRequest(http.MethodPost, "/shop.v1.Shop/Pay", nil)
@@ -268,4 +270,13 @@ func TestConnectWithoutItsVersion(t *testing.T) {
 	r.Header.Set("Connect-Timeout-Ms", "100")
 	require.Equal(t, connectUnary, protocolOfCall(r))
 	require.Empty(t, withoutDeadline(r).Header.Get("Connect-Timeout-Ms"))
+}
+
+// encoded returns a status as Grpc-Status-Details-Bin has it, before base64.
+func encoded(st *rpc.Status) []byte {
+	b, err := proto.Marshal(st.Proto())
+	if err != nil {
+		panic(err)
+	}
+	return b
 }

@@ -1,76 +1,67 @@
 package idemhttp
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
+	"github.com/etcdkit/etcdkit/internal/forms"
 )
+
+// entryOf returns the entry that records name for a request: "http", or how the client of a call of RPC reads its
+// response, which an operator has to give it.
+func entryOf(r *http.Request) string {
+	by := protocolOfCall(r)
+	if by == plainHTTP {
+		return forms.HTTP
+	}
+	return forms.RPC{Protocol: protocolNames[by], Codec: codecOf(by, mediaType(r.Header))}.Entry()
+}
+
+// byEntry returns the options by which the record of a request says what replays it.
+func byEntry(r *http.Request) []idempotency.Option {
+	return []idempotency.Option{idempotency.Via(entryOf(r)), idempotency.Returns(returnsOf(r))}
+}
+
+// returnsOf returns the type of the message that a call of RPC returns, if it is known.
+func returnsOf(r *http.Request) string {
+	if protocolOfCall(r) == plainHTTP {
+		return ""
+	}
+	return rpc.Returns(sent(r).Path)
+}
+
+var protocolNames = map[protocol]forms.Protocol{
+	grpcTrailers: forms.OverGRPC, grpcWeb: forms.OverWeb, grpcWebText: forms.OverWebText,
+	connectUnary: forms.OverConnect, connectStream: forms.ConnectStream,
+}
+
+// codecOf returns the codec of a call's messages: "" is protobuf, and "other" one that is not known here.
+func codecOf(by protocol, media string) string {
+	separator := "+"
+	if by == connectUnary {
+		separator = "/"
+	}
+	switch _, codec, _ := strings.Cut(media, separator); codec {
+	case "", "proto":
+		return ""
+	case "json":
+		return "json"
+	}
+	return "other"
+}
 
 // writeStatus writes an answer of the Middleware's own as an error of the protocol of the call.
 func writeStatus(w http.ResponseWriter, r *http.Request, by protocol, st *rpc.Status) {
+	reply := forms.RPC{Protocol: protocolNames[by]}.Failure(st.Proto())
 	h := w.Header()
-	h.Set("Content-Type", mediaType(r.Header))
-	status, body := http.StatusOK, []byte(nil)
-	switch by {
-	case grpcTrailers: // without a body, headers take the place of trailers
-		for _, f := range grpcFields(st) {
-			h.Set(f[0], f[1])
-		}
-	case grpcWeb, grpcWebText:
-		// In a frame, not in headers: of those a browser shows a page of another origin only what CORS exposes.
-		var lines strings.Builder
-		for _, f := range grpcFields(st) {
-			lines.WriteString(strings.ToLower(f[0]) + ": " + f[1] + "\r\n")
-		}
-		if body = frame(flagWebEnd, lines.String()); by == grpcWebText {
-			body = []byte(base64.StdEncoding.EncodeToString(body))
-		}
-	case connectStream:
-		body = frame(flagConnectEnd, `{"error":`+connectJSON(st)+`}`)
-	default:
-		h.Set("Content-Type", "application/json")
-		status, body = rpcCodes[st.Code()].status, []byte(connectJSON(st))
+	for name, value := range reply.Header {
+		h.Set(name, value)
 	}
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
-}
-
-// grpcFields returns the fields of gRPC for a status.
-func grpcFields(st *rpc.Status) [][2]string {
-	return [][2]string{
-		{"Grpc-Status", fmt.Sprint(uint32(st.Code()))},
-		{"Grpc-Message", percent(st.Message())},
-		{"Grpc-Status-Details-Bin", base64.RawStdEncoding.EncodeToString(rpc.Encode(st))},
+	if by != connectUnary {
+		h.Set("Content-Type", mediaType(r.Header))
 	}
-}
-
-// percent encodes a text as Grpc-Message has it: all but printable ASCII, and the percent sign.
-func percent(text string) string {
-	var b strings.Builder
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c > '~' || c == '%' {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
-// connectJSON returns the error of Connect for a status.
-func connectJSON(st *rpc.Status) string {
-	e := connectError{Code: rpcCodes[st.Code()].name, Message: st.Message()}
-	for _, d := range st.Proto().GetDetails() {
-		_, name, _ := strings.Cut(d.GetTypeUrl(), "/")
-		e.Details = append(e.Details, connectDetail{name, base64.RawStdEncoding.EncodeToString(d.GetValue())})
-	}
-	b, err := json.Marshal(e)
-	if err != nil {
-		panic(err)
-	}
-	return string(b)
+	w.WriteHeader(reply.Status)
+	_, _ = w.Write(reply.Body)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/forms"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -50,8 +51,8 @@ func ofConnect(t *testing.T, text []byte) *status.Status {
 	}
 	require.NoError(t, json.Unmarshal(text, &e))
 	st := &spb.Status{Message: e.Message}
-	for n, c := range rpcCodes {
-		if c.name == e.Code {
+	for n, c := range forms.Codes {
+		if c.Name == e.Code {
 			st.Code = int32(n)
 		}
 	}
@@ -112,8 +113,8 @@ func TestProblemsForRPCs(t *testing.T) {
 		{"gRPC-Web", "application/grpc-web", nil, "application/grpc-web"},
 		{"gRPC-Web in base64", "application/grpc-web-text+proto", nil, "application/grpc-web-text+proto"},
 		{"a stream of Connect", "application/connect+json", nil, "application/connect+json"},
-		{"Connect", "application/proto", func(code int) int { return rpcCodes[code].status }, "application/json"},
-		{"Connect in JSON", "application/json", func(code int) int { return rpcCodes[code].status }, "application/json"},
+		{"Connect", "application/proto", func(code int) int { return forms.Codes[code].Status }, "application/json"},
+		{"Connect in JSON", "application/json", func(code int) int { return forms.Codes[code].Status }, "application/json"},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/pay.v1.Payments/Pay", nil)
 		r.Header.Set("Content-Type", x.media)

@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
-// The entries that begin requests, as records name them. A program that calls Begin and Commit itself has none of
+// The entries that begin requests, as records name them; those of idemhttp for calls of RPC are in type RPC. A program that calls Begin and Commit itself has none of
 // these.
 const (
 	Do   = "do"   // idempotency.Do: JSON
@@ -22,9 +23,12 @@ var (
 	ErrGRPC = errors.New("the recorded result was not made by idemgrpc.Encode, or by one of a later release")
 )
 
-// Check returns an error if a result is in a form that the entry cannot replay. It knows nothing of other entries.
-func Check(entry string, result []byte) error {
-	switch entry {
+// Check returns an error if a result is in a form that the entry cannot replay. returns is the type of the message that
+// the call returns, or empty if it is not known. Check knows nothing of other entries.
+func Check(entry, returns string, result []byte) error {
+	call, rpc := RPCOf(entry)
+	kind, _, _ := strings.Cut(entry, "/")
+	switch kind {
 	case Do:
 		if !json.Valid(result) {
 			return errors.New("the result is no JSON, which idempotency.Do replays")
@@ -34,7 +38,11 @@ func Check(entry string, result []byte) error {
 		if !ok {
 			return fmt.Errorf("idemhttp replays it: %w", ErrHTTP)
 		}
-		if err := r.check(); err != nil {
+		err := r.check()
+		if err == nil && rpc {
+			err = call.check(r)
+		}
+		if err != nil {
 			return fmt.Errorf("idemhttp replays it: %w", err)
 		}
 	case GRPC:
@@ -42,7 +50,7 @@ func Check(entry string, result []byte) error {
 		if !ok {
 			return fmt.Errorf("idemgrpc replays it: %w", ErrGRPC)
 		}
-		if err := c.check(); err != nil {
+		if err := c.check(returns); err != nil {
 			return fmt.Errorf("idemgrpc replays it: %w", err)
 		}
 	}

@@ -63,14 +63,14 @@ func TestCheck(t *testing.T) {
 	}
 	for name, r := range results {
 		for _, entry := range []string{Do, HTTP, GRPC} {
-			if err := Check(entry, r.bytes); slices.Contains(r.fits, entry) {
+			if err := Check(entry, "", r.bytes); slices.Contains(r.fits, entry) {
 				require.NoError(t, err, "%s for %s", name, entry)
 			} else {
 				require.Error(t, err, "%s for %s", name, entry)
 			}
 		}
-		require.NoError(t, Check("", r.bytes), "the program's own form is not known")
-		require.NoError(t, Check("kafka", r.bytes), "nor is that of another entry")
+		require.NoError(t, Check("", "", r.bytes), "the program's own form is not known")
+		require.NoError(t, Check("kafka", "", r.bytes), "nor is that of another entry")
 	}
 }
 
@@ -84,4 +84,54 @@ func TestHeader(t *testing.T) {
 		_, err := Header([]string{"A: b", wrong, "Location: /orders/1"})
 		require.ErrorContains(t, err, "Name: value", "%q", wrong)
 	}
+}
+
+// V31: of a call of RPC behind idemhttp, a message and a failure are in the form that clients of its protocol read, and
+// the forms of others are refused. (integration.TestOperatorFinishesAnyCall has the clients.)
+func TestCheckOfRPC(t *testing.T) {
+	t.Parallel()
+	entries := []string{HTTP + "/grpc+other", HTTP}
+	for _, p := range protocols {
+		entries = append(entries, RPC{p, ""}.Entry(), RPC{p, "json"}.Entry())
+	}
+	for _, entry := range entries[2:] {
+		by, ok := RPCOf(entry)
+		require.True(t, ok)
+		require.Equal(t, entry, by.Entry())
+		for kind, reply := range map[string]Reply{"message": by.Message([]byte(`"r1"`)), "failure": by.Failure(StatusOf(9, "déclined\n"))} {
+			for _, other := range entries {
+				err := Check(other, "", reply.Encode())
+				known, rpc := RPCOf(other)
+				failed := kind == "failure" && rpc && known.Protocol == OverConnect && by.Protocol == OverConnect // in JSON in any case
+				if other == entry || !rpc || failed {
+					require.NoError(t, err, "%s of %s for %s", kind, entry, other)
+				} else {
+					require.Error(t, err, "%s of %s for %s", kind, entry, other)
+				}
+			}
+		}
+		for _, bad := range []string{"200 -\nh Content-Type: application/json\n\n{}", "201 -\n\n", "409 -\nh Content-Type: application/json\n\n{\"code\":\"not_found\"}", "200 -\nh Content-Type: " + by.Media() + "\n\nno frames"} {
+			if entry == "http/connect+json" && bad[:3] == "200" && bad[len(bad)-2:] == "{}" || entry == "http/connect" && bad[len(bad)-6:] == "frames" {
+				continue // that is a message
+			}
+			require.Error(t, Check(entry, "", []byte(ResponseMagic+bad)), "%s for %s", bad, entry)
+		}
+		require.NoError(t, Check(entry, "", []byte(ResponseMagic+"200 omitted\n\n")))
+	}
+	_, ok := RPCOf("http/grpc+other")
+	require.False(t, ok)
+	require.Equal(t, "unknown", CodeOf(99).Name)
+}
+
+// V32: a message of another type than the call returns is refused.
+func TestCheckOfAType(t *testing.T) {
+	t.Parallel()
+	receipt, err := anypb.New(wrapperspb.Int64(7))
+	require.NoError(t, err)
+	b, err := proto.Marshal(receipt)
+	require.NoError(t, err)
+	call := Call{Body: b}.Encode()
+	require.NoError(t, Check(GRPC, "", call))
+	require.NoError(t, Check(GRPC, "google.protobuf.Int64Value", call))
+	require.ErrorContains(t, Check(GRPC, "google.protobuf.StringValue", call), "returns a google.protobuf.StringValue")
 }

@@ -47,8 +47,9 @@ func ParseCall(stored []byte) (c Call, ok bool) {
 	return Call{Code: uint32(code), Word: words[1], Body: body}, err == nil
 }
 
-// check returns an error for a body that protobuf does not take for a message or a status.
-func (c Call) check() error {
+// check returns an error for a body that protobuf does not take for a message, or for one of another type than the call
+// returns, or for a status.
+func (c Call) check(returns string) error {
 	if c.Word == Omitted {
 		return nil
 	}
@@ -62,7 +63,10 @@ func (c Call) check() error {
 		}
 		return nil
 	}
-	_, err := Packed(c.Body)
+	m, err := Packed(c.Body)
+	if err == nil && returns != "" && string(m.MessageName()) != returns {
+		err = fmt.Errorf("the message is a %s, and the call returns a %s", m.MessageName(), returns)
+	}
 	return err
 }
 

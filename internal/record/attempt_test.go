@@ -20,6 +20,7 @@ func TestAttemptGolden(t *testing.T) {
 		Attempt{State: AttemptDone, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7, EndMS: 9, By: "b", Was: []Word{{State: "failed", By: "a", AtMS: 8, Error: "e"}}}.Encode(): `{"v":1,"state":"done","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7,"end":9,"by":"b","was":[{"state":"failed","by":"a","at":8,"error":"e"}]}` + "\n",
 		Attempt{State: AttemptReleased, Number: 1, Nonce: "n", Lease: 5, Print: []byte{1}, StartMS: 7}.Encode():                                                                              `{"v":1,"state":"released","attempt":1,"nonce":"n","lease":5,"print":"AQ==","start":7}` + "\n",
 		Attempt{State: AttemptWorking, Number: 1, Nonce: "n", Lease: 5, Owner: "h", Session: "i", Print: []byte{1}, StartMS: 7}.Encode():                                                     `{"v":1,"state":"working","attempt":1,"nonce":"n","lease":5,"holder":"h","session":"i","print":"AQ==","start":7}` + "\n",
+		Attempt{State: AttemptWorking, Number: 1, Nonce: "n", Lease: 5, Via: "grpc", Returns: "shop.v1.Receipt", Print: []byte{1}, StartMS: 7}.Encode():                                      `{"v":1,"state":"working","attempt":1,"nonce":"n","lease":5,"via":"grpc","returns":"shop.v1.Receipt","print":"AQ==","start":7}` + "\n",
 		Claim{Nonce: "n", Lease: 5, Owner: "h"}.Encode(): `{"v":1,"nonce":"n","lease":5,"holder":"h"}`,
 	}
 	for got, want := range golden {
@@ -55,7 +56,7 @@ func TestAttemptDecodeIsWary(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, StepNames(EncodeSteps([]Step{{Name: "a", Value: []byte("v")}, {Name: "b"}})))
 	// The longest texts that are stored, each byte of which is written as six.
 	name, text := strings.Repeat("\x01", 255), strings.Repeat("\x01", 2000)
-	long := Attempt{State: AttemptFailed, Number: 1, Error: Text(text), Scope: name, Op: name, Owner: name, Via: strings.Repeat("<", 64), Note: Note(strings.Repeat("<", 2000))}
+	long := Attempt{State: AttemptFailed, Number: 1, Error: Text(text), Scope: name, Op: name, Owner: name, Via: strings.Repeat("<", 64), Returns: strings.Repeat("<", 255), Note: Note(strings.Repeat("<", 2000))}
 	for range 2 * MaxWas {
 		long.By = name
 		long = long.Replaced()

@@ -50,6 +50,29 @@ func Registered(path string) bool {
 
 // requestOf returns the type of a method's request.
 func requestOf(path string) (protoreflect.MessageType, error) {
+	m, err := methodOf(path)
+	if err != nil {
+		return nil, err
+	}
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
+	if err != nil {
+		return nil, fmt.Errorf("the request's type of %s is not in protobuf's registry: %w", m.FullName(), err)
+	}
+	return kind, nil
+}
+
+// Returns returns the full name of the message that a method returns. It is empty if the method is not registered in
+// this program.
+func Returns(path string) string {
+	m, err := methodOf(path)
+	if err != nil {
+		return ""
+	}
+	return string(m.Output().FullName())
+}
+
+// methodOf returns the method that a path ends in.
+func methodOf(path string) (protoreflect.MethodDescriptor, error) {
 	rest, method := cutLast(path)
 	_, service := cutLast(rest)
 	unknown := fmt.Errorf("the method %s of %q is not in protobuf's registry", method, service)
@@ -61,15 +84,10 @@ func requestOf(path string) (protoreflect.MessageType, error) {
 	if !ok {
 		return nil, unknown
 	}
-	m := s.Methods().ByName(protoreflect.Name(method))
-	if m == nil {
-		return nil, unknown
+	if m := s.Methods().ByName(protoreflect.Name(method)); m != nil {
+		return m, nil
 	}
-	kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
-	if err != nil {
-		return nil, fmt.Errorf("the request's type of %s is not in protobuf's registry: %w", m.FullName(), err)
-	}
-	return kind, nil
+	return nil, unknown
 }
 
 // cutLast cuts the last segment from a path.

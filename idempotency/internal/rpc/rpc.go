@@ -8,7 +8,6 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -83,13 +82,4 @@ func Answer(by middleware.Refusal, detail string) *Status {
 		return bare
 	}
 	return st
-}
-
-// Encode returns a status in the form of Grpc-Status-Details-Bin, before base64.
-func Encode(st *Status) []byte {
-	b, err := proto.Marshal(st.Proto())
-	if err != nil {
-		panic(err) // its texts are UTF-8
-	}
-	return b
 }

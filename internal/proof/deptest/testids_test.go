@@ -55,7 +55,7 @@ func requiredIDs() []string {
 	add("A", "%d", 131, 139)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
-	add("V", "%d", 21, 30)
+	add("V", "%d", 21, 33)
 	add("M", "%d", 1, 14)
 	return ids
 }

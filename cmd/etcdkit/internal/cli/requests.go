@@ -119,6 +119,7 @@ type shownRecord struct {
 	Scope    string          `json:"scope"`
 	Op       string          `json:"op"`
 	Via      string          `json:"via,omitempty"`
+	Returns  string          `json:"returns,omitempty"`
 	Note     string          `json:"note,omitempty"`
 	Attempt  int             `json:"attempt"`
 	Token    number          `json:"token,omitzero"` // of an attempt that has ended
@@ -147,7 +148,7 @@ type earlier struct {
 
 func showRecord(r idempotency.Record) shownRecord {
 	s := shownRecord{
-		schemaOf("request"), r.Ref, nameOf(r.State), r.Scope, r.Op, r.Via, r.Note, r.Attempt, number(r.Token), r.Owner, r.Started, r.Ended,
+		schemaOf("request"), r.Ref, nameOf(r.State), r.Scope, r.Op, r.Via, r.Returns, r.Note, r.Attempt, number(r.Token), r.Owner, r.Started, r.Ended,
 		r.Failure, r.Bytes, r.Omitted, r.Codec, r.Refuse, r.Alive, r.Steps, r.Resolved, nil, number(r.Revision),
 	}
 	for _, was := range r.Earlier {

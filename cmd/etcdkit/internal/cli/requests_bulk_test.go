@@ -90,3 +90,13 @@ func TestResolveManyStopsMidway(t *testing.T) {
 	require.Contains(t, errs, "EFFECT")
 	require.Contains(t, errs, "duplicates get the failure; they would be refused")
 }
+
+// V33: of a record that does not say what replays it, the question says that nothing has compared the result.
+func TestResultThatNothingCompares(t *testing.T) {
+	t.Parallel()
+	for via, says := range map[string]bool{"": true, "do": false} {
+		f := account{result: always([]byte(`{}`)), text: "was done"}
+		require.NoError(t, f.fits(new(examined), idempotency.Record{Via: via}))
+		require.Equal(t, says, strings.Contains(f.text, "nothing compares"), via)
+	}
+}

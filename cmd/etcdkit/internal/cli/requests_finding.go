@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -51,26 +50,52 @@ func (n *resolution) define(f *pflag.FlagSet) {
 // account is what an operator has found out about a request.
 type account struct {
 	what   idempotency.Resolution
-	text   string // for a question
-	result []byte // or nil
-	again  bool   // the next duplicate does the work
+	text   string                                   // for a question
+	result func(idempotency.Record) ([]byte, error) // in the form that the entry replays; nil without one
+	again  bool                                     // the next duplicate does the work
 }
 
-// fits returns why a account is not recorded for a request, or nil.
-func (f account) fits(which *examined, r idempotency.Record) error {
+// always is the result of an account that is the same for all entries.
+func always(result []byte) func(idempotency.Record) ([]byte, error) {
+	return func(idempotency.Record) ([]byte, error) { return result, nil }
+}
+
+// fits sets what is recorded for a request, or returns why nothing is.
+func (f *account) fits(which *examined, r idempotency.Record) error {
 	if f.again {
 		return which.spares(r)
 	}
 	if f.result == nil {
 		return nil
 	}
-	if err := forms.Check(r.Via, f.result); err != nil {
-		return usageError{fmt.Errorf("%s: duplicates could not get this result: %w\nThe request was begun via %s: give %s.", which.is(r), err, r.Via, taken[r.Via])}
+	result, err := f.result(r)
+	if err != nil {
+		return usageError{err}
+	}
+	if err := forms.Check(r.Via, r.Returns, result); err != nil {
+		return usageError{fmt.Errorf("%s: duplicates could not get this result: %w\nThe request was begun via %s: give %s.", which.is(r), err, r.Via, takenBy(r.Via))}
+	}
+	f.what = idempotency.WasDone(result)
+	if r.Via == "" {
+		f.text += ", in a form that nothing compares, since the record does not say what replays it"
 	}
 	if r.Codec != "" {
 		return usageError{fmt.Errorf("%s: the services read results by their Codec %q, which this command does not have; resolve the request in a program with the same idempotency.Options", which.is(r), r.Codec)}
 	}
 	return nil
+}
+
+// takenBy returns the flags of the results that an entry replays.
+func takenBy(via string) string {
+	if by, ok := forms.RPCOf(via); ok {
+		form := "in protobuf's binary form, with its --message-type"
+		if by.Codec == "json" {
+			form = "in JSON, as its client reads it"
+		}
+		return "the message by --message, " + form + ", or the failure by --code and --text"
+	}
+	kind, _, _ := strings.Cut(via, "/")
+	return taken[kind]
 }
 
 // taken are the flags of the results that an entry replays.
@@ -118,9 +143,6 @@ func (n *resolution) read(flags *pflag.FlagSet, stdin io.Reader) (account, error
 	if err != nil {
 		return account{}, usageError{err}
 	}
-	if f.result != nil {
-		f.what = idempotency.WasDone(f.result)
-	}
 	return f, nil
 }
 
@@ -129,7 +151,7 @@ func (n *resolution) raw() (account, error) {
 	if err == nil && len(result) == 0 { // as of a producer in a pipe that has failed
 		err = fmt.Errorf("--done %s: it is empty; duplicates would get an empty result", n.done)
 	}
-	return account{result: result, text: fmt.Sprintf("was done, with a result of %d bytes", len(result))}, err
+	return account{result: always(result), text: fmt.Sprintf("was done, with a result of %d bytes", len(result))}, err
 }
 
 func (n *resolution) response() (f account, err error) {
@@ -148,7 +170,7 @@ func (n *resolution) response() (f account, err error) {
 	if err := res.Check(); err != nil {
 		return f, fmt.Errorf("--status %d: the response cannot be recorded: %w", n.status, err)
 	}
-	return account{result: res.Encode(), text: fmt.Sprintf("was done, with the status %d, %s and a body of %d bytes", n.status, count(len(res.Header), "header", "headers"), len(res.Body))}, nil
+	return account{result: always(res.Encode()), text: fmt.Sprintf("was done, with the status %d, %s and a body of %d bytes", n.status, count(len(res.Header), "header", "headers"), len(res.Body))}, nil
 }
 
 func (n *resolution) packed() (f account, err error) {
@@ -159,21 +181,56 @@ func (n *resolution) packed() (f account, err error) {
 	if err != nil {
 		return f, err
 	}
-	m := &anypb.Any{TypeUrl: "type.googleapis.com/" + n.typ, Value: b}
-	switch {
-	case n.typ == "":
-		if m, err = forms.Packed(b); err != nil {
-			return f, fmt.Errorf("--message %s: %w in binary form; if it is the message itself, add its type by --message-type", n.message, err)
-		}
-	case !protoreflect.FullName(n.typ).IsValid():
+	if n.typ != "" && !protoreflect.FullName(n.typ).IsValid() {
 		return f, fmt.Errorf("--message-type %q is no full name of a message's type, such as shop.v1.Receipt", n.typ)
-	case proto.Unmarshal(b, &emptypb.Empty{}) != nil:
-		return f, fmt.Errorf("--message %s: it is no message of protobuf in binary form, as 'protoc --encode' writes it", n.message)
 	}
-	if b, err = proto.Marshal(m); err != nil {
-		return f, fmt.Errorf("--message %s: %w", n.message, err)
+	return account{result: func(r idempotency.Record) ([]byte, error) { return n.recorded(r, b) }, text: fmt.Sprintf("was done, with the message%s in %s, of %d bytes", spaced(n.typ), n.message, len(b))}, nil
+}
+
+func spaced(text string) string {
+	if text == "" {
+		return ""
 	}
-	return account{result: forms.Call{Body: b}.Encode(), text: fmt.Sprintf("was done, with a message %s of %d bytes", m.MessageName(), len(m.GetValue()))}, nil
+	return " " + text
+}
+
+// recorded returns the recorded form of a message in the form that the client of the call reads.
+func (n *resolution) recorded(r idempotency.Record, b []byte) ([]byte, error) {
+	by, rpc := forms.RPCOf(r.Via)
+	if rpc && by.Codec == "json" {
+		if !json.Valid(b) {
+			return nil, fmt.Errorf("--message %s: the client of this call reads JSON: give the message as JSON, as protojson writes it", n.message)
+		}
+		return by.Message(b).Encode(), n.returned(r, n.typ)
+	}
+	m := &anypb.Any{TypeUrl: "type.googleapis.com/" + n.typ, Value: b}
+	if n.typ == "" {
+		var err error
+		if m, err = forms.Packed(b); err != nil {
+			return nil, fmt.Errorf("--message %s: %w in binary form; if it is the message itself, add its type by --message-type", n.message, err)
+		}
+	} else if proto.Unmarshal(b, &emptypb.Empty{}) != nil {
+		return nil, fmt.Errorf("--message %s: it is no message of protobuf in binary form, as 'protoc --encode' writes it", n.message)
+	}
+	if err := n.returned(r, string(m.MessageName())); err != nil {
+		return nil, err
+	}
+	if rpc {
+		return by.Message(m.GetValue()).Encode(), nil
+	}
+	any, err := proto.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("--message %s: %w", n.message, err)
+	}
+	return forms.Call{Body: any}.Encode(), nil
+}
+
+// returned returns an error for a message of another type than the call returns.
+func (n *resolution) returned(r idempotency.Record, typ string) error {
+	if r.Returns == "" || typ == "" || typ == r.Returns {
+		return nil
+	}
+	return fmt.Errorf("--message %s: it is a %s, and the call returns a %s", n.message, typ, r.Returns)
 }
 
 func (n *resolution) failure() (f account, err error) {
@@ -181,8 +238,17 @@ func (n *resolution) failure() (f account, err error) {
 	if err := json.Unmarshal([]byte(strconv.Quote(n.code)), &code); err != nil || code == codes.OK {
 		return f, fmt.Errorf("--code %q is no code of a failure of gRPC, such as FAILED_PRECONDITION", n.code)
 	}
-	b, err := proto.Marshal(&spb.Status{Code: int32(code), Message: strings.ToValidUTF8(n.text, "�")}) //nolint:gosec // there are seventeen codes
-	return account{result: forms.Call{Code: uint32(code), Body: b}.Encode(), text: fmt.Sprintf("was done, with the failure %s: %q", n.code, n.text)}, err
+	return account{
+		result: func(r idempotency.Record) ([]byte, error) {
+			st := forms.StatusOf(uint32(code), n.text)
+			if by, ok := forms.RPCOf(r.Via); ok {
+				return by.Failure(st).Encode(), nil
+			}
+			b, err := proto.Marshal(st)
+			return forms.Call{Code: uint32(code), Body: b}.Encode(), err
+		},
+		text: fmt.Sprintf("was done, with the failure %s: %q", n.code, n.text),
+	}, nil
 }
 
 func (n *resolution) final() (f account, err error) {

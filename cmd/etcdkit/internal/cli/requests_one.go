@@ -66,6 +66,9 @@ func (a *app) printRecord(r shownRecord, out *idempotency.Outcome, content bool)
 		t.row("scope", or(r.Scope))
 		t.row("op", or(r.Op))
 		t.row("via", or(r.Via))
+		if r.Returns != "" {
+			t.row("returns", r.Returns)
+		}
 		t.row("note", or(r.Note))
 		t.row("attempt", r.Attempt)
 		if r.Token != 0 {

@@ -24,10 +24,15 @@ row "via" what replays the outcome, and which result it takes:
 
 http, of idemhttp: --status 201, --header 'Name: value' as often as needed, --body FILE. A failure is a response with
 a status of 400 or more.
+http/grpc, http/grpc-web, http/connect and the like, of a call of RPC behind idemhttp: --message FILE or --code and --text
+as for grpc; with +json, as http/connect+json, FILE has JSON. A response by --status is taken if it is one of that
+protocol.
 grpc, of idemgrpc: --message FILE with --message-type, or without it if FILE is a google.protobuf.Any, both in
-protobuf's binary form, as protoc writes it with its flag encode; or --code and --text for the status of a failure.
-do, of idempotency.Do: --done FILE, with JSON.
-None: the program has called Begin itself: --done FILE, as it expects it.
+protobuf's binary form, as protoc writes it with its flag encode; or --code and --text for the status of a failure. The row
+"returns" has the type of the message, if it is known; another one is refused.
+do, of idempotency.Do: --done FILE, with JSON; a member that the result's type does not have is an error for duplicates.
+None: a program has called Begin itself, and it alone knows the form: --done FILE, as it expects it. Nothing compares
+FILE with that form.
 
 --failed TEXT: it failed for good; duplicates get that failure, of HTTP the status 409. The text is stored in plain text.
 --not-done: nothing was done; the next duplicate does the work. That needs --force while the process of the lost
@@ -94,11 +99,14 @@ func requestResolve(a *app) *cobra.Command {
 func (v *resolving) one(ctx context.Context) error {
 	a := v.app
 	before, err := a.confirmed(ctx, &v.which, "requests resolve", func(r idempotency.Record) (string, error) {
+		if err := v.found.fits(&v.which, r); err != nil {
+			return "", err
+		}
 		question := "Record that it " + v.found.text
 		if r.Resolved != "" {
 			question += fmt.Sprintf(", in place of what %s has recorded at %s", r.Resolved, instant(r.Ended))
 		}
-		return question, v.found.fits(&v.which, r)
+		return question, nil
 	})
 	if err != nil {
 		return err

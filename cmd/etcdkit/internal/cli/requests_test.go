@@ -166,8 +166,8 @@ func TestRequestsResolve(t *testing.T) {
 }
 
 // lostVia leaves a request that an entry has begun and whose process has died.
-func (f *fixture) lostVia(s *idempotency.Store, entry string, key idempotency.Key) (ref string) {
-	f.lost("orders", key, idempotency.Via(entry))
+func (f *fixture) lostVia(s *idempotency.Store, entry string, key idempotency.Key, opts ...idempotency.Option) (ref string) {
+	f.lost("orders", key, append(opts, idempotency.Via(entry))...)
 	return string(s.Ref(key))
 }
 
@@ -234,11 +234,36 @@ func TestRequestsResolveByEntry(t *testing.T) {
 	require.Equal(t, "r1", m.(*wrapperspb.StringValue).Value)
 	require.Zero(t, resolve(rpc, "--code FAILED_PRECONDITION --text 'card declined'").code)
 
+	f.resolvesRPC(s, resolve, value)
+
 	do := f.lostVia(s, "do", order("3"))
 	require.Equal(t, exitUsage, resolve(do, "--done requests.go").code)
 	require.Equal(t, exitUsage, resolve(do, "--status 201").code)
 	require.Zero(t, resolve(do, "--done testdata/result.json").code)
 	f.golden("requests-resolve-entries")
+}
+
+// resolvesRPC resolves calls of RPC behind idemhttp (V31): their clients read messages, and no plain response.
+func (f *fixture) resolvesRPC(s *idempotency.Store, resolve func(ref, flags string) result, value func(idempotency.Key) []byte) {
+	t := f.t
+	inJSON := f.lostVia(s, "http/connect+json", order("4"))
+	require.Equal(t, exitUsage, resolve(inJSON, "--status 201 --body testdata/result.json").code)
+	require.Equal(t, exitUsage, resolve(inJSON, "--message receipt.bin").code)
+	require.Zero(t, resolve(inJSON, "--message testdata/result.json").code)
+	res, err := idemhttp.Decode(value(order("4")))
+	require.NoError(t, err)
+	require.Equal(t, "application/json", res.Header.Get("Content-Type"))
+	require.JSONEq(t, `{"charge":7}`, string(res.Body))
+
+	inGRPC := f.lostVia(s, "http/grpc", order("5"), idempotency.Returns("google.protobuf.StringValue"))
+	f.shell("requests get -N test orders " + inGRPC)
+	require.Equal(t, exitUsage, resolve(inGRPC, "--message receipt.bin").code)
+	require.Equal(t, exitUsage, resolve(inGRPC, "--message receipt.bin --message-type google.protobuf.BytesValue").code)
+	require.Zero(t, resolve(inGRPC, "--message receipt.bin --message-type google.protobuf.StringValue").code)
+	res, err = idemhttp.Decode(value(order("5")))
+	require.NoError(t, err)
+	require.Equal(t, "\x00\x00\x00\x00\x04\n\x02r1", string(res.Body))
+	require.Zero(t, resolve(inGRPC, "--code FAILED_PRECONDITION --text 'card declined'").code, "a correction")
 }
 
 // While the process of a lost attempt lives, the request does not run again without --force (U3).
