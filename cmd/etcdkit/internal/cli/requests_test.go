@@ -256,7 +256,7 @@ func (f *fixture) resolvesRPC(s *idempotency.Store, resolve func(ref, flags stri
 	require.JSONEq(t, `{"charge":7}`, string(res.Body))
 
 	inGRPC := f.lostVia(s, "http/grpc", order("5"), idempotency.Returns("google.protobuf.StringValue"))
-	f.shell("requests get -N test orders " + inGRPC)
+	f.shell("requests get -N test orders " + inGRPC + " -o json")
 	require.Equal(t, exitUsage, resolve(inGRPC, "--message receipt.bin").code)
 	require.Equal(t, exitUsage, resolve(inGRPC, "--message receipt.bin --message-type google.protobuf.BytesValue").code)
 	require.Zero(t, resolve(inGRPC, "--message receipt.bin --message-type google.protobuf.StringValue").code)
