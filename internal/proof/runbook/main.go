@@ -171,7 +171,7 @@ func (r *runner) obey(ctx context.Context, said string) error {
 		}
 		return nil
 	case "end":
-		// What is lost by a section can show one TTL after it.
+		// What a section has broken shows at the next renewal, within a third of the TTL.
 		if r.fleet.stop != nil {
 			time.Sleep(5 * time.Second)
 		}
@@ -194,7 +194,7 @@ func (r *runner) judge() (errs []error) {
 	if r.fleet.stop != nil && s.grants == 0 {
 		errs = append(errs, fmt.Errorf("section %q: nothing was granted", r.at.title))
 	}
-	if r.at.title == "Restore" && s.least <= r.most {
+	if r.at.title == restore && s.least <= r.most {
 		errs = append(errs, fmt.Errorf("section %q: a token of %d was given after one of %d", r.at.title, s.least, r.most))
 	}
 	r.most = max(r.most, s.most)

@@ -17,6 +17,7 @@ type section struct {
 // The page says by these words what a run has to see or to do.
 const (
 	keepsWords = "No session is lost"
+	restore    = "Restore" // its title: all tokens after it are above those before
 	fillWords  = "<!-- make runbook fills etcd up to its quota here -->"
 )
 
@@ -50,7 +51,7 @@ func sections(page string) (found []section, err error) {
 }
 
 // script joins sections to one script of bash, which says on file descriptor 9 where it is, and waits
-// there for an answer. Its own commands see no such descriptor.
+// there for an answer. The command systemctl uses that descriptor too, for the services.
 func script(of []section) string {
 	var b strings.Builder
 	b.WriteString("set -Eeuo pipefail\ntrap 'echo \"failed: $BASH_COMMAND\" >&2' ERR\nsay() { echo \"$*\" >&9; local answer; read -r answer <&9; [[ $answer == ok ]]; }\n")

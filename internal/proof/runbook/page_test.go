@@ -29,6 +29,7 @@ func TestThePageIsAScript(t *testing.T) {
 	all, err := sections(string(page))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(all), 11)
+	require.Equal(t, restore, all[len(all)-1].title, "whose tokens are compared")
 	for _, s := range all {
 		require.NotEmpty(t, s.script, s.title)
 	}
