@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 )
@@ -132,10 +133,13 @@ type UnavailableError struct {
 	Seen *FullError
 }
 
-// Error says since when etcd has not answered, its last error, and what was last seen.
+// Error says since when etcd has not answered, or what it refuses the session, and what was last seen.
 func (e *UnavailableError) Error() string {
 	const layout = "2006-01-02T15:04:05.000Z07:00"
 	s := fmt.Sprintf("%v: no answer since %s, last answer at %s", ErrUnavailable, e.Since.Format(layout), e.LastAnswer.Format(layout))
+	if commit.Denied(e.Err) {
+		s = fmt.Sprintf("etcd refuses the session, last at %s", e.LastAnswer.Format(layout))
+	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}

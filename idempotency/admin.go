@@ -216,7 +216,7 @@ func toChange(ctx context.Context, s *Store, ref Ref, opts []ChangeOption) (c ch
 // revision of the change.
 func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
 	sent := now()
-	res, err := commit.Amend(ctx, s.client, commit.Amendment{
+	res, err := commit.Amend(ctx, s.kv, commit.Amendment{
 		Key: e.Record, Mod: st.mod(), Then: then, Mine: mine,
 		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(e.Claim()), "=", 0)}, Same: func() clientv3.Op {
 			return clientv3.OpPut(e.Record, string(st.kv.Value), clientv3.WithLease(clientv3.LeaseID(st.kv.Lease)))

@@ -74,7 +74,7 @@ func readSessions(ctx context.Context, s *Store) (*sessions, error) {
 	for at := int64(0); ; {
 		from, end := span.Range()
 		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-			return s.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(at))
+			return s.kv.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(at))
 		})
 		switch {
 		case commit.TooLarge(err) && page > 1:

@@ -182,7 +182,7 @@ func (a *Attempt) overdue(cause error) {
 // drop removes the claim, so the attempt is lost.
 func (a *Attempt) drop() {
 	s := a.store
-	_, _ = commit.Erase(s.sess.Context(), s.client, a.entry.Claim(), a.token, nil)
+	_, _ = commit.Erase(s.sess.Context(), s.kv, a.entry.Claim(), a.token, nil)
 }
 
 // endFlight ends the wait of duplicates in this process, and of Close.
@@ -194,7 +194,8 @@ func (a *Attempt) endFlight(outcome *Outcome) {
 // Attach adds conditions and operations to the Txn that records the outcome, when Commit or Fail
 // is called or Do's function returns a value: the operations take effect if and only if the
 // outcome is recorded. They must not concern keys of the store. If Do's function returns an
-// error or panics, they are dropped.
+// error or panics, they are dropped. While etcd denies one of them, because the role does not cover its
+// key, the outcome is written again, in the end in the background: ErrNotRecorded.
 func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -222,12 +222,12 @@ func (s *Store) undo(ctx context.Context, e keyspace.Entry, value string, before
 	}}
 	if before.kv != nil {
 		am.Then = []clientv3.Op{clientv3.OpPut(e.Record, string(before.kv.Value), clientv3.WithLease(clientv3.LeaseID(before.kv.Lease))), nothing[1]}
-		res, err := commit.Amend(ctx, s.client, am)
+		res, err := commit.Amend(ctx, s.kv, am)
 		if err != nil || res.Outcome != commit.LeaseGone {
 			return err
 		}
 		am.Then = nothing // it would have expired
 	}
-	_, err = commit.Amend(ctx, s.client, am)
+	_, err = commit.Amend(ctx, s.kv, am)
 	return err
 }

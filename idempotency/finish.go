@@ -20,7 +20,9 @@ import (
 //
 // It returns ErrConflict if a condition given to Attach is not met, and ErrInvalid if etcd refuses
 // the operations: then nothing was written, what was given to Attach is dropped, and the attempt
-// continues. It returns ErrFenced if another attempt has taken over, and ErrSettled if this one was
+// continues. Keys that etcd denies the client's user are such a case once it has denied them for five
+// seconds, and allows the store's own; until then, an operator may be replacing a role, and the outcome is
+// written again. It returns ErrFenced if another attempt has taken over, and ErrSettled if this one was
 // settled before. ErrNotRecorded, joined with ctx's error or one of etcd's, means that it is not
 // certain that etcd has the outcome for the whole of Retain: it is being written in the background
 // as long as the session is open, and the key stays claimed. If the attempt's context had ended
@@ -72,6 +74,7 @@ type settlement struct {
 
 	alone  bool   // etcd has refused it, and would refuse what is sent together with it
 	since  moment // before the first try to write it
+	denied moment // since when etcd denies it, with what is attached, or zero
 	stored []byte
 	rec    record.Attempt
 	text   string // of rec; "" until it is made
@@ -108,7 +111,14 @@ func (a *Attempt) settle(ctx context.Context, o *settlement) error {
 		tries, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(a.store.client.Ctx(), cancel)()
-		err, again = a.write(tries, o)
+		trusted := func() bool { return again && a.epoch.Valid() }
+		err = commit.Allowed(tries, trusted, func() error {
+			err, again = a.write(tries, o)
+			if o.attachedIsDenied(tries, a.store.kv, a.entry, err) {
+				err, again = fmt.Errorf("%w: its role has no permission for it: %w", errRejected, err), false
+			}
+			return err
+		})
 	}
 	if again {
 		return a.about(endings[o.state].verb, a.finishLater(o, a.store.sess.Explain(because(ctx, err))))

@@ -66,7 +66,7 @@ func (g *gather) alone(ctx context.Context, r *reading) {
 	r.sent = now()
 	call, cancel := commit.Call(ctx)
 	defer cancel()
-	resp, err := g.sess.Etcd().Get(call, r.prefix, g.opts...)
+	resp, err := g.sess.KV().Get(call, r.prefix, g.opts...)
 	if r.err = err; err == nil {
 		r.kvs, r.revision = resp.Kvs, resp.Header.Revision
 	}
@@ -81,7 +81,7 @@ func (g *gather) together(batch []*reading) {
 	}
 	call, cancel := commit.Call(g.sess.Context())
 	defer cancel()
-	resp, err := g.sess.Etcd().Txn(call).Then(ops...).Commit()
+	resp, err := g.sess.KV().Txn(call).Then(ops...).Commit()
 	for i, r := range batch {
 		r.sent = sent
 		if r.err = err; err == nil {

@@ -158,7 +158,11 @@ func (p *pool) start() {
 	ok := p.sess.Background(func() {
 		sent := now()
 		call, cancel := commit.Call(p.sess.Context())
-		resp, err := p.sess.Etcd().Grant(call, int64(math.Ceil(p.ttl.Seconds())))
+		var resp *clientv3.LeaseGrantResponse
+		err := p.sess.LetIn(call, func() (err error) {
+			resp, err = p.sess.Etcd().Grant(call, int64(math.Ceil(p.ttl.Seconds())))
+			return err
+		})
 		cancel()
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -219,7 +223,10 @@ func (p *pool) renew(l *pooled) {
 			return
 		}
 		call, cancel := commit.Call(ctx)
-		_, err := client.KeepAliveOnce(call, l.id)
+		err := p.sess.LetIn(call, func() error {
+			_, err := client.KeepAliveOnce(call, l.id)
+			return err
+		})
 		cancel()
 		switch {
 		case err == nil:

@@ -168,7 +168,7 @@ func (s *Store) getAll(ctx context.Context, refs []Ref) (records []Record, err e
 		ops = append(ops, clientv3.OpGet(entries[i].Record), clientv3.OpGet(entries[i].Claim(), clientv3.WithKeysOnly()))
 	}
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return s.client.Txn(call).Then(ops...).Commit()
+		return s.kv.Txn(call).Then(ops...).Commit()
 	})
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (l *listing) get(ctx context.Context) (*clientv3.GetResponse, error) {
 	from, end := l.span.Range()
 	for {
 		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-			return l.store.client.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(l.page))
+			return l.store.kv.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(l.page))
 		})
 		if !commit.TooLarge(err) || l.page == 1 {
 			return resp, err

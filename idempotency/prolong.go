@@ -66,7 +66,7 @@ func (s *Store) move(ctx context.Context, p *pool, k *kept) (l *pooled, unchange
 		}
 		return l, false, err
 	}
-	res, err := commit.Amend(ctx, s.client, commit.Amendment{
+	res, err := commit.Amend(ctx, s.kv, commit.Amendment{
 		Key: k.entry.Record, Mod: k.mod, Then: []clientv3.Op{clientv3.OpPut(k.entry.Record, k.text, clientv3.WithLease(l.id))},
 		Mine: func(kv *mvccpb.KeyValue) bool {
 			return kv != nil && string(kv.Value) == k.text && kv.Lease == int64(l.id)

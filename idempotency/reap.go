@@ -56,8 +56,8 @@ func (p *pool) reap() {
 			_, err = client.Revoke(call, l.id)
 		}
 		cancel()
-		if err != nil && commit.Transient(err) {
-			pause := commit.Backoff{Most: p.slack()}
+		if err != nil && (commit.Transient(err) || commit.Denied(err)) {
+			pause := commit.Backoff{Least: time.Second, Most: p.slack()}
 			if pause.Wait(ctx, nil) == nil {
 				continue
 			}

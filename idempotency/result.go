@@ -59,7 +59,7 @@ func (a *Attempt) omit(o *settlement, err error) (parts [][]byte) {
 // read before the record is written. unchanged is false if the record was changed meanwhile.
 func (s *Store) putParts(ctx context.Context, k kept, lease *pooled) (unchanged bool, err error) {
 	for n, part := range k.parts {
-		unchanged, err := commit.PutAt(ctx, s.client, k.entry.Record, k.mod,
+		unchanged, err := commit.PutAt(ctx, s.kv, k.entry.Record, k.mod,
 			clientv3.OpPut(k.entry.Part(k.token, n), string(part), clientv3.WithLease(lease.id)))
 		if err != nil || !unchanged {
 			return false, err

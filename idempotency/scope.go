@@ -151,7 +151,7 @@ func (c *call) countScope(ctx context.Context) (bool, error) {
 func (s *Store) keysBelow(ctx context.Context, prefix string) (int64, error) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
-	resp, err := s.client.Get(call, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	resp, err := s.kv.Get(call, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, err
 	}

@@ -175,7 +175,11 @@ func (a *Attempt) rewrite(change func(*record.Attempt) error) error {
 	}
 	text := r.Encode()
 	a.store.space.writes(1, len(text))
-	res, err := a.put(a.Context(), text, text)
+	var res commit.Amending
+	err := commit.Allowed(a.Context(), a.epoch.Valid, func() (err error) {
+		res, err = a.put(a.Context(), text, text)
+		return err
+	})
 	switch {
 	case err != nil:
 		a.unsure = text
@@ -195,7 +199,7 @@ func (a *Attempt) rewrite(change func(*record.Attempt) error) error {
 // put writes the record of the attempt in progress, if it was not changed. If an answer is lost, a
 // record that is one of mine counts as written by this call. The caller holds writing.
 func (a *Attempt) put(ctx context.Context, text string, mine ...string) (commit.Amending, error) {
-	return commit.Amend(ctx, a.store.client, commit.Amendment{
+	return commit.Amend(ctx, a.store.kv, commit.Amendment{
 		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(a.work.id))},
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && slices.Contains(mine, string(kv.Value)) },
 	})

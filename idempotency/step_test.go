@@ -69,18 +69,18 @@ func TestStepAfterADoubtfulOne(t *testing.T) {
 		return idempotency.Step(a, name, func(context.Context) (int, error) { ran++; return ran, nil })
 	}
 	lost := in.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse})
-	denied := in.client.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
+	refused := in.client.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCTooManyOps})
 	_, err := step("charge")
-	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	require.ErrorIs(t, err, rpctypes.ErrTooManyOps)
 	require.Equal(t, 1, lost.Hits())
 	require.Equal(t, []string{"charge"}, other.look(t, key("k")).Steps, "etcd has it")
 	for _, name := range []string{"charge", "ship"} {
 		_, err = step(name)
-		require.ErrorIs(t, err, rpctypes.ErrPermissionDenied, name)
+		require.ErrorIs(t, err, rpctypes.ErrTooManyOps, name)
 	}
 	require.Equal(t, 1, ran)
 
-	denied.Remove()
+	refused.Remove()
 	v, err := step("charge")
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 1}, []int{v, ran}, "the value that was recorded")

@@ -27,6 +27,7 @@ import (
 type Store struct {
 	sess   *engine.Session
 	client *members.Etcd
+	kv     clientv3.KV // of the session
 	name   string
 	keys   keyspace.Store
 	opts   Options
@@ -79,10 +80,10 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		return nil, fmt.Errorf("idempotency: new store %q: %w", name, ErrClosed)
 	}
 	st := &Store{
-		sess: sess, client: sess.Etcd(), name: name, keys: sess.Space().Store(name), opts: o, set: set, hashes: newHashes(o.Secret),
+		sess: sess, client: sess.Etcd(), kv: sess.KV(), name: name, keys: sess.Space().Store(name), opts: o, set: set, hashes: newHashes(o.Secret),
 		log:  sess.Log().With(zap.String("store", name)),
 		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess),
-		group: commit.NewGroup(sess.Context(), sess.Etcd(), writesAtOnce, sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},
+		group: commit.NewGroup(sess.Context(), sess.KV(), writesAtOnce, sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},
 		cache: cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}}, scopes: scopes{of: map[string]*tally{}},
 	}
 	st.away = newAway(sess)

@@ -21,7 +21,7 @@ func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bo
 	}
 	switch o.state {
 	case "":
-		removal, err := commit.Remove(ctx, a.store.client, a.entry.Claim(), a.token)
+		removal, err := commit.Remove(ctx, a.store.kv, a.entry.Claim(), a.token)
 		o.gone = removal == commit.Absent
 		return err, err != nil
 	case record.AttemptReleased:
@@ -79,7 +79,7 @@ func (a *Attempt) writeRecord(ctx context.Context, o *settlement, lease *pooled)
 		together = s.together(a.entry)
 	}
 	sent := now()
-	res, err := commit.Amend(ctx, s.client, commit.Amendment{
+	res, err := commit.Amend(ctx, s.kv, commit.Amendment{
 		Key: a.entry.Record, Mod: a.mod, If: o.ifs, Then: append(then, o.then...),
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == o.text },
 		Same: func() clientv3.Op {
@@ -93,7 +93,8 @@ func (a *Attempt) writeRecord(ctx context.Context, o *settlement, lease *pooled)
 		}
 		return res, nil
 	}
-	if o.alone = rejects(err); o.alone && attached {
+	o.alone = rejects(err) || commit.Denied(err)
+	if attached && rejects(err) {
 		err = fmt.Errorf("%w: %w", errRejected, err)
 	}
 	return res, err
@@ -114,13 +115,14 @@ func (a *Attempt) isGone(ctx context.Context, o *settlement, lease *pooled) (boo
 	return err == nil, err
 }
 
-// rejects reports whether etcd will refuse the Txn at each try.
+// rejects reports whether etcd will refuse the Txn at each try. What it denies it may allow later: that says
+// nothing of what is attached.
 func rejects(err error) bool {
 	if commit.TooLarge(err) {
 		return true
 	}
 	known, ok := errors.AsType[rpctypes.EtcdError](err)
-	return ok && (known.Code() == codes.InvalidArgument || known.Code() == codes.PermissionDenied)
+	return ok && known.Code() == codes.InvalidArgument && !commit.Denied(err)
 }
 
 // release releases the key. It deletes the record, or, if recovery points or (after the function has
@@ -143,12 +145,12 @@ func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again 
 			keep := free
 			keep.Then = []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id)), free.Then[1]}
 			keep.Mine = func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text }
-			res, err = commit.Amend(ctx, s.client, keep)
+			res, err = commit.Amend(ctx, s.kv, keep)
 		}
 	}
 	if !steps && (!o.ran || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace)) {
 		lease = nil
-		res, err = commit.Amend(ctx, s.client, free)
+		res, err = commit.Amend(ctx, s.kv, free)
 	}
 	switch {
 	case err != nil:

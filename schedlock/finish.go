@@ -34,7 +34,7 @@ func (l *Locker) withdraw(ctx context.Context, j *job, c *claimed) error {
 			[]clientv3.Op{clientv3.OpDelete(k)}, nil))
 	}
 	_, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
+		return l.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
 	})
 	return err
 }
@@ -222,7 +222,7 @@ func (r *Run) removeLock() {
 	lives := r.claim.epoch.Context().Err() == nil && !errors.Is(r.Err(), ErrUnlocked)
 	if !lives || !r.locker.sess.Background(func() {
 		defer r.unregister()
-		_, _ = commit.Remove(r.claim.epoch.Context(), r.locker.client, r.job.keys.Lock(), r.claim.token)
+		_, _ = commit.Remove(r.claim.epoch.Context(), r.locker.kv, r.job.keys.Lock(), r.claim.token)
 	}) {
 		r.unregister()
 	}

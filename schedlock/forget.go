@@ -57,7 +57,7 @@ func (l *Locker) forget(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	res, err := commit.Amend(ctx, l.client, old.removal(keys, lease.ID, rand.Text()))
+	res, err := commit.Amend(ctx, l.kv, old.removal(keys, lease.ID, rand.Text()))
 	if err == nil && res.Outcome != commit.Amended {
 		l.sess.Background(func() { l.revoke(lease.ID) })
 		return fmt.Errorf("%w: it has changed meanwhile", ErrInUse)
@@ -85,7 +85,7 @@ type remains struct {
 
 func (l *Locker) remains(ctx context.Context, keys keyspace.Job) (remains, error) {
 	resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.client.Txn(call).Then(clientv3.OpGet(keys.Range, clientv3.WithPrefix()), clientv3.OpGet(l.space.Clocks(), clientv3.WithPrefix())).Commit()
+		return l.kv.Txn(call).Then(clientv3.OpGet(keys.Range, clientv3.WithPrefix()), clientv3.OpGet(l.space.Clocks(), clientv3.WithPrefix())).Commit()
 	})
 	if err != nil {
 		return remains{}, err

@@ -249,7 +249,7 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 	first, end := l.space.Jobs(), clientv3.GetPrefixRangeEnd(l.space.Jobs())
 	for {
 		resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.GetResponse, error) {
-			return l.client.Get(call, first, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
+			return l.kv.Get(call, first, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
 		})
 		if err != nil {
 			return nil, fmt.Errorf("list jobs: %w", l.sess.Explain(err))
@@ -290,7 +290,7 @@ func (l *Locker) read(ctx context.Context, j *job, reads ...clientv3.Op) ([][]*m
 // answers. It calls reads each time: a bound that depends on the clock would be as old as an outage.
 func (l *Locker) get(ctx context.Context, reads func() []clientv3.Op) ([][]*mvccpb.KeyValue, error) {
 	resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.client.Txn(call).Then(reads()...).Commit()
+		return l.kv.Txn(call).Then(reads()...).Commit()
 	})
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -69,6 +70,7 @@ func (o *Options) withDefaults() (Options, error) {
 type Locker struct {
 	sess   *engine.Session
 	client *members.Etcd
+	kv     clientv3.KV // of the session
 	space  keyspace.Space
 	opts   Options
 	log    *zap.Logger
@@ -93,7 +95,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 		return nil, fmt.Errorf("new locker: %w", err)
 	}
 	sess := engine.Of(s)
-	l := &Locker{sess: sess, client: sess.Etcd(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
+	l := &Locker{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
 	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){

@@ -74,13 +74,13 @@ func (l *Locker) operate(ctx context.Context, name string, change func(keyspace.
 	value := record.Operated{Nonce: rand.Text(), By: l.sess.Owner(), AtMS: l.opts.Now().UnixMilli()}.Encode()
 	mine := func(b []byte) bool { return string(b) == value }
 	for {
-		resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.GetResponse, error) { return l.client.Get(call, keys.Operated()) })
+		resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.GetResponse, error) { return l.kv.Get(call, keys.Operated()) })
 		if err == nil {
 			var last int64
 			if len(resp.Kvs) > 0 {
 				last = resp.Kvs[0].ModRevision
 			}
-			_, _, err = commit.Swap(ctx, l.client, keys.Operated(), last, value, mine, change(keys))
+			_, _, err = commit.Swap(ctx, l.kv, keys.Operated(), last, value, mine, change(keys))
 		}
 		if !errors.Is(err, commit.ErrConflict) {
 			return joinEnd(ctx, err)
@@ -164,7 +164,7 @@ func (l *Locker) unlockSeen(ctx context.Context, name, reason string, u unlockin
 		return commit.Absent, ErrNotRunning
 	}
 	if len(lock) == 0 {
-		removal, err := commit.Remove(ctx, l.client, keys.Cooldown(), cooldown[0].CreateRevision)
+		removal, err := commit.Remove(ctx, l.kv, keys.Cooldown(), cooldown[0].CreateRevision)
 		return removal, joinEnd(ctx, err)
 	}
 	token := tokenOf(lock)
@@ -183,7 +183,7 @@ func (l *Locker) unlockSeen(ctx context.Context, name, reason string, u unlockin
 		rec.EndMS, rec.Error, rec.By = l.opts.Now().UnixMilli(), reason, l.sess.Owner()
 		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
 	}
-	removal, err := commit.RemoveWith(ctx, l.client, keys.Lock(), token, then)
+	removal, err := commit.RemoveWith(ctx, l.kv, keys.Lock(), token, then)
 	return removal, joinEnd(ctx, err)
 }
 

@@ -82,7 +82,7 @@ func (r *Run) Guard() clientv3.Cmp { return commit.Guard(r.job.keys.Lock(), r.cl
 // Txn returns a Txn with the guard and the further conditions as its If. The caller sets Then and
 // Else.
 func (r *Run) Txn(ctx context.Context, more ...clientv3.Cmp) clientv3.Txn {
-	return r.locker.client.Txn(ctx).If(append(slices.Clip(more), r.Guard())...)
+	return r.locker.kv.Txn(ctx).If(append(slices.Clip(more), r.Guard())...)
 }
 
 // Deadline returns the time until which the run may continue if nothing changes: the earlier of
@@ -117,7 +117,7 @@ func (r *Run) Check(ctx context.Context) error {
 	}
 	call, cancel := commit.Call(ctx)
 	defer cancel()
-	resp, err := r.locker.client.Get(call, r.job.keys.Lock())
+	resp, err := r.locker.kv.Get(call, r.job.keys.Lock())
 	if err != nil {
 		return fmt.Errorf("check run of job %q: %w", r.job.name, r.locker.sess.Explain(joinEnd(ctx, err)))
 	}

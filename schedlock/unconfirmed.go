@@ -62,7 +62,7 @@ func (r *Run) record(puts []clientv3.Op, known chan<- error, left <-chan struct{
 		}
 	}
 	refused := func(err error) { report(err, "") }
-	removal, err := commit.EraseWith(r.claim.epoch.Context(), r.locker.client, r.job.keys.Lock(), r.claim.token, puts, refused)
+	removal, err := commit.EraseWith(r.claim.epoch.Context(), r.locker.kv, r.job.keys.Lock(), r.claim.token, puts, refused)
 	if err == nil {
 		r.setConfirmed()
 	}

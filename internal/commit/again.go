@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"slices"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -36,6 +37,19 @@ func (t Together) again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp
 		}
 		if err := pause.Wait(ctx, err); err != nil {
 			return nil, doubt, err
+		}
+	}
+}
+
+// Allowed calls write until etcd no longer denies it, and returns what it has returned last. A denial says
+// nothing of what was written: an operator may take it back. It ends as well when ctx does, or when trusted
+// returns false: the lease of the writer is no longer trusted.
+func Allowed(ctx context.Context, trusted func() bool, write func() error) error {
+	pause := Backoff{Least: 100 * time.Millisecond, Most: time.Second}
+	for {
+		err := write()
+		if !Denied(err) || !trusted() || pause.Wait(ctx, nil) != nil {
+			return err
 		}
 	}
 }

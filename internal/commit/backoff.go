@@ -31,27 +31,40 @@ func Call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { t.Stop(); cancel() }
 }
 
-// Backoff waits longer after each failure in a row, from about 10 ms to about a second, or
-// to Most if that is set. Jitter keeps a fleet from retrying in step. The zero value is ready.
+// Backoff waits longer after each failure in a row, from about 10 ms, or Least if that is set, to about a
+// second, or to Most if that is set. Jitter keeps a fleet from retrying in step. The zero value is ready.
 // It is not safe for concurrent use.
 type Backoff struct {
-	Most     time.Duration
-	failures int
+	Least, Most time.Duration
+	failures    int
 }
 
 // Wait waits before the next try. If ctx ends first, Wait returns ctx's error, joined with
 // last, the last error of what is being repeated. It leaves out a last that says only that a
-// call was cut short: the bound of a call (see Call) must not be taken for the caller's ctx.
+// call was cut short: the bound of a call (see Call) must not be taken for the caller's ctx. After a refused
+// login the pauses grow to DeniedPause.
 func (b *Backoff) Wait(ctx context.Context, last error) error {
-	d := 10 * time.Millisecond << min(b.failures, 20)
-	d = min(d, cmp.Or(b.Most, 1280*time.Millisecond))
-	b.failures++
+	if NoLogin(last) {
+		b.Most = max(b.Most, DeniedPause)
+	}
 	select {
-	case <-time.After(d/2 + rand.N(d)):
+	case <-time.After(b.Next()):
 		return nil
 	case <-ctx.Done():
 	}
 	return joinCause(ctx.Err(), last)
+}
+
+// DeniedPause is the longest pause between tries of what etcd denies. An operator has to act, and each login
+// costs etcd as much as a hundred requests.
+const DeniedPause = 30 * time.Second
+
+// Next counts a failure, and returns how long to wait.
+func (b *Backoff) Next() time.Duration {
+	d := cmp.Or(b.Least, 10*time.Millisecond) << min(b.failures, 20)
+	d = min(d, cmp.Or(b.Most, 1280*time.Millisecond))
+	b.failures++
+	return d/2 + rand.N(d)
 }
 
 // joinCause joins a ctx's error with the last error of what was being repeated, if that says

@@ -80,11 +80,26 @@ func TooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
 }
 
-// Denied reports whether the client may not do this or is not known: no repetition helps until
-// an operator has acted. An expired token is no such case: clientv3 gets a new one.
+// Denied reports whether etcd refuses the client: its permissions, its password, or that it has given no user.
+// It says nothing of what was asked for, and etcd allows the same again once an operator has acted; or, if
+// authentication was enabled a moment ago, after the next login, which clientv3 makes for each stream. An
+// expired token is no such case: clientv3 gets a new one.
 func Denied(err error) bool {
 	known, ok := asEtcd(err)
-	return ok && (known.Code() == codes.PermissionDenied || known == rpctypes.ErrAuthFailed || known == rpctypes.ErrUserEmpty)
+	return ok && (known.Code() == codes.PermissionDenied || NoLogin(known))
+}
+
+// NoLogin reports whether etcd refuses the client's login, or asks for one that the client cannot make.
+func NoLogin(err error) bool {
+	known, ok := asEtcd(err)
+	return ok && (known == rpctypes.ErrAuthFailed || known == rpctypes.ErrUserEmpty)
+}
+
+// NeedsLogin reports whether etcd does not accept the client's token, or misses one: a client that has
+// credentials has to log in again.
+func NeedsLogin(err error) bool {
+	known, ok := asEtcd(err)
+	return ok && (known.Code() == codes.Unauthenticated || known == rpctypes.ErrAuthOldRevision || known == rpctypes.ErrUserEmpty)
 }
 
 // Away reports whether etcd was not reached, or not in time: neither a refusal nor a result.

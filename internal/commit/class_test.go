@@ -91,6 +91,8 @@ func TestClasses(t *testing.T) {
 		}
 	}
 	require.True(t, Denied(rpctypes.ErrGRPCPermissionDenied) && Denied(rpctypes.ErrGRPCAuthFailed) && Denied(rpctypes.ErrGRPCUserEmpty))
+	require.True(t, NoLogin(rpctypes.ErrGRPCAuthFailed) && NoLogin(rpctypes.ErrGRPCUserEmpty))
+	require.False(t, NoLogin(rpctypes.ErrGRPCPermissionDenied) || NoLogin(rpctypes.ErrGRPCInvalidAuthToken))
 	require.False(t, Denied(rpctypes.ErrGRPCInvalidAuthToken), "a token that ran out is replaced")
 	require.True(t, Transient(rpctypes.ErrGRPCInvalidAuthToken))
 	for _, err := range []error{context.DeadlineExceeded, context.Canceled, status.Error(codes.Unavailable, "?"), rpctypes.ErrGRPCNoLeader} {

@@ -21,20 +21,23 @@ func TestExplain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		err  error
 		want string
+		user string // of the client
 	}{
-		"permission": {rpctypes.ErrPermissionDenied, "etcdserver: permission denied" + grant},
-		"from gRPC":  {rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCPermissionDenied.Error() + grant},
-		"wrapped":    {fmt.Errorf("x: %w", rpctypes.ErrPermissionDenied), "x: etcdserver: permission denied" + grant},
-		"joined":     {errors.Join(context.Canceled, rpctypes.ErrPermissionDenied), "context canceled\netcdserver: permission denied" + grant},
-		"no user":    {rpctypes.ErrUserEmpty, rpctypes.ErrUserEmpty.Error() + login},
-		"password":   {rpctypes.ErrAuthFailed, rpctypes.ErrAuthFailed.Error() + login},
-		"other":      {rpctypes.ErrNoSpace, rpctypes.ErrNoSpace.Error()},
+		"permission": {rpctypes.ErrPermissionDenied, "etcdserver: permission denied" + grant, "app"},
+		"from gRPC":  {rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCPermissionDenied.Error() + grant, ""},
+		"wrapped":    {fmt.Errorf("x: %w", rpctypes.ErrPermissionDenied), "x: etcdserver: permission denied" + grant, ""},
+		"joined":     {errors.Join(context.Canceled, rpctypes.ErrPermissionDenied), "context canceled\netcdserver: permission denied" + grant, ""},
+		"no user":    {rpctypes.ErrUserEmpty, rpctypes.ErrUserEmpty.Error() + login, ""},
+		"password":   {rpctypes.ErrAuthFailed, rpctypes.ErrAuthFailed.Error() + login, ""},
+		"changed":    {rpctypes.ErrAuthFailed, rpctypes.ErrAuthFailed.Error() + `: etcd refuses the login of user "app": its password was changed, or the user was deleted; Username and Password in the clientv3.Config of this client must be those that etcd has`, "app"},
+		"enabled":    {rpctypes.ErrUserEmpty, rpctypes.ErrUserEmpty.Error(), "app"}, // the next login helps
+		"other":      {rpctypes.ErrNoSpace, rpctypes.ErrNoSpace.Error(), ""},
 	} {
-		once := commit.Explain(tt.err, "/a/")
+		once := commit.Explain(tt.err, "/a/", tt.user)
 		require.EqualError(t, once, tt.want, name)
 		require.ErrorIs(t, once, tt.err, name)
 		require.Equal(t, commit.Denied(tt.err), commit.Denied(once), name)
-		require.EqualError(t, commit.Explain(fmt.Errorf("y: %w", once), "/b/"), "y: "+tt.want, name)
+		require.EqualError(t, commit.Explain(fmt.Errorf("y: %w", once), "/b/", tt.user), "y: "+tt.want, name)
 	}
-	require.NoError(t, commit.Explain(nil, "/a/"))
+	require.NoError(t, commit.Explain(nil, "/a/", ""))
 }

@@ -51,8 +51,11 @@ func (s *sent) answered(ctx context.Context) bool {
 	}
 }
 
-// unsentError says that a Txn was not sent, because its caller's ctx had ended.
+// unsentError says that a request was not sent, because its caller's ctx had ended.
 type unsentError struct{ cause error }
+
+// Unsent says of an error that ended the wait to send a request that it was not sent.
+func Unsent(cause error) error { return unsentError{cause} }
 
 func (e unsentError) Error() string { return "not sent: " + e.cause.Error() }
 func (e unsentError) Unwrap() error { return e.cause }

@@ -160,22 +160,30 @@ func (e *Epoch) probe() {
 type recorded struct {
 	clientv3.KV
 	contact *contact
+	login   *login
 }
 
 func (r *recorded) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	left, err := r.login.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
 	asked := r.contact.ask()
 	resp, err := r.KV.Get(ctx, key, opts...)
 	r.contact.answer(asked, err)
+	left(err)
 	return resp, err
 }
 
 func (r *recorded) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{Txn: r.KV.Txn(ctx), contact: r.contact}
+	return &txn{Txn: r.KV.Txn(ctx), ctx: ctx, contact: r.contact, login: r.login}
 }
 
 type txn struct {
 	clientv3.Txn
+	ctx     context.Context // of its one call
 	contact *contact
+	login   *login
 }
 
 func (t *txn) If(cmps ...clientv3.Cmp) clientv3.Txn { t.Txn = t.Txn.If(cmps...); return t }
@@ -183,38 +191,64 @@ func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...)
 func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
 
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
+	left, err := t.login.enter(t.ctx)
+	if err != nil {
+		return nil, err
+	}
 	asked := t.contact.ask()
 	resp, err := t.Txn.Commit()
 	t.contact.answer(asked, err)
+	left(err)
 	return resp, err
 }
 
-// leases is the API of leases, whose grants and renewals contact records.
+// leases is the API of leases, whose grants and renewals contact records, and which logs in one call at a time while that is refused.
 type leases struct {
 	lease.API
 	contact *contact
+	login   *login
 }
 
 func (l leases) Grant(ctx context.Context, id, seconds int64) (int64, error) {
+	left, err := l.login.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
 	asked := l.contact.ask()
 	granted, err := l.API.Grant(ctx, id, seconds)
 	l.contact.answer(asked, err)
+	left(err)
 	return granted, err
 }
 
+func (l leases) Revoke(ctx context.Context, id int64) error {
+	left, err := l.login.enter(ctx)
+	if err == nil {
+		err = l.API.Revoke(ctx, id)
+		left(err)
+	}
+	return err
+}
+
 func (l leases) Renewals(ctx context.Context) (lease.Stream, error) {
+	opened, err := l.login.open()
+	if err != nil {
+		return nil, err
+	}
 	s, err := l.API.Renewals(ctx)
+	opened(err)
 	if err != nil {
 		l.contact.answer(time.Time{}, err)
 		return nil, err
 	}
-	return &renewals{Stream: s, contact: l.contact}, nil
+	return &renewals{Stream: s, contact: l.contact, login: l.login}, nil
 }
 
 // renewals is a stream on which one renewal at a time is under way.
 type renewals struct {
 	lease.Stream
 	contact *contact
+	login   *login
 
 	mu    sync.Mutex
 	asked time.Time // when the renewal under way was sent, or zero
@@ -243,4 +277,7 @@ func (r *renewals) answered(err error) {
 	r.asked = time.Time{}
 	r.mu.Unlock()
 	r.contact.answer(asked, err)
+	if commit.NeedsLogin(err) {
+		r.login.left(err, false)
+	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,8 +13,6 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/lease"
-	"github.com/etcdkit/etcdkit/internal/record"
-	"github.com/etcdkit/etcdkit/observe"
 )
 
 // Epoch is the life of a session on one lease. It ends when the lease is lost or
@@ -27,43 +26,10 @@ type Epoch struct {
 	ctx    context.Context // ends with the epoch
 	cancel context.CancelCauseFunc
 	accept context.Context // ends when no new request is taken: before ctx, on Close
+	blind  *time.Timer     // runs while the own range cannot be read; only its follower uses it
 
 	*roll
 	*slots
-}
-
-// renewed returns what reports the renewals of a lease, or nil if there are no hooks.
-func (s *Session) renewed() func(id int64, age, ttl time.Duration) {
-	if !s.opts.Hooks.On() {
-		return nil
-	}
-	return func(id int64, age, ttl time.Duration) {
-		s.Post(observe.LeaseRenewed{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner, Lease: id, Age: age, TTL: ttl, Margin: s.opts.Margin})
-	}
-}
-
-// openEpoch takes a lease and raises its fence.
-func (s *Session) openEpoch(ctx context.Context) (*Epoch, error) {
-	l, err := lease.Grant(ctx, s.lease, lease.Options{TTL: s.opts.TTL, Margin: s.opts.Margin, Log: s.opts.Log, Later: s.later, Renewed: s.renewed()})
-	if err != nil {
-		return nil, err
-	}
-	e := &Epoch{sess: s, lease: l, keys: s.space.Session(l.ID()), roll: newRoll(s.remember), slots: newSlots(s.opts.MaxPermits)}
-	value := record.Session{Owner: s.opts.Owner, ID: s.id, AtMS: time.Now().UnixMilli()}.Encode()
-	e.fence, err = commit.Raise(ctx, s.kv, clientv3.LeaseID(l.ID()), e.keys.Alive(), value)
-	if err != nil {
-		s.Background(func() { _ = s.revoke(l, err) })
-		return nil, err
-	}
-	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	e.accept = accepting(e.ctx, s.accept)
-	s.Background(func() {
-		<-l.Context().Done()
-		e.end(ErrLost, l.Cause())
-	})
-	s.Background(e.sweeps)
-	s.Background(func() { s.source.Follow(e.ctx, e.keys.Range, e.fence.Born(), e) })
-	return e, nil
 }
 
 // accepting returns a context that ends with an epoch's or, with ErrClosed as its cause, with the
@@ -232,6 +198,7 @@ func (e *Epoch) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	if revision < e.fence.Born() {
 		return // an older history: the source calls Rewind
 	}
+	e.sees()
 	alive := false
 	for _, kv := range kvs {
 		if string(kv.Key) == e.keys.Alive() {
@@ -259,4 +226,25 @@ func (e *Epoch) Apply(events []*clientv3.Event, _ int64) {
 			e.lease.Lose(errPresence)
 		}
 	}
+}
+
+// Unread implements mirror.Sighted for the session's own range. A session that cannot read it learns of no
+// eviction, so the lease is lost when that has lasted for one and a half TTLs, however well it is renewed.
+func (e *Epoch) Unread(err error) {
+	if !commit.Denied(err) {
+		return // contact is lost: the lease has its own deadline
+	}
+	e.sess.denials.refused(deniedRange, err)
+	if e.blind == nil {
+		e.blind = time.AfterFunc(e.lease.TTL()*3/2, func() { e.lease.Lose(fmt.Errorf("%w: %w", errBlind, err)) })
+	}
+}
+
+// sees ends that.
+func (e *Epoch) sees() {
+	if e.blind != nil {
+		e.blind.Stop()
+		e.blind = nil
+	}
+	e.sess.denials.refused(deniedRange, nil)
 }

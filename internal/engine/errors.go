@@ -44,6 +44,9 @@ var ErrEpoch = errors.New("the session's lease is lost")
 var (
 	errPresence = errors.New("the lease's presence key was deleted or overwritten: the lease expired or was revoked, or another client changed the key")
 
+	// errBlind ends an epoch that is renewed, and does not learn of evictions.
+	errBlind = errors.New("the session's own keys, by which it learns of evictions, could not be read for one and a half TTLs")
+
 	// errRewound ends an epoch when etcd was restored from a backup: which of its permits
 	// are still in etcd is not known, and the revisions that were seen may be used again.
 	errRewound = errors.New("etcd's history was taken back: a backup was restored")

@@ -16,13 +16,13 @@ import (
 // errProxy refuses a session behind etcd's gRPC proxy.
 var errProxy = fmt.Errorf("etcd's gRPC proxy is between, through which watches lose events and renewals are late: give the client the addresses of etcd's members, or set AllowProxy: %w", errors.ErrUnsupported)
 
-// openFirst is openEpoch for a new session, which is refused behind a proxy.
+// openFirst is opening.once for a new session, which is refused behind a proxy.
 func openFirst(ctx context.Context, s *Session) (*Epoch, error) {
 	if s.opts.AllowProxy {
-		return s.openEpoch(ctx)
+		return opening{s}.once(ctx)
 	}
 	answer := askForProxy(ctx, s.etcd.Client)
-	e, err := s.openEpoch(ctx)
+	e, err := opening{s}.once(ctx)
 	if err != nil {
 		return nil, err
 	}

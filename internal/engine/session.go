@@ -45,6 +45,7 @@ type Session struct {
 	etcd      *members.Etcd
 	kv        *recorded
 	contact   contact
+	denials   *denials
 	opts      Options
 	id        string // that no other session has
 	space     keyspace.Space
@@ -96,26 +97,28 @@ const writesAtOnce = 8
 // New takes a lease in etcd and starts a session. ctx bounds this call only. After an error
 // nothing is left in etcd that does not expire by itself. Leaseless says what a ctx of it changes.
 func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts Options) (*Session, error) {
+	in := loginOf(etcd)
 	s := &Session{
-		etcd: members.Of(etcd, opts.Log), opts: opts, id: rand.Text()[:16], space: space,
+		etcd: members.Of(etcd, opts.Log, in.pending), opts: opts, id: rand.Text()[:16], space: space,
 		turn: make(chan struct{}), past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
 		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
 	}
-	s.kv = &recorded{KV: s.etcd.KV, contact: &s.contact}
-	s.lease = leases{API: lease.Etcd(etcd, s.etcd.Leases), contact: &s.contact}
+	s.denials = newDenials(opts.Log, s.Explain)
+	s.kv = &recorded{KV: s.etcd.KV, contact: &s.contact, login: in}
+	s.lease = leases{API: lease.Etcd(etcd, s.etcd.Leases), contact: &s.contact, login: in}
 	seen := func(revision int64) { s.contact.answer(time.Time{}, nil); s.See(revision) }
-	s.source = &mirror.Source{KV: s.kv, Watcher: s.etcd.Watcher, Refresh: opts.TTL, Log: opts.Log, Seen: seen, Met: s.seen.Load, Rewound: s.Rewind}
+	s.source = &mirror.Source{KV: s.kv, Watcher: s.etcd.Watcher, Refresh: opts.TTL, Log: opts.Log, Seen: seen, Met: s.seen.Load, Rewound: s.Rewind, Enter: in.enter}
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
 	s.creations, s.removals = commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background), commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background)
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
-	opening, cancel := s.Open(ctx)
+	open, cancel := s.Open(ctx)
 	defer cancel()
 	if s.leaseless = ctx.Value(leaselessKey{}) != nil; s.leaseless {
-		return s.openLeaseless(opening)
+		return s.openLeaseless(open)
 	}
-	e, err := openFirst(opening, s)
+	e, err := openFirst(open, s)
 	if err != nil {
 		if s.accept.Err() != nil {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
@@ -183,7 +186,9 @@ func (s *Session) Lease() clientv3.LeaseID {
 }
 
 // Explain adds to an error that denies permission what an operator has to change.
-func (s *Session) Explain(err error) error { return commit.Explain(err, s.space.Root()) }
+func (s *Session) Explain(err error) error {
+	return commit.Explain(err, s.space.Root(), s.etcd.Client.Username)
+}
 
 // Seen returns the greatest revision of etcd that the session has met.
 func (s *Session) Seen() int64 { return s.seen.Load() }
@@ -270,6 +275,7 @@ func (s *Session) run(e *Epoch) {
 			return
 		}
 		lost, cause := e.lease, e.lease.Cause()
+		s.denials.forget(deniedRenewal, deniedRange)
 		s.mu.Lock()
 		s.past[lost.ID()] = struct{}{}
 		s.mu.Unlock()
@@ -288,7 +294,7 @@ func (s *Session) run(e *Epoch) {
 		s.opts.Log.Warn("the session lost its lease, and all permits, runs and attempts on it", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(s.Explain(cause)))
 		since := time.Now()
 		s.Post(observe.SessionLost{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner, Lease: lost.ID(), Cause: cause})
-		if e = s.reopen(); e != nil {
+		if e = (opening{s}).repeated(); e != nil {
 			s.become(e)
 			s.opts.Log.Info("the session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
 			s.Post(observe.SessionRecovered{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner, Lease: e.lease.ID(), After: time.Since(since)})
@@ -296,14 +302,18 @@ func (s *Session) run(e *Epoch) {
 	}
 }
 
-// grace waits out the margin of a lease that was lost at its deadline while something
-// was held on it. Its permits' contexts have just ended, and what works under them needs a moment to stop:
-// that is what the margin leaves, and to revoke the lease at once would take it.
+// grace waits out the margin of a lease that was lost at its deadline, or because it was blind, while
+// something was held on it. Its permits' contexts have just ended, and what works under them needs a moment to
+// stop: that is what the margin leaves, and to revoke the lease at once would take it.
 func (s *Session) grace(l *lease.Lease, cause error) {
-	if !errors.Is(cause, lease.ErrDeadline) {
+	end := l.Deadline()
+	switch {
+	case errors.Is(cause, errBlind):
+		end = time.Now()
+	case !errors.Is(cause, lease.ErrDeadline):
 		return
 	}
-	t := time.NewTimer(time.Until(l.Deadline().Add(s.opts.Margin)))
+	t := time.NewTimer(time.Until(end.Add(s.opts.Margin)))
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -321,25 +331,6 @@ func (s *Session) revoke(l *lease.Lease, cause error) error {
 // later runs fn in the background, with a ctx that outlasts the session by two
 // seconds.
 func (s *Session) later(fn func(context.Context)) { s.Background(func() { fn(s.late) }) }
-
-// reopen takes a new lease, however long that takes. It returns nil if the
-// session or its client is closed.
-func (s *Session) reopen() *Epoch {
-	var pause commit.Backoff
-	for {
-		e, err := s.openEpoch(s.accept)
-		if err == nil {
-			return e
-		}
-		s.opts.Log.Debug("the session could not take a new lease yet", zap.Error(err))
-		s.mu.Lock()
-		s.trouble = s.Explain(err)
-		s.mu.Unlock()
-		if pause.Wait(s.accept, nil) != nil {
-			return nil
-		}
-	}
-}
 
 // become sets the present epoch.
 func (s *Session) become(e *Epoch) {

@@ -83,7 +83,7 @@ func (e etcd) Revoke(ctx context.Context, id int64) error {
 func (e etcd) Renewals(ctx context.Context) (Stream, error) {
 	s, err := e.raw.LeaseKeepAlive(ctx)
 	if err != nil {
-		return nil, err
+		return nil, rpctypes.Error(err)
 	}
 	return stream{s}, nil
 }

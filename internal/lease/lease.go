@@ -21,7 +21,8 @@ var (
 	ErrDeadline = errors.New("lease was not renewed in time")
 	// ErrGone: according to etcd, the lease does not exist.
 	ErrGone = errors.New("lease is gone")
-	// ErrDenied: the client may not renew it.
+	// ErrDenied: the latest answer to a renewal was that the client may not renew it. It comes with
+	// ErrDeadline: a refusal alone ends no lease.
 	ErrDenied = errors.New("renewal of the lease is denied")
 )
 
@@ -35,6 +36,9 @@ type Options struct {
 	// Renewed is called after each acknowledged renewal, with the time from the sending of the one
 	// before to the answer, and the TTL. It must not block. It may be nil.
 	Renewed func(id int64, age, ttl time.Duration)
+	// Denied is called with each refusal of a renewal, which is then repeated, and with nil when a
+	// renewal is acknowledged after refusals. It must not block. It may be nil.
+	Denied func(err error)
 
 	now func() Moment // defaults to Now
 }
@@ -48,6 +52,7 @@ type Lease struct {
 	log    *zap.Logger
 	window window
 	report func(id int64, age, ttl time.Duration) // Options.Renewed
+	denied refusal
 
 	broken atomic.Bool // a stream has ended, and none was answered since: one line of the log is enough
 
@@ -109,7 +114,7 @@ func start(api API, id, granted int64, sent Moment, o Options) *Lease {
 	l := &Lease{
 		api: api, id: id, now: o.now, log: o.Log.With(zap.String("lease", fmt.Sprintf("%016x", id))),
 		window: window{ttl: ttl, margin: o.Margin, deadline: sent.add(ttl - o.Margin)},
-		report: o.Renewed,
+		report: o.Renewed, denied: refusal{report: o.Denied},
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	l.wg.Go(l.renew)
@@ -135,7 +140,7 @@ func (l *Lease) Valid() bool {
 	if l.window.open(l.now()) {
 		return true
 	}
-	l.Lose(ErrDeadline)
+	l.Lose(l.denied.overdue())
 	return false
 }
 

@@ -258,8 +258,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// L9: an expired auth token ends the stream, not the lease. F21: that we may not
-// renew ends the lease, and the cause says so. F05: so does that it is gone.
+// L9: an expired auth token ends the stream, not the lease. F21, A113: no refusal does. F05: that it is
+// gone does.
 func TestTrapL9EndsOfStreams(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer answer
@@ -270,11 +270,11 @@ func TestTrapL9EndsOfStreams(t *testing.T) {
 		"no leader":           {answer{err: rpctypes.ErrGRPCNoLeader}, nil},
 		"connection lost":     {answer{err: errUnavailable}, nil},
 		"unknown":             {answer{err: errors.New("?")}, nil},
-		"permission denied":   {answer{err: rpctypes.ErrGRPCPermissionDenied}, ErrDenied},
-		"no user":             {answer{err: rpctypes.ErrGRPCUserEmpty}, ErrDenied},
+		"permission denied":   {answer{err: rpctypes.ErrGRPCPermissionDenied}, nil},
+		"no user":             {answer{err: rpctypes.ErrGRPCUserEmpty}, nil},
 		"lease gone":          {answer{seconds: 0}, ErrGone},
 		"lease gone, oddly":   {answer{seconds: -1}, ErrGone},
-		"wrong password":      {answer{err: rpctypes.ErrGRPCAuthFailed}, ErrDenied},
+		"wrong password":      {answer{err: rpctypes.ErrGRPCAuthFailed}, nil},
 		"cancelled by server": {answer{err: status.Error(codes.Canceled, "")}, nil},
 	} {
 		bubble(t, name, func(t *testing.T) {
@@ -290,14 +290,78 @@ func TestTrapL9EndsOfStreams(t *testing.T) {
 				r := (<-a.streams).answer(0, 15)
 				synctest.Wait()
 				require.Equal(t, r.at.Add(ttl-margin), l.Deadline())
+				require.Less(t, r.at.Sub(at), 200*time.Millisecond)
 				return
 			}
 			<-l.Context().Done()
 			require.ErrorIs(t, l.Cause(), tt.lost)
 			require.Equal(t, at, time.Now(), "at once")
-			if tt.answer.err != nil {
-				require.ErrorIs(t, l.Cause(), tt.answer.err)
+		})
+	}
+}
+
+// A113: renewals that are refused are repeated until the deadline, at growing distances, one stream at a
+// time. The first one that is acknowledged keeps the lease, however late it comes. If none is, the lease
+// ends at its deadline, and the cause is the refusal, if that was what etcd said last.
+func TestDeniedRenewals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		granted time.Duration // how long before the deadline the refusals end
+		last    error         // how the streams after five refusals end
+		cause   []error
+	}{
+		"to the end":             {0, rpctypes.ErrGRPCPermissionDenied, []error{ErrDeadline, ErrDenied, rpctypes.ErrGRPCPermissionDenied}},
+		"until late":             {2500 * time.Millisecond, rpctypes.ErrGRPCPermissionDenied, nil},
+		"then nothing is heard":  {0, errUnavailable, []error{ErrDeadline}},
+		"until late, by silence": {2500 * time.Millisecond, errUnavailable, nil},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			a, o := newAPI(), options(margin)
+			var said []error
+			o.Denied = func(err error) { said = append(said, err) }
+			l, err := Grant(t.Context(), a, o)
+			require.NoError(t, err)
+			defer l.Close(errTest)
+			s := <-a.streams
+			s.answer(0, 15)
+			synctest.Wait()
+			deadline, tries := l.Deadline(), 0
+			for l.Valid() && time.Until(deadline) > tt.granted {
+				select {
+				case r := <-s.sent:
+					tries++
+					if tries <= 5 {
+						s.answers <- answer{id: r.id, err: rpctypes.ErrGRPCPermissionDenied}
+					} else {
+						s.answers <- answer{id: r.id, err: tt.last}
+					}
+				case s = <-a.streams:
+				case <-l.Context().Done():
+				}
+				synctest.Wait()
+				require.LessOrEqual(t, len(a.streams), 1)
 			}
+			require.Less(t, tries, 20)
+			if tt.cause == nil {
+				for len(a.streams) > 0 {
+					s = <-a.streams
+				}
+				s.answer(0, 15)
+				synctest.Wait()
+				require.NoError(t, l.Cause())
+				require.True(t, l.Deadline().After(deadline))
+				require.NoError(t, said[len(said)-1], "it is over")
+				said = said[:len(said)-1]
+			} else {
+				require.Equal(t, deadline, time.Now())
+				for _, want := range tt.cause {
+					require.ErrorIs(t, l.Cause(), want)
+				}
+				require.Equal(t, len(tt.cause) == 3, errors.Is(l.Cause(), ErrDenied))
+			}
+			for _, err := range said {
+				require.ErrorIs(t, err, rpctypes.ErrGRPCPermissionDenied)
+			}
+			require.GreaterOrEqual(t, len(said), 5)
 		})
 	}
 }
@@ -352,10 +416,14 @@ func TestOneStreamPerLease(t *testing.T) {
 // renewal is sent for it any more.
 func TestNoRenewalAfterTheEnd(t *testing.T) {
 	for name, end := range map[string]func(l *Lease, s *scripted){
-		"closed":   func(l *Lease, _ *scripted) { l.Close(errTest) },
-		"lost":     func(l *Lease, _ *scripted) { l.Lose(errTest) },
-		"gone":     func(_ *Lease, s *scripted) { s.answer(0, 0) },
-		"denied":   func(_ *Lease, s *scripted) { <-s.sent; s.answers <- answer{err: rpctypes.ErrGRPCPermissionDenied} },
+		"closed": func(l *Lease, _ *scripted) { l.Close(errTest) },
+		"lost":   func(l *Lease, _ *scripted) { l.Lose(errTest) },
+		"gone":   func(_ *Lease, s *scripted) { s.answer(0, 0) },
+		"denied": func(l *Lease, s *scripted) {
+			<-s.sent
+			s.answers <- answer{err: rpctypes.ErrGRPCPermissionDenied}
+			<-l.Context().Done()
+		},
 		"deadline": func(l *Lease, _ *scripted) { <-l.Context().Done() },
 	} {
 		bubble(t, name, func(t *testing.T) {

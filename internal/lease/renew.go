@@ -12,6 +12,10 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
+// deniedPause is about how long the first repetition of a refused renewal waits. Each repetition opens a
+// stream, for which etcd's client logs in: that costs etcd as much as a hundred requests.
+const deniedPause = 100 * time.Millisecond
+
 // maxLanes is how many lanes may be open at a time.
 const maxLanes = 4
 
@@ -63,9 +67,10 @@ func (l *Lease) renew() {
 	}
 }
 
-// renewBy keeps a stream of renewals open until its lane ends. An expired auth token breaks a
-// stream as well, and the new stream gets a new token: so "unauthenticated" is a reason to
-// reopen, not a loss.
+// renewBy keeps a stream of renewals open until its lane ends. Each new stream gets a new auth token, so
+// an expired one, or none because authentication was enabled, is a reason to reopen. So is any other
+// refusal: the lease lives on in etcd, and an operator may grant the permission again while the lease may
+// still be trusted. A refusal is an answer: the other lanes end.
 func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
 	notify := func(to chan<- *lane) {
 		select {
@@ -74,17 +79,27 @@ func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
 		}
 	}
 	pause := commit.Backoff{Most: min(time.Second, l.laneTimeout())}
+	denied := commit.Backoff{Least: deniedPause, Most: l.laneTimeout()}
+	patience := l.laneTimeout()
 	for {
-		err := l.renewOn(n.ctx, func() { pause.Reset(); l.broken.Store(false); notify(answered) }, func() { notify(late) })
+		err := l.renewOn(n.ctx, patience, func() { pause.Reset(); denied.Reset(); l.broken.Store(false); notify(answered) }, func() { notify(late) })
 		switch {
 		case n.ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrGone):
 			l.Lose(err)
 			return
-		case commit.Denied(err):
-			l.Lose(fmt.Errorf("%w: %w", ErrDenied, err))
-			return
+		}
+		l.denied.answer(err)
+		if patience = l.laneTimeout(); commit.NeedsLogin(err) {
+			patience = l.loginTimeout()
+		}
+		if commit.Denied(err) {
+			notify(answered)
+			if denied.Wait(n.ctx, nil) != nil {
+				return
+			}
+			continue
 		}
 		if !l.broken.Swap(true) {
 			l.log.Debug("stream of lease renewals ended", zap.Error(err))
@@ -106,16 +121,22 @@ func (l *Lease) interval() time.Duration {
 // opened: short enough for several within the time of trust.
 func (l *Lease) laneTimeout() time.Duration { return (l.window.ttl - l.window.margin) / 8 }
 
+// loginTimeout replaces laneTimeout for a stream that is opened because etcd asks for a login, as it does of
+// the whole fleet at once when authentication is enabled. The logins of a fleet take seconds then, and one on
+// another lane, for each session, would make them take twice as long.
+func (l *Lease) loginTimeout() time.Duration { return (l.window.ttl - l.window.margin) / 2 }
+
 // renewOn renews over one stream until it breaks or ctx ends. It calls answered after each
-// acknowledged renewal, and late, in another goroutine, if a response is not there in time.
+// acknowledged renewal, and late, in another goroutine, if a response is not there in time: patience for the
+// stream and its first response.
 //
 // Only one renewal at a time is under way on a stream. So a response belongs to the renewal
 // that was sent last, and a response that comes when none is due is an error.
-func (l *Lease) renewOn(ctx context.Context, answered, late func()) error {
+func (l *Lease) renewOn(ctx context.Context, patience time.Duration, answered, late func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Opening and sending can hang as well, so the timeout begins before them.
-	silent := time.AfterFunc(l.laneTimeout(), late)
+	silent := time.AfterFunc(patience, late)
 	defer silent.Stop()
 	s, err := l.api.Renewals(ctx)
 	if err != nil {
@@ -181,9 +202,10 @@ func (l *Lease) extend(a answer, sent Moment) bool {
 	}
 	now, before := l.now(), l.window.until()
 	if !l.window.renewed(sent, now) {
-		l.Lose(ErrDeadline)
+		l.Lose(l.denied.overdue())
 		return false
 	}
+	l.denied.answer(nil)
 	if l.report != nil {
 		age := l.window.ttl - l.window.margin - before.Sub(now.Time) // the deadline counts from the sending
 		l.report(l.id, age, l.window.ttl)

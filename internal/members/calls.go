@@ -30,9 +30,11 @@ type calls struct {
 	client *clientv3.Client
 	log    *zap.Logger
 	users  bool // the client logs in, round robin
-	ctx    context.Context
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	// loggingIn reports whether the client logs in now, or may not.
+	loggingIn func() bool
+	ctx       context.Context
+	stop      context.CancelFunc
+	wg        sync.WaitGroup
 
 	term    atomic.Uint64 // greatest Raft term of an answer
 	silence *silence
@@ -64,7 +66,7 @@ type call struct {
 }
 
 func newCalls(client *clientv3.Client, log *zap.Logger) *calls {
-	s := &calls{client: client, log: log, users: client.Username != "", silence: newSilence(), opening: lateAfter, under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
+	s := &calls{client: client, log: log, users: client.Username != "", loggingIn: func() bool { return false }, silence: newSilence(), opening: lateAfter, under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(client.Ctx())
 	return s
 }
@@ -109,6 +111,9 @@ func (s *calls) isLate(c *call) {
 		return
 	}
 	switch {
+	case s.loggingIn():
+		c.timer.Reset(lateAfter)
+		return
 	case !c.late:
 		c.late = true
 		s.late++

@@ -11,6 +11,9 @@ const (
 	behind = 200 * time.Millisecond
 	// behindMost bounds how much later it may be after it was left out and has answered soon.
 	behindMost = time.Second
+	// slower is how many times as long as another member's a member's answer may take. Where all members are
+	// busy, as when a whole fleet logs in at once, even the first answer takes long. slowMost bounds that.
+	slower, slowMost = 4, 5 * time.Second
 	// soon is the time between the first rounds of probes, and later the time between the further ones.
 	soon, later = 250 * time.Millisecond, time.Second
 	// soonRounds is for how many rounds a new leader is awaited: etcd elects one within two seconds.
@@ -36,9 +39,10 @@ type judge struct {
 
 // member is what is known of one member.
 type member struct {
-	asked  time.Time // when the probe under way was sent; zero if there is none
-	beaten time.Time // when another member first answered a probe that was sent no earlier
-	good   bool      // the last probe that has ended was answered, and no call on its connection has failed since
+	asked  time.Time     // when the probe under way was sent; zero if there is none
+	beaten time.Time     // when another member first answered a probe that was sent no earlier
+	took   time.Duration // how long that answer took
+	good   bool          // the last probe that has ended was answered, and no call on its connection has failed since
 	hangs  bool
 	since  time.Time     // when it was left out
 	spare  time.Duration // how much later than behind its answer may be, since it is only slow
@@ -69,7 +73,7 @@ func (j *judge) answered(endpoint string, at time.Time) (back bool) {
 	}
 	for name, other := range j.members {
 		if name != endpoint && !other.asked.IsZero() && other.beaten.IsZero() && !m.asked.Before(other.asked) {
-			other.beaten = at
+			other.beaten, other.took = at, at.Sub(m.asked)
 		}
 	}
 	spare := m.spare
@@ -130,11 +134,11 @@ func (j *judge) decide(now time.Time, late bool, endpoints []string) (o orders) 
 		if j.paused.After(since) {
 			since = j.paused
 		}
-		if now.Sub(since) >= behind+m.spare {
+		if limit := m.limit(); now.Sub(since) >= limit {
 			m.hangs, m.good, m.since = true, false, now
 			o.hang = append(o.hang, name)
 		} else {
-			o.by(since.Add(behind + m.spare))
+			o.by(since.Add(limit))
 		}
 	}
 	if late || j.hangs("") {
@@ -147,6 +151,11 @@ func (j *judge) decide(now time.Time, late bool, endpoints []string) (o orders) 
 		}
 	}
 	return o
+}
+
+// limit is how much later than another member's the member's answer may be.
+func (m *member) limit() time.Duration {
+	return max(behind, min(slower*m.took, slowMost)) + m.spare
 }
 
 // send decides on the next round of probes. There are rounds while calls are late. Otherwise only those

@@ -88,6 +88,17 @@ func TestJudge(t *testing.T) {
 			202 hang c
 			250 probe ab
 			900 back c`},
+		"A142: where all are busy, and even the first answer takes long, the others may take four times as long": {`
+			0 late
+			100 answer a b
+			450 answer c
+			460 intime
+			900 answer a
+			3600 look`, `
+			0 probe abc
+			250 probe ab
+			3450 leave
+			3500 hang b`},
 		"M9: lateness alone leaves out no member: none answers": {`
 			0 late
 			5000 look`, `

@@ -26,7 +26,10 @@ type Etcd struct {
 //
 // If the program has put another KV, Lease or Watcher into its client, such as a namespace's, all goes by
 // that: connections beside it would leave out what it does. With one endpoint there is no other member.
-func Of(client *clientv3.Client, log *zap.Logger) *Etcd {
+//
+// While loggingIn returns true, no call counts as late: a login takes each member a part of a second of processor
+// time, and a fleet that logs in at once keeps all of them busy. It may be nil.
+func Of(client *clientv3.Client, log *zap.Logger, loggingIn func() bool) *Etcd {
 	e := &Etcd{KV: client.KV, Lease: client.Lease, Watcher: client.Watcher, Client: client}
 	if client.ActiveConnection() != nil {
 		e.Leases = etcdserverpb.NewLeaseClient(client.ActiveConnection())
@@ -39,6 +42,9 @@ func Of(client *clientv3.Client, log *zap.Logger) *Etcd {
 		return e
 	}
 	e.calls = newCalls(client, log)
+	if loggingIn != nil {
+		e.calls.loggingIn = loggingIn
+	}
 	e.KV = clientv3.NewKVFromKVClient(e.calls.kv(clientv3.RetryKVClient(client)), client)
 	e.Leases = e.calls.lease(e.Leases)
 	e.Lease = clientv3.NewLeaseFromLeaseClient(e.calls.lease(clientv3.RetryLeaseClient(client)), client, 0)

@@ -53,7 +53,7 @@ func client(t *testing.T, c *procs.Cluster, configure ...func(*clientv3.Config))
 func session(t *testing.T, client *clientv3.Client) (*members.Etcd, *observer.ObservedLogs) {
 	t.Helper()
 	core, log := observer.New(zapcore.DebugLevel)
-	e := members.Of(client, zap.New(core))
+	e := members.Of(client, zap.New(core), nil)
 	t.Cleanup(e.Close)
 	return e, log
 }

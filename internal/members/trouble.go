@@ -88,10 +88,14 @@ func (a *avoidance) probe(endpoint string, on *conn) {
 		r.address = from.Addr.String()
 	}
 	a.report(r)
-	if lost(r.err) || !r.conn.asking.CompareAndSwap(false, true) {
+	asking := &r.conn.asking
+	if a.users { // each call without a token logs in, which costs etcd as much as a hundred requests
+		asking = &a.asking
+	}
+	if lost(r.err) || a.loggingIn() || !asking.CompareAndSwap(false, true) {
 		return
 	}
-	defer r.conn.asking.Store(false)
+	defer asking.Store(false)
 	st, err := etcdserverpb.NewMaintenanceClient(r.conn.cc).Status(a.ctx, &etcdserverpb.StatusRequest{})
 	if err == nil && st.Leader != 0 { // the term of a leader, not of a candidate
 		a.saw(st.GetHeader())
@@ -117,7 +121,8 @@ type avoidance struct {
 	at      addresses
 	conns   map[string]*conn
 	replies chan reply
-	leaves  bool // nothing new goes by own connections
+	leaves  bool        // nothing new goes by own connections
+	asking  atomic.Bool // Status is under way, by a client that logs in
 }
 
 // avoid probes the members and has calls avoid those that hang, until all is calm again.
@@ -171,7 +176,7 @@ func (a *avoidance) take(r reply) {
 // step decides, and does what was decided. It returns when to do so again.
 func (a *avoidance) step(now time.Time) time.Time {
 	a.mu.Lock()
-	late, failed := a.late > 0, a.failed
+	late, failed := a.late > 0 && !a.loggingIn(), a.failed
 	a.failed = nil
 	a.mu.Unlock()
 	for _, c := range failed {

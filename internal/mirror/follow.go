@@ -21,6 +21,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,9 @@ type Source struct {
 	Seen    func(revision int64)
 	Met     func() int64
 	Rewound func()
+	// Enter is called before a watch is created, and returns what records how that has ended, or why none is
+	// created now: etcd refuses the client's login. It may be nil.
+	Enter func(ctx context.Context) (left func(error), err error)
 
 	// stream numbers the watch streams. clientv3 shares a stream among all watches with
 	// equal outgoing metadata, and a stream keeps for ever the auth token with which it was
@@ -68,6 +72,13 @@ type Handler interface {
 	Apply(events []*clientv3.Event, revision int64)
 }
 
+// Sighted is a Handler that has to know when its range cannot be read.
+type Sighted interface {
+	Handler
+	// Unread is called each time that a watch has ended or a list has failed. Reset ends that.
+	Unread(err error)
+}
+
 // Follow keeps h up to date with all keys below prefix until ctx ends. h has seen the revision
 // from already, 0 for none, and gets nothing older. Every failure (a lost connection, a
 // compacted revision, a member without a leader, an expired token) only delays it, until the
@@ -78,18 +89,35 @@ func (s *Source) Follow(ctx context.Context, prefix string, from int64, h Handle
 
 // keep is Follow for a follower.
 func (s *Source) keep(ctx context.Context, f *follower) {
-	s.repeat(ctx, f.prefix, func(pause *commit.Backoff) error {
+	f.denied = s.deniedPause()
+	sighted, _ := f.handler.(Sighted)
+	if sighted != nil { // it has to notice soon that it may read again
+		f.denied.Most = min(f.denied.Most, max(time.Second, s.Refresh/3))
+	}
+	f.unread = func(err error) {
+		if sighted != nil && ctx.Err() == nil {
+			sighted.Unread(err)
+		}
+	}
+	s.repeat(ctx, f.prefix, f.denied, func(pause *commit.Backoff) error {
 		before := f.revision
 		err := f.follow(ctx)
 		if f.revision > before {
 			pause.Reset()
 		}
+		f.unread(err)
 		return err
 	})
 }
 
+// deniedPause is the pause between tries of what etcd denies. Each one opens a stream, for which etcd's client
+// logs in.
+func (s *Source) deniedPause() commit.Backoff {
+	return commit.Backoff{Least: 100 * time.Millisecond, Most: commit.DeniedPause}
+}
+
 // repeat calls watch, which returns why its watch has ended, again and again until ctx ends.
-func (s *Source) repeat(ctx context.Context, prefix string, watch func(*commit.Backoff) error) {
+func (s *Source) repeat(ctx context.Context, prefix string, denied commit.Backoff, watch func(*commit.Backoff) error) {
 	var pause commit.Backoff
 	for ctx.Err() == nil {
 		err := watch(&pause)
@@ -101,7 +129,13 @@ func (s *Source) repeat(ctx context.Context, prefix string, watch func(*commit.B
 			continue
 		}
 		s.stream.Add(1)
-		if pause.Wait(ctx, nil) != nil {
+		next := &pause
+		if commit.Denied(err) {
+			next = &denied
+		} else {
+			denied.Reset()
+		}
+		if next.Wait(ctx, nil) != nil {
 			return
 		}
 	}
@@ -126,6 +160,9 @@ type follower struct {
 	read     func(context.Context) (kvs []*mvccpb.KeyValue, revision int64, err error)
 	revision int64 // what h has seen
 
+	denied commit.Backoff // between lists that etcd denies
+	unread func(err error)
+
 	stale      int // lists in a row that were older
 	staleSince time.Time
 }
@@ -148,26 +185,34 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 	refresh := time.NewTimer(f.untilRefresh())
 	defer refresh.Stop()
-	for {
+	relist := func() error {
+		err := f.list(ctx)
+		switch {
+		case err == nil:
+			f.denied.Reset()
+			refresh.Reset(f.untilRefresh())
+		case commit.Denied(err): // the open watch is kept: a new one would be denied, too
+			f.unread(err)
+			refresh.Reset(f.denied.Next())
+			return nil
+		}
+		return err
+	}
+	for err == nil {
 		select {
 		case resp, ok := <-events:
-			if err := ended(resp, ok); err != nil {
-				return err
+			if err = ended(resp, ok); err == nil {
+				f.apply(resp.Events)
 			}
-			f.apply(resp.Events)
 		case <-again:
-			if err := f.list(ctx); err != nil {
-				return err
-			}
+			err = relist()
 		case <-refresh.C:
-			if err := f.list(ctx); err != nil {
-				return err
-			}
-			refresh.Reset(f.untilRefresh())
+			err = relist()
 		case <-ctx.Done():
-			return ctx.Err()
+			err = ctx.Err()
 		}
 	}
+	return err
 }
 
 // ended returns why a watch has ended, or nil for a response with events.
@@ -175,7 +220,21 @@ func ended(resp clientv3.WatchResponse, ok bool) error {
 	if !ok {
 		return errors.New("the watch was closed")
 	}
-	return resp.Err()
+	return asSaid(resp.Err())
+}
+
+// asSaid returns the error of a watch as other calls return it: etcd sends the reason for which it does not
+// create a watch as the text of a gRPC error.
+func asSaid(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, said, ok := strings.Cut(err.Error(), " desc = "); ok {
+		if known, ok := rpctypes.Error(errors.New(said)).(rpctypes.EtcdError); ok { //nolint:errorlint // it is not wrapped
+			return known
+		}
+	}
+	return err
 }
 
 // streams is the number of watch streams that are used in rotation.
@@ -188,6 +247,19 @@ const leaving = 200 * time.Millisecond
 // deadline of its own. If its ctx ends before that, clientv3 keeps the unused stream open until
 // the client is closed; so a watch that is no longer wanted gets a moment to be created.
 func (s *Source) watch(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.WatchChan, context.CancelFunc, error) {
+	if s.Enter == nil {
+		return s.create(ctx, key, opts)
+	}
+	left, err := s.Enter(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	events, stop, err := s.create(ctx, key, opts)
+	left(err)
+	return events, stop, err
+}
+
+func (s *Source) create(ctx context.Context, key string, opts []clientv3.OpOption) (clientv3.WatchChan, context.CancelFunc, error) {
 	wctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := func() { cancel(nil) }
 	late := time.AfterFunc(commit.CallTimeout, func() { cancel(errors.New("the watch was not created in time")) })
@@ -200,7 +272,7 @@ func (s *Source) watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 			stop()
 			return nil, nil, join.Errors(errors.New("the watch was refused"), context.Cause(wctx))
 		}
-		if err := first.Err(); err != nil {
+		if err := asSaid(first.Err()); err != nil {
 			stop()
 			return nil, nil, err
 		}

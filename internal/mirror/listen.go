@@ -12,7 +12,7 @@ import (
 // time that the watch is established: events before that are not reported. It is for facts that
 // never change back, where a missed one costs a read.
 func (s *Source) Listen(ctx context.Context, prefix string, up func(), received func(events []*clientv3.Event), opts ...clientv3.OpOption) {
-	s.repeat(ctx, prefix, func(pause *commit.Backoff) error {
+	s.repeat(ctx, prefix, s.deniedPause(), func(pause *commit.Backoff) error {
 		events, stop, err := s.watch(ctx, prefix, append(opts, clientv3.WithPrefix())...)
 		if err != nil {
 			return err

@@ -86,5 +86,5 @@ func (s *Source) progress(ctx context.Context, within time.Duration) error {
 
 // Repeat calls watch, which returns why its watch has ended, again and again until ctx ends.
 func (s *Source) Repeat(ctx context.Context, prefix string, watch func(*commit.Backoff) error) {
-	s.repeat(ctx, prefix, watch)
+	s.repeat(ctx, prefix, s.deniedPause(), watch)
 }

@@ -32,6 +32,7 @@ var realTime = map[string]string{
 	"concurrency.TestManyCallersWaitForOneName":              costs,
 	"concurrency.TestNoAuthStorm":                            passwords,
 	"concurrency.TestOutageUnderGRPCsBackOff":                connections,
+	"concurrency.TestPermissionLost":                         passwords,
 	"concurrency.TestRateOfProcesses":                        processes,
 	"concurrency.TestRestoreFromABackup":                     servers,
 	"concurrency.TestTrapL9ShortTokens":                      passwords,

@@ -157,7 +157,7 @@ func TestRetentionAfterALostAnswer(t *testing.T) {
 					a, b := on[0].storeOf(idempotency.Options{Retain: retain}), on[1].storeOf(idempotency.Options{CacheBytes: -1})
 					at := started(t, a, order("1"))
 					late := retain/20 + 4*time.Second // more than the lease lives longer than retain
-					on[0].whileRecording(late, fakeetcd.Fate{Err: rpctypes.ErrGRPCPermissionDenied})
+					on[0].whileRecording(late, fakeetcd.Fate{Err: rpctypes.ErrGRPCTooManyOps})
 					result := make([]byte, size.bytes)
 					require.ErrorIs(t, at.Commit(t.Context(), result), idempotency.ErrNotRecorded)
 					require.Len(t, on[0].kept(), size.keys, "it is recorded")
