@@ -201,7 +201,7 @@ referee: ## Show whether commands under etcdkit run overlap when processes, etcd
 	@bin/referee $$([[ -x bin/etcdctl ]] && echo -etcdctl bin/etcdctl) $(ARGS)
 
 .PHONY: hung
-hung: ## Measure what a fleet pays for a member of etcd that hangs, with and without the way past it (ARGS="-rows follower -users"); five minutes; slow disks need strace
+hung: ## Measure what a fleet pays for a member of etcd that hangs, with and without the way past it (ARGS="-rows follower,login -users"); five minutes; slow disks need strace
 	@$(patiently) go build -o bin/hung ./internal/proof/hung
 	@bin/hung $(ARGS)
 

@@ -31,6 +31,7 @@ type tally struct {
 	lost     map[string]int // releases and requests that have failed, by their errors
 	txns     atomic.Int64
 	refused  atomic.Int64 // members that were left out, by the logs
+	ended    atomic.Int64 // sessions that lost their lease, by the logs
 	open     atomic.Int64 // connections of the fleet
 	most     atomic.Int64
 }
@@ -144,10 +145,13 @@ func (t *tally) count(ctx context.Context, method string, req, reply any, cc *gr
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
-// warned counts the members that sessions leave out.
+// warned counts the members that sessions leave out, and the sessions that are lost.
 func (t *tally) warned(e zapcore.Entry) error {
-	if strings.HasPrefix(e.Message, "a member of etcd does not answer while others do") {
+	switch {
+	case strings.HasPrefix(e.Message, "a member of etcd does not answer while others do"):
 		t.refused.Add(1)
+	case strings.HasPrefix(e.Message, "the session lost its lease"):
+		t.ended.Add(1)
 	}
 	return nil
 }

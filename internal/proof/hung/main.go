@@ -1,9 +1,10 @@
 // Hung measures what a fleet pays for a member of etcd that hangs: six clients with semaphores, mutexes,
 // limits by key and idempotent requests on three servers, each a process, of which one is stopped, or all
 // of which have slow disks. Each row is measured twice, with and without what avoids such a member, on
-// clusters of its own.
+// clusters of its own. The row "login" enables authentication under the fleet, which has credentials; of more
+// than six clients each holds a permit and does nothing else.
 //
-//	go run ./internal/proof/hung [-rows follower,leader,disks,calm] [-users] [-calm 8s] [-trouble 15s]
+//	go run ./internal/proof/hung [-rows follower,leader,disks,calm,login] [-users] [-clients 6] [-calm 8s] [-trouble 15s]
 //
 // The row of slow disks needs strace.
 package main
@@ -27,7 +28,8 @@ func main() {
 	if os.Getenv(roleEnv) == "etcd" {
 		os.Exit(server.Main(os.Args[1:]))
 	}
-	rows := flag.String("rows", "follower,leader,disks,calm", "what to measure")
+	rows := flag.String("rows", "follower,leader,disks,calm,login", "what to measure")
+	clients := flag.Int("clients", smallFleet, "how many processes the fleet has")
 	users := flag.Bool("users", false, "measure the first two rows with users as well")
 	calm := flag.Duration("calm", 8*time.Second, "how long the fleet works undisturbed")
 	trouble := flag.Duration("trouble", 15*time.Second, "how long a member hangs, or the disks are slow")
@@ -36,11 +38,14 @@ func main() {
 	defer stop()
 	for row := range strings.SplitSeq(*rows, ",") {
 		for _, auth := range []bool{false, true} {
-			if auth && (!*users || row != "follower" && row != "leader") {
+			if auth != (row == "login") && (!auth || !*users || row != "follower" && row != "leader") {
 				continue
 			}
 			for _, avoids := range []bool{false, true} {
-				m := measurement{row: row, users: auth, avoids: avoids, calm: *calm, trouble: *trouble}
+				if row == "login" && !avoids {
+					continue
+				}
+				m := measurement{row: row, clients: *clients, users: auth, avoids: avoids, calm: *calm, trouble: *trouble}
 				text, err := m.run(ctx)
 				if err != nil {
 					text = err.Error()

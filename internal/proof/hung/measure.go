@@ -13,14 +13,12 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/procs"
 )
 
-const (
-	clients        = 6
-	user, password = "root", "secret"
-)
+const user, password = "root", "secret"
 
 // measurement is one row.
 type measurement struct {
 	row           string
+	clients       int
 	users, avoids bool
 	calm, trouble time.Duration
 
@@ -46,6 +44,11 @@ func (m *measurement) run(ctx context.Context) (text string, err error) {
 	}
 	defer m.cluster.Close()
 	if m.users {
+		if err := m.addUser(ctx); err != nil {
+			return "", err
+		}
+	}
+	if m.users && m.row != "login" {
 		if err := m.enableUsers(ctx); err != nil {
 			return "", err
 		}
@@ -56,7 +59,7 @@ func (m *measurement) run(ctx context.Context) (text string, err error) {
 			_ = p.client.Close()
 		}
 	}()
-	for range clients {
+	for range m.clients {
 		p, err := join(ctx, m.tally, m.cluster.Endpoints(), m.users, m.avoids)
 		if err != nil {
 			return "", err
@@ -71,25 +74,35 @@ func (m *measurement) run(ctx context.Context) (text string, err error) {
 		m.fleet = append(m.fleet, other)
 		return m.uncontended(ctx, m.fleet[0], other)
 	}
+	if m.row == "login" && m.clients > smallFleet {
+		return m.hold(ctx)
+	}
 	return m.disturb(ctx)
 }
 
-func (m *measurement) enableUsers(ctx context.Context) error {
+func (m *measurement) addUser(ctx context.Context) error {
 	c := m.cluster.Client()
-	for _, step := range []func() error{
-		func() error { _, err := c.UserAdd(ctx, user, password); return err },
-		func() error { _, err := c.UserGrantRole(ctx, user, "root"); return err },
-		func() error { _, err := c.AuthEnable(ctx); return err },
-	} {
-		if err := step(); err != nil {
-			return fmt.Errorf("enable users: %w", err)
-		}
+	if _, err := c.UserAdd(ctx, user, password); err != nil {
+		return fmt.Errorf("add a user: %w", err)
+	}
+	if _, err := c.UserGrantRole(ctx, user, "root"); err != nil {
+		return fmt.Errorf("give the user its role: %w", err)
+	}
+	return nil
+}
+
+func (m *measurement) enableUsers(ctx context.Context) error {
+	if _, err := m.cluster.Client().AuthEnable(ctx); err != nil {
+		return fmt.Errorf("enable authentication: %w", err)
 	}
 	return nil
 }
 
 // harm begins what the row is about, and returns what ends it.
 func (m *measurement) harm(ctx context.Context) (heal func(), err error) {
+	if m.row == "login" {
+		return func() {}, m.enableUsers(ctx)
+	}
 	leader, err := m.leader(ctx)
 	if err != nil {
 		return nil, err
@@ -153,15 +166,16 @@ func (m *measurement) disturb(ctx context.Context) (string, error) {
 	wg.Wait()
 	calm, trouble := m.tally.rate("", begun, struck), m.tally.rate("", struck.Add(2*time.Second), over)
 	gap, queue := m.tally.gap(struck, over)
+	processes := float64(m.clients)
 	var lost []string
 	for what, n := range m.tally.lost {
 		lost = append(lost, fmt.Sprintf("%d × %s", n, what))
 	}
-	return fmt.Sprintf("grants/s %.0f, then %.0f from the second second on (%.2f); longest gap %.2f s (%s); p99 of a request %.3f s, then %.3f s; Txns/s %.0f, then %.0f; warnings of a member left out %d; connections of a process %.1f, at most %.1f, in the end %.1f; failed: %s",
+	return fmt.Sprintf("grants/s %.0f, then %.0f from the second second on (%.2f); longest gap %.2f s (%s); p99 of a request %.3f s, then %.3f s; Txns/s %.0f, then %.0f; warnings of a member left out %d; sessions lost %d; connections of a process %.1f, at most %.1f, in the end %.1f; failed: %s",
 		calm, trouble, trouble/calm, gap.Seconds(), queue,
 		m.tally.percentile(0.99, begun, struck).Seconds(), m.tally.percentile(0.99, struck, over).Seconds(),
-		float64(between-before)/m.calm.Seconds(), float64(after-between)/m.trouble.Seconds(), m.tally.refused.Load(),
-		float64(open)/clients, float64(m.tally.most.Load())/clients, float64(settled)/clients, strings.Join(append(lost, fmt.Sprintf("%d in all", len(lost))), "; ")), nil
+		float64(between-before)/m.calm.Seconds(), float64(after-between)/m.trouble.Seconds(), m.tally.refused.Load(), m.tally.ended.Load(),
+		float64(open)/processes, float64(m.tally.most.Load())/processes, float64(settled)/processes, strings.Join(append(lost, fmt.Sprintf("%d in all", len(lost))), "; ")), nil
 }
 
 func (m *measurement) pass(ctx context.Context, d time.Duration) error {
