@@ -92,7 +92,7 @@ func functions(t *testing.T, pattern string) map[string]bool {
 	return names
 }
 
-var tableRow = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d-[^`]+)` \\| (.*) \\| (.*) \\| (\\S+) \\| (yes|no) \\|$")
+var tableRow = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d+-[^`]+)` \\| (.*) \\| (.*) \\| (\\S+) \\| (yes|no) \\|$")
 
 // The documentation's table is that of the mutants.
 func TestTable(t *testing.T) {

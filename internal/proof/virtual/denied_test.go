@@ -342,3 +342,34 @@ func TestDeniedOutcome(t *testing.T) {
 		})
 	}
 }
+
+// A118: only what is attached is denied. Back within three seconds, it is written; otherwise Commit says after five
+// seconds that the role has no permission for it, and the attempt continues.
+func TestDeniedAttachment(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d, store := on[0], on[0].storeOf(idempotency.Options{})
+		attached := func(m fakeetcd.Message) bool {
+			txn, ok := m.Body.(*etcdserverpb.TxnRequest)
+			return ok && strings.Contains(txn.String(), "ledger/")
+		}
+		for i, lasts := range []time.Duration{3 * time.Second, time.Hour} {
+			at := started(t, store, order(fmt.Sprint(i)), idempotency.OnLost(idempotency.Refuse))
+			at.Attach(nil, clientv3.OpPut(root+"ledger/"+fmt.Sprint(i), "1"))
+			_, allow := d.refuse(rpctypes.ErrGRPCPermissionDenied, attached)
+			timer := time.AfterFunc(lasts, allow)
+			begun := time.Now()
+			err := at.Commit(t.Context(), []byte("1"))
+			if lasts < time.Minute {
+				require.NoError(t, err)
+				require.Len(t, d.server.Keys(root+"ledger/"), 1)
+				continue
+			}
+			require.ErrorIs(t, err, idempotency.ErrInvalid)
+			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+			require.InDelta(t, 6, time.Since(begun).Seconds(), 1.5)
+			require.NoError(t, at.Commit(t.Context(), []byte("1")), "without what was attached")
+			timer.Stop()
+		}
+	})
+}
