@@ -4,7 +4,7 @@
 // clusters of its own. The row "login" enables authentication under the fleet, which has credentials; of more
 // than six clients each holds a permit and does nothing else.
 //
-//	go run ./internal/proof/hung [-rows follower,leader,disks,calm,login] [-users] [-clients 6] [-calm 8s] [-trouble 15s]
+//	go run ./internal/proof/hung [-rows follower,leader,disks,calm,login] [-users] [-clients 6] [-rounds 0] [-calm 8s] [-trouble 15s]
 //
 // The row of slow disks needs strace.
 package main
@@ -24,6 +24,9 @@ import (
 // roleEnv makes this program one of the servers.
 const roleEnv = "HUNG_ROLE"
 
+// progress prints what long work has done so far, to standard error.
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+
 func main() {
 	if os.Getenv(roleEnv) == "etcd" {
 		os.Exit(server.Main(os.Args[1:]))
@@ -31,6 +34,7 @@ func main() {
 	rows := flag.String("rows", "follower,leader,disks,calm,login", "what to measure")
 	clients := flag.Int("clients", smallFleet, "how many processes the fleet has")
 	users := flag.Bool("users", false, "measure the first two rows with users as well")
+	rounds := flag.Int("rounds", 0, "have the member hang and continue so often, and count the released keys that exist again")
 	calm := flag.Duration("calm", 8*time.Second, "how long the fleet works undisturbed")
 	trouble := flag.Duration("trouble", 15*time.Second, "how long a member hangs, or the disks are slow")
 	flag.Parse()
@@ -42,10 +46,10 @@ func main() {
 				continue
 			}
 			for _, avoids := range []bool{false, true} {
-				if row == "login" && !avoids {
+				if (row == "login" || *rounds > 0) && !avoids {
 					continue
 				}
-				m := measurement{row: row, clients: *clients, users: auth, avoids: avoids, calm: *calm, trouble: *trouble}
+				m := measurement{row: row, clients: *clients, rounds: *rounds, users: auth, avoids: avoids, calm: *calm, trouble: *trouble}
 				text, err := m.run(ctx)
 				if err != nil {
 					text = err.Error()

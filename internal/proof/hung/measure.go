@@ -19,6 +19,7 @@ const user, password = "root", "secret"
 type measurement struct {
 	row           string
 	clients       int
+	rounds        int // of a member that hangs and continues, or 0
 	users, avoids bool
 	calm, trouble time.Duration
 
@@ -76,6 +77,9 @@ func (m *measurement) run(ctx context.Context) (text string, err error) {
 	}
 	if m.row == "login" && m.clients > smallFleet {
 		return m.hold(ctx)
+	}
+	if m.rounds > 0 {
+		return m.keys(ctx)
 	}
 	return m.disturb(ctx)
 }

@@ -133,7 +133,7 @@ func TestOutageIsNoticedOnce(t *testing.T) {
 					d := on[0]
 					s := startStorm(d, c.handler(d))
 					defer s.stop()
-					time.Sleep(10 * time.Second)
+					time.Sleep(3 * time.Second)
 					before := s.goroutines.Load()
 					began := time.Now()
 					away(d.client)
@@ -146,7 +146,7 @@ func TestOutageIsNoticedOnce(t *testing.T) {
 					ended := time.Now()
 					d.client.Resume()
 					d.client.Mend()
-					time.Sleep(20 * time.Second)
+					time.Sleep(5 * time.Second)
 
 					f := figuresOf(s.stop(), began, began.Add(c.notice+2*tick), ended)
 					t.Logf("etcd %s: %d were refused, p50 %v, p99 %v; of %d that came after it was noticed %d asked, p50 %v, p99 %v, longest %v; at most %d requests at a time, %d once it was noticed, %d goroutines, %d before; the first success %v after the return, the last refusal %v",
