@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -44,13 +43,8 @@ func (m *measurement) run(ctx context.Context) (text string, err error) {
 		return "", err
 	}
 	defer m.cluster.Close()
-	if m.users {
-		if err := m.addUser(ctx); err != nil {
-			return "", err
-		}
-	}
 	if m.users && m.row != "login" {
-		if err := m.enableUsers(ctx); err != nil {
+		if err := m.cluster.EnableAuth(ctx, user, password); err != nil {
 			return "", err
 		}
 	}
@@ -84,30 +78,12 @@ func (m *measurement) run(ctx context.Context) (text string, err error) {
 	return m.disturb(ctx)
 }
 
-func (m *measurement) addUser(ctx context.Context) error {
-	c := m.cluster.Client()
-	if _, err := c.UserAdd(ctx, user, password); err != nil {
-		return fmt.Errorf("add a user: %w", err)
-	}
-	if _, err := c.UserGrantRole(ctx, user, "root"); err != nil {
-		return fmt.Errorf("give the user its role: %w", err)
-	}
-	return nil
-}
-
-func (m *measurement) enableUsers(ctx context.Context) error {
-	if _, err := m.cluster.Client().AuthEnable(ctx); err != nil {
-		return fmt.Errorf("enable authentication: %w", err)
-	}
-	return nil
-}
-
 // harm begins what the row is about, and returns what ends it.
 func (m *measurement) harm(ctx context.Context) (heal func(), err error) {
 	if m.row == "login" {
-		return func() {}, m.enableUsers(ctx)
+		return func() {}, m.cluster.EnableAuth(ctx, user, password)
 	}
-	leader, err := m.leader(ctx)
+	leader, err := m.cluster.WaitLeader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -120,20 +96,6 @@ func (m *measurement) harm(ctx context.Context) (heal func(), err error) {
 	}
 	p := m.cluster.Member(victim)
 	return func() { _ = p.Resume() }, p.Pause()
-}
-
-// leader returns the member that leads, as it says itself. The cluster's own clients have no user.
-func (m *measurement) leader(ctx context.Context) (int, error) {
-	for i, endpoint := range m.cluster.Endpoints() {
-		st, err := m.fleet[0].client.Status(ctx, endpoint)
-		if err != nil {
-			return 0, err
-		}
-		if st.Leader == st.Header.MemberId {
-			return i, nil
-		}
-	}
-	return 0, errors.New("no member leads")
 }
 
 // disturb lets the fleet work, undisturbed and disturbed.

@@ -41,18 +41,21 @@ type Options struct {
 type Cluster struct {
 	opts    Options
 	members []*member
-	admin   *clientv3.Client
+
+	mu    sync.Mutex
+	admin *clientv3.Client
+	old   []*clientv3.Client // that EnableAuth has replaced
 }
 
 type member struct {
 	name         string
 	dir          string
 	client, peer string // addresses
-	admin        *clientv3.Client
 	release      []func()
 
-	mu   sync.Mutex
-	proc *Process
+	mu    sync.Mutex
+	proc  *Process
+	admin *clientv3.Client
 }
 
 // pollEvery is how often a state is looked at that a server does not announce.
@@ -93,11 +96,11 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 			}
 			*addr, m.release = a, append(m.release, release)
 		}
-		if m.admin, err = dial(m.client); err != nil {
+		if m.admin, err = dial("", "", m.client); err != nil {
 			return err
 		}
 	}
-	if c.admin, err = dial(c.Endpoints()...); err != nil {
+	if c.admin, err = dial("", "", c.Endpoints()...); err != nil {
 		return err
 	}
 	if !ports.Held {
@@ -163,6 +166,13 @@ func (m *member) process() *Process {
 	return m.proc
 }
 
+// asks returns the member's own client.
+func (m *member) asks() *clientv3.Client {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.admin
+}
+
 // ready returns when the member answers a linearizable read.
 func (m *member) ready(ctx context.Context) error {
 	p := m.process()
@@ -175,7 +185,7 @@ func (m *member) ready(ctx context.Context) error {
 			case <-try.Done():
 			}
 		}()
-		_, err := m.admin.Get(try, "procs/ready")
+		_, err := m.asks().Get(try, "procs/ready")
 		cancel()
 		switch {
 		case err == nil:
@@ -189,11 +199,12 @@ func (m *member) ready(ctx context.Context) error {
 	}
 }
 
-// dial returns a client that finds a server that is back at once.
-func dial(endpoints ...string) (*clientv3.Client, error) {
+// dial returns a client that finds a server that is back at once. It logs in if user is not empty, at its first call.
+func dial(user, password string, endpoints ...string) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: endpoints,
-		Logger:    zap.NewNop(),
+		Username:  user, Password: password,
+		Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 100 * time.Millisecond},
 			MinConnectTimeout: time.Second,
@@ -211,17 +222,21 @@ func (c *Cluster) Endpoints() []string {
 }
 
 // Client returns a client of all members, which Close closes.
-func (c *Cluster) Client() *clientv3.Client { return c.admin }
+func (c *Cluster) Client() *clientv3.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.admin
+}
 
 // MemberClient returns a client of one member, which Close closes.
-func (c *Cluster) MemberClient(i int) *clientv3.Client { return c.members[i].admin }
+func (c *Cluster) MemberClient(i int) *clientv3.Client { return c.members[i].asks() }
 
 // Member returns the process of a member, running or not.
 func (c *Cluster) Member(i int) *Process { return c.members[i].process() }
 
 // Version returns the version that the members report.
 func (c *Cluster) Version(ctx context.Context) (string, error) {
-	st, err := c.members[0].admin.Status(ctx, c.members[0].client)
+	st, err := c.members[0].asks().Status(ctx, c.members[0].client)
 	if err != nil {
 		return "", err
 	}
@@ -251,15 +266,19 @@ func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 
 // Close kills all members. Their folders stay.
 func (c *Cluster) Close() {
-	if c.admin != nil {
-		_ = c.admin.Close()
-	}
 	for _, m := range c.members {
 		if p := m.process(); p != nil {
 			p.Kill()
 		}
-		if m.admin != nil {
-			_ = m.admin.Close()
+		if own := m.asks(); own != nil {
+			_ = own.Close()
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, client := range append(c.old, c.admin) {
+		if client != nil {
+			_ = client.Close()
 		}
 	}
 	c.releasePorts()

@@ -93,3 +93,18 @@ func TestStartFails(t *testing.T) {
 	_, err = procs.Start(ctx, o)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
+
+// With users, etcd's Status needs one: without it no leader is ever found, and no member is ever ready.
+func TestLeaderWithUsers(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	require.NoError(t, c.EnableAuth(ctxT(t), "root", "secret"))
+	first := leader(t, c)
+	require.NoError(t, c.Member(first).Pause())
+	require.NotEqual(t, first, leader(t, c))
+	require.NoError(t, c.Member(first).Resume())
+	require.NoError(t, c.Restart(ctxT(t), first))
+	require.NoError(t, c.MoveLeader(ctxT(t), first))
+	_, err := c.Client().Put(ctxT(t), "k", "1")
+	require.NoError(t, err)
+}

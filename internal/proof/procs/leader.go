@@ -24,7 +24,7 @@ func (c *Cluster) Leader(ctx context.Context) int {
 			continue
 		}
 		wg.Go(func() {
-			st, err := m.admin.Status(ctx, m.client)
+			st, err := m.asks().Status(ctx, m.client)
 			if err != nil {
 				return
 			}
@@ -48,7 +48,7 @@ func (c *Cluster) Says(ctx context.Context, i int) int {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	ask := func(m *member) (leader, own uint64) {
-		st, err := m.admin.Status(ctx, m.client)
+		st, err := m.asks().Status(ctx, m.client)
 		if err != nil {
 			return 0, 0
 		}
@@ -85,11 +85,11 @@ func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
 	if err != nil || from == to {
 		return err
 	}
-	st, err := c.members[to].admin.Status(ctx, c.members[to].client)
+	st, err := c.members[to].asks().Status(ctx, c.members[to].client)
 	if err != nil {
 		return fmt.Errorf("move the leader: %w", err)
 	}
-	if _, err := c.members[from].admin.MoveLeader(ctx, st.Header.GetMemberId()); err != nil {
+	if _, err := c.members[from].asks().MoveLeader(ctx, st.Header.GetMemberId()); err != nil {
 		return fmt.Errorf("move the leader: %w", err)
 	}
 	for {
