@@ -22,6 +22,7 @@ type AttachConfig struct {
 	Names       []string // unique in the run
 	Cluster     *embedtest.Cluster
 	TTL, Margin time.Duration
+	AllowProxy  bool // the cluster is behind etcd's gRPC proxy
 }
 
 // Attach returns an Env that has started nothing: with processes that have no session
@@ -38,7 +39,7 @@ func Attach(c AttachConfig) (*Env, error) {
 	env.life, env.end = context.WithCancel(context.Background())
 	for _, name := range c.Names {
 		p := &Process{Env: env, Name: name, rec: c.Recorder.Client(name)}
-		p.plan.ttl, p.plan.margin = c.TTL, c.Margin
+		p.plan.ttl, p.plan.margin, p.plan.proxied = c.TTL, c.Margin, c.AllowProxy
 		env.Processes = append(env.Processes, p)
 	}
 	return env, nil

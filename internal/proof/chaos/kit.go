@@ -18,7 +18,7 @@ func openKit(ctx context.Context, p *Process, client *embedtest.Client) (Session
 	}
 	s, err := concurrency.NewSession(ctx, client.Client, namespace, &concurrency.SessionOptions{
 		TTL: p.plan.ttl, Margin: p.plan.margin, Prefix: p.Env.Prefix, Owner: p.Name,
-		MaxPermits: 64, ReportEvery: 300 * time.Millisecond, Hooks: p.hooks(),
+		MaxPermits: 64, ReportEvery: 300 * time.Millisecond, Hooks: p.hooks(), AllowProxy: p.plan.proxied,
 	})
 	if err != nil {
 		return nil, err

@@ -41,6 +41,7 @@ type Session interface {
 type processPlan struct {
 	ttl, margin time.Duration
 	endpoints   []string // nil: of all members
+	proxied     bool     // etcd's gRPC proxy is between
 }
 
 // Client returns the process's connections.

@@ -43,7 +43,7 @@ func (c *client) start() error {
 	s := settings{
 		Seed: c.run.Seed, Name: c.name(), Sessions: c.sessions(c.name()), Control: c.run.socket,
 		History: filepath.Join(c.run.Dir, c.name()+".jsonl"),
-		TTL:     c.run.TTL, Margin: margin, Rate: max(1, c.run.Rate/c.run.Clients),
+		TTL:     c.run.TTL, Margin: margin, Rate: max(1, c.run.Rate/c.run.Clients), Proxied: c.proxied(),
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -55,12 +55,23 @@ func (c *client) start() error {
 	}
 	c.proc, err = procs.Run(procs.Command{
 		Name: s.Name, Path: self, Log: filepath.Join(c.run.Dir, s.Name+".log"),
-		Env: []string{WorkerEnv + "=" + string(raw), "EMBEDTEST_ENDPOINTS=" + strings.Join(c.run.cluster.Endpoints(), ",")},
+		Env: []string{WorkerEnv + "=" + string(raw), "EMBEDTEST_ENDPOINTS=" + strings.Join(c.endpoints(), ",")},
 	})
 	if err == nil {
 		c.files = append(c.files, s.History)
 	}
 	return err
+}
+
+// proxied reports whether the client is behind the proxy.
+func (c *client) proxied() bool { return c.run.proxy != nil && c.index == 0 }
+
+// endpoints are those of the servers, or of the proxy.
+func (c *client) endpoints() []string {
+	if c.proxied() {
+		return []string{c.run.proxy.Endpoint()}
+	}
+	return c.run.cluster.Endpoints()
 }
 
 // present returns the present process, and its name.

@@ -7,6 +7,9 @@
 // starts, kills and stops, taps etcd, merges the histories and has the checkers
 // judge them.
 //
+// The first client is behind etcd's gRPC proxy, which is killed and stopped as well, and
+// the others are not.
+//
 // A run begins with what only real processes show: a leader that is stopped for
 // longer than a TTL and continued believes for an instant that it still leads, and
 // has leases revoked that live on under its successor. See Early.

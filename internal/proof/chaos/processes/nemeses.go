@@ -36,6 +36,8 @@ const (
 	leadersStopped    = "leaders stopped" // for longer than the TTL
 	followersStopped  = "followers stopped"
 	disksSlowed       = "disks slowed"
+	proxiesKilled     = "proxies killed"
+	proxiesStopped    = "proxies stopped"
 	earlyDeletions    = "early deletions" // see Early
 	clientsKilled     = "clients killed"
 	clientsPaused     = "clients paused"
@@ -66,6 +68,8 @@ var nemeses = []struct {
 	{StopLeader, earlyDeletions, (*run).stopLeader},
 	{"stop-follower", followersStopped, (*run).stopFollower},
 	{SlowDisks, disksSlowed, (*run).slowDisks},
+	{killProxy, proxiesKilled, (*run).killProxy},
+	{stopProxy, proxiesStopped, (*run).stopProxy},
 	{"move-leader", effectLeaders, (*run).moveLeader},
 	{"kill-clients", clientsKilled, (*run).killClients},
 	{"pause-client", permitsOutlived, (*run).pauseClient},

@@ -215,3 +215,42 @@ func TestControl(t *testing.T) {
 	<-waits.Done
 	require.True(t, waits.Error != nil && !strings.Contains(waits.Error.Error(), "panic"), "the end of the run ends it")
 }
+
+// A session that is lost has met a fault that explains it: what stops a proxy explains nothing of a session that is not
+// behind it.
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	const s = int64(time.Second)
+	strike := func(name, client string, from, to int64) []history.Event {
+		return []history.Event{{At: from, Kind: history.KindBegin, Op: 8, Name: name, Client: client}, {At: to, Kind: history.KindFinish, Op: 8, Name: name, Client: client}}
+	}
+	for name, tt := range map[string]struct {
+		client         string
+		events         []history.Event
+		sessions, lost int
+	}{
+		"nothing has happened":                   {"c1.1.0", nil, 1, 1},
+		"a server was killed":                    {"c1.1.0", strike("kill-server", "", 15*s, 16*s), 1, 0},
+		"long before":                            {"c1.1.0", strike("kill-server", "", 5*s, 6*s), 1, 1},
+		"the history was compacted":              {"c1.1.0", strike("compaction", "", 15*s, 16*s), 1, 1},
+		"the proxy was stopped":                  {"c1.1.0", strike(ProxyStopped, "", 12*s, 19*s), 1, 1},
+		"the proxy was stopped, and it is there": {"c0.1.0", strike(ProxyStopped, "", 12*s, 19*s), 1, 0},
+		"the process was stopped":                {"c1.1.0", strike(ClientPaused, "c1.1.0", 12*s, 19*s), 1, 0},
+		"another process was stopped":            {"c1.1.0", strike(ClientPaused, "c2.1.0", 12*s, 19*s), 1, 1},
+		"the process was killed":                 {"c1.1.0", strike(ClientKilled, "c1.1.0", 12*s, 50*s), 0, 0},
+		"the session was closed":                 {"c1.1.0", []history.Event{{At: 19 * s, Kind: history.KindCall, Client: "c1.1.0", Op: 9, Name: history.Close, Lease: 7}}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := &history.KV{Key: history.Bytes("/p/session/0000000000000007/alive"), Create: 11, Lease: 7}
+			request := &history.KV{Key: history.Bytes("/p/mutex/m/queue/light/0000000000000007-0000"), Create: 12, Lease: 7}
+			h := history.Merge(&history.History{Events: append([]history.Event{
+				{At: s, Kind: history.KindPut, Rev: 11, KV: key},
+				{At: s, Kind: history.KindPut, Rev: 12, KV: request},
+				{At: s, Kind: history.KindGranted, Client: tt.client, Op: 1, Gate: "mutex/m", Token: 12, Weight: 1},
+				{At: 20 * s, Kind: history.KindDelete, Rev: 13, KV: key},
+			}, tt.events...)})
+			l := losses(h, 5*time.Second, func(client string) bool { return strings.HasPrefix(client, "c0.") })
+			require.Equal(t, []int{tt.sessions, tt.lost}, []int{l.Sessions, len(l.Unexplained)}, "%v", l)
+		})
+	}
+}

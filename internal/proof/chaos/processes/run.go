@@ -50,6 +50,7 @@ type Result struct {
 	Early   []Early
 	Pauses  Pauses
 	Kills   Kills
+	Losses  Losses
 	Stops   int64 // leaders that were stopped beyond the TTL, and continued
 }
 
@@ -66,6 +67,9 @@ type run struct {
 	life     context.Context
 
 	pauses atomic.Int64 // of clients, so far
+
+	proxy    *procs.Proxy // nil unless a nemesis needs it
+	proxying sync.Mutex   // held while a nemesis has it
 
 	mu    sync.Mutex
 	taken [servers]bool
@@ -129,12 +133,15 @@ func (r *run) judge(version string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Version: version, Early: earlyEnds(h, margin), Pauses: longPauses(h, r.TTL), Kills: killsInRequests(h), Stops: h.Counts()[leadersStopped]}
+	res := &Result{Version: version, Early: earlyEnds(h, margin), Pauses: longPauses(h, r.TTL), Kills: killsInRequests(h), Losses: losses(h, r.TTL, r.behind), Stops: h.Counts()[leadersStopped]}
 	r.recorder.Count(earlyDeletions, int64(len(res.Early)))
 	r.recorder.Count(permitsOutlived, int64(res.Pauses.Permits))
 	r.recorder.Count(attemptsKilled, int64(res.Kills.Attempts))
 	for _, used := range res.Pauses.Used {
 		r.recorder.Finding("paused", false, used)
+	}
+	for _, lost := range res.Losses.Unexplained {
+		r.recorder.Finding("lost", false, lost)
 	}
 	if res.History, err = r.history(); err != nil {
 		return nil, err
@@ -159,6 +166,11 @@ func (r *run) start() (err error) {
 		HeartbeatInterval: 50 * time.Millisecond, ElectionTimeout: 500 * time.Millisecond,
 	}); err != nil {
 		return err
+	}
+	if r.proxied() {
+		if r.proxy, err = r.cluster.StartProxy(ctx); err != nil {
+			return err
+		}
 	}
 	if r.env, err = chaos.Attach(chaos.AttachConfig{Seed: r.Seed, Recorder: r.recorder, Log: r.note}); err != nil {
 		return err
@@ -191,7 +203,7 @@ func (r *run) observers() (all []*clientv3.Client) {
 func (r *run) settings(version string) {
 	for name, value := range map[string]string{
 		"etcd": version, "seed": fmt.Sprint(r.Seed), "duration": r.Duration.String(),
-		check.SettingTTL: r.TTL.String(), check.SettingEarly: LeaderResumed,
+		check.SettingTTL: r.TTL.String(), check.SettingEarly: LeaderResumed + "," + ProxyStopped,
 	} {
 		r.recorder.Set(name, value)
 	}
@@ -332,6 +344,9 @@ func (r *run) close() {
 	if r.tap != nil {
 		r.tap.Close()
 	}
+	if r.proxy != nil {
+		r.proxy.Close()
+	}
 	if r.cluster != nil {
 		r.cluster.Close()
 	}
@@ -365,5 +380,5 @@ func (r *run) together(p Phase) (findings []string) {
 
 // String returns the verdict, its reasons, and the fate of stopped leaders and clients.
 func (r *Result) String() string {
-	return fmt.Sprintf("etcd %s\n%s  %s\n  %s\n  %s\n", r.Version, r.Report, tellEarly(r.Early, r.Stops), r.Pauses, r.Kills)
+	return fmt.Sprintf("etcd %s\n%s  %s\n  %s\n  %s\n  %s\n", r.Version, r.Report, tellEarly(r.Early, r.Stops), r.Pauses, r.Kills, r.Losses)
 }

@@ -28,6 +28,7 @@ type settings struct {
 	History     string   // file
 	TTL, Margin time.Duration
 	Rate        int // operations per second
+	Proxied     bool
 }
 
 // probing bounds the use of everything when all is well again.
@@ -62,7 +63,7 @@ func work(raw string) error {
 	recorder.Stream(file)
 
 	env, err := chaos.Attach(chaos.AttachConfig{
-		Seed: s.Seed, Recorder: recorder, Names: s.Sessions, TTL: s.TTL, Margin: s.Margin,
+		Seed: s.Seed, Recorder: recorder, Names: s.Sessions, TTL: s.TTL, Margin: s.Margin, AllowProxy: s.Proxied,
 		Cluster: embedtest.Start(alone{}, nil), // at EMBEDTEST_ENDPOINTS
 		Log:     func(format string, args ...any) { fmt.Printf(format+"\n", args...) },
 	})
