@@ -3,6 +3,7 @@ package members
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -33,6 +35,16 @@ func judged(hangs bool) *judge {
 	j := newJudge(time.Unix(0, 0), 0)
 	j.members = map[string]*member{"a": {good: true}, "b": {good: true}, "c": {good: !hangs, hangs: hangs}}
 	return j
+}
+
+// opened is a stream at an address.
+type opened struct {
+	grpc.ClientStream
+	at net.Addr
+}
+
+func (o opened) Context() context.Context {
+	return peer.NewContext(context.Background(), &peer.Peer{Addr: o.at})
 }
 
 func TestWhichCallsEnd(t *testing.T) {
@@ -56,10 +68,15 @@ func TestWhichCallsEnd(t *testing.T) {
 		"in time, of an older term":                          {call{term: 4}, calm, 5, false},
 		"late, of this term":                                 {call{late: true, term: 5}, calm, 5, false},
 		"late, and the term was not known when it was sent":  {call{late: true}, calm, 5, false},
+		"M13: a stream at the member that hangs":             {call{stream: opened{at: &net.UnixAddr{Name: "c"}}}, hangs, 5, true},
+		"M13: a stream at another":                           {call{stream: opened{at: &net.UnixAddr{Name: "a"}}}, hangs, 5, false},
+		"M13: a stream at one that has not answered":         {call{stream: opened{at: &net.UnixAddr{Name: "x"}}}, hangs, 5, true},
+		"M13: the same, and all answer":                      {call{stream: opened{at: &net.UnixAddr{Name: "x"}}}, calm, 5, false},
+		"M13: a stream that is late, of an older term":       {call{late: true, term: 4, on: &conn{endpoint: "a"}, stream: opened{at: &net.UnixAddr{Name: "a"}}}, calm, 5, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			why := tt.call.ends(judged(tt.hangs), addresses{}, tt.term)
+			why := tt.call.ends(judged(tt.hangs), addresses{"a": "a", "b": "b", "c": "c"}, tt.term)
 			require.Equal(t, tt.ends, why != "", why)
 		})
 	}
@@ -99,9 +116,10 @@ func TestCallsAstray(t *testing.T) {
 				time.Sleep(tt.after)
 				synctest.Wait()
 				s.mu.Lock()
-				require.True(t, c.late)
-				require.Equal(t, tt.want, c.astray)
+				late, astray := c.late, c.astray
 				s.mu.Unlock()
+				require.True(t, late)
+				require.Equal(t, tt.want, astray)
 				require.NoError(t, s.end(ctx, c, nil))
 				require.Zero(t, s.late)
 			})
@@ -164,4 +182,29 @@ func TestCallersEnd(t *testing.T) {
 	own := errors.New("own")
 	require.ErrorIs(t, s.end(ctx, c, own), own)
 	require.False(t, Unanswered(own))
+}
+
+// New calls go to the members that answer while one is left out, in turn; otherwise by the caller's client.
+func TestRoute(t *testing.T) {
+	t.Parallel()
+	s := bare(t, "")
+	a := &avoidance{calls: s, judge: judged(true), conns: map[string]*conn{"a": {endpoint: "a"}, "b": {endpoint: "b"}, "c": {endpoint: "c"}}}
+	to := func() (all []string) {
+		a.direct()
+		for range 4 {
+			ctx, c := s.begin(t.Context(), false)
+			name := "client"
+			if c.on != nil {
+				name = c.on.endpoint
+			}
+			all = append(all, name)
+			require.NoError(t, s.end(ctx, c, nil))
+		}
+		return all
+	}
+	require.Equal(t, []string{"b", "a", "b", "a"}, to())
+	a.judge.members["b"].good = false
+	require.Equal(t, []string{"a", "a", "a", "a"}, to())
+	a.judge.members["c"].hangs = false
+	require.Equal(t, []string{"client", "client", "client", "client"}, to())
 }

@@ -300,3 +300,20 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+// M9: when the last member that has answered fails, the others are not left out any more: nothing else could take
+// their calls.
+func TestLastMember(t *testing.T) {
+	t.Parallel()
+	j := judged(true)
+	at := time.Unix(1, 0)
+	require.True(t, j.hangs("c"))
+	j.failed("a", at)
+	require.True(t, j.hangs("c"), "b answers")
+	j.failed("b", at)
+	require.False(t, j.hangs("c"))
+	require.False(t, j.hangs(""))
+	j.members["b"].asked = at
+	j.answered("b", at)
+	require.True(t, j.hangs("c"), "b is back")
+}
