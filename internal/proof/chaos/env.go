@@ -165,19 +165,44 @@ func (env *Env) answers(ctx context.Context, member int, agreed bool) bool {
 	return err == nil
 }
 
-// claim reserves a process for a nemesis that breaks its network: the wanted one,
-// or the next that is free.
-func (env *Env) claim(wanted int) (*Process, func()) {
+// claim reserves a process for a nemesis that breaks its network: the wanted one, or the next that is free. There is
+// none while another nemesis has all.
+func (env *Env) claim(wanted int) (p *Process, free func()) {
 	env.mu.Lock()
 	defer env.mu.Unlock()
-	for env.claimed[wanted] {
+	for range env.Processes {
+		if !env.claimed[wanted] {
+			return env.Processes[wanted], env.reserve(wanted)
+		}
 		wanted = (wanted + 1) % len(env.Processes)
 	}
-	env.claimed[wanted] = true
-	return env.Processes[wanted], func() {
+	return nil, func() {}
+}
+
+// claimAll reserves all processes that are free.
+func (env *Env) claimAll() (all []*Process, free func()) {
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	var which []int
+	for i, p := range env.Processes {
+		if !env.claimed[i] {
+			all, which = append(all, p), append(which, i)
+		}
+	}
+	return all, env.reserve(which...)
+}
+
+// reserve reserves processes until free is called. env.mu is held.
+func (env *Env) reserve(which ...int) (free func()) {
+	for _, i := range which {
+		env.claimed[i] = true
+	}
+	return func() {
 		env.mu.Lock()
 		defer env.mu.Unlock()
-		delete(env.claimed, wanted)
+		for _, i := range which {
+			delete(env.claimed, i)
+		}
 	}
 }
 

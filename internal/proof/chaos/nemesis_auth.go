@@ -24,6 +24,9 @@ func authNemeses() []Nemesis {
 func tokenExpiry(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	p, free := env.claim(r.IntN(len(env.Processes)))
 	defer free()
+	if p == nil {
+		return 0
+	}
 	before := p.logins()
 	p.Client().Cut()
 	_ = Sleep(env.life, tokenTTL+time.Second)

@@ -114,6 +114,9 @@ func overwritePresence(ctx context.Context, env *Env, r *rand.Rand) (effects int
 func processDies(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	p, free := env.claim(r.IntN(len(env.Processes)))
 	defer free()
+	if p == nil {
+		return 0
+	}
 	if s := p.Session(); s != nil && s.Lease() != 0 {
 		key := keyspace.Session(env.Space.Session(int64(s.Lease()))).Alive()
 		p.die()

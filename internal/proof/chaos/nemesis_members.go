@@ -12,6 +12,7 @@ func memberNemeses() []Nemesis {
 		{Name: "crash", Elects: true, Strike: crash},
 		{Name: "move-leader", Elects: true, Strike: moveLeader},
 		{Name: "cut-peers", Elects: true, Strike: cutPeers},
+		{Name: "hang-member", Elects: true, Strike: hangMember},
 	}
 }
 
@@ -68,5 +69,32 @@ func cutPeers(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	}
 	<-ctx.Done()
 	env.mend("peers of a member", func(context.Context) error { return env.Cluster.HealPeers(i) })
+	return effects
+}
+
+// hangMember has a member give no answer, as one that is stopped: its connections stay open, and what is sent to it
+// arrives when it continues. Processes that another nemesis has, and those that start meanwhile, still reach it.
+func hangMember(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
+	i := victim(env, r)
+	all, free := env.claimAll()
+	defer free()
+	if err := env.Cluster.CutPeers(i); err != nil {
+		env.trouble("hanging of member %d: %v", i, err)
+		return 0
+	}
+	for _, p := range all {
+		p.Client().BlackHoleFrom(i)
+	}
+	for _, p := range all {
+		if ctx.Err() == nil && avoided(ctx, env, p, i) {
+			effects = 1
+			break
+		}
+	}
+	<-ctx.Done()
+	env.mend("peers of a member", func(context.Context) error { return env.Cluster.HealPeers(i) })
+	for _, p := range all {
+		p.Client().Heal()
+	}
 	return effects
 }

@@ -26,6 +26,9 @@ func broken(harm func(p *Process, member int), felt func(context.Context, *Env, 
 		who, member := r.IntN(len(env.Processes)), r.IntN(env.Members())
 		p, free := env.claim(who)
 		defer free()
+		if p == nil {
+			return 0
+		}
 		harm(p, member)
 		if felt(ctx, env, p, member) {
 			effects++
@@ -57,6 +60,9 @@ func slow(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 	who, d := r.IntN(len(env.Processes)), time.Duration(20+r.IntN(300))*time.Millisecond
 	p, free := env.claim(who)
 	defer free()
+	if p == nil {
+		return 0
+	}
 	p.Client().Delay(d)
 	begun := time.Now()
 	if _, err := answering(ctx, p.Client().Client); err != nil || time.Since(begun) >= 2*d {
