@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/members"
 )
 
 // Exporter is a prometheus.Collector of the state of one namespace. The caller registers it, and
@@ -17,6 +18,7 @@ type Exporter struct {
 	space keyspace.Space
 	opts  Options
 	descs descs
+	etcd  *members.Etcd // it ends with the caller's client
 	fleet *fleet.Fleet
 }
 
@@ -35,9 +37,10 @@ func New(client *clientv3.Client, namespace string, opts *Options) (*Exporter, e
 	if err != nil {
 		return nil, fmt.Errorf("new exporter: %w", invalid("%w", err))
 	}
+	etcd := members.Of(client, o.Logger, nil)
 	return &Exporter{
-		space: space, opts: o, descs: newDescs(namespace),
-		fleet: fleet.New(client.KV, client.Watcher, space, fleet.Options{Probe: o.Probe, Refresh: o.Refresh, Logger: o.Logger, Now: o.Now}),
+		space: space, opts: o, descs: newDescs(namespace), etcd: etcd,
+		fleet: fleet.New(etcd.KV, etcd.Watcher, space, fleet.Options{Probe: o.Probe, Refresh: o.Refresh, Logger: o.Logger, Now: o.Now}),
 	}, nil
 }
 
@@ -46,6 +49,7 @@ func New(client *clientv3.Client, namespace string, opts *Options) (*Exporter, e
 // is read again; meanwhile etcdkit_exporter_up becomes 0. A second call while Run is active returns
 // ErrInvalid. After Run has returned, it may be called again.
 func (e *Exporter) Run(ctx context.Context) error {
+	defer e.etcd.Await()()
 	err := e.fleet.Run(ctx)
 	if errors.Is(err, fleet.ErrActive) {
 		return fmt.Errorf("run exporter of %q: %w", e.space.Root(), invalid("Run is active already"))

@@ -30,8 +30,8 @@ type Options struct {
 	// that a watch has lost: at least a second. Defaults to 1 h.
 	Refresh time.Duration
 
-	// Logger receives what an operator should know: a namespace that cannot be read as a warning,
-	// everything else at debug level. Defaults to no logging.
+	// Logger receives what an operator should know: a namespace that cannot be read and a member of
+	// etcd that hangs as warnings, everything else at a lower level. Defaults to no logging.
 	Logger *zap.Logger
 
 	// Now is the clock by which ages are computed. Defaults to time.Now.

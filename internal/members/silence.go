@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,6 +89,7 @@ type watches struct {
 	sending sync.Mutex // etcd's client and silence send
 
 	// All are guarded by stream.mu.
+	start    uint64        // the revision that the newest request of a watch asks for; 0 is the next one
 	from     uint64        // the first revision of the newest watch
 	next     time.Time     // when it will have been silent for so long that it is asked
 	pause    time.Duration // between two questions
@@ -101,7 +103,8 @@ func (w *watches) send(m *etcdserverpb.WatchRequest) error {
 }
 
 func (w *watches) Send(m *etcdserverpb.WatchRequest) error {
-	if m.GetCreateRequest() != nil {
+	if create := m.GetCreateRequest(); create != nil {
+		w.begins(create)
 		w.asks()
 	}
 	return w.send(m)
@@ -112,13 +115,19 @@ func (w *watches) Recv() (*etcdserverpb.WatchResponse, error) {
 	if err != nil {
 		return nil, w.ends(err)
 	}
+	w.took(m)
+	return m, nil
+}
+
+// took takes over a message of the stream, and what it answers.
+func (w *watches) took(m *etcdserverpb.WatchResponse) {
+	raise(&w.calls.silence.revision, uint64(m.GetHeader().GetRevision())) // what only watches has no other answers
 	if w.brought(m) {
 		w.answers()
 	}
 	if m.Created {
 		w.answers()
 	}
-	return m, nil
 }
 
 // wants reports whether the stream is to be asked for its progress now; the answer is due then.
@@ -142,12 +151,19 @@ func (w *watches) wants(now time.Time, revision uint64) bool {
 	return asks
 }
 
+// begins takes over the request of a watch. etcd's client sends no other before the answer.
+func (w *watches) begins(create *etcdserverpb.WatchCreateRequest) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.start = uint64(max(create.StartRevision, 0))
+}
+
 // brought takes over a message of the stream, and reports whether it answers the question.
 func (w *watches) brought(m *etcdserverpb.WatchResponse) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m.Created {
-		w.from = max(w.from, uint64(m.GetHeader().GetRevision())+1)
+		w.from = max(w.from, cmp.Or(w.start, uint64(m.GetHeader().GetRevision())+1))
 	}
 	if len(m.Events) > 0 || m.Created {
 		w.pause = silent
