@@ -112,7 +112,7 @@ func TestOutageWithRenewals(t *testing.T) {
 				})
 				noticed(t, handler)
 				s := startStorm(d, handler)
-				time.Sleep(time.Minute)
+				time.Sleep(2 * ttl)
 				require.LessOrEqual(t, s.inside.since(), int64(10))
 				d.client.Inject(nil)
 				time.Sleep(2 * time.Second)
