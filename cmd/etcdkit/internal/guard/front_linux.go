@@ -332,16 +332,19 @@ func (g *Guarded) refuse(why string) {
 // killAll kills everything below this process but others: first what the guard was to kill, then the guard, whose
 // orphans become children of this process.
 func (g *Guarded) killAll() {
-	g.kill()
+	killed := g.kill()
 	_ = g.guard.Process.Kill()
 	<-g.died
 	for p := pause(0); g.left(); time.Sleep(p.next()) {
-		g.kill()
+		killed += g.kill()
 		killOrphans(g.others, nil)
 	}
 	g.terminal.restore()
-	if !g.exited {
+	switch {
+	case !g.exited:
 		g.events <- Event{Died: true}
+	case killed > 0:
+		g.events <- Event{Cleared: true}
 	}
 	g.events <- Event{Empty: true}
 }

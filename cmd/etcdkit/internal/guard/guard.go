@@ -54,6 +54,7 @@ type Event struct {
 	Left    []Process // still run a second after it has exited
 	Refused string    // why a process cannot be ended
 	Died    bool      // the guard was killed or stopped, everything has been killed, and how the command has ended is not known
+	Cleared bool      // the same after Exited or Failed: what the command had left running has been killed
 	Empty   bool      // no process is left. This is the last event.
 }
 

@@ -106,11 +106,9 @@ func (k *keeper) start(c Command) int {
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return k.failed(failure(err), err)
 	}
-	k.child, err = syscall.ForkExec(path, c.Args, &syscall.ProcAttr{
-		Dir: c.Dir, Env: c.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
-	})
+	k.child, err = execute(path, c)
 	if err != nil {
-		return k.failed(failure(err), &fs.PathError{Op: "exec", Path: path, Err: err})
+		return k.failed(failure(err), &fs.PathError{Op: "exec", Path: path, Err: explained(path, c.Dir, err)})
 	}
 	k.relay = newRelay(time.Now())
 	k.report(Event{Started: k.child})
