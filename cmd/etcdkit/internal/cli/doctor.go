@@ -144,10 +144,14 @@ func (d *examination) report(found []finding) error {
 		Worst    doctor.Level `json:"worst"`
 		Findings []finding    `json:"findings"`
 	}{schemaOf("doctor"), worst, found}, func(t *table) {
+		room := columns(d.app.std.Out) - len(levelWarn) - 2
 		for _, f := range found {
-			t.row(f.Level, f.Check+": "+f.Text)
-			if f.Advice != "" {
-				t.row("", f.Advice)
+			for i, line := range append(wrapped(f.Check+": "+f.Text, room), wrapped(f.Advice, room)...) {
+				level := f.Level
+				if i > 0 {
+					level = ""
+				}
+				t.row(level, line)
 			}
 		}
 	})

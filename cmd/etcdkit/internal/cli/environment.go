@@ -48,6 +48,13 @@ func checkConnection(flags *pflag.FlagSet) error {
 	return nil
 }
 
+// trimEndpoints removes the spaces around each endpoint, as etcdctl does: "a:2379, b:2379" is two.
+func (c *connection) trimEndpoints() {
+	for i, at := range c.spec.Endpoints {
+		c.spec.Endpoints[i] = strings.TrimSpace(at)
+	}
+}
+
 // fromEnvironment sets the flags that were not given from their environment variables.
 func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {

@@ -39,6 +39,9 @@ func (e usageError) Unwrap() error { return e.error }
 
 // usage returns the error of flags or arguments that could not be parsed.
 func usage(cmd *cobra.Command, err error) error {
+	if strings.Contains(err.Error(), "missing unit in duration") {
+		err = fmt.Errorf("%w, as in 5s or 1h30m", err)
+	}
 	see := fmt.Sprintf("See '%s --help'", cmd.CommandPath())
 	if cmd.HasParent() { // cobra suggests verbs, and nothing below them
 		see = "Usage: " + strings.TrimSuffix(cmd.UseLine(), " [flags]") + "\n" + see

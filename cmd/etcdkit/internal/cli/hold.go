@@ -44,7 +44,8 @@ release.
 An interrupted hold leaves no request. One that is killed while it waits leaves its request, which may be granted
 later and then lasts up to --for: 'etcdkit release' with its ID removes it. Its session stays for --for.
 
-The token and the time at which the permit ends are printed. If they cannot be, the permit is released.`,
+The token and the time at which the permit ends are printed. If they cannot be, the permit is released. A standard
+output that is closed (>&-) is /dev/null to this program, which takes them.`,
 		Example: "etcdkit hold -N deploy production --id deploy-42 --for 30m\netcdkit hold -N deploy staging --limit 3 --id build-7 --for 10m --wait 5m -o json",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

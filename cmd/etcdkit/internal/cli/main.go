@@ -140,6 +140,7 @@ a signal: console and export, which have no other end, exit with 0 then.`,
 			if err := cmp.Or(checkConnection(cmd.Flags()), fromEnvironment(cmd.Flags())); err != nil {
 				return err
 			}
+			a.etcd.trimEndpoints()
 			if a.output != "table" && a.output != "json" {
 				return fmt.Errorf("--output %q: it is table or json", a.output)
 			}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -52,7 +54,7 @@ func manuals(root *cobra.Command) map[string]string {
 // manual returns the manual page of a verb, in the macros of man(7).
 func manual(cmd *cobra.Command) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %q 1 \"\" etcdkit \"etcdkit\"\n", strings.ToUpper(slug(cmd)))
+	fmt.Fprintf(&b, ".TH %q 1 %q etcdkit \"etcdkit\"\n", strings.ToUpper(slug(cmd)), built())
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(slug(cmd)), roff(cmd.Short))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(strings.TrimSuffix(cmd.UseLine(), " [flags]")))
 	if cmd.Long != "" {
@@ -101,6 +103,25 @@ func manual(cmd *cobra.Command) string {
 	return b.String()
 }
 
+// built returns the day of the commit that this program was built of, or that of its file.
+func built() string {
+	info, _ := debug.ReadBuildInfo()
+	for i := 0; info != nil && i < len(info.Settings); i++ {
+		if s := info.Settings[i]; s.Key == "vcs.time" && len(s.Value) >= len(time.DateOnly) {
+			return s.Value[:len(time.DateOnly)]
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return time.Now().UTC().Format(time.DateOnly)
+	}
+	file, err := os.Stat(self)
+	if err != nil {
+		return time.Now().UTC().Format(time.DateOnly)
+	}
+	return file.ModTime().UTC().Format(time.DateOnly)
+}
+
 // roff escapes a text: no line of it is a request, and empty lines part paragraphs.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", `\[u2026]`).Replace(strings.TrimSpace(text))
@@ -109,6 +130,8 @@ func roff(text string) string {
 		switch {
 		case line == "":
 			lines[i] = ".PP"
+		case line[0] == '\t': // a command line, as cobra has them
+			lines[i] = ".RS\n.nf\n" + strings.TrimSpace(line) + "\n.fi\n.RE"
 		case line[0] == '.' || line[0] == '\'':
 			lines[i] = `\&` + line
 		}

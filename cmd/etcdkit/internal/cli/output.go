@@ -4,11 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // schema is the name and version of a form of JSON, which every result has as its first member. A
@@ -93,6 +97,36 @@ func printable(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// columns returns how wide a terminal is; 0 if a stream is none.
+func columns(stream any) int {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, _ := term.GetSize(int(f.Fd()))
+	return width
+}
+
+// wrapped breaks a text between words into lines of so many columns, as far as its words permit; below 20, a text is
+// one line. An empty text has none.
+func wrapped(text string, room int) (lines []string) {
+	text = printable(text)
+	if room < 20 && text != "" {
+		return []string{text}
+	}
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // count returns a number with what it counts: "1 job", "2 jobs".

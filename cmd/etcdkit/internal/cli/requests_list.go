@@ -23,7 +23,8 @@ func (a *app) requestList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list STORE",
 		Short: "List the requests of a store",
-		Long: `List the requests of a store, in no particular order.
+		Long: `List the requests of a store, in no particular order. A store of which etcd has no request is not found: the exit
+code is 1.
 
 unknown is a request whose latest attempt was lost: its process died during the work, or the work ended in a way that
 does not show what it did. If POLICY is refuse, duplicates are refused until 'requests resolve'; with take-over the next
@@ -115,7 +116,7 @@ func (a *app) eachRequest(ctx context.Context, verb, name string, f idempotency.
 		}
 		p.end()
 		if read == 0 && f.Scope == nil {
-			fmt.Fprintf(a.std.Err, "etcd has no request of store %q; 'etcdkit requests' lists the stores\n", name)
+			return fmt.Errorf("etcd has no request of store %q; 'etcdkit requests' lists the stores", name)
 		}
 		return nil
 	})

@@ -60,7 +60,8 @@ A command can exit with these codes itself. --exit-file says which it was, as on
             was started), usage, unreachable, not-acquired, lost, denied, not-executable, not-found,
             guard-killed (the command was killed too, and how it ended is not known), failed
   code      the exit code
-  ended_by  if etcdkit has ended the command: max-hold, request (evict, step-down) or lost
+  ended_by  if etcdkit has ended the command: max-hold, request (evict, step-down) or lost; guard-killed if it has
+            ended what the command had left running, because its guard process was killed or stopped
   reason    of a request or a loss
 
 It runs on Linux only, with the /proc of its own PID namespace.`
@@ -275,6 +276,11 @@ func (a *app) guarded(ctx context.Context, x *execution, p *concurrency.Permit, 
 				result = &exitError{e.Exited.ExitCode(), nil}
 			case e.Died:
 				result = &exitError{128 + 9, errors.New("the guard process was killed or stopped, so the command was killed; how it ended is not known")}
+			case e.Cleared:
+				if x.end == nil {
+					x.end = &cutOff{by: "guard-killed"}
+				}
+				a.say("the guard process was killed or stopped, so what the command had left running was killed")
 			case e.Stopped:
 				a.say("the command is stopped, and the permit is kept: 'kill -CONT %[1]d' continues it; 'kill %[1]d', or ^C in the foreground, ends it", os.Getpid())
 			case e.Refused != "" && p.Err() != nil:

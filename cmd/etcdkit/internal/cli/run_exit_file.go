@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
+	"time"
 )
 
 // clearExitFile empties the exit file, so that it is not that of an earlier run; or returns an error, before
@@ -14,11 +16,29 @@ func (x *execution) clearExitFile() error {
 	if x.exitFile == "" {
 		return nil
 	}
-	if err := os.WriteFile(x.exitFile, nil, 0o600); err != nil {
+	if err := writeAtOnce(x.exitFile, nil); err != nil {
 		x.exitFile = ""
 		return usageError{fmt.Errorf("--exit-file cannot be written: %w", err)}
 	}
 	return nil
+}
+
+// writeAtOnce replaces what a file has, as os.WriteFile, and waits for no reader of a FIFO: signals end nothing that
+// waits so.
+func writeAtOnce(name string, text []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, 0o600)
+	if errors.Is(err, syscall.ENXIO) {
+		return fmt.Errorf("no process reads the FIFO: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	_ = f.SetWriteDeadline(time.Now().Add(lastMessages)) // a regular file has none
+	_, err = f.Write(text)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
 }
 
 // exitNote is what the exit file has.
@@ -51,7 +71,7 @@ func (a *app) noteExit(x execution, err error) {
 	}
 	text, failed := json.Marshal(note)
 	if failed == nil {
-		failed = os.WriteFile(x.exitFile, append(text, '\n'), 0o600)
+		failed = writeAtOnce(x.exitFile, append(text, '\n'))
 	}
 	if failed != nil {
 		a.say("--exit-file cannot be written: %v; the result is %q, with the exit code %d", failed, note.Result, note.Code)

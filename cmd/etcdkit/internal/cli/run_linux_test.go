@@ -117,12 +117,20 @@ func TestRunExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
 	require.NoError(t, os.WriteFile(plain, []byte("no program"), 0o600))
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // it is executed
+		return path
+	}
 	for i, c := range []struct {
 		args   []string
 		code   int
 		errs   string
 		result string
 	}{
+		{[]string{script("without", `test "$1 $2" = "a b" && exit 4`), "a", "b"}, 4, "", `"result":"command","code":4`},
+		{[]string{script("nosuch", "#!/nosuch/shell -e\nexit 0")}, 127, "its interpreter /nosuch/shell does not exist", `"result":"not-found","code":127`},
+		{[]string{script("binary", "\x7fno\x00program")}, 126, "exec format error", `"result":"not-executable","code":126`},
 		{[]string{"true"}, 0, "", `{"schema":"etcdkit.exit/v1","result":"command","code":0}`},
 		{[]string{"sh", "-c", "exit 3"}, 3, "", `"result":"command","code":3`},
 		{[]string{"sh", "-c", "exit 75"}, 75, "", `"result":"command","code":75`},

@@ -23,7 +23,7 @@ type screen struct {
 	shown  *lockedBuffer
 }
 
-// terminal starts a shell in which $RUN is `etcdkit run`, and $LIMIT `etcdkit limit`.
+// terminal starts a shell in which $RUN is `etcdkit run`, $LIMIT `etcdkit limit` and $DOCTOR `etcdkit doctor`.
 func (f *fixture) terminal() *screen {
 	f.t.Helper()
 	self, err := os.Executable()
@@ -44,7 +44,7 @@ func (f *fixture) terminal() *screen {
 		cmd = exec.Command(path, "--norc", "-i")
 	}
 	cmd.Env = append(os.Environ(), asCommand+"=1", "ENV=", "PS1=$ ")
-	for _, verb := range []string{"run", "limit"} {
+	for _, verb := range []string{"run", "limit", "doctor"} {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s %s --endpoints %s --prefix %s -N test", strings.ToUpper(verb), self, verb, strings.Join(f.etcd.Endpoints(), ","), f.prefix))
 	}
 

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -11,9 +13,23 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
+// errNoReader is the end of a verb whose output is read by no process any more: the code is that of a process that has
+// written to such a pipe.
+var errNoReader error = &exitError{code: 128 + int(syscall.SIGPIPE)}
+
 // following runs a verb that prints each change, and writes to standard error when etcd does not answer,
-// and when it answers again: without that, an outage looks like a state that does not change.
+// and when it answers again: without that, an outage looks like a state that does not change. It ends when no process reads
+// the output any more, as in 'show --watch | head -1', whether there is a change to print or not.
 func (a *app) following(ctx context.Context, sess *concurrency.Session, follow func(context.Context) error) error {
+	ctx, left := context.WithCancelCause(ctx)
+	defer left(nil)
+	if out, ok := a.std.Out.(*os.File); ok {
+		go func() {
+			if readerGone(ctx, out) {
+				left(errNoReader)
+			}
+		}()
+	}
 	watching, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -23,6 +39,9 @@ func (a *app) following(ctx context.Context, sess *concurrency.Session, follow f
 	err := follow(ctx)
 	stop()
 	<-done
+	if context.Cause(ctx) == errNoReader {
+		return errNoReader
+	}
 	return err
 }
 
