@@ -115,7 +115,7 @@ func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*cla
 func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request) (decision, error) {
 	for {
 		_, changed := j.seen(j.keys.Run(p.tick)) // before the read, so that no event is missed
-		st, err := l.look(ctx, j, p.tick)
+		st, err := l.look(ctx, j, p.tick, r.since(p.tick))
 		if err != nil {
 			return decision{}, err
 		}

@@ -90,6 +90,8 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 		return decision{action: refuse, err: fmt.Errorf("key %q is not a run record, and the job cannot start while it exists: delete it", st.foreign)}
 	case !st.latest.IsZero():
 		return st.over(p, r, Late)
+	case p.attempt == 1 && len(st.near) > 0:
+		return st.skip(Claimed)
 	case len(st.pause) > 0:
 		return st.skip(Paused)
 	case len(st.lock) == 0 && len(st.cooldown) > 0 && p.attempt > 1:
@@ -147,7 +149,7 @@ func (st state) owner(out Outcome) string {
 	var by []*mvccpb.KeyValue
 	switch out {
 	case Claimed:
-		by = st.run
+		by = slices.Concat(st.run, st.near)
 	case StillRunning:
 		by = slices.Concat(st.lock, st.cooldown)
 	}

@@ -12,27 +12,35 @@ import (
 // state is what may keep a tick from being claimed, as of one revision.
 type state struct {
 	lock, cooldown, pause, settings, run []*mvccpb.KeyValue
-	latest                               time.Time // the latest tick after this one that was claimed, or the latest up to which records were removed
-	foreign                              string    // a key among them that is not one of a tick
-	endedHere                            bool      // run belongs to a run of this process whose end etcd has not confirmed
+	latest                               time.Time          // the latest tick after this one that was claimed, or the latest up to which records were removed
+	near                                 []*mvccpb.KeyValue // the latest of the ticks shortly before this one that keep it from being claimed
+	foreign                              string             // a key among them that is not one of a tick
+	endedHere                            bool               // run belongs to a run of this process whose end etcd has not confirmed
 }
 
-func (l *Locker) look(ctx context.Context, j *job, tick time.Time) (st state, err error) {
+func (l *Locker) look(ctx context.Context, j *job, tick, since time.Time) (st state, err error) {
 	run := j.keys.Run(tick)
 	last := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)}
 	kvs, err := l.get(ctx, func() []clientv3.Op {
-		return []clientv3.Op{
+		ops := []clientv3.Op{
 			clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()),
 			clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
 			clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
 			clientv3.OpGet(j.keys.Floor(tick), append(slices.Clone(last), clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
 		}
+		if since.Before(tick) {
+			ops = append(ops, clientv3.OpGet(j.keys.Run(since), clientv3.WithRange(run), clientv3.WithLimit(1), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)))
+		}
+		return ops
 	})
 	if err != nil {
 		return st, err
 	}
 	ok := false
 	st = state{lock: kvs[0], cooldown: kvs[1], pause: kvs[2], settings: kvs[3], run: kvs[4]}
+	if len(kvs) > 7 {
+		st.near = kvs[7]
+	}
 	if len(st.run) > 0 {
 		st.endedHere = j.endedHere(st.run[0].ModRevision)
 	}

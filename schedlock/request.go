@@ -17,6 +17,7 @@ type request struct {
 	passed    <-chan struct{}                // closed when a later tick has come, or nil
 	fires     string                         // the fire times of the schedule, see timetable.print
 	standby   func(*job, time.Time, request) // is on standby in place of the call, or nil
+	apart     time.Duration                  // the least time after another tick, or 0
 	single    bool                           // the function can be called once only
 	withdrawn bool                           // a claim was withdrawn, and its events may still arrive
 }

@@ -93,7 +93,7 @@ func (l *Locker) creation(j *job, c *claimed, p plan, r request) commit.Creation
 	}
 	also := []clientv3.Op{clientv3.OpPut(run, c.record.Encode())}
 	if p.attempt == 1 {
-		ifs = append(ifs, none(run, horizon))
+		ifs = append(ifs, none(j.keys.Run(r.since(c.tick)), horizon))
 	} else {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(run), "=", p.mod), none(run+"\x00", horizon))
 	}

@@ -33,13 +33,13 @@ func (a *app) complete(root *cobra.Command) {
 	for path, names := range map[string]func(keyspace.Space) []listing{
 		"show": queuesIn, "limit": queuesIn, "evict": queuesIn, "release": queuesIn, "run": nil, "hold": nil,
 		"elections step-down": namesOf(keyspace.Election),
-		"jobs history":        jobs, "jobs watch": jobs, "jobs pause": jobs, "jobs resume": jobs, "jobs unlock": jobs, "jobs forget": jobs, "jobs trigger": jobs,
+		"jobs history":        jobs, "jobs watch": jobs, "jobs pause": jobs, "jobs resume": jobs, "jobs unlock": jobs, "jobs forget": jobs, "jobs trigger": jobs, "jobs run": jobs,
 		"requests list": stores, "requests stats": stores, "requests get": stores, "requests resolve": stores, "requests delete": stores,
 	} {
 		if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.CommandPath() == "etcdkit "+path {
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 				switch {
-				case len(args) > 0 && path == "run": // its command
+				case len(args) > 0 && (path == "run" || path == "jobs run"): // its command
 					return nil, cobra.ShellCompDirectiveDefault
 				case len(args) > 0:
 					return nil, cobra.ShellCompDirectiveNoFileComp

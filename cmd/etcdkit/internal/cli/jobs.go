@@ -18,7 +18,7 @@ import (
 func (a *app) jobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List scheduled jobs, show their runs, pause, resume, unlock, trigger and forget them",
+		Short: "List scheduled jobs, show their runs, run, pause, resume, unlock, trigger and forget them",
 		Long: `List the jobs of package schedlock with their states and their latest runs.
 
 STATE is running, cooling down (AtLeast keeps the job from starting) or idle, and paused beside one of
@@ -31,7 +31,7 @@ process that uses the job lives; a schedule of times of day is known to the serv
 		},
 	}
 	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List the jobs, as 'etcdkit jobs' does", Args: arguments(0, 0), RunE: cmd.RunE, Example: "etcdkit jobs list -N payments"})
-	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), a.jobUnlock(), a.jobTrigger(), a.jobForget())
+	cmd.AddCommand(a.jobHistory(), a.jobWatch(), a.jobPause(), a.jobResume(), jobRun(a), a.jobUnlock(), a.jobTrigger(), a.jobForget())
 	return cmd
 }
 

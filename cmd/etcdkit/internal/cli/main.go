@@ -98,6 +98,7 @@ type app struct {
 	std      Streams
 	help     *noting   // where cobra prints, which drops failures
 	messages *messages // what std.Err is after surviveReader; nil before
+	running  string    // the verb that runs a command, if it is not run
 	uncatch  func()    // no signal cancels the ctx of the verb any more; those that came before have
 	etcd     connection
 	output   string

@@ -20,7 +20,7 @@ var exitCodes = []struct {
 	{exitFailed, "not found, in another state, or an error of etcd's"},
 	{exitUsage, "a flag or an argument is wrong, --limit is not the stored limit, or a confirmation is missing: nothing was changed"},
 	{exitUnreachable, "etcd does not answer: it is not known whether something was changed"},
-	{exitNotAcquired, "no permit was granted; a repetition may succeed"},
+	{exitNotAcquired, "no permit was granted, or a scheduled command was not run; a repetition may succeed"},
 	{exitLost, "the permit was lost while it was needed"},
 	{exitDenied, "etcd refuses the user"},
 	{exitNotRunnable, "the command of run could not be started"},
@@ -125,7 +125,7 @@ version, such as ` + "`etcdkit.queue/v1`" + `; a version keeps its members and m
 leases are strings, since readers of JSON lose digits of large numbers. Times are RFC 3339 in UTC, and
 durations are seconds.
 
-Only 'run', 'hold', 'console --write', 'doctor', 'bench' and 'conformance' open a session with a lease. Verbs that
+Only 'run', 'hold', 'jobs run', 'console --write', 'doctor', 'bench' and 'conformance' open a session with a lease. Verbs that
 change nothing write nothing to etcd, and need read permission alone for the
 prefix of the namespace: ls, show, top, elections, jobs, jobs history, jobs watch, requests, requests list,
 requests stats, requests get, limit without a number, export, and console without --write.

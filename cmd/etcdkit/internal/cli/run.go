@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,11 +16,15 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/observe"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // runUsage is what `etcdkit run --help` says of the verb, and its part of docs/cli.md.
 const runUsage = `Acquire a permit, run the command, and release the permit when the command and every process that it has
 started have ended.
+
+It is not for a line of cron that is on several machines: the permit is released when the command has ended, and
+each machine whose clock is behind, or which has waited, runs it once more. 'etcdkit jobs run' runs it once.
 
 If the permit is lost, because etcd cannot be reached for instance, SIGTERM is sent to all of these
 processes and SIGKILL after --grace: before etcd can give the permit to another request. A guard process
@@ -174,23 +179,17 @@ func (a *app) execute(ctx context.Context, x *execution) error {
 		return &exitError{exitNotRunnable, err}
 	}
 	a.surviveReader()
-	renewed := make(chan struct{}, 1)
+	renewed, hooks := renewals()
 	reports := &waitReports{app: a, kind: x.kind}
-	opts := &concurrency.SessionOptions{Owner: owner("run"), TTL: ttl, Margin: margin, Hooks: []observe.Hooks{reports.hooks(), {Event: func(_ context.Context, e observe.Event) {
-		if _, ok := e.(observe.LeaseRenewed); ok {
-			select {
-			case renewed <- struct{}{}:
-			default:
-			}
-		}
-	}}}}
+	opts := &concurrency.SessionOptions{Owner: owner("run"), TTL: ttl, Margin: margin, Hooks: []observe.Hooks{reports.hooks(), hooks}}
 	return a.connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
 		reports.sess.Store(sess)
 		p, err := a.acquire(ctx, sess, x.ask, x.kind, x.name)
 		if err != nil {
 			return err
 		}
-		err = a.guarded(ctx, x, p, renewed)
+		guard := p.Guard()
+		err = a.guarded(ctx, x, p, x.environment(a, guard.KeyBytes(), p.Token()), renewed)
 		if lost := (*concurrency.LostError)(nil); errors.As(p.Err(), &lost) {
 			return &exitError{exitLost, fmt.Errorf("%w: the command was ended", lost)}
 		}
@@ -206,15 +205,36 @@ func (a *app) execute(ctx context.Context, x *execution) error {
 	})
 }
 
-// say writes a message of run to standard error.
+// renewals returns a channel that has a value after each renewal of a session's lease, and the hooks for that.
+func renewals() (<-chan struct{}, observe.Hooks) {
+	renewed := make(chan struct{}, 1)
+	return renewed, observe.Hooks{Event: func(_ context.Context, e observe.Event) {
+		if _, ok := e.(observe.LeaseRenewed); ok {
+			select {
+			case renewed <- struct{}{}:
+			default:
+			}
+		}
+	}}
+}
+
+// say writes a message of run, or of jobs run, to standard error.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.std.Err, "etcdkit run: %s\n", printable(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.std.Err, "etcdkit %s: %s\n", cmp.Or(a.running, "run"), printable(fmt.Sprintf(format, args...)))
+}
+
+// holding is the time for which a command may run: a permit, or a run of a job.
+type holding interface {
+	Deadline() time.Time
+	Context() context.Context
+	StopRequested() context.Context
+	Err() error
 }
 
 // start starts the command under its guard, unless a signal has come before: from then on the signals are the
 // command's.
-func (a *app) start(ctx context.Context, x *execution, p *concurrency.Permit) (*guard.Guarded, error) {
-	g, err := guard.Start(ctx, guard.Command{Args: x.command, Env: x.environment(a, p), Grace: x.grace, EndLeft: x.endLeft}, p.Deadline(), func() error {
+func (a *app) start(ctx context.Context, x *execution, p holding, env []string) (*guard.Guarded, error) {
+	g, err := guard.Start(ctx, guard.Command{Args: x.command, Env: env, Grace: x.grace, EndLeft: x.endLeft}, p.Deadline(), func() error {
 		a.uncatch()
 		return ctx.Err()
 	})
@@ -233,8 +253,8 @@ func (a *app) start(ctx context.Context, x *execution, p *concurrency.Permit) (*
 
 // guarded runs the command under the guard, until no process of it is left. It returns the command's exit
 // code as an error, nil for 0.
-func (a *app) guarded(ctx context.Context, x *execution, p *concurrency.Permit, renewed <-chan struct{}) error {
-	g, err := a.start(ctx, x, p)
+func (a *app) guarded(ctx context.Context, x *execution, p holding, env []string, renewed <-chan struct{}) error {
+	g, err := a.start(ctx, x, p, env)
 	if err != nil {
 		return err
 	}
@@ -259,9 +279,16 @@ func (a *app) guarded(ctx context.Context, x *execution, p *concurrency.Permit, 
 			g.Trust(p.Deadline())
 		case <-lost:
 			lost, asked = nil, nil
-			end("lost", p.Err().Error(), p.Err().Error())
+			by := "lost"
+			if errors.Is(p.Err(), schedlock.ErrTooLong) {
+				by = "at-most"
+			}
+			end(by, p.Err().Error(), p.Err().Error())
 		case <-asked:
 			asked = nil
+			if p.Err() != nil {
+				continue // it has ended: lost has a value
+			}
 			why := context.Cause(p.StopRequested())
 			end("request", stopReason(why), why.Error())
 		case <-overdue:
@@ -276,21 +303,29 @@ func (a *app) guarded(ctx context.Context, x *execution, p *concurrency.Permit, 
 				result = &exitError{e.Exited.ExitCode(), nil}
 			case e.Died:
 				result = &exitError{128 + 9, errors.New("the guard process was killed or stopped, so the command was killed; how it ended is not known")}
-			case e.Cleared:
-				if x.end == nil {
-					x.end = &cutOff{by: "guard-killed"}
-				}
-				a.say("the guard process was killed or stopped, so what the command had left running was killed")
-			case e.Stopped:
-				a.say("the command is stopped, and the permit is kept: 'kill -CONT %[1]d' continues it; 'kill %[1]d', or ^C in the foreground, ends it", os.Getpid())
-			case e.Refused != "" && p.Err() != nil:
-				a.say("%s; the permit is lost, so another request may get it while that process runs", e.Refused)
-			case e.Refused != "":
-				a.say("%s; the permit is kept until that process ends", e.Refused)
-			case len(e.Left) > 0:
-				a.say("the command has exited and left %s running: the permit is kept until they end (--end-left ends them)", names(e.Left))
+			default:
+				x.report(a, p, e)
 			}
 		}
+	}
+}
+
+// report writes a message about an event that changes no result.
+func (x *execution) report(a *app, p holding, e guard.Event) {
+	switch {
+	case e.Cleared:
+		if x.end == nil {
+			x.end = &cutOff{by: "guard-killed"}
+		}
+		a.say("the guard process was killed or stopped, so what the command had left running was killed")
+	case e.Stopped:
+		a.say("the command is stopped, and the permit is kept: 'kill -CONT %[1]d' continues it; 'kill %[1]d', or ^C in the foreground, ends it", os.Getpid())
+	case e.Refused != "" && p.Err() != nil:
+		a.say("%s; the permit is lost, so another request may get it while that process runs", e.Refused)
+	case e.Refused != "":
+		a.say("%s; the permit is kept until that process ends", e.Refused)
+	case len(e.Left) > 0:
+		a.say("the command has exited and left %s running: the permit is kept until they end (--end-left ends them)", names(e.Left))
 	}
 }
 

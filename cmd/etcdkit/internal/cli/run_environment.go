@@ -4,18 +4,16 @@ import (
 	"fmt"
 	"os"
 	"strings"
-
-	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// environment is that of the command. A name appears once, so a nested run sees its own values.
-func (x execution) environment(a *app, p *concurrency.Permit) []string {
-	guard := p.Guard()
-	own := []string{
+// environment is that of the command, with the key and the token of the guard and more variables. A name appears once, so
+// a nested run sees its own values.
+func (x execution) environment(a *app, key []byte, token int64, more ...string) []string {
+	own := append([]string{
 		"ETCDKIT_KIND=" + string(x.kind), "ETCDKIT_NAME=" + x.name, "ETCDKIT_NAMESPACE=" + a.etcd.namespace, "ETCDKIT_PREFIX=" + a.etcd.prefix,
-		fmt.Sprintf("ETCDKIT_TOKEN=%d", p.Token()), "ETCDKIT_GUARD_KEY=" + string(guard.KeyBytes()),
-		fmt.Sprintf("ETCDKIT_GUARD_MOD_REVISION=%d", p.Token()), // the guard compares with it
-	}
+		fmt.Sprintf("ETCDKIT_TOKEN=%d", token), "ETCDKIT_GUARD_KEY=" + string(key),
+		fmt.Sprintf("ETCDKIT_GUARD_MOD_REVISION=%d", token), // the guard compares with it
+	}, more...)
 	var all []string
 	for _, inherited := range os.Environ() {
 		name, _, _ := strings.Cut(inherited, "=")

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// jobRun starts `etcdkit jobs run` with arguments.
+func (f *fixture) jobRun(args ...string) *program {
+	f.t.Helper()
+	p := f.prepare(nil, args...)
+	p.cmd.Args = append([]string{p.cmd.Args[0], "jobs"}, p.cmd.Args[1:]...)
+	p.begin()
+	return p
+}
+
+// all waits for the end, and returns the exit code and the output.
+func (p *program) all() (code int, out string) {
+	p.t.Helper()
+	ended := make(chan string, 1)
+	go func() { text, _ := io.ReadAll(p.out); ended <- string(text) }()
+	out = testkit.Got(p.t, ended, "its output has ended; stderr: "+p.errs.String())
+	_ = p.cmd.Wait()
+	return p.cmd.ProcessState.ExitCode(), out
+}
+
+// locker returns a Locker of a service.
+func (f *fixture) locker(owner string) *schedlock.Locker {
+	f.t.Helper()
+	l, err := schedlock.New(f.session(owner), nil)
+	require.NoError(f.t, err)
+	return l
+}
+
+// Several machines call at once: one runs the command, and the others exit with 0 and one line.
+func TestJobsRunOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	file := filepath.Join(t.TempDir(), "runs")
+	var all []*program
+	for range 5 {
+		all = append(all, f.jobRun("backup", "--every", "24h", "--", "sh", "-c", "echo $ETCDKIT_KIND $ETCDKIT_NAME $ETCDKIT_ATTEMPT >> "+file))
+	}
+	elsewhere := 0
+	for _, p := range all {
+		code, out := p.all()
+		require.Zero(t, code, p.errs)
+		if out != "" {
+			require.Regexp(t, `^job backup: tick \S+ was run elsewhere, by etcdkit jobs run by \S+, process \d+: done\n$`, out)
+			elsewhere++
+		}
+	}
+	require.Equal(t, 4, elsewhere)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "job backup 1\n", string(text))
+	h, err := f.locker("reader").History(testkit.Context(t), "backup")
+	require.NoError(t, err)
+	require.Len(t, h, 1)
+	require.Equal(t, schedlock.RunDone, h[0].State)
+}
+
+// The exit code is the command's where it ran, and the history has it; a call of another machine exits with 0.
+func TestJobsRunExitCodes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	ctx := testkit.Context(t)
+	p := f.jobRun("fails", "--cron", "0 0 1 1 *", "--zone", "Europe/Berlin", "--", "sh", "-c", "exit 3")
+	code, out := p.all()
+	require.Equal(t, 3, code, p.errs)
+	require.Empty(t, out)
+	l := f.locker("web-7")
+	h, err := l.History(ctx, "fails")
+	require.NoError(t, err)
+	require.Equal(t, schedlock.RunFailed, h[0].State)
+	require.Equal(t, "exit code 3", h[0].Error)
+	require.Equal(t, "12-31 23:00", h[0].Tick.Format("01-02 15:04"), "midnight in Berlin")
+
+	require.NoError(t, l.Pause(ctx, "paused", "moving house", schedlock.BeforeFirstRun()))
+	p = f.jobRun("paused", "--every", "1h", "--", "false")
+	code, _ = p.all()
+	require.Equal(t, exitNotAcquired, code)
+	require.Contains(t, p.errs.String(), "etcdkit jobs run: job paused: the job is paused, by web-7: moving house")
+
+	then, err := schedlock.New(f.session("web-8"), &schedlock.Options{Now: func() time.Time { return time.Now().Add(-40 * time.Minute) }})
+	require.NoError(t, err)
+	_, err = then.Do(ctx, "old", nothing, schedlock.AtMost(unbounded))
+	require.NoError(t, err)
+	p = f.jobRun("old", "--every", "1h", "--", "false")
+	code, _ = p.all()
+	require.Equal(t, exitNotAcquired, code)
+	require.Contains(t, p.errs.String(), "too old to be the one of this call")
+
+	begun, end := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Do(ctx, "long", func(context.Context, *schedlock.Run) error { close(begun); <-end; return nil }, schedlock.Tick(time.Now().Add(-time.Hour)), schedlock.AtMost(unbounded))
+		done <- err
+	}()
+	testkit.Closed(t, begun, "it runs")
+	p = f.jobRun("long", "--every", "1h", "--", "false")
+	code, _ = p.all()
+	require.Equal(t, exitNotAcquired, code)
+	require.Contains(t, p.errs.String(), "job long: the run before is active, by web-7")
+	close(end)
+	require.NoError(t, testkit.Got(t, done, "it returns"))
+}
+
+// A machine dies during the run. A call on standby runs the command again if --retries permits that, and reports the
+// loss otherwise.
+func TestJobsRunWhenAMachineDies(t *testing.T) {
+	t.Parallel()
+	for _, retries := range []int{0, 1} {
+		t.Run(fmt.Sprint("retries ", retries), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			args := []string{"backup", "--every", "24h", "--ttl", "6s", "--grace", "100ms", "--retries", strconv.Itoa(retries), "--"}
+			dies := f.jobRun(append(args, "sh", "-c", "echo started; sleep 600")...)
+			require.Equal(t, "started", dies.line())
+			standby := f.jobRun(append(args, "sh", "-c", "echo again $ETCDKIT_ATTEMPT")...)
+			require.Eventually(t, func() bool { // it has a session of its own
+				keys := testkit.Keys(t, f.etcd, f.prefix, "")
+				return strings.Count(strings.Join(keys, "\n"), "clock/") >= 2
+			}, testkit.Soon, 20*time.Millisecond)
+			require.NoError(t, syscall.Kill(dies.cmd.Process.Pid, syscall.SIGKILL))
+			code, out := standby.all()
+			if retries == 0 {
+				require.Equal(t, exitNotAcquired, code, standby.errs)
+				require.Contains(t, standby.errs.String(), "was lost, and is not repeated: --retries 0")
+				require.Empty(t, out)
+				return
+			}
+			require.Zero(t, code, standby.errs)
+			require.Equal(t, "again 2\n", out)
+		})
+	}
+}
+
+// --at-most ends the command, and a wrong command line is refused with what would be right.
+func TestJobsRunFlags(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	p := f.jobRun("slow", "--every", "1h", "--at-most", "300ms", "--grace", "100ms", "--", "sleep", "600")
+	code, _ := p.all()
+	require.Equal(t, 143, code, p.errs)
+	require.Contains(t, p.errs.String(), "AtMost of 300ms has passed; ending the command")
+	for args, want := range map[string]string{
+		"x -- true":                                "either --every or --cron",
+		"x --every 1h --cron @daily -- true":       "either --every or --cron",
+		"x --every 1s -- true":                     "--every 1s is not from 10s",
+		"x --every 1h --zone UTC -- true":          "--zone is of --cron",
+		"x --cron @daily --zone Mars -- true":      `--zone "Mars" is no time zone`,
+		"x --cron @reboot -- true":                 "--cron: @reboot",
+		"x --every 1h --retries -1 -- true":        "--retries -1 is negative",
+		"x --every 1h true":                        "the command follows NAME and --",
+		"x --every 1h --grace 5s --ttl 6s -- true": "--ttl 6s is not",
+	} {
+		r := f.run(append([]string{"jobs", "run", "-N", "test"}, strings.Fields(args)...)...)
+		require.Equal(t, exitUsage, r.code, args)
+		require.Contains(t, r.err, want, args)
+	}
+}
+
+// TestJobsRunTranscript is the example of the documentation.
+func TestJobsRunTranscript(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	show := func(line string) {
+		p := f.jobRun(words(t, line)...)
+		code, out := p.all()
+		fmt.Fprintf(&f.script, "$ etcdkit jobs run -N test %s\n%s%s", line, out, p.errs)
+		if code != 0 {
+			fmt.Fprintf(&f.script, "[exit code %d]\n", code)
+		}
+	}
+	show("backup --every 24h -- echo 'saved 4711 files'")
+	show("backup --every 24h -- echo 'saved 4711 files'")
+	f.shell("jobs history backup -N test")
+	f.shell("jobs pause report -N test --before-first-run --reason 'the disks are replaced'")
+	show("report --cron '30 2 * * 1-5' --zone Europe/Berlin -- ./report.sh")
+	f.golden("jobs-run")
+}
