@@ -12,5 +12,8 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == guard.Argument {
 		os.Exit(guard.Main(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == guard.FrontArgument {
+		os.Exit(guard.Front(os.Args[2:]))
+	}
 	os.Exit(cli.Main(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

@@ -131,7 +131,7 @@ flag counts more than its variable.
 
 Exit codes: 0 done, 1 not found, in another state, or the result cannot be printed, 64 wrong flag or argument,
 69 etcd does not answer, 75 no permit was granted, 76 the permit was lost, 77 etcd refuses the user, 128+n ended by
-a signal: console and export, which have no other end, exit with 0 then.`,
+a signal: console, export and cron, which have no other end, exit with 0 then.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -168,7 +168,7 @@ a signal: console and export, which have no other end, exit with 0 then.`,
 // verbs are all verbs, in the order of the documentation.
 var verbs = []func(*app) *cobra.Command{
 	(*app).ls, (*app).show, (*app).top, (*app).limit, (*app).evict, (*app).elections,
-	(*app).run, (*app).hold, (*app).release,
+	(*app).run, (*app).hold, (*app).release, cronVerb,
 	(*app).jobs, (*app).requests,
 	(*app).console, (*app).doctor, (*app).export, (*app).bench, (*app).conformance,
 	(*app).man, (*app).version,

@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == guard.Argument:
 		os.Exit(guard.Main(os.Args[2:]))
+	case len(os.Args) > 1 && os.Args[1] == guard.FrontArgument:
+		os.Exit(guard.Front(os.Args[2:]))
 	case os.Getenv(asCommand) != "":
 		_ = os.Unsetenv(asCommand)
 		os.Exit(Main(os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))

@@ -25,7 +25,7 @@ var exitCodes = []struct {
 	{exitDenied, "etcd refuses the user"},
 	{exitNotRunnable, "the command of run could not be started"},
 	{exitNotFound, "the command of run was not found"},
-	{128 + 15, "128 and the number of the signal that has ended the verb, such as 130 for ^C; 0 for console and export, which have no other end"},
+	{128 + 15, "128 and the number of the signal that has ended the verb, such as 130 for ^C; 0 for console, export and cron, which have no other end"},
 }
 
 // tree returns the command with all of its verbs, as it is executed.
@@ -125,7 +125,7 @@ version, such as ` + "`etcdkit.queue/v1`" + `; a version keeps its members and m
 leases are strings, since readers of JSON lose digits of large numbers. Times are RFC 3339 in UTC, and
 durations are seconds.
 
-Only 'run', 'hold', 'jobs run', 'console --write', 'doctor', 'bench' and 'conformance' open a session with a lease. Verbs that
+Only 'run', 'hold', 'jobs run', 'cron', 'console --write', 'doctor', 'bench' and 'conformance' open a session with a lease. Verbs that
 change nothing write nothing to etcd, and need read permission alone for the
 prefix of the namespace: ls, show, top, elections, jobs, jobs history, jobs watch, requests, requests list,
 requests stats, requests get, limit without a number, export, and console without --write.

@@ -83,6 +83,8 @@ type execution struct {
 	endLeft  bool
 	exitFile string
 
+	title string // begins messages
+
 	end *cutOff // why etcdkit has ended the command, or nil
 }
 
@@ -223,6 +225,9 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintf(a.std.Err, "etcdkit %s: %s\n", cmp.Or(a.running, "run"), printable(fmt.Sprintf(format, args...)))
 }
 
+// say is that of a, with the job's name where there are several.
+func (x *execution) say(a *app, format string, args ...any) { a.say(x.title+format, args...) }
+
 // holding is the time for which a command may run: a permit, or a run of a job.
 type holding interface {
 	Deadline() time.Time
@@ -258,6 +263,18 @@ func (a *app) guarded(ctx context.Context, x *execution, p holding, env []string
 	if err != nil {
 		return err
 	}
+	return supervise(a, x, p, g, renewed)
+}
+
+// guardian is a command under a guard.
+type guardian interface {
+	Events() <-chan guard.Event
+	Trust(until time.Time)
+	Stop()
+}
+
+// supervise is guarded for a command that was started.
+func supervise(a *app, x *execution, p holding, g guardian, renewed <-chan struct{}) error {
 	var overdue <-chan time.Time
 	if x.maxHold > 0 {
 		timer := time.NewTimer(x.maxHold)
@@ -269,7 +286,7 @@ func (a *app) guarded(ctx context.Context, x *execution, p holding, env []string
 		if x.end == nil {
 			x.end = &cutOff{by, reason}
 		}
-		a.say("%s; ending the command", why)
+		x.say(a, "%s; ending the command", why)
 	}
 	lost, asked := p.Context().Done(), p.StopRequested().Done()
 	var result error
@@ -317,15 +334,15 @@ func (x *execution) report(a *app, p holding, e guard.Event) {
 		if x.end == nil {
 			x.end = &cutOff{by: "guard-killed"}
 		}
-		a.say("the guard process was killed or stopped, so what the command had left running was killed")
+		x.say(a, "the guard process was killed or stopped, so what the command had left running was killed")
 	case e.Stopped:
-		a.say("the command is stopped, and the permit is kept: 'kill -CONT %[1]d' continues it; 'kill %[1]d', or ^C in the foreground, ends it", os.Getpid())
+		x.say(a, "the command is stopped, and the permit is kept: 'kill -CONT %[1]d' continues it; 'kill %[1]d', or ^C in the foreground, ends it", os.Getpid())
 	case e.Refused != "" && p.Err() != nil:
-		a.say("%s; the permit is lost, so another request may get it while that process runs", e.Refused)
+		x.say(a, "%s; the permit is lost, so another request may get it while that process runs", e.Refused)
 	case e.Refused != "":
-		a.say("%s; the permit is kept until that process ends", e.Refused)
+		x.say(a, "%s; the permit is kept until that process ends", e.Refused)
 	case len(e.Left) > 0:
-		a.say("the command has exited and left %s running: the permit is kept until they end (--end-left ends them)", names(e.Left))
+		x.say(a, "the command has exited and left %s running: the permit is kept until they end (--end-left ends them)", names(e.Left))
 	}
 }
 

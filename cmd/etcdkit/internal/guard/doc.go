@@ -9,6 +9,8 @@
 // at the deadline. If the guard is killed, the front process kills them at once; if it is stopped, when the
 // grace has passed.
 //
+// A process with several commands has a front process for each, as its child: see Remote.
+//
 // The caller learns when the command has exited, and when no process is left that it has started.
 //
 // Not promised: an end of the command

@@ -64,6 +64,11 @@ func Supported() error {
 // If begin returns an error, or ctx ends before, the command is not started and Start returns the error; a
 // *KilledError if a signal ends the guard before.
 func Start(ctx context.Context, c Command, until time.Time, begin func() error) (*Guarded, error) {
+	return startUntil(ctx, c, boot(until), begin)
+}
+
+// startUntil is Start with a deadline since boot.
+func startUntil(ctx context.Context, c Command, until time.Duration, begin func() error) (*Guarded, error) {
 	if len(c.Args) == 0 {
 		return nil, errors.New("guard: there is no command")
 	}
@@ -76,7 +81,7 @@ func Start(ctx context.Context, c Command, until time.Time, begin func() error) 
 	}
 	g := &Guarded{
 		grace: c.Grace, events: make(chan Event), died: make(chan struct{}), over: make(chan struct{}), terminal: modesOfTerminal(),
-		trust: trust{grace: c.Grace, until: boot(until)}, others: others{},
+		trust: trust{grace: c.Grace, until: until}, others: others{},
 	}
 	for _, p := range before {
 		g.others[p.pid] = p.started
@@ -190,7 +195,11 @@ func (g *Guarded) Events() <-chan Event { return g.events }
 
 // Trust moves the deadline on. A deadline that is earlier than the present one changes nothing.
 func (g *Guarded) Trust(until time.Time) {
-	at := boot(until)
+	g.trustUntil(boot(until))
+}
+
+// trustUntil is Trust with a deadline since boot.
+func (g *Guarded) trustUntil(at time.Duration) {
 	g.mu.Lock()
 	g.trust.until = max(g.trust.until, at)
 	g.mu.Unlock()

@@ -5,6 +5,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"os"
 	"syscall"
 	"time"
 )
@@ -21,6 +22,24 @@ func Supported() error { return errSystem }
 func Start(context.Context, Command, time.Time, func() error) (*Guarded, error) {
 	return nil, errSystem
 }
+
+// Remote is a command whose front process is a child of this one.
+type Remote struct{}
+
+// StartRemote returns an error.
+func StartRemote(Command, time.Time, *os.File) (*Remote, error) { return nil, errSystem }
+
+// Events returns what happens to the command.
+func (r *Remote) Events() <-chan Event { return nil }
+
+// Trust moves the deadline on.
+func (r *Remote) Trust(time.Time) {}
+
+// Stop has the command end.
+func (r *Remote) Stop() {}
+
+// Front is the body of a front process.
+func Front([]string) int { return 1 }
 
 // Main is the body of a guard.
 func Main([]string) int { return 1 }

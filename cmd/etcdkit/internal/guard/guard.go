@@ -9,6 +9,10 @@ import (
 // Argument is the first argument of a process that is a guard. Main is its body.
 const Argument = "__guard"
 
+// FrontArgument is the first argument of a process that is the front process of one command of another process's.
+// Front is its body.
+const FrontArgument = "__front"
+
 // Command is what a guard runs.
 type Command struct {
 	Args []string // the program and its arguments

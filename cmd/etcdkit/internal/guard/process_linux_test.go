@@ -55,6 +55,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == Argument:
 		os.Exit(Main(os.Args[2:]))
+	case len(os.Args) > 1 && os.Args[1] == FrontArgument:
+		os.Exit(Front(os.Args[2:]))
 	case os.Getenv(asFront) != "":
 		_ = os.Unsetenv(asFront)
 		os.Exit(frontMain())

@@ -1,0 +1,258 @@
+package crontab
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Job is a line of a crontab.
+type Job struct {
+	Line     int
+	Name     string // of the comment above it: # job: NAME
+	Schedule Schedule
+	Command  string   // for the shell
+	Input    string   // what follows the first %
+	Env      []string // NAME=value, of the lines above it
+	AtMost   time.Duration
+	Retries  int
+}
+
+// Shell returns the program that runs the command.
+func (j Job) Shell() string {
+	if shell, ok := variable(j.Env, "SHELL"); ok {
+		return shell
+	}
+	return "/bin/sh"
+}
+
+// Home returns the HOME of the file, or "".
+func (j Job) Home() string { home, _ := variable(j.Env, "HOME"); return home }
+
+// variable returns the value of a variable.
+func variable(env []string, name string) (value string, ok bool) {
+	for _, v := range slices.Backward(env) {
+		if value, ok = strings.CutPrefix(v, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// Problem is why a line of a crontab is refused.
+type Problem struct {
+	Line int
+	Text string
+}
+
+func (p Problem) String() string { return fmt.Sprintf("line %d: %s", p.Line, p.Text) }
+
+// reader is what is known when a line is read.
+type reader struct {
+	zone   *time.Location // of CRON_TZ, or what is taken without it; nil for none
+	env    []string
+	title  string // of the comment that names the next line, and where it is
+	titled int
+	isUser func(string) bool
+
+	jobs []Job
+}
+
+// Read reads a crontab. zone is that of the lines above a CRON_TZ, or nil if these are to be refused. isUser reports
+// whether a word is the name of an account: then a line begins as one of /etc/crontab does.
+func Read(text string, zone *time.Location, isUser func(string) bool) (jobs []Job, problems []Problem) {
+	r := reader{zone: zone, isUser: isUser}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		if err := r.read(n, strings.TrimSpace(line)); err != nil {
+			problems = append(problems, Problem{n, err.Error()})
+		}
+	}
+	if r.titled > 0 {
+		problems = append(problems, Problem{r.titled, "no line follows that it names"})
+	}
+	return r.jobs, problems
+}
+
+// read reads a line without the blanks around it.
+func (r *reader) read(n int, line string) error {
+	switch {
+	case line == "":
+		return nil
+	case line[0] == '#':
+		return r.comment(n, line)
+	}
+	if name, value, ok := assignment(line); ok {
+		return r.assign(name, value)
+	}
+	title, titled := r.title, r.titled
+	r.title, r.titled = "", 0
+	j, err := r.line(line)
+	if err != nil {
+		return err
+	}
+	if j.Line = n; titled == 0 {
+		return errors.New("it has no name: write a comment above it, # job: NAME; the name stays when the line is changed")
+	}
+	if err := j.entitle(title); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(r.jobs, func(other Job) bool { return other.Name == j.Name }); i >= 0 {
+		return fmt.Errorf("the name %q is that of line %d already", j.Name, r.jobs[i].Line)
+	}
+	r.jobs = append(r.jobs, j)
+	return nil
+}
+
+// comment reads a comment, which may name the next line.
+func (r *reader) comment(n int, line string) error {
+	title, ok := strings.CutPrefix(strings.TrimSpace(strings.TrimLeft(line, "#")), "job:")
+	if !ok {
+		return nil
+	}
+	if r.titled > 0 {
+		return fmt.Errorf("line %d names the next line already", r.titled)
+	}
+	r.title, r.titled = title, n
+	return nil
+}
+
+// entitle reads the name of a line and its options: NAME at-most=2h retries=1.
+func (j *Job) entitle(title string) (err error) {
+	words := strings.Fields(title)
+	if len(words) == 0 {
+		return errors.New("the comment above it has no name: # job: NAME")
+	}
+	j.Name = words[0]
+	for _, option := range words[1:] {
+		name, value, _ := strings.Cut(option, "=")
+		switch name {
+		case "at-most":
+			if j.AtMost, err = time.ParseDuration(value); err != nil || j.AtMost < time.Millisecond {
+				return fmt.Errorf("at-most=%s is no duration, such as at-most=2h", value)
+			}
+		case "retries":
+			if j.Retries, err = strconv.Atoi(value); err != nil || j.Retries < 0 || j.Retries > 1000 {
+				return fmt.Errorf("retries=%s is no number from 0 to 1000", value)
+			}
+		default:
+			return fmt.Errorf("%q is no option of a line; at-most=DURATION and retries=N are, and a name has no blanks", option)
+		}
+	}
+	return nil
+}
+
+// assignment splits a line that sets a variable.
+func assignment(line string) (name, value string, ok bool) {
+	name, value, ok = strings.Cut(line, "=")
+	name = unquoted(strings.TrimSpace(name))
+	if !ok || name == "" || strings.ContainsAny(name, " \t*@/,-") || name[0] >= '0' && name[0] <= '9' {
+		return "", "", false
+	}
+	return name, unquoted(strings.TrimSpace(value)), true
+}
+
+// unquoted returns a text without the quotes around it.
+func unquoted(text string) string {
+	if n := len(text); n > 1 && (text[0] == '"' || text[0] == '\'') && text[n-1] == text[0] {
+		return text[1 : n-1]
+	}
+	return text
+}
+
+// assign sets a variable for the lines below.
+func (r *reader) assign(name, value string) error {
+	switch name {
+	case "CRON_TZ":
+		loc, err := time.LoadLocation(value)
+		if err != nil || value == "" || value == "Local" {
+			return fmt.Errorf("CRON_TZ=%s is no time zone that all machines know, such as Europe/Berlin", value)
+		}
+		r.zone = loc
+		return nil
+	case "MAILTO", "MAILFROM":
+		if value != "" {
+			return fmt.Errorf("%s: no mail is sent; the output of a command is that of etcdkit cron, and 'etcdkit jobs history' has its exit code: write MAILTO=\"\"", name)
+		}
+		return nil
+	case "RANDOM_DELAY":
+		return errors.New("RANDOM_DELAY: each machine would choose another time, and one of them starts a line in any case")
+	case "LOGNAME", "USER":
+		return fmt.Errorf("%s: commands run as the user of etcdkit cron", name)
+	}
+	r.env = append(slices.Clip(r.env), name+"="+value)
+	return nil
+}
+
+// line reads a schedule and a command.
+func (r *reader) line(line string) (j Job, err error) {
+	spec, command := line, ""
+	fields := 5
+	if line[0] == '@' {
+		fields = 1
+	}
+	rest := line
+	for range fields {
+		rest = strings.TrimLeft(rest, " \t")
+		if i := strings.IndexAny(rest, " \t"); i < 0 {
+			rest = ""
+		} else {
+			rest = rest[i:]
+		}
+	}
+	spec, command = strings.TrimSpace(line[:len(line)-len(rest)]), strings.TrimSpace(rest)
+	if r.zone == nil {
+		return j, errors.New("its time zone is not known: write CRON_TZ=Europe/Berlin above it, or give --zone, since machines may have other zones")
+	}
+	if j.Schedule, err = Parse(spec, r.zone); err != nil {
+		return j, err
+	}
+	if command == "" {
+		return j, errors.New("it has no command")
+	}
+	if err := r.checkCommand(command); err != nil {
+		return j, err
+	}
+	j.Command, j.Input = split(command)
+	j.Env = r.env
+	return j, nil
+}
+
+// checkCommand refuses what begins as the lines of other formats do.
+func (r *reader) checkCommand(command string) error {
+	first, rest, more := strings.Cut(command, " ")
+	switch {
+	case strings.Trim(first, "*/0123456789,-?") == "":
+		return fmt.Errorf("%q is a sixth field: a schedule has five, minute first, and no seconds or years", first)
+	case more && r.isUser != nil && r.isUser(first) && !strings.HasPrefix(strings.TrimSpace(rest), "-"):
+		return fmt.Errorf("%q is an account of this machine, as in the sixth column of /etc/crontab: commands run as the user of etcdkit cron; leave it out, or write the path of a program of that name", first)
+	}
+	return nil
+}
+
+// split divides a command at its first %: what follows is its input, in which each % is a line end. \% is a %.
+func split(text string) (command, input string) {
+	var out [2]strings.Builder
+	part := 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && i+1 < len(text) && text[i+1] == '%':
+			out[part].WriteByte('%')
+			i++
+		case c == '%' && part == 0:
+			part = 1
+		case c == '%':
+			out[1].WriteByte('\n')
+		default:
+			out[part].WriteByte(c)
+		}
+	}
+	if part == 1 {
+		out[1].WriteByte('\n')
+	}
+	return strings.TrimSpace(out[0].String()), out[1].String()
+}
