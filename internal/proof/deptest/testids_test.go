@@ -56,7 +56,7 @@ func requiredIDs() []string {
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
 	add("M", "%d", 1, 16)
-	add("B", "%d", 1, 20)
+	add("B", "%d", 1, 25)
 	return ids
 }
 
