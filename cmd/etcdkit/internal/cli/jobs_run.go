@@ -61,7 +61,7 @@ type scheduledRun struct {
 
 // jobRun returns the verb `jobs run`.
 func jobRun(a *app) *cobra.Command {
-	v := scheduledRun{app: a, now: time.Now}
+	v := scheduledRun{app: a, now: wallClock}
 	cmd := &cobra.Command{
 		Use:     "run NAME -- COMMAND [ARG...]",
 		Short:   "Run a command once for each of its times, called by cron or a timer on several machines",
@@ -86,6 +86,9 @@ func jobRun(a *app) *cobra.Command {
 	f.BoolVar(&v.endLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
 	return cmd
 }
+
+// wallClock is the clock by which ticks have come. Tests of several machines set it.
+var wallClock = time.Now
 
 // mostEvery is the greatest time between two calls, and unbounded the bound of a run that has none.
 const (

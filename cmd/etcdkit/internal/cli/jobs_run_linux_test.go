@@ -73,6 +73,41 @@ func TestJobsRunOnce(t *testing.T) {
 	require.Equal(t, schedlock.RunDone, h[0].State)
 }
 
+// Ten nights, in which the lines of two machines call at the same time by clocks up to a minute apart: the command runs
+// once a night, with --every and with --cron.
+func TestJobsRunTenNights(t *testing.T) {
+	t.Parallel()
+	for _, schedule := range [][]string{{"--every", "24h"}, {"--cron", "30 1 * * *", "--zone", "Europe/Berlin"}} {
+		t.Run(schedule[0], func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			file := filepath.Join(t.TempDir(), "runs")
+			for night := range 10 {
+				call := time.Date(2026, 3, 24+night, 1, 30, 0, 0, berlin(t, "2026-01-01 00:00:00").Location())
+				apart := time.Duration(night*night-40) * time.Second // from -40 s to 41 s
+				if schedule[0] == "--cron" {
+					apart = apart.Abs() // no cron calls before the time of its line, by its own clock
+				}
+				var both []*program
+				for _, clock := range []time.Duration{2 * time.Second, 2*time.Second + apart} {
+					p := f.prepare(nil, append(append([]string{"backup"}, schedule...), "--", "sh", "-c", "echo $ETCDKIT_TICK >> "+file)...)
+					p.cmd.Args = append([]string{p.cmd.Args[0], "jobs"}, p.cmd.Args[1:]...)
+					p.cmd.Env = append(p.cmd.Env, fmt.Sprintf("%s=%v", clockAhead, time.Until(call.Add(clock))))
+					p.begin()
+					both = append(both, p)
+				}
+				for _, p := range both {
+					code, _ := p.all()
+					require.Zero(t, code, "night %d: %s", night, p.errs)
+				}
+			}
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Equal(t, 10, strings.Count(string(text), "\n"), string(text))
+		})
+	}
+}
+
 // The exit code is the command's where it ran, and the history has it; a call of another machine exits with 0.
 func TestJobsRunExitCodes(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,7 @@ func TestNext(t *testing.T) {
 		"half an hour forward":                 {"Australia/Lord_Howe", "15 2 * * *", "2026-10-03 12:00 +1030", "04 02:30 +11, 05 02:15 +11"},
 		"half an hour back":                    {"Australia/Lord_Howe", "45 1 * * *", "2026-04-04 12:00 +1100", "05 01:45 +11, 06 01:45 +1030"},
 		"the midnights after half an hour":     {"Australia/Lord_Howe", "0 0 * * *", "2026-04-04 12:00 +1100", "05 00:00 +11, 06 00:00 +1030, 07 00:00 +1030"},
+		"the last day of a leap year":          {"Europe/Berlin", "0 12 * * *", "2040-12-30 13:00 +0100", "31 12:00 CET, 01 12:00 CET"}, // see findings/go-zonebounds-end-before-the-instant.sh
 		"each 15 minutes in both autumn hours": {"America/New_York", "*/30 1 * * *", "2027-11-07 00:00 -0400", "07 01:00 EDT, 07 01:30 EDT, 07 01:00 EST, 07 01:30 EST"},
 	} {
 		t.Run(name, func(t *testing.T) {
