@@ -38,8 +38,8 @@ func (l *Locker) look(ctx context.Context, j *job, tick, since time.Time) (st st
 	}
 	ok := false
 	st = state{lock: kvs[0], cooldown: kvs[1], pause: kvs[2], settings: kvs[3], run: kvs[4]}
-	if len(kvs) > 7 {
-		st.near = kvs[7]
+	if since.Before(tick) {
+		st.near = kvs[len(kvs)-1]
 	}
 	if len(st.run) > 0 {
 		st.endedHere = j.endedHere(st.run[0].ModRevision)

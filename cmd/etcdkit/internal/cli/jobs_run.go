@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -166,8 +165,7 @@ const mostTurns = 5
 
 // attend decides, and claims the tick or is on standby; and decides again if another call was faster.
 func (v *scheduledRun) attend(ctx context.Context, l *schedlock.Locker, renewed <-chan struct{}) error {
-	host, _, _ := strings.Cut(owner("jobs run"), ", process")
-	at := occasion{now: v.now(), every: v.every, cron: v.parsed, host: host}
+	at := occasion{now: v.now(), every: v.every, cron: v.parsed, host: machineOf(owner("jobs run"))}
 	reason := ""
 	for range mostTurns {
 		last, err := v.latest(ctx, l, at.now)

@@ -101,12 +101,18 @@ func (o occasion) taken(last schedlock.Record) verdict {
 	switch {
 	case age >= o.interval(last.Tick)/2:
 		v.reason = fmt.Sprintf("the latest run, of tick %s, is %v old: too old to be the one of this call, and too young for another one; compare the line that makes the calls with --every, or with --cron and --zone", instant(last.Tick), ago)
-	case age > clocksApart && o.host != "" && strings.HasPrefix(last.Owner, o.host):
+	case age > clocksApart && o.host == machineOf(last.Owner):
 		v.reason = fmt.Sprintf("this machine has run tick %s already, %v ago: calls are more frequent than --every or --cron says", instant(last.Tick), ago)
 	default:
 		v.follow = true
 	}
 	return v
+}
+
+// machineOf returns an owner up to the number of its process.
+func machineOf(owner string) string {
+	machine, _, _ := strings.Cut(owner, ", process ")
+	return machine
 }
 
 // skippedReason says why a claim was refused, for outcomes by which nothing was run.

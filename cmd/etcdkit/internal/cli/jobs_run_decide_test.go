@@ -53,6 +53,7 @@ func TestOccasion(t *testing.T) {
 		"a quarter less":                        {time.Hour, "", "2026-03-01 01:00:00", "2026-03-01 01:45:00", "", start},
 		"this machine again, soon":              {24 * time.Hour, "", "2026-03-01 01:30:00", "2026-03-01 01:30:40", "here", follow},
 		"this machine again":                    {45 * time.Minute, "", "2026-03-01 01:45:00", "2026-03-01 02:00:00", "here", "calls are more frequent than --every"},
+		"a machine whose name begins so":        {45 * time.Minute, "", "2026-03-01 01:45:00", "2026-03-01 02:00:00", "here2", follow},
 		"this machine, the next time":           {45 * time.Minute, "", "2026-03-01 01:00:00", "2026-03-01 01:45:00", "here", start},
 		"cron: the first call":                  {0, "30 2 * * *", "", "2026-03-01 02:30:01", "", start},
 		"cron: the other machine":               {0, "30 2 * * *", "2026-03-01 02:30:00", "2026-03-01 02:30:20", "", follow},
