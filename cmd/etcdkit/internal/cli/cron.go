@@ -29,10 +29,10 @@ by one of them, and a machine that is down changes nothing. Each line is a job o
 jobs' lists it with its next time, 'jobs history', 'pause', 'trigger' and the console work as with any job. The command
 of a line is dead before etcd can give the job to another machine.
 
-  CRON_TZ=Europe/Berlin
-  SHELL=/bin/bash
-  # job: backup at-most=2h retries=1
-  30 2 * * *  /usr/local/bin/backup --all
+    CRON_TZ=Europe/Berlin
+    SHELL=/bin/bash
+    # job: backup at-most=2h retries=1
+    30 2 * * *  /usr/local/bin/backup --all
 
 Each line has a name, in a comment above it, so that a line that is edited or moved is the same job; other crons
 ignore that. Options follow the name: at-most=2h ends the command after that time, retries=1 starts a time again so
@@ -41,7 +41,7 @@ often if its run was lost, because its machine died or was cut off. A run that f
 Fields are numbers, ranges, steps of * or of a range, lists, and names of three letters; 0 and 7 are Sunday; @hourly,
 @daily, @midnight, @weekly, @monthly, @yearly and @annually mean the usual fields. If both the day of the month and
 the weekday are given, one of them is enough; if either begins with *, also as */2, both must fit. What follows the
-first % of a command is its input, each further % is a line end, and \% is a %.
+first % of a command is its input, each further % is a line end, and a % after a backslash is a %.
 
 When the clock is set forward, a time that is left out fires at the moment of the change, as 02:30 at 03:00; when it is set
 back, a time that comes twice fires the first time. Lines whose minute or hour begins with * fire as the clock shows:

@@ -18,14 +18,14 @@ import (
 
 // jobRunUsage is what `etcdkit jobs run --help` says of the verb.
 const jobRunUsage = `Run a command once for each time at which it is scheduled, though cron or a timer of systemd calls it on
-each of several machines. The same line is on all of them:
+each of several machines. The same line is in the crontab of each:
 
-  30 1 * * *  etcdkit jobs run -N ops backup --every 24h -- /usr/local/bin/backup
+    30 1 * * *  etcdkit jobs run -N ops backup --every 24h -- /usr/local/bin/backup
 
 The first call claims the tick, and runs the command as 'etcdkit run' does: it is dead before etcd can give the job to
-another machine. The other calls are on standby until that run has ended. If its machine dies, or is cut off, one of them runs
-the command again if --retries permits that; otherwise they report the loss. So a machine that is down, or called later,
-changes nothing.
+another machine. The other calls are on standby until that run has ended. If its machine dies, or is cut off, one of
+them runs the command again if --retries permits that; otherwise they report the loss. So a machine that is down, or
+that calls later, changes nothing.
 
 With --every, a call is for a new tick if the latest one is nearly that old: a quarter less, at most 90 minutes, for
 the night of the change of the clocks. Ticks are the times of the calls. With --cron, the tick is the latest time of
@@ -41,7 +41,7 @@ the one of this call.
 'etcdkit jobs history' shows the runs, and 'etcdkit jobs pause' keeps the command from running on all machines. All
 machines give the same --at-most and --retries.
 
-The environment of the command has, besides its own, what 'etcdkit run' sets but for ETCDKIT_KIND, which is job;
+The environment of the command has, besides its own, what 'etcdkit run' sets, with job as ETCDKIT_KIND;
 ETCDKIT_TICK, and ETCDKIT_ATTEMPT, which is 1 for the first start of a tick. It runs on Linux only.`
 
 // scheduledRun is what `jobs run` is asked for.
