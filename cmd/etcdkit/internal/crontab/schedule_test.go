@@ -76,7 +76,7 @@ func TestNext(t *testing.T) {
 
 // lines are of public crontabs, and of those whose meaning differs from cron to cron.
 var lines = []string{
-	"* * * * *", "*/5 * * * *", "*/15 * * * *", "*/45 * * * *", "0 * * * *", "17 * * * *", "25 6 * * *", "47 6 * * 7", "52 6 1 * *",
+	"*/15 * * * *", "*/45 * * * *", "0 * * * *", "17 * * * *", "25 6 * * *", "47 6 * * 7", "52 6 1 * *",
 	"0 0 * * *", "30 2 * * *", "0,30 2 * * *", "0 1,2,3 * * *", "0 */2 * * *", "5 1-4 * * *", "*/20 2 * * *", "30 1 * * 0", "0 9-17 * * 1-5",
 	"0 0 1 * *", "0 0 31 * *", "0 0 29 2 *", "0 12 1-7 * MON", "0 12 */2 * MON", "0 12 1 * */2", "0 3 * * 5-7", "0 0 1 1 *", "30 4 1,15 * 5",
 	"10,40 0-3 * * *", "59 23 * * *", "@hourly", "@daily", "@weekly", "@monthly",
@@ -137,13 +137,18 @@ func loop(all []daemon, from, until time.Time) {
 		}
 		return (at.Unix() + int64(offset)) / 60
 	}
+	var of [60][]*daemon // by minute
+	for i := range all {
+		for m := range of {
+			if all[i].minute.has(m) {
+				of[m] = append(of[m], &all[i])
+			}
+		}
+	}
 	find := func(virtual int64, at time.Time, wild, fixed bool) {
 		shown := time.Unix(virtual*60, 0).UTC()
-		hour, min, _ := shown.Clock()
-		_, month, _ := shown.Date()
-		for i := range all {
-			d := &all[i]
-			if d.minute.has(min) && d.hour.has(hour) && d.month.has(int(month)) && (d.wild && wild || !d.wild && fixed) && d.fits(shown) {
+		for _, d := range of[shown.Minute()] {
+			if d.hour.has(shown.Hour()) && d.month.has(int(shown.Month())) && (d.wild && wild || !d.wild && fixed) && d.fits(shown) {
 				d.fire(at)
 			}
 		}
