@@ -431,3 +431,17 @@ func TestGocronAfterAnOutage(t *testing.T) {
 	s.wait(t, 1)
 	require.Contains(t, s.counts(), next.UTC())
 }
+
+// gocron refuses a job whose crontab a Job would refuse.
+func TestGocronCronRefused(t *testing.T) {
+	t.Parallel()
+	lk := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})[0]
+	s := scheduler(t)
+	for tab, says := range map[string]string{"* * * * * *": "AtLeast(1s) is as long", "0 0 0 31 4 *": "invalid crontab"} {
+		locker, err := schedlock.NewGocronCron[gocron.Lock](lk.Locker, gocron.NewDefaultCron(true), schedlock.AtLeast(time.Second))
+		require.NoError(t, err)
+		_, err = s.NewJob(gocron.CronJob(tab, true), gocron.NewTask(func() {}), gocron.WithName("job"),
+			gocron.WithCronImplementation(locker), gocron.WithDistributedJobLocker(locker))
+		require.ErrorContains(t, err, says)
+	}
+}

@@ -343,3 +343,42 @@ func TestRobfigDrain(t *testing.T) {
 	require.NotEmpty(t, h)
 	require.Equal(t, schedlock.RunDone, h[0].State)
 }
+
+// A Job is accepted or refused for its schedule and its options, at each time of the year, in zones whose
+// clocks change by an hour, by half an hour, and four times a year.
+func TestRobfigJobAtAnyTimeOfTheYear(t *testing.T) {
+	t.Parallel()
+	lk := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})[0]
+	for spec, x := range map[string]struct {
+		atLeast time.Duration
+		refused string
+	}{
+		"CRON_TZ=Europe/Berlin 0 9 * * *":        {23 * time.Hour, "23h0m0s, after 2024-03-30"},
+		"CRON_TZ=Europe/Berlin 1 9 * * *":        {22 * time.Hour, ""},
+		"CRON_TZ=Europe/Berlin 0 9,17 * * *":     {8 * time.Hour, "8h0m0s"},
+		"CRON_TZ=Europe/Berlin 1 9,17 * * *":     {7 * time.Hour, ""},
+		"CRON_TZ=Europe/Berlin 0 9 * * 1-5":      {24 * time.Hour, "24h0m0s"},
+		"CRON_TZ=Europe/Berlin 0 0 1 * *":        {28 * 24 * time.Hour, "672h0m0s"},
+		"CRON_TZ=Australia/Lord_Howe 0 9 * * *":  {0, ""},
+		"CRON_TZ=Australia/Lord_Howe 0 0 * * *":  {0, ""},
+		"CRON_TZ=Australia/Lord_Howe 30 2 * * *": {0, ""},
+		"CRON_TZ=Africa/Casablanca 0 3 * * *":    {0, ""},
+		"CRON_TZ=America/New_York 0 0 29 2 *":    {0, ""},
+		"0 0 31 4 *":                             {0, "never fires"},
+		"@every 90m":                             {0, "counts from the time"},
+	} {
+		schedule, err := cron.ParseStandard(spec)
+		require.NoError(t, err)
+		var opts []schedlock.JobOption
+		if x.atLeast > 0 {
+			opts = append(opts, schedlock.AtLeast(x.atLeast))
+		}
+		_, err = lk.Job(spec, schedule, func(context.Context, *schedlock.Run) error { return nil }, opts...)
+		if x.refused == "" {
+			require.NoError(t, err, spec)
+		} else {
+			require.ErrorIs(t, err, schedlock.ErrInvalid, spec)
+			require.ErrorContains(t, err, x.refused)
+		}
+	}
+}

@@ -120,6 +120,7 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request) (decis
 			return decision{}, err
 		}
 		j.read(st.settled())
+		warnOfFires(l.log, j, r.shared(), st.settled())
 		next := st.decide(j.name, p.tick, r, l.sess.Lease())
 		switch next.action {
 		case refuse:

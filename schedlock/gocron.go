@@ -46,7 +46,9 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 // ticks, as the option Every does. Jobs of another interval need another locker, which
 // gocron.WithDistributedJobLocker gives to a job. Of two calls in one period at most one starts, so
 // a daily job at two times cannot have a period of a day. A second call in one period is logged as
-// a warning, once for each name. For jobs at times of day see NewGocronCron.
+// a warning, once for each name. With periods of whole days a job at a time of day runs each day,
+// also when the clocks go forward and two of its calls come within one day in UTC. For other jobs at
+// times of day see NewGocronCron.
 //
 // Without LateBy, a tick starts within its period or not at all, and Lock returns one second, or a
 // tenth of a period below ten seconds, before gocron's next call: gocron skips a fire time that has
@@ -208,14 +210,15 @@ func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result,
 			return l.call(ctx, key, fn, r, g)
 		}
 		now := l.opts.Now()
-		r.tick = r.tickAt(now)
-		l.warnTwice(key, g, r.tick, true)
-		r.within = cmp.Or(r.within, min(r.every, now.Sub(r.tick)+inTime(r.every)))
+		r.within = cmp.Or(r.within, min(r.every, now.Sub(r.tickAt(now))+inTime(r.every)))
 		return l.call(ctx, key, fn, r, g)
 	case !r.tick.IsZero():
 		return l.scheduled(ctx, key, fn, r, &g.ticks.times, r.tick)
 	}
-	tick := l.due(&g.ticks.times)
+	tick, ok := l.due(ctx, &g.ticks.times)
+	if !ok {
+		return noTick(l, key)
+	}
 	if next := g.ticks.times.after(tick); r.within == 0 && !next.IsZero() {
 		r.within = inTime(next.Sub(tick))
 	}

@@ -31,7 +31,8 @@ type GocronCron[L interface{ Unlock(context.Context) error }] struct {
 // seconds, before that: gocron skips a fire time that has passed when Lock returns.
 //
 // NewGocronCron returns ErrInvalid if cron is nil, an option is out of range, options contradict
-// each other, or L has methods other than Unlock.
+// each other, or L has methods other than Unlock. What Job refuses of a schedule, NewJob of gocron
+// refuses of the crontab.
 func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron interface {
 	IsValid(crontab string, location *time.Location, now time.Time) error
 	Next(lastRun time.Time) time.Time
@@ -47,7 +48,7 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 	if err != nil {
 		return nil, err
 	}
-	g.ticks = &gocronTicks{times: timetable{schedule: cron}, valid: cron.IsValid, now: l.opts.Now, alone: func() {
+	g.ticks = &gocronTicks{times: timetable{schedule: cron, stuck: warnOfStuck(l.log, "of gocron")}, settings: s, valid: cron.IsValid, now: l.opts.Now, alone: func() {
 		l.log.Warn("two fire times of a gocron job have come without a call for its lock: without the lock each process runs the job. Pass what NewGocronCron returned to gocron.WithDistributedJobLocker as well, not to WithCronImplementation alone")
 	}}
 	return &GocronCron[L]{g, g.ticks}, nil
@@ -55,10 +56,11 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 
 // gocronTicks has the fire times of one job of gocron.
 type gocronTicks struct {
-	times timetable
-	valid func(string, *time.Location, time.Time) error
-	now   func() time.Time
-	alone func() // called once if gocron does not ask for the lock
+	times    timetable
+	settings settings
+	valid    func(string, *time.Location, time.Time) error
+	now      func() time.Time
+	alone    func() // called once if gocron does not ask for the lock
 
 	mu     sync.Mutex
 	set    bool      // gocron has asked for fire times
@@ -68,16 +70,22 @@ type gocronTicks struct {
 }
 
 // IsValid is called by gocron: it sets the crontab. It returns an error of the Cron that was passed
-// to NewGocronCron.
+// to NewGocronCron, and ErrInvalid for a crontab and options that Job would refuse.
 func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.Time) error {
-	err := t.valid(crontab, location, now)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.set = t.set || err == nil
-	if err == nil && location != nil {
-		t.times.in(location)
+	if err := t.valid(crontab, location, now); err != nil {
+		return err
 	}
-	return err
+	t.mu.Lock()
+	t.set = true
+	t.mu.Unlock()
+	if location == nil {
+		location = now.Location()
+	}
+	t.times.in(crontab, location)
+	if err := t.times.check(t.settings, now.In(location)); err != nil {
+		return fmt.Errorf("crontab %q for gocron: %w", crontab, err)
+	}
+	return nil
 }
 
 // Next is called by gocron: it returns the first fire time after the last run. Other callers may

@@ -31,8 +31,8 @@ type Job struct {
 //
 // A schedule that counts from the time at which it is asked, such as @every, has no fire times on
 // which processes could agree, and is refused: pass Periods in its place. (robfig's @every 1s fires
-// at whole seconds, and is accepted.) Without LateBy, a tick starts before the next fire time or
-// not at all.
+// at whole seconds, and is accepted.) So is one without a fire time, such as the 31st of April.
+// Without LateBy, a tick starts before the next fire time or not at all.
 //
 // Two Jobs of one name are one job: at most one of them starts for each tick. If one process uses
 // both, a warning is logged once.
@@ -44,7 +44,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 	periods, _ := schedule.(Periods)
 	s, err := newSettings(time.Duration(periods), opts)
 	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}}
-	now := l.opts.Now()
+	j.times.stuck = warnOfStuck(l.log, name)
 	err = cmp.Or(checkName(name), err)
 	switch {
 	case err != nil:
@@ -54,11 +54,8 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 		err = invalid("the function is nil")
 	case schedule == periods:
 		err = checkPeriod(fmt.Sprintf("the period %v", s.every), s.every)
-	case !j.times.fixed(now):
-		err = invalid("the schedule counts from the time at which it is asked, so processes would not agree on its ticks: pass Periods in its place")
 	default:
-		first := j.times.after(now)
-		err = s.check(j.times.after(first).Sub(first))
+		err = j.times.check(s, l.opts.Now())
 	}
 	if err == nil {
 		err = l.job(name).use(s.fingerprint())
@@ -89,6 +86,7 @@ func (j *Job) Next(t time.Time) time.Time {
 		})
 	}
 	j.begin.Do(func() {
+		j.warnOfZone(t)
 		j.locker.register(j)
 		if j.settings.misfire == Once || j.settings.retries > 0 {
 			j.locker.sess.Background(j.catchUp)
@@ -97,16 +95,33 @@ func (j *Job) Next(t time.Time) time.Time {
 	return next
 }
 
+// warnOfZone checks AtLeast again if the schedule is asked in another zone than Job has supposed. It is
+// too late to refuse the job.
+func (j *Job) warnOfZone(first time.Time) {
+	if j.settings.atLeast == 0 || first.Location() == j.locker.opts.Now().Location() {
+		return
+	}
+	if err := j.times.check(j.settings, first); err != nil {
+		j.locker.log.Warn("in the time zone of the cron library the options of a job skip ticks", zap.String("job", j.name), zap.Stringer("zone", first.Location()), zap.Error(err))
+	}
+}
+
 // Run runs the latest tick that has come, as Locker.Do does. Cron libraries call it. The result
 // goes to Options.Done and to the session's Logger: a failed or lost run, and a tick that could not
 // be claimed, are logged as warnings. A call by hand does the same: it does not repeat a tick that
-// was run. To run the job now, see Trigger.
+// was run. Before the first tick there is none to run: Late. Up to 10 s before a fire time (a
+// twentieth of an interval below 200 s) the call is for that one and waits for it, since a timer may
+// be early after the wall clock was set back. To run the job now, see Trigger.
 func (j *Job) Run() { j.locker.report(j.RunContext(context.Background())) }
 
 // RunContext is Run with a ctx, and returns the result. It returns the errors of Locker.Do, ErrLost
 // and ErrTooLong among them.
 func (j *Job) RunContext(ctx context.Context) (Result, error) {
-	return j.run(ctx, j.locker.due(&j.times))
+	tick, ok := j.locker.due(ctx, &j.times)
+	if !ok {
+		return noTick(j.locker, j.name)
+	}
+	return j.run(ctx, tick)
 }
 
 // Trigger runs the job now, for a tick of its own, whatever the schedule says. Otherwise it is as
@@ -126,14 +141,30 @@ func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 
 // run runs one tick, unless a later one has come.
 func (j *Job) run(ctx context.Context, tick time.Time) (Result, error) {
-	j.locker.warnTwice(j.name, j, tick, false)
+	j.locker.job(j.name).callers.ofJob(j.locker.log, j.name, j, tick)
 	return j.locker.scheduled(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy}, &j.times, tick)
 }
 
-// due returns the tick for which a library calls now.
-func (l *Locker) due(times *timetable) time.Time {
+// due returns the tick for which a library calls now, and false if none has come. If the call is a little
+// early, it waits for the tick.
+func (l *Locker) due(ctx context.Context, times *timetable) (time.Time, bool) {
 	times.setBack(l.horizon())
-	return times.due(l.opts.Now())
+	tick, in, ok := times.due(l.opts.Now())
+	if in > 0 {
+		ctx, cancel := l.untilClose(ctx)
+		defer cancel()
+		select {
+		case <-time.After(in):
+		case <-ctx.Done(): // the claim returns the reason
+		}
+	}
+	return tick, ok
+}
+
+// noTick is the result of a call for a job of which no tick has come.
+func noTick(l *Locker, name string) (res Result, err error) {
+	defer l.callDone(&res, &err)
+	return Result{Job: name, Outcome: Late}, nil
 }
 
 // scheduled runs one tick of a timetable.

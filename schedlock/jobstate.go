@@ -28,10 +28,8 @@ type job struct {
 	floor    time.Time            // up to which records were removed, if events have shown that
 	changed  chan struct{}        // closed and replaced at each event
 	spares   []clientv3.LeaseID   // unused leases for cooldowns
-	caller   any                  // that made the last call for a tick: a Job, a wrapped job, or a gocron locker
-	former   any                  // the caller before, if it was another one
-	called   time.Time            // the tick of the last call
-	doubled  bool                 // two calls for one tick have been logged
+	callers  callers              // of this process
+	differs  sync.Once            // other fire times of one crontab are logged once
 	asked    *Job                 // the one that runs what RequestRun asks for, or nil
 }
 

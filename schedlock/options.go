@@ -82,9 +82,11 @@ func AtMost(d time.Duration) Option {
 //
 // Ticks that come within d are skipped. A run starts a little after its tick, so a d close to the
 // interval of the job would skip every second tick by accident. The interval is the period of the
-// job, or the time between the next two fire times of a Job. A d that equals the interval, or is
-// shorter by at most 50 ms (by a tenth of an interval below 500 ms), is refused with ErrInvalid. A
-// longer d is accepted, and skips ticks.
+// job, or any time between two fire times of a Job's schedule, as in the years 2024 and 2025. A d
+// that equals an interval, or is shorter by at most 50 ms (by a tenth of an interval below 500 ms),
+// is refused with ErrInvalid. So is one that is longer than fewer than a tenth of the intervals:
+// 23 hours for a daily job in a zone whose clocks change. A longer d is accepted, and skips ticks.
+// The answer does not depend on the time of the call.
 func AtLeast(d time.Duration) Option {
 	return option(func(s *settings) error {
 		s.atLeast = d
@@ -201,10 +203,15 @@ func newRequest(opts []CallOption) (request, error) {
 // check returns an error if AtLeast ends just when the next tick comes, which would then be skipped.
 // interval is the time between two ticks, or 0 if it is not known.
 func (s settings) check(interval time.Duration) error {
-	if s.atLeast == 0 || s.atLeast > interval || s.atLeast < interval-min(early, interval/10) {
+	if s.atLeast == 0 || !tooClose(s.atLeast, interval) {
 		return nil
 	}
-	return invalid("AtLeast(%v) is as long as the time between two ticks, %v: it counts from the start, a little after the tick, so each second tick would be skipped; set it lower, or clearly longer to skip ticks", s.atLeast, interval)
+	return tooLong(s.atLeast, interval, "")
+}
+
+// tooLong is the error of an AtLeast that would skip a tick by accident. where says which one.
+func tooLong(atLeast, interval time.Duration, where string) error {
+	return invalid("AtLeast(%v) is as long as the time between two ticks, %v%s: it counts from the start, a little after the tick, so the next tick would be skipped; set it lower, or clearly longer to skip ticks", atLeast, interval, where)
 }
 
 func checkLength(option string, d time.Duration) error {

@@ -27,7 +27,8 @@ const (
 	StillRunning
 	// Paused: the job is paused, see Result.Paused.
 	Paused
-	// Late: LateBy has passed since the tick, or a later tick has come or was claimed.
+	// Late: LateBy has passed since the tick, a later tick has come or was claimed, or no tick of the
+	// schedule has come yet.
 	Late
 )
 

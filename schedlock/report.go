@@ -3,7 +3,6 @@ package schedlock
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.uber.org/zap"
 )
@@ -67,29 +66,4 @@ func (l *Locker) newRefusal(job string, err error) bool {
 	}
 	l.refused[job] = why
 	return true
-}
-
-// warnTwice logs, once for each job, that this process calls twice for one tick by mistake: at most
-// one of the calls starts. by is the caller. periodic is true if the ticks are periods and by calls
-// once for each fire time of the library.
-func (l *Locker) warnTwice(name string, by any, tick time.Time, periodic bool) {
-	j := l.job(name)
-	j.mu.Lock()
-	// A Job that replaces another one is called after it for the same tick, but only once.
-	same := j.called.Equal(tick) && (periodic || j.caller != by && j.former == by)
-	if j.caller != by {
-		j.former = j.caller
-	}
-	j.caller, j.called = by, tick
-	same, j.doubled = same && !j.doubled, same || j.doubled
-	j.mu.Unlock()
-	switch {
-	case !same:
-	case periodic:
-		l.log.Warn("a job was called twice in one period, and starts at most once: give each job a name of its own, and a period no longer than the time between two of its fire times",
-			zap.String("job", name), zap.Time("tick", tick))
-	default:
-		l.log.Warn("two Jobs of this process have one name, and only one of them starts for each tick: give each a name of its own",
-			zap.String("job", name), zap.Time("tick", tick))
-	}
 }

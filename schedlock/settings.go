@@ -2,9 +2,7 @@ package schedlock
 
 import (
 	"fmt"
-	"hash/fnv"
 	"strings"
-	"time"
 
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -28,17 +26,22 @@ func (r request) shared() string {
 	return r.fingerprint()
 }
 
-const (
-	period   = record.Period
-	fireTime = "fire time like "
-)
+const period = record.Period
 
 // agree reports whether two users of a job have the same settings, and returns the more complete
-// text: a caller that passes a tick has no period. theirs is "" if there are none.
+// text: a caller that passes a tick has no period. Of two texts of fire times that agree it is theirs.
+// theirs is "" if there are none.
 func agree(mine, theirs string) (both string, ok bool) {
 	a, m, _ := strings.Cut(mine, period)
 	b, t, _ := strings.Cut(theirs, period)
-	return max(mine, theirs), theirs == "" || a == b && (m == t || m == "" || t == "")
+	if theirs == "" || a != b {
+		return max(mine, theirs), theirs == ""
+	}
+	here, schedule := parseFires(m)
+	if there, ok := parseFires(t); schedule && ok {
+		return theirs, here.agree(there)
+	}
+	return max(mine, theirs), m == t || m == "" || t == ""
 }
 
 // reschedules reports whether two settings differ only in their fire times: the process that has
@@ -46,38 +49,20 @@ func agree(mine, theirs string) (both string, ok bool) {
 func reschedules(mine, theirs string) bool {
 	a, m, _ := strings.Cut(mine, period)
 	b, t, _ := strings.Cut(theirs, period)
-	return a == b && strings.HasPrefix(m, fireTime) && strings.HasPrefix(t, fireTime)
+	_, here := parseFires(m)
+	_, there := parseFires(t)
+	return a == b && here && there
 }
 
-// print returns a text by which processes compare their fire times: the first of a winter and of a
-// summer, for operators, and a hash of some more. It is "" until the zone is known.
-func (tt *timetable) print() string {
-	tt.mu.Lock()
-	zone, known := tt.zone, tt.printed
-	tt.mu.Unlock()
-	if zone == nil || known != "" {
-		return known
+// differ reports whether two settings agree, and their fire times do not: the zone files of two hosts
+// differ, or two parsers.
+func differ(mine, theirs string) bool {
+	_, m, _ := strings.Cut(mine, period)
+	_, t, _ := strings.Cut(theirs, period)
+	here, a := parseFires(m)
+	there, b := parseFires(t)
+	if !a || !b || !here.agree(there) {
+		return false
 	}
-	const each = 20
-	h := fnv.New32a()
-	var text []string
-	for _, month := range []time.Month{time.January, time.July} {
-		t := time.Date(2024, month, 10, 0, 0, 0, 0, time.UTC).In(zone)
-		for n := range each {
-			if t = tt.schedule.Next(t); t.IsZero() {
-				break
-			}
-			if n == 0 {
-				text = append(text, stamp(t))
-			}
-			fmt.Fprintln(h, t.UnixMilli())
-		}
-	}
-	known = fmt.Sprintf("%s%s (%08x)", fireTime, strings.Join(text, " and "), h.Sum32())
-	tt.mu.Lock()
-	defer tt.mu.Unlock()
-	if tt.zone == zone {
-		tt.printed = known
-	}
-	return known
+	return here.like != there.like || here.sample != there.sample && here.sample != "" && there.sample != ""
 }

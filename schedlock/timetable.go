@@ -19,9 +19,11 @@ type Schedule interface {
 // method. It is safe for concurrent use.
 type timetable struct {
 	schedule Schedule
+	stuck    func(asked time.Time) // called for each answer that was not after what was asked, or nil
 
 	mu      sync.Mutex
 	zone    *time.Location // in which the schedule is asked, once it is known
+	text    string         // of the crontab, if a library has passed it on
 	printed string         // see print
 	newest  time.Time      // the latest tick that has come
 	passed  chan struct{}  // closed when a later one comes
@@ -40,22 +42,47 @@ func (tt *timetable) next(t time.Time) (next time.Time, zone *time.Location) {
 	}
 	zone = tt.zone
 	tt.mu.Unlock()
-	own := tt.schedule.Next(t)
+	own := tt.ask(t)
 	if t.Location() == zone {
 		return own, nil
 	}
-	next = tt.schedule.Next(t.In(zone))
+	next = tt.ask(t.In(zone))
 	if next.Equal(own) {
 		return own, nil
 	}
 	return next.In(t.Location()), zone
 }
 
-// in sets the zone in which the schedule is asked.
-func (tt *timetable) in(zone *time.Location) {
+// ask returns the first fire time after t, in the location of t. It is after t, or zero.
+func (tt *timetable) ask(t time.Time) time.Time {
+	next, ok := forward(tt.schedule, t)
+	if !ok && tt.stuck != nil {
+		tt.stuck(t)
+	}
+	return next
+}
+
+// in sets the text of a crontab, and the zone in which the schedule is asked.
+func (tt *timetable) in(text string, zone *time.Location) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
-	tt.zone, tt.printed = zone, ""
+	tt.text, tt.zone, tt.printed = text, zone, ""
+}
+
+// home returns the zone of the schedule: its own, or the one in which it is asked, or that of a caller.
+func (tt *timetable) home(caller *time.Location) *time.Location {
+	if own := zoneOf(tt.schedule); own != nil {
+		return own
+	}
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	if own := zoneIn(tt.text); own != nil {
+		return own
+	}
+	if tt.zone != nil {
+		return tt.zone
+	}
+	return caller
 }
 
 // after returns the first fire time after t. A schedule without a time zone of its own uses the
@@ -67,14 +94,20 @@ func (tt *timetable) after(t time.Time) time.Time {
 	if zone != nil {
 		t = t.In(zone)
 	}
-	return tt.schedule.Next(t)
+	return tt.ask(t)
 }
 
-// due returns the fire time for which the library calls now: the latest one that has come. There is
-// not one call for each fire time: a chain of the library may skip or delay calls, the library may
-// be stopped and started, the machine may be suspended. So nothing is counted, and two calls for
-// one tick get the same tick, which starts once.
-func (tt *timetable) due(now time.Time) time.Time {
+// meant is how long before a fire time a call can only be for that one: a timer that counts by the
+// monotonic clock comes early by as much as the wall clock was set back. In short intervals it is a
+// twentieth.
+const meant = 10 * time.Second
+
+// due returns the fire time for which the library calls now, and in how long it comes: the latest one
+// that has come, or the next one if the call is a little before it. ok is false if none has come. There
+// is not one call for each fire time: a chain of the library may skip or delay calls, the library may be
+// stopped and started, the machine may be suspended. So nothing is counted, and two calls for one tick
+// get the same tick, which starts once.
+func (tt *timetable) due(now time.Time) (tick time.Time, in time.Duration, ok bool) {
 	tt.mu.Lock()
 	newest := tt.newest
 	tt.mu.Unlock()
@@ -82,13 +115,19 @@ func (tt *timetable) due(now time.Time) time.Time {
 	if p, ok := tt.schedule.(Periods); ok {
 		ahead = min(ahead, time.Duration(p)/10)
 	}
-	if t, ok := tt.latest(newest, now.Add(ahead)); ok {
-		return t
+	tick, ok = tt.latest(newest, now.Add(ahead))
+	if !ok && !newest.IsZero() {
+		tick, ok = newest, true
 	}
-	if !newest.IsZero() {
-		return newest
+	from := now
+	if tick.After(now) {
+		from = tick
 	}
-	return now
+	next := tt.after(from)
+	if in = next.Sub(now); next.IsZero() || in > meant || ok && in > next.Sub(tick)/20 {
+		return tick, 0, ok
+	}
+	return next, in, true
 }
 
 // setBack drops the newest tick if it is beyond the horizon: this process's clock was ahead when
@@ -135,16 +174,4 @@ func (tt *timetable) latest(last, now time.Time) (latest time.Time, ok bool) {
 			return latest, ok
 		}
 	}
-}
-
-// fixed reports whether the schedule returns the same fire times whenever it is asked. A schedule
-// that counts from the time of asking, like @every, does not: no two processes would agree on a
-// tick.
-func (tt *timetable) fixed(now time.Time) bool {
-	first := tt.after(now)
-	second := tt.after(first)
-	if first.IsZero() || second.IsZero() {
-		return true
-	}
-	return tt.after(first.Add(second.Sub(first) / 2)).Equal(second)
 }

@@ -24,7 +24,8 @@ import (
 //
 // Each job needs a wrapper and a name of its own, and a period no longer than the time between two
 // of its fire times: of two calls in one period at most one starts. A second call in one period is
-// logged as a warning, once for each name. So do not pass the wrapper to cron.WithChain, which
+// logged as a warning, once for each name. (A job at a time of day comes twice in one day in UTC when
+// the clocks go forward, and starts both times if the period is of whole days.) So do not pass the wrapper to cron.WithChain, which
 // applies it to all jobs. Without LateBy, a tick starts within its period or not at all. Results go
 // to Options.Done and the session's Logger, as those of Job.Run.
 //
@@ -73,13 +74,4 @@ func (w *wrapped) Run() {
 		w.work()
 		return nil
 	}, r, w))
-}
-
-// call is do for one that does not know its fire times, with the result reported to Options.Done.
-func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by any) (res Result, err error) {
-	defer l.callDone(&res, &err)
-	if r.tick.IsZero() {
-		l.warnTwice(name, by, r.tickAt(l.opts.Now()), true)
-	}
-	return l.do(ctx, name, fn, r)
 }

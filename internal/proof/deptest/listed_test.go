@@ -11,10 +11,10 @@ import (
 const listPage = "docs/tested-failures.md"
 
 // namedRow is an id of a row in a comment, of one of the kinds that requiredIDs has.
-var namedRow = regexp.MustCompile(`\b(?:[ABCDHJLMNOPQRSTUVW]\d{1,2}|A\d{3}|[FI]\d{2})\b`)
+var namedRow = regexp.MustCompile(`\b(?:[ABCDHJKLMNOPQRSTUVW]\d{1,2}|A\d{3}|[FI]\d{2})\b`)
 
 // testedRows are the rows that the comment of a test begins with: "W13: …", "T1, T7: …", "Trap N15: …".
-var testedRows = regexp.MustCompile(`(?m)^(?:Trap )?((?:[ABCDFHIJLMNOPQRSTUVW]\d{1,2}|A\d{3})(?:, (?:[ABCDFHIJLMNOPQRSTUVW]\d{1,2}|A\d{3}))*): `)
+var testedRows = regexp.MustCompile(`(?m)^(?:Trap )?((?:[ABCDFHIJKLMNOPQRSTUVW]\d{1,2}|A\d{3})(?:, (?:[ABCDFHIJKLMNOPQRSTUVW]\d{1,2}|A\d{3}))*): `)
 
 // unlisted reports the comments that name a row of the list which it does not have, and the files of
 // the product that name one without the page: in the first comment that does, since a reader of W13

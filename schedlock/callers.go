@@ -1,0 +1,84 @@
+package schedlock
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// callers finds the mistakes of a process that calls twice for one tick of a job: at most one of the calls
+// starts. It is safe for concurrent use.
+type callers struct {
+	mu      sync.Mutex
+	last    any       // that made the last call for a tick: a Job, a wrapped job, or a gocron locker
+	former  any       // the caller before, if it was another one
+	tick    time.Time // of the last call
+	first   time.Time // when the first call for it was made, if the ticks are periods
+	doubled bool      // two calls for one tick have been logged
+}
+
+// ofJob records the call of a Job, and logs once that two of them have one name.
+func (c *callers) ofJob(log *zap.Logger, name string, by any, tick time.Time) {
+	c.mu.Lock()
+	// A Job that replaces another one is called after it for the same tick, but only once.
+	warn := c.record(by, tick, time.Time{}, c.tick.Equal(tick) && c.last != by && c.former == by)
+	c.mu.Unlock()
+	if warn {
+		log.Warn("two Jobs of this process have one name, and only one of them starts for each tick: give each a name of its own",
+			zap.String("job", name), zap.Time("tick", tick))
+	}
+}
+
+// ofPeriod records a call whose tick is a period, and returns when this process first called for the same
+// one, or zero. It logs once that there are two calls in a period, unless the second comes a day later.
+func (c *callers) ofPeriod(log *zap.Logger, name string, by any, tick time.Time, every time.Duration, now time.Time) (former time.Time) {
+	c.mu.Lock()
+	same := c.tick.Equal(tick)
+	if same {
+		former = c.first
+	}
+	warn := c.record(by, tick, now, same && !nextDay(every, former, time.Time{}, now))
+	c.mu.Unlock()
+	if warn {
+		log.Warn("a job was called twice in one period, and starts at most once: give each job a name of its own, and a period no longer than the time between two of its fire times",
+			zap.String("job", name), zap.Time("tick", tick))
+	}
+	return former
+}
+
+// record reports whether a call is the first that is made twice. The callers must be locked.
+func (c *callers) record(by any, tick, at time.Time, twice bool) (warn bool) {
+	if c.last != by {
+		c.former = c.last
+	}
+	if c.last = by; !c.tick.Equal(tick) {
+		c.tick, c.first = tick, at
+	}
+	warn = twice && !c.doubled
+	c.doubled = c.doubled || twice
+	return warn
+}
+
+// warnOfFires logs, once for each job, that the fire times of another process are not those of this one
+// although both have the same schedule.
+func warnOfFires(log *zap.Logger, j *job, mine, theirs string) {
+	if !differ(mine, theirs) {
+		return
+	}
+	j.differs.Do(func() {
+		log.Warn("two processes read one crontab in one zone, and have different fire times: the files of time zones of their hosts, or the parsers of their releases, differ. Near the changes of the clocks a tick may start twice or not at all",
+			zap.String("job", j.name), zap.String("here", mine), zap.String("there", theirs))
+	})
+}
+
+// warnOfStuck returns what warns, once, that a schedule does not go forward.
+func warnOfStuck(log *zap.Logger, name string) func(time.Time) {
+	var once sync.Once
+	return func(asked time.Time) {
+		once.Do(func() {
+			log.Warn("the schedule of a job has answered with a fire time that is not after the time it was asked for; a later one is used. Its library may leave out fire times around changes of the clocks",
+				zap.String("job", name), zap.Time("asked", asked))
+		})
+	}
+}

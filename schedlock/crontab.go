@@ -1,0 +1,89 @@
+package schedlock
+
+import (
+	"reflect"
+	"strings"
+	"time"
+)
+
+// Crontab is a schedule with the text from which it was parsed. Processes that use a job compare the
+// text and the zone in place of fire times, and etcd shows both to operators:
+//
+//	const spec = "0 9 * * 1-5"
+//	parsed, err := cron.ParseStandard(spec)
+//	berlin, err := time.LoadLocation("Europe/Berlin")
+//	job, err := lk.Job("invoices", schedlock.Crontab{Text: spec, Zone: berlin, Schedule: parsed}, send)
+//
+// Two parsers that read one text in two ways are not found by that.
+type Crontab struct {
+	// Text is what was parsed.
+	Text string
+	// Zone is where the schedule is asked. If it is nil, the zone at the beginning of Text counts
+	// ("CRON_TZ=Europe/Berlin 0 9 * * *"), and without one that of the caller.
+	Zone *time.Location
+	// Schedule has the fire times.
+	Schedule Schedule
+}
+
+// Next returns the first fire time after t, in the location of t.
+func (c Crontab) Next(t time.Time) time.Time {
+	if c.Zone == nil {
+		return c.Schedule.Next(t)
+	}
+	next := c.Schedule.Next(t.In(c.Zone))
+	if next.IsZero() {
+		return next
+	}
+	return next.In(t.Location())
+}
+
+// textOf returns the text of a schedule, or "".
+func textOf(s Schedule) string {
+	if c, ok := s.(Crontab); ok {
+		return strings.Join(strings.Fields(c.Text), " ")
+	}
+	return ""
+}
+
+// zoneOf returns the zone that a schedule has of its own, or nil: that of a Crontab, or the field
+// Location of what robfig/cron and its forks parse, in which time.Local stands for the zone of the
+// caller.
+func zoneOf(s Schedule) *time.Location {
+	if c, ok := s.(Crontab); ok {
+		if c.Zone != nil {
+			return c.Zone
+		}
+		if zone := zoneIn(c.Text); zone != nil {
+			return zone
+		}
+		return zoneOf(c.Schedule)
+	}
+	v := reflect.ValueOf(s)
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	field := v.FieldByName("Location")
+	if !field.IsValid() || !field.CanInterface() {
+		return nil
+	}
+	if zone, ok := field.Interface().(*time.Location); ok && zone != time.Local {
+		return zone
+	}
+	return nil
+}
+
+// zoneIn returns the zone with which a crontab's text begins, or nil.
+func zoneIn(text string) *time.Location {
+	first, _, _ := strings.Cut(strings.TrimSpace(text), " ")
+	for _, name := range []string{"CRON_TZ=", "TZ="} {
+		if name, ok := strings.CutPrefix(first, name); ok {
+			if zone, err := time.LoadLocation(name); err == nil {
+				return zone
+			}
+		}
+	}
+	return nil
+}

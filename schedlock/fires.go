@@ -1,0 +1,120 @@
+package schedlock
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+)
+
+// fires are the fire times of a schedule, as processes compare them and operators read them.
+type fires struct {
+	like    string // the first of a winter and of a summer, and a hash of 20 from there: all that older releases have
+	sample  string // a hash of more, over a year and around the changes of the clocks; "" of an older release
+	crontab string // its text and the name of its zone, or "" if one of these is not known
+}
+
+const (
+	fireTime = "fire time like "
+	sampled  = ", sampled "
+	parsedOf = ", by "
+)
+
+func (f fires) String() string {
+	s := fireTime + f.like + sampled + f.sample
+	if f.crontab != "" {
+		s += parsedOf + f.crontab
+	}
+	return s
+}
+
+// parseFires reads what String has written, or an older release. ok is false for a period.
+func parseFires(s string) (f fires, ok bool) {
+	s, ok = strings.CutPrefix(s, fireTime)
+	f.like, s, _ = strings.Cut(s, sampled)
+	f.sample, f.crontab, _ = strings.Cut(s, parsedOf)
+	return f, ok
+}
+
+// agree reports whether two processes have the same schedule. Its text and zone say that where both
+// have them, since the fire times of one text differ if zone files do.
+func (f fires) agree(o fires) bool {
+	switch {
+	case f.crontab != "" && o.crontab != "":
+		return f.crontab == o.crontab
+	case f.sample != "" && o.sample != "":
+		return f.sample == o.sample
+	}
+	return f.like == o.like
+}
+
+// print returns a text by which processes compare their fire times. It is "" until the zone is known.
+func (tt *timetable) print() string {
+	tt.mu.Lock()
+	zone, text, known := tt.zone, tt.text, tt.printed
+	tt.mu.Unlock()
+	if zone == nil || known != "" {
+		return known
+	}
+	ask := asking(func(t time.Time) time.Time { return tt.ask(t.In(zone)) })
+	if text == "" {
+		text = textOf(tt.schedule)
+	}
+	f := fires{like: ask.like(), sample: ask.sample(changes(tt.home(zone)))}
+	if home := tt.home(zone).String(); text != "" && home != time.Local.String() {
+		f.crontab = fmt.Sprintf("%q in %s", text, home)
+	}
+	known = f.String()
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	if tt.zone == zone {
+		tt.printed = known
+	}
+	return known
+}
+
+// like returns the first fire time of a January and of a July, and a hash of 20 from there.
+func (ask asking) like() string {
+	const each = 20
+	h := fnv.New32a()
+	var text []string
+	for _, month := range []time.Month{time.January, time.July} {
+		t := time.Date(2024, month, 10, 0, 0, 0, 0, time.UTC)
+		for n := range each {
+			if t = ask(t); t.IsZero() {
+				break
+			}
+			if n == 0 {
+				text = append(text, stamp(t))
+			}
+			fmt.Fprintln(h, t.UnixMilli())
+		}
+	}
+	return fmt.Sprintf("%s (%08x)", strings.Join(text, " and "), h.Sum32())
+}
+
+// sample returns a hash of the first fire times after each hour of two days, after each day of two weeks,
+// after the first and the last days of months, and of all fire times around the changes of the clocks.
+func (ask asking) sample(changes []time.Time) string {
+	h := fnv.New32a()
+	for _, from := range []time.Time{surveyed.AddDate(0, 0, 9), surveyed.AddDate(0, 6, 9)} {
+		for hour := range 24 {
+			fmt.Fprintln(h, ask(from.Add(time.Duration(hour)*time.Hour)).UnixMilli())
+		}
+		for day := range 7 {
+			fmt.Fprintln(h, ask(from.AddDate(0, 0, day)).UnixMilli())
+		}
+	}
+	for month := range 12 {
+		for _, day := range []int{-4, -1, 0, 1, 10, 14} {
+			fmt.Fprintln(h, ask(surveyed.AddDate(0, month, day)).UnixMilli())
+		}
+	}
+	for _, change := range changes {
+		for _, i := range slices.Concat(ask.walk(change.Add(-aroundTurn), aroundMonth), ask.walk(change.Add(-beforeChange), aroundChange)) {
+			fmt.Fprintln(h, i.from.UnixMilli())
+		}
+	}
+	return fmt.Sprintf("%08x", h.Sum32())
+}

@@ -1,0 +1,71 @@
+package schedlock
+
+import (
+	"cmp"
+	"context"
+	"time"
+)
+
+// A daily job at a time of day, under an adapter whose ticks are days in UTC: on the day on which the clocks
+// go forward it comes 23 hours after the day before, possibly in the same day in UTC. That is a tick of its
+// own, halfway between two days.
+
+// shift is more than the clocks of any zone go forward at a time.
+const shift = 3 * time.Hour
+
+// nextDay reports whether a call is for the next of some days although it comes in the period of the one
+// before. former is when this process called for that, or zero; started is when its run was started.
+func nextDay(every time.Duration, former, started, now time.Time) bool {
+	switch {
+	case every%(24*time.Hour) != 0:
+		return false
+	case !former.IsZero():
+		return now.Sub(former) >= every-shift
+	case started.IsZero() || now.Sub(started) >= every:
+		return false
+	}
+	// Another process has called for that. Its timer may have another phase, unless it is of the same time
+	// of day.
+	late := wall(now).Sub(wall(started.In(now.Location()))) - every
+	return late.Abs() < 5*time.Minute && now.Sub(started) < every-20*time.Minute
+}
+
+// wall returns what the clocks of the time's zone show, as a time in UTC.
+func wall(t time.Time) time.Time {
+	_, offset := t.Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// call is do for one that does not know its fire times, with the result reported to Options.Done.
+func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by any) (res Result, err error) {
+	defer l.callDone(&res, &err)
+	if !r.tick.IsZero() {
+		return l.do(ctx, name, fn, r)
+	}
+	now := l.opts.Now()
+	r.tick = r.tickAt(now)
+	former := l.job(name).callers.ofPeriod(l.log, name, by, r.tick, r.every, now)
+	res, err = l.do(ctx, name, fn, r)
+	if err != nil || res.Outcome != Claimed || r.every%(24*time.Hour) != 0 {
+		return res, err
+	}
+	var started time.Time
+	if former.IsZero() {
+		if rec, err := l.Get(ctx, name, r.tick); err == nil {
+			started = rec.Start
+		}
+	}
+	if !nextDay(r.every, former, started, now) {
+		return res, err
+	}
+	return l.do(ctx, name, fn, r.halfway(now))
+}
+
+// halfway returns the request for the tick between two periods.
+func (r request) halfway(now time.Time) request {
+	half := r.every / 2
+	r.periodic, r.again = false, r.tick.Add(r.every)
+	r.tick = r.tick.Add(half)
+	r.within = cmp.Or(r.lateBy, now.Sub(r.tick)+inTime(half))
+	return r
+}
