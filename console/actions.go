@@ -316,17 +316,21 @@ func unlock(ctx context.Context, l *schedlock.Locker, name, target, reason strin
 
 // trigger has a job run now, and waits until a process has started it.
 func trigger(ctx context.Context, l *schedlock.Locker, name, reason string) error {
-	tick, err := l.RequestRun(ctx, name, reason)
+	id, err := l.RequestRun(ctx, name, reason)
 	if err != nil {
 		return err
 	}
 	for bound := time.Now().Add(startBound); time.Now().Before(bound); {
-		if _, err := l.Get(ctx, name, tick); !errors.Is(err, schedlock.ErrGone) {
+		if _, err := l.Requested(ctx, name, id); !errors.Is(err, schedlock.ErrGone) {
 			return err
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return changed{fmt.Errorf("no process has started job %q within %v: it is paused, runs or cools down, or no live process has it by Locker.Job; one that receives the request within a minute may start it later", name, startBound)}
+	why := "no live process has it by Locker.Job"
+	if st, err := l.Status(ctx, name); err == nil && st.Obstacle() != "" {
+		why = st.Obstacle()
+	}
+	return changed{fmt.Errorf("no process has started job %q within %v: %s; one that receives the request within a minute may start it later", name, startBound, why)}
 }
 
 // forbidden is a refusal of Authorize.

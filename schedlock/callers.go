@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -70,6 +71,19 @@ func warnOfFires(log *zap.Logger, j *job, mine, theirs string) {
 		log.Warn("two processes read one crontab in one zone, and have different fire times: the files of time zones of their hosts, or the parsers of their releases, differ. Near the changes of the clocks a tick may start twice or not at all",
 			zap.String("job", j.name), zap.String("here", mine), zap.String("there", theirs))
 	})
+}
+
+// warnOfAhead logs that a tick of the future was claimed, or that records up to one were removed, and names the
+// processes whose clocks are ahead, as far as they are known. Ticks before that one do not start.
+func warnOfAhead(log *zap.Logger, name string, by time.Duration, clocks []Clock) {
+	var fast []string
+	for _, c := range clocks {
+		if c.Known && c.Ahead > by/2 {
+			fast = append(fast, fmt.Sprintf("%s by %v", c.Owner, c.Ahead.Round(time.Millisecond)))
+		}
+	}
+	log.Warn("a tick of a job was claimed before it came by the clock of this process; earlier ticks do not start any more. This clock is behind, or another one is or was ahead",
+		zap.String("job", name), zap.Duration("by", by), zap.Strings("ahead", fast))
 }
 
 // warnOfStuck returns what warns, once, that a schedule does not go forward.

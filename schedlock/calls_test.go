@@ -201,3 +201,28 @@ func TestOptionsInTheZoneOfTheLibrary(t *testing.T) {
 	job.Next(time.Now().In(berlin(t)))
 	require.Equal(t, 1, lines.FilterMessageSnippet("options of a job skip ticks").Len())
 }
+
+// K13: a tick that does not start because a process with a fast clock has claimed a later one is logged once, with
+// that process.
+func TestClaimsOfAFastClockAreNamed(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	at := time.Now().Truncate(time.Second)
+	slow, lines := f.logged(nil, nil)
+	fast := f.instance(nil, schedlock.WithClock(schedlock.Options{}, 30*time.Second))
+	require.Eventually(t, func() bool {
+		c := slow.Clocks()
+		return len(c) == 1 && c[0].Known
+	}, soon, 5*time.Millisecond)
+	res, err := fast.Do(ctxT(t), "job", nothing, schedlock.Tick(at.Add(30*time.Second)))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	for range 2 {
+		res, err = slow.Do(ctxT(t), "job", nothing, schedlock.Tick(at))
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Late, res.Outcome)
+	}
+	warned := lines.FilterMessageSnippet("a tick of a job was claimed before it came").All()
+	require.Len(t, warned, 1)
+	require.Contains(t, warned[0].ContextMap()["ahead"].([]any)[0], fast.sess.Owner())
+}

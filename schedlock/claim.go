@@ -121,6 +121,9 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request) (decis
 		}
 		j.read(st.settled())
 		warnOfFires(l.log, j, r.shared(), st.settled())
+		if now := l.opts.Now(); st.latest.After(now.Add(early)) {
+			j.ahead.Do(func() { warnOfAhead(l.log, j.name, st.latest.Sub(now), l.Clocks()) })
+		}
 		next := st.decide(j.name, p.tick, r, l.sess.Lease())
 		switch next.action {
 		case refuse:
@@ -162,20 +165,14 @@ func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (observed,
 		return h, nil
 	}
 	asked := time.Now()
-	e, err := l.sess.Live(ctx)
+	d, err := place(ctx, l, j, run)
 	if err != nil {
 		return observed{}, l.endError(ctx, asked, err)
 	}
-	key := j.keys.Range
-	if !l.opts.Sticky {
-		key = run
-	}
-	runners, others := j.split(l.clocks.leases())
-	d := delay(int64(e.Lease()), runners, others, key)
 	if r.within > 0 {
 		d = min(d, r.within/4) // the claim needs most of the time
 	}
-	place := time.After(d)
+	own := time.After(d)
 	for {
 		h, changed := j.seen(run)
 		if h.claimed && p.attempt == 1 {
@@ -186,12 +183,25 @@ func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (observed,
 			if p.attempt > 1 {
 				return observed{changed: true}, nil
 			}
-		case <-place:
+		case <-own:
 			return h, nil
 		case <-ctx.Done():
 			return observed{}, ended(ctx)
 		}
 	}
+}
+
+// place returns how long this process waits for those before it in the order of a tick or a request.
+func place(ctx context.Context, l *Locker, j *job, of string) (time.Duration, error) {
+	e, err := l.sess.Live(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if l.opts.Sticky {
+		of = j.keys.Range
+	}
+	runners, others := j.split(l.clocks.leases())
+	return delay(int64(e.Lease()), runners, others, of), nil
 }
 
 // turn waits until fewer than turns claims of this process are in flight. A claim that hangs gives up

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -151,6 +152,48 @@ func (c *clocks) list(own clientv3.LeaseID) []Clock {
 	slices.SortFunc(out, func(a, b Clock) int { return cmp.Compare(a.Lease, b.Lease) })
 	return out
 }
+
+// fleetTime returns the time by this process's clock or, if that is too far from the clocks of the processes
+// that run jobs, the nearest time that is not. kvs are their keys. A wrong clock is logged.
+func fleetTime(l *Locker, kvs []*mvccpb.KeyValue) time.Time {
+	now := l.opts.Now()
+	var seen []time.Time
+	for _, kv := range kvs {
+		if r, ok := record.DecodeClock(kv.Value); ok && kv.Lease != int64(l.sess.Lease()) {
+			seen = append(seen, time.UnixMilli(r.AtMS))
+		}
+	}
+	in := within(now, seen)
+	if off := now.Sub(in); off != 0 {
+		l.log.Warn("the clock of this process differs from those of the processes that run jobs, by this or more; theirs counts", zap.Duration("ahead", off), zap.Time("theirs", in))
+	}
+	return in
+}
+
+// within returns now if it can be the time of processes that have published these times, each within the
+// last beat, or otherwise the nearest time that can. The median counts: one of the clocks may be wrong.
+func within(now time.Time, seen []time.Time) time.Time {
+	if len(seen) == 0 {
+		return now
+	}
+	slices.SortFunc(seen, time.Time.Compare)
+	earliest := seen[len(seen)/2]
+	latest := seen[len(seen)/2].Add(beat + late)
+	if len(seen)%2 == 0 {
+		earliest = seen[len(seen)/2-1]
+	}
+	switch {
+	case now.Before(earliest.Add(-late)):
+		return earliest
+	case now.After(latest):
+		return latest
+	}
+	return now
+}
+
+// late is how much later than planned a process may publish its time, and by how much clocks differ that are
+// right.
+const late = 10 * time.Second
 
 // slowest returns the time of the slowest clock, and false if there is, or may be, a clock that is
 // not known yet.

@@ -86,6 +86,8 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 		p.attempt, p.mod, p.before = last.Attempt+1, st.run[0].ModRevision, string(st.run[0].Value)
 	}
 	switch {
+	case p.attempt == 1 && st.startedElsewhere(r.asked):
+		return decision{action: skip, outcome: Claimed}
 	case st.foreign != "":
 		return decision{action: refuse, err: fmt.Errorf("key %q is not a run record, and the job cannot start while it exists: delete it", st.foreign)}
 	case !st.latest.IsZero():
@@ -105,6 +107,11 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 		return decision{action: refuse, err: &SettingsError{Job: job, Mine: mine, Theirs: p.settings}}
 	}
 	return decision{action: send, plan: p}
+}
+
+// startedElsewhere reports whether another call has started what a request wants.
+func (st state) startedElsewhere(asked requestedRun) bool {
+	return asked.mod != 0 && (len(st.requested) == 0 || st.requested[0].ModRevision != asked.mod)
 }
 
 // over decides about a tick that can no longer be claimed. For a call without a fire time it means

@@ -77,7 +77,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 			return this, err
 		}
 		// Further attempts are for this tick, even if the call had no fire time.
-		tick, r.tick = c.tick, c.tick
+		tick, r.tick, r.asked.mod = c.tick, c.tick, 0 // the request is used up
 		this, err = l.run(ctx, j, c, fn, r)
 		if errors.Is(err, errNotStarted) {
 			if lost == nil {

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,8 @@ type Record struct {
 	// Error is the text of the function's error, cut to 1024 bytes, or the reason of Unlock.
 	Error string
 	By    string // the process that unlocked it
+	// Request is the id of the request for which the run was started, see RequestRun, or "".
+	Request string
 }
 
 // History returns the records of a job, latest tick first, as of one revision of etcd. Records that
@@ -108,7 +111,7 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 	if !ok || !readable {
 		return Record{}, false
 	}
-	out := Record{Job: j.name, Tick: tick, Attempt: r.Attempt, Owner: r.Owner, Start: record.Time(r.StartMS), End: record.Time(r.EndMS), Error: r.Error, By: r.By, State: State(r.State)}
+	out := Record{Job: j.name, Tick: tick, Attempt: r.Attempt, Owner: r.Owner, Start: record.Time(r.StartMS), End: record.Time(r.EndMS), Error: r.Error, By: r.By, Request: r.Request, State: State(r.State)}
 	if ended, ok := j.open[kv.ModRevision]; ok && r.State == record.RunRunning {
 		out.State, out.End, out.Error = RunUnconfirmed, record.Time(ended.EndMS), ended.Error
 	} else if r.State == record.RunRunning && tokenOf(lock) != kv.ModRevision {
@@ -130,6 +133,23 @@ type Status struct {
 	CoolingDown bool
 	Paused      *Pause // or nil
 	Settings    string // the settings in force, as a text for operators
+}
+
+// Obstacle returns why the job cannot start now, as a text, or "" if nothing in etcd keeps it from that.
+func (s Status) Obstacle() string {
+	switch {
+	case s.Paused != nil && s.Paused.Reason != "":
+		return fmt.Sprintf("it is paused by %s: %s", cmp.Or(s.Paused.By, "an operator"), s.Paused.Reason)
+	case s.Paused != nil:
+		return "it is paused by " + cmp.Or(s.Paused.By, "an operator")
+	case s.Running && s.Last != nil && s.Last.State == RunActive:
+		return fmt.Sprintf("a run by %s is active, since %s", s.Last.Owner, stamp(s.Last.Start))
+	case s.Running:
+		return "a run is active"
+	case s.CoolingDown:
+		return "it cools down (AtLeast)"
+	}
+	return ""
 }
 
 // Pause says which process paused a job, why and when. Its fields are zero if the stored pause cannot be read: the

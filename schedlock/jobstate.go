@@ -16,21 +16,24 @@ type job struct {
 	name string
 	keys keyspace.Job
 
-	mu       sync.Mutex
-	print    string               // the settings of this process
-	stored   string               // the settings in etcd, at the last read
-	claimed  map[string]string    // by key of a run record that events have shown: its owner
-	order    []string             // the keys of claimed, oldest first
-	runners  map[int64]bool       // leases of the processes that have claimed a tick
-	runs     map[int64]*Run       // by token: the active runs of this process
-	open     map[int64]record.Run // by token: ends of this process's runs that etcd has not confirmed
-	lockGone int64                // revision of the last deletion of the lock
-	floor    time.Time            // up to which records were removed, if events have shown that
-	changed  chan struct{}        // closed and replaced at each event
-	spares   []clientv3.LeaseID   // unused leases for cooldowns
-	callers  callers              // of this process
-	differs  sync.Once            // other fire times of one crontab are logged once
-	asked    *Job                 // the one that runs what RequestRun asks for, or nil
+	mu          sync.Mutex
+	print       string               // the settings of this process
+	stored      string               // the settings in etcd, at the last read
+	claimed     map[string]string    // by key of a run record that events have shown: its owner
+	order       []string             // the keys of claimed, oldest first
+	runners     map[int64]bool       // leases of the processes that have claimed a tick
+	runs        map[int64]*Run       // by token: the active runs of this process
+	open        map[int64]record.Run // by token: ends of this process's runs that etcd has not confirmed
+	lockGone    int64                // revision of the last deletion of the lock
+	floor       time.Time            // up to which records were removed, if events have shown that
+	changed     chan struct{}        // closed and replaced at each event
+	spares      []clientv3.LeaseID   // unused leases for cooldowns
+	callers     callers              // of this process
+	ahead       sync.Once            // a claim of a later tick than the present time is logged once
+	differs     sync.Once            // other fire times of one crontab are logged once
+	asked       *Job                 // the one that runs what RequestRun asks for, or nil
+	served      int64                // mod revision of the latest request that this process has looked at
+	requestGone int64                // revision at which the latest request was started, or expired
 }
 
 // memory is the number of claims that are remembered of each job.
@@ -179,7 +182,9 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 			}
 		}
 	case key == j.keys.RequestedRun():
-		if !gone {
+		if gone {
+			j.requestGone = ev.Kv.ModRevision
+		} else {
 			j.requested(ev.Kv)
 		}
 	case strings.HasPrefix(key, j.keys.Floors()):

@@ -62,8 +62,8 @@ func TestLoadBudget(t *testing.T) {
 	b.Count("`Run.Check`", second.client, load{"Range": 1}, 0, 0, func() { require.NoError(t, r.Check(ctx)) })
 	close(end)
 	require.NoError(t, got(t, done, "it ends"))
-	b.Count("`Pause`, `Resume`", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, first.Pause(ctx, "job", "")) })
-	b.Count("`Pause`, `Resume`", c, load{"Range": 1, "Txn": 1}, 1, 1, func() { require.NoError(t, first.Resume(ctx, "job")) })
+	b.Count("`Pause`, `Resume`", c, load{"Txn": 2}, 1, 1, func() { require.NoError(t, first.Pause(ctx, "job", "")) })
+	b.Count("`Pause`, `Resume`", c, load{"Txn": 2}, 1, 1, func() { require.NoError(t, first.Resume(ctx, "job")) })
 	b.Count("`Jobs`, for each thousand keys", c, load{"Range": 1}, 0, 0, func() { _, err := first.Jobs(ctx); require.NoError(t, err) })
 	const read = "`Status`, `Get`, `History`"
 	b.Count(read, c, load{"Txn": 1}, 0, 0, func() { _, err := first.Status(ctx, "job"); require.NoError(t, err) })

@@ -12,6 +12,7 @@ import (
 // state is what may keep a tick from being claimed, as of one revision.
 type state struct {
 	lock, cooldown, pause, settings, run []*mvccpb.KeyValue
+	requested                            []*mvccpb.KeyValue
 	latest                               time.Time          // the latest tick after this one that was claimed, or the latest up to which records were removed
 	near                                 []*mvccpb.KeyValue // the latest of the ticks shortly before this one that keep it from being claimed
 	foreign                              string             // a key among them that is not one of a tick
@@ -27,6 +28,7 @@ func (l *Locker) look(ctx context.Context, j *job, tick, since time.Time) (st st
 			clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
 			clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
 			clientv3.OpGet(j.keys.Floor(tick), append(slices.Clone(last), clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
+			clientv3.OpGet(j.keys.RequestedRun(), clientv3.WithKeysOnly()),
 		}
 		if since.Before(tick) {
 			ops = append(ops, clientv3.OpGet(j.keys.Run(since), clientv3.WithRange(run), clientv3.WithLimit(1), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)))
@@ -37,7 +39,7 @@ func (l *Locker) look(ctx context.Context, j *job, tick, since time.Time) (st st
 		return st, err
 	}
 	ok := false
-	st = state{lock: kvs[0], cooldown: kvs[1], pause: kvs[2], settings: kvs[3], run: kvs[4]}
+	st = state{lock: kvs[0], cooldown: kvs[1], pause: kvs[2], settings: kvs[3], run: kvs[4], requested: kvs[7]}
 	if since.Before(tick) {
 		st.near = kvs[len(kvs)-1]
 	}

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -89,7 +90,10 @@ func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past,
 	}
 	if len(kvs[3]) > 0 { // possibly by Pause, but no tick can be claimed while the job is paused
 		r, _ := record.DecodeOperated(kvs[3][0].Value)
-		p.resumed = time.UnixMilli(r.AtMS)
+		// A claim after it shows that it concerns no tick after that one, whatever the clocks say.
+		if at := cmp.Or(r.Revision, kvs[3][0].ModRevision); len(kvs[0]) == 0 || kvs[0][0].CreateRevision < at {
+			p.resumed = time.UnixMilli(r.AtMS)
+		}
 	}
 	return p, nil
 }

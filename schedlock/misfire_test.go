@@ -80,6 +80,72 @@ func TestOnceAfterLeftOutTicks(t *testing.T) {
 	}
 }
 
+// K12: which ticks a pause has left out does not depend on the clock of the operator who has ended it: if the job
+// has started since, etcd's order decides; if processes live, their clocks count within a minute.
+func TestResumeFromAnotherClock(t *testing.T) {
+	t.Parallel()
+	saturday := friday.AddDate(0, 0, 1)
+	for name, tt := range map[string]struct {
+		alive, claimed, request bool
+		operator                time.Duration
+		want                    bool // the tick of saturday was missed
+	}{
+		"right":                             {alive: true, want: true},
+		"a day ahead":                       {alive: true, operator: 26 * time.Hour, want: true},
+		"a day ahead, and a claim since":    {claimed: true, operator: 26 * time.Hour, want: true},
+		"a day ahead, and nothing is known": {operator: 26 * time.Hour},
+		"a request from a day ahead":        {request: true, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			h := clock(friday)
+			a, lines := f.logged(nil, h.options())
+			run := func(tick time.Time) {
+				_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick), schedlock.Retries(1))
+				require.NoError(t, err)
+			}
+			run(friday)
+			h.set(friday.Add(time.Hour))
+			var operator instance
+			operator, lines = f.logged(nil, clock(h.now().Add(tt.operator)).options())
+			if tt.alive {
+				f.instance(nil, h.options())
+				require.Eventually(t, func() bool { return len(operator.Clocks()) == 2 }, soon, 5*time.Millisecond)
+			}
+			if !tt.alive {
+				require.NoError(t, a.sess.Close(ctx))
+			}
+			require.NoError(t, operator.Pause(ctx, "job", "moving house"))
+			require.NoError(t, operator.Resume(ctx, "job"))
+			if tt.request {
+				require.NoError(t, operator.sess.Close(ctx))
+				_, err := f.instance(nil, clock(saturday.Add(2*time.Hour)).options()).RequestRun(ctx, "job", "")
+				require.NoError(t, err)
+				expire(ctx, t, f, operator)
+			}
+			if tt.claimed {
+				h.set(friday.Add(2 * time.Hour))
+				b := f.instance(nil, h.options())
+				_, err := b.Do(ctx, "job", nothing, schedlock.Tick(friday.Add(2*time.Hour)), schedlock.Retries(1))
+				require.NoError(t, err)
+			}
+			require.Equal(t, tt.alive && tt.operator != 0, lines.FilterMessageSnippet("the clock of this process differs").Len() > 0)
+			_, _, reported := f.begins(saturday.Add(time.Hour))
+			res := got(t, reported, "it has looked for what was missed")
+			require.Equal(t, tt.want, res.Outcome == schedlock.Ran && res.Tick.Equal(saturday), "%v", res)
+		})
+	}
+}
+
+// expire removes the request for a run, as a minute does.
+func expire(ctx context.Context, t *testing.T, f fixture, in instance) {
+	t.Helper()
+	_, err := f.Client().Delete(ctx, in.sess.NamespacePrefix()+"job/job/requested")
+	require.NoError(t, err)
+}
+
 // The fleet comes back while the lock of a run still exists, as within the TTL of one whose
 // process has died. If the run was lost, the latest tick since was missed and starts; if it
 // is active and ends, it was not.

@@ -47,40 +47,59 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 		}
 	}
 	if err == nil {
-		err = l.operate(ctx, name, func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
+		err = l.operate(ctx, name, switched, func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
 	}
 	return l.about("pause", name, err)
 }
 
 // Resume lets a paused job start again, from its next tick on: OnMisfire(Once) starts no tick from
-// before the call, by the clock of this process. Resuming a job that is not paused is no error.
+// before the call. That is a matter of etcd's order if the job has started since. Otherwise it is the time of the
+// call by the clock of this process, kept within a minute of the clocks of the processes that run jobs; if it is
+// not, a warning is logged. Resuming a job that is not paused is no error.
 // Resume returns ErrInvalid if the name is out of range, and ErrUnknownJob if nothing of the job is
 // in etcd and this Locker has not used it. After ErrClosed, ctx's error or an error of etcd's the
 // job may be paused or not.
 func (l *Locker) Resume(ctx context.Context, name string) error {
 	err := l.known(ctx, name)
 	if err == nil {
-		err = l.operate(ctx, name, func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
+		err = l.operate(ctx, name, switched, func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
 	}
 	return l.about("resume", name, err)
 }
 
+// operation is what an operator does to a job.
+type operation int
+
+const (
+	switched operation = iota + 1 // Pause or Resume
+	aside                         // what says nothing about the ticks to come
+)
+
 // operate makes a change after all changes that came before it, and once: a late copy of
 // it finds that another has come since.
-func (l *Locker) operate(ctx context.Context, name string, change func(keyspace.Job) clientv3.Op) error {
+func (l *Locker) operate(ctx context.Context, name string, kind operation, change func(keyspace.Job) clientv3.Op) error {
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	keys := l.space.Job(name)
-	value := record.Operated{Nonce: rand.Text(), By: l.sess.Owner(), AtMS: l.opts.Now().UnixMilli()}.Encode()
-	mine := func(b []byte) bool { return string(b) == value }
+	note := record.Operated{Nonce: rand.Text(), By: l.sess.Owner()}
+	mine := func(b []byte) bool { r, ok := record.DecodeOperated(b); return ok && r.Nonce == note.Nonce }
 	for {
-		resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.GetResponse, error) { return l.kv.Get(call, keys.Operated()) })
+		kvs, err := l.get(ctx, func() []clientv3.Op {
+			return []clientv3.Op{clientv3.OpGet(keys.Operated()), clientv3.OpGet(l.space.Clocks(), clientv3.WithPrefix())}
+		})
 		if err == nil {
 			var last int64
-			if len(resp.Kvs) > 0 {
-				last = resp.Kvs[0].ModRevision
+			before := record.Operated{}
+			if len(kvs[0]) > 0 {
+				last = kvs[0][0].ModRevision
+				before, _ = record.DecodeOperated(kvs[0][0].Value)
 			}
-			_, _, err = commit.Swap(ctx, l.kv, keys.Operated(), last, value, mine, change(keys))
+			if note.AtMS, note.Revision = before.AtMS, before.Revision; kind == switched {
+				note.AtMS, note.Revision = fleetTime(l, kvs[1]).UnixMilli(), 0
+			} else if note.Revision == 0 {
+				note.Revision = last // of the Pause or Resume before
+			}
+			_, _, err = commit.Swap(ctx, l.kv, keys.Operated(), last, note.Encode(), mine, change(keys))
 		}
 		if !errors.Is(err, commit.ErrConflict) {
 			return joinEnd(ctx, err)

@@ -3,6 +3,7 @@ package schedlock
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -10,49 +11,70 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // requestedFor is how long after RequestRun a process may start the run.
 const requestedFor = time.Minute
 
-// RequestRun asks the processes that use the job to run it now, for a tick of its own, which RequestRun
-// returns. One of those starts it that have a Job of this name that a cron library has asked for its
-// fire times; of Do, Wrap and the lockers for gocron the function is not known. The run is as one by
-// Job.Trigger. RequestRun does not wait for it: Get returns its record once it has started.
+// RequestRun asks the processes that use the job to run it now, once, and returns the request's id. One of
+// those starts it that have a Job of this name that a cron library has asked for its fire times; of Do,
+// Wrap and the lockers for gocron the function is not known. The run is as one by Job.Trigger, for a tick
+// of its own: the time at which that process starts it, by its own clock. The clock of the caller has no
+// part in it. RequestRun does not wait for the run: Requested returns its record once it has started.
 //
 // No process starts the run if the job is paused, runs or cools down, or if none receives the request
-// within a minute. The tick is the time by the clock of this process. A process whose clock is behind
-// it by more than Options.MaxSkew refuses it.
+// within a minute (LateBy, if that is shorter). A further request replaces one that no process has started.
 //
 // RequestRun returns ErrInvalid if the name or the reason is out of range, and ErrUnknownJob if nothing
 // of the job is in etcd. After ErrClosed, ctx's error or an error of etcd's a run may be started or not.
-func (l *Locker) RequestRun(ctx context.Context, name, reason string) (tick time.Time, err error) {
+func (l *Locker) RequestRun(ctx context.Context, name, reason string) (id string, err error) {
 	if err = cmp.Or(engine.CheckReason(reason), checkName(name)); err == nil {
 		err = l.known(ctx, name)
 	}
+	var lease *clientv3.LeaseGrantResponse
 	if err == nil {
-		tick, err = l.requestRun(ctx, name, reason)
+		ctx, cancel := l.untilClose(ctx)
+		defer cancel()
+		lease, err = repeat(ctx, l, func(call context.Context) (*clientv3.LeaseGrantResponse, error) {
+			return l.client.Grant(call, int64(requestedFor/time.Second))
+		})
 	}
-	return tick, l.about("request a run of", name, err)
+	if err == nil {
+		id = rand.Text()
+		value := record.RequestedRun{Nonce: id, By: l.sess.Owner(), Reason: reason, SentMS: l.opts.Now().UnixMilli()}.Encode()
+		// After the run has started the request is gone, and a late copy must not put it again.
+		err = l.operate(ctx, name, aside, func(k keyspace.Job) clientv3.Op {
+			return clientv3.OpPut(k.RequestedRun(), value, clientv3.WithLease(lease.ID))
+		})
+	}
+	if err != nil {
+		return "", l.about("request a run of", name, err)
+	}
+	return id, nil
 }
 
-func (l *Locker) requestRun(ctx context.Context, name, reason string) (time.Time, error) {
-	ctx, cancel := l.untilClose(ctx)
-	defer cancel()
-	lease, err := repeat(ctx, l, func(call context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return l.client.Grant(call, int64(requestedFor/time.Second))
-	})
+// Requested returns the record of the run that was started for a request, see RequestRun. It returns
+// ErrGone if no process has started one, or its record was removed, ErrInvalid if the name is out of range,
+// ErrClosed, ctx's error or an error of etcd's.
+func (l *Locker) Requested(ctx context.Context, name, id string) (Record, error) {
+	runs, err := l.History(ctx, name)
 	if err != nil {
-		return time.Time{}, err
+		return Record{}, err
 	}
-	tick := l.opts.Now().UTC().Truncate(smallest)
-	value := record.Pause{By: l.sess.Owner(), Reason: reason, AtMS: tick.UnixMilli()}.Encode()
-	// A copy of the put is a request for the same tick, which starts once.
-	_, err = repeat(ctx, l, func(call context.Context) (*clientv3.PutResponse, error) {
-		return l.client.Put(call, l.space.Job(name).RequestedRun(), value, clientv3.WithLease(lease.ID))
-	})
-	return tick, err
+	for _, r := range runs {
+		if r.Request == id && id != "" {
+			return r, nil
+		}
+	}
+	return Record{}, l.about("find the requested run of", name, ErrGone)
+}
+
+// requestedRun is a request for a run, as its key has it.
+type requestedRun struct {
+	id  string
+	mod int64 // 0: there is none
 }
 
 // register lets requests for a run reach a Job, also one that was made just before.
@@ -78,25 +100,49 @@ func (l *Locker) readRequested(j *job) {
 
 // requested starts what another process has asked for. The job must be locked.
 func (j *job) requested(kv *mvccpb.KeyValue) {
-	r, ok := record.DecodePause(kv.Value)
-	if one := j.asked; ok && one != nil && r.AtMS > 0 {
-		one.locker.sess.Background(func() {
-			res, err := one.runAsked(time.UnixMilli(r.AtMS).UTC())
-			if err != nil {
-				err = fmt.Errorf("%w (requested by %q)", err, r.By)
-			}
-			one.locker.report(res, err)
-		})
+	r, ok := record.DecodeRequestedRun(kv.Value)
+	one := j.asked
+	if !ok || one == nil || kv.ModRevision <= j.served {
+		return
 	}
+	j.served = kv.ModRevision
+	one.locker.sess.Background(func() {
+		res, err := one.runAsked(requestedRun{id: r.Nonce, mod: kv.ModRevision})
+		if err != nil {
+			err = fmt.Errorf("%w (requested by %q)", err, r.By)
+		}
+		one.locker.report(res, err)
+	})
 }
 
-// runAsked runs the job for the tick of a request.
-func (j *Job) runAsked(tick time.Time) (res Result, err error) {
+// runAsked runs the job as a request wants it, at this process's place in the order of the request.
+func (j *Job) runAsked(asked requestedRun) (res Result, err error) {
 	l := j.locker
 	defer l.callDone(&res, &err)
-	within := requestedFor
+	r := request{settings: j.settings, asked: asked, within: requestedFor}
 	if late := j.settings.lateBy; late > 0 {
-		within = min(within, late)
+		r.within = min(r.within, late)
 	}
-	return l.do(l.sess.Context(), j.name, j.fn, request{settings: j.settings, tick: tick, within: within})
+	ctx, cancel := l.untilClose(l.sess.Context())
+	defer cancel()
+	job := l.job(j.name)
+	d, err := place(ctx, l, job, asked.id)
+	if err != nil {
+		return Result{Job: j.name}, fmt.Errorf("run job %q: %w", j.name, l.sess.Explain(joinEnd(ctx, err)))
+	}
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	if job.started(asked) {
+		return Result{Job: j.name, Outcome: Claimed}, nil
+	}
+	return l.do(l.sess.Context(), j.name, j.fn, r)
+}
+
+// started reports whether events have shown that a request is gone or was replaced.
+func (j *job) started(asked requestedRun) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return max(j.served, j.requestGone) > asked.mod
 }

@@ -2,6 +2,7 @@ package schedlock_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,7 +59,7 @@ func TestRequestRun(t *testing.T) {
 	_, first := f.serving("job", &starts, closedCh())
 	_, second := f.serving("job", &starts, closedCh())
 	_, other := f.serving("another job", &starts, closedCh())
-	tick, err := operator.RequestRun(ctx, "job", "the customer waits")
+	id, err := operator.RequestRun(ctx, "job", "the customer waits")
 	require.NoError(t, err)
 	// A process may call twice, and the call that is Claimed may end before the one that has Run.
 	ran, called := 0, map[int]bool{}
@@ -73,7 +74,6 @@ func TestRequestRun(t *testing.T) {
 			require.FailNow(t, "no call has Run, or a process has not called", "%d, %v", ran, called)
 		}
 		require.NoError(t, a.err)
-		require.True(t, tick.Equal(a.res.Tick), "%v %v", tick, a.res.Tick)
 		if a.res.Outcome == schedlock.Ran {
 			ran++
 		} else {
@@ -83,9 +83,13 @@ func TestRequestRun(t *testing.T) {
 	require.Equal(t, 1, ran)
 	require.EqualValues(t, 1, starts.Load())
 	require.Empty(t, other)
-	r, err := operator.Get(ctx, "job", tick)
+	r, err := operator.Requested(ctx, "job", id)
 	require.NoError(t, err)
-	require.Equal(t, schedlock.RunDone, r.State)
+	require.Equal(t, []any{schedlock.RunDone, id}, []any{r.State, r.Request})
+	_, err = operator.Requested(ctx, "job", "another")
+	require.ErrorIs(t, err, schedlock.ErrGone)
+	_, err = operator.Requested(ctx, "job", "")
+	require.ErrorIs(t, err, schedlock.ErrGone)
 }
 
 // outcome waits for a call with an outcome, and returns it. A process may call twice for one request.
@@ -122,7 +126,15 @@ func TestRequestRunSkipped(t *testing.T) {
 	require.NoError(t, err)
 	done.outcome(t, schedlock.StillRunning)
 	close(end)
-	require.True(t, first.Equal(done.outcome(t, schedlock.Ran).Tick))
+	require.True(t, operator.requested(t, first).Tick.Equal(done.outcome(t, schedlock.Ran).Tick))
+}
+
+// requested returns the record of a request's run.
+func (in instance) requested(t *testing.T, id string) schedlock.Record {
+	t.Helper()
+	r, err := in.Requested(ctxT(t), "job", id)
+	require.NoError(t, err)
+	return r
 }
 
 // A process that received no events when the run was requested starts it when it can: here it is cut off,
@@ -149,10 +161,11 @@ func TestRequestRunLate(t *testing.T) {
 			f.retired(1)
 			var starts atomic.Int64
 			done, begin := late(f, &starts)
-			tick, err := f.instance(nil, nil).RequestRun(ctxT(t), "job", "")
+			operator := f.instance(nil, nil)
+			id, err := operator.RequestRun(ctxT(t), "job", "")
 			require.NoError(t, err)
 			begin()
-			require.True(t, tick.Equal(done.outcome(t, schedlock.Ran).Tick))
+			require.True(t, done.outcome(t, schedlock.Ran).Tick.Equal(operator.requested(t, id).Tick))
 			require.EqualValues(t, 1, starts.Load())
 		})
 	}
@@ -167,17 +180,98 @@ func TestRequestRunTwice(t *testing.T) {
 	var starts atomic.Int64
 	f.retired(1)
 	_, done := f.serving("job", &starts, closedCh())
-	inj := operator.client.Inject(embedtest.Fault{Method: "Put", Do: embedtest.DropResponse, Match: func(_ string, msg any) bool {
-		put, ok := msg.(*etcdserverpb.PutRequest)
-		return ok && strings.HasSuffix(string(put.Key), "/requested")
+	inj := operator.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Match: func(_ string, msg any) bool {
+		txn, ok := msg.(*etcdserverpb.TxnRequest)
+		return ok && slices.ContainsFunc(txn.Success, func(op *etcdserverpb.RequestOp) bool {
+			return strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/requested")
+		})
 	}})
-	tick, err := operator.RequestRun(ctx, "job", "")
+	id, err := operator.RequestRun(ctx, "job", "")
 	require.NoError(t, err)
 	require.Positive(t, inj.Hits())
-	require.True(t, tick.Equal(done.outcome(t, schedlock.Ran).Tick))
+	require.True(t, done.outcome(t, schedlock.Ran).Tick.Equal(operator.requested(t, id).Tick))
 	// A later request arrives after both copies of the first one.
 	second, err := operator.RequestRun(ctx, "job", "")
 	require.NoError(t, err)
-	require.True(t, second.Equal(done.outcome(t, schedlock.Ran).Tick))
+	require.True(t, done.outcome(t, schedlock.Ran).Tick.Equal(operator.requested(t, second).Tick))
 	require.EqualValues(t, 2, starts.Load())
+}
+
+// K11: the clock of the operator's machine has no part in the run that it asks for: the run starts at once, at the
+// time of the process that starts it, and the ticks after it start.
+func TestRequestRunFromAnotherClock(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	for name, ahead := range map[string]time.Duration{"a minute ahead": 50 * time.Second, "far ahead": 26 * time.Hour, "behind": -2 * time.Minute, "far behind": -26 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			now := clock(at)
+			o := now.options()
+			done := make(calls, 100)
+			o.Done = done.options().Done
+			in := f.instance(nil, o)
+			var starts atomic.Int64
+			job, err := in.Job("job", schedlock.Periods(time.Second), counted(&starts))
+			require.NoError(t, err)
+			job.Next(at)
+			run := func(want time.Time) {
+				res, err := job.RunContext(ctxT(t))
+				require.NoError(t, err)
+				require.Equal(t, []any{schedlock.Ran, want}, []any{res.Outcome, res.Tick})
+				done.outcome(t, schedlock.Ran)
+			}
+			run(at)
+			now.set(at.Add(1500 * time.Millisecond))
+			operator := f.instance(nil, clock(at.Add(ahead)).options())
+			id, err := operator.RequestRun(ctxT(t), "job", "")
+			require.NoError(t, err)
+			require.Equal(t, at.Add(1500*time.Millisecond), done.outcome(t, schedlock.Ran).Tick)
+			require.Equal(t, at.Add(1500*time.Millisecond), operator.requested(t, id).Tick)
+			now.set(at.Add(2 * time.Second))
+			run(at.Add(2 * time.Second))
+			require.EqualValues(t, 3, starts.Load())
+		})
+	}
+}
+
+// Several processes start what is asked for once, however many requests come after each other.
+func TestRequestRunByOneOfMany(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	operator := f.instance(nil, nil)
+	var starts atomic.Int64
+	f.retired(1)
+	var all []calls
+	for range 4 {
+		_, done := f.serving("job", &starts, closedCh())
+		all = append(all, done)
+	}
+	for n := range 5 {
+		id, err := operator.RequestRun(ctxT(t), "job", "")
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			r, err := operator.Requested(ctxT(t), "job", id)
+			return err == nil && r.State == schedlock.RunDone
+		}, soon, 5*time.Millisecond)
+		for _, done := range all {
+			require.NoError(t, got(t, done, "each process has looked at the request").err)
+		}
+		require.EqualValues(t, n+1, starts.Load())
+	}
+}
+
+// What keeps a requested run from starting is in the job's status, as a text.
+func TestObstacle(t *testing.T) {
+	t.Parallel()
+	for want, st := range map[string]schedlock.Status{
+		"":                                  {},
+		"it is paused by ops: moving house": {Paused: &schedlock.Pause{By: "ops", Reason: "moving house"}, Running: true},
+		"it is paused by an operator":       {Paused: &schedlock.Pause{}},
+		"a run is active":                   {Running: true},
+		"it cools down (AtLeast)":           {CoolingDown: true},
+		"a run by web-1 is active, since " + "2026-03-02T09:00:00Z": {Running: true, Last: &schedlock.Record{Owner: "web-1", State: schedlock.RunActive, Start: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)}},
+	} {
+		require.Equal(t, want, st.Obstacle())
+	}
 }

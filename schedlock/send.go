@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -42,7 +43,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 	defer cancel(nil)
 	defer context.AfterFunc(l.sess.Context(), func() { cancel(endedBy{ErrClosed}) })()
 
-	c := l.draft(e, p)
+	c := l.draft(e, p, r)
 	c.leave = leave
 	if r.atLeast > 0 {
 		if c.spare, err = l.spare(ctx, j, r.atLeast); err != nil {
@@ -71,10 +72,11 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 }
 
 // draft returns a claim that is not sent yet.
-func (l *Locker) draft(e *engine.Epoch, p plan) *claimed {
+func (l *Locker) draft(e *engine.Epoch, p plan, r request) *claimed {
 	at, lease := l.opts.Now().UnixMilli(), int64(e.Lease())
+	before, _ := record.DecodeRun([]byte(p.before))
 	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(),
-		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: l.sess.Owner(), Lease: lease, StartMS: at},
+		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: l.sess.Owner(), Lease: lease, StartMS: at, Request: cmp.Or(r.asked.id, before.Request)},
 		lock:   record.Lock{Nonce: l.sess.Nonce(), Lease: lease, Tick: stamp(p.tick), Attempt: p.attempt, Owner: l.sess.Owner(), AtMS: at},
 	}
 }
@@ -108,6 +110,10 @@ func (l *Locker) creation(j *job, c *claimed, p plan, r request) commit.Creation
 	}
 	if both != p.settings {
 		also = append(also, clientv3.OpPut(j.keys.Settings(), both, clientv3.WithLease(c.epoch.Lease())))
+	}
+	if r.asked.mod != 0 && p.attempt == 1 { // one claim uses the request up
+		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(j.keys.RequestedRun()), "=", r.asked.mod))
+		also = append(also, clientv3.OpDelete(j.keys.RequestedRun()))
 	}
 	if c.spare != 0 {
 		also = append(also, clientv3.OpPut(j.keys.Cooldown(), c.lock.Encode(), clientv3.WithLease(c.spare)))

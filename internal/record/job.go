@@ -15,7 +15,8 @@ type Run struct {
 	StartMS int64  `json:"start"` // by the holder's wall clock
 	EndMS   int64  `json:"end,omitempty"`
 	Error   string `json:"error,omitempty"`
-	By      string `json:"by,omitempty"` // the operator who unlocked it
+	By      string `json:"by,omitempty"`      // the operator who unlocked it
+	Request string `json:"request,omitempty"` // the nonce of the RequestedRun for which it was started
 }
 
 // The states of a run. A running one whose lock is gone was lost.
@@ -45,12 +46,23 @@ type Pause struct {
 	AtMS   int64  `json:"at"`
 }
 
+// RequestedRun asks the processes of a job to run it now.
+type RequestedRun struct {
+	header
+	Nonce  string `json:"nonce"`
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	SentMS int64  `json:"sent"` // by the operator's clock, for people only: no tick is made of it
+}
+
 // Operated names the operator who has paused or resumed a job last.
 type Operated struct {
 	header
 	Nonce string `json:"nonce"` // of that call
 	By    string `json:"by"`
-	AtMS  int64  `json:"at"`
+	AtMS  int64  `json:"at"` // of the last Pause or Resume
+	// Revision is that of the last Pause or Resume, if another operation has come since.
+	Revision int64 `json:"revision,omitempty"`
 }
 
 // Clock is the time of a process.
@@ -81,6 +93,9 @@ func (r Lock) Encode() string { r.Version = version; return encode(r) }
 func (r Pause) Encode() string { r.Version = version; return encode(r) }
 
 // Encode writes a record.
+func (r RequestedRun) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
 func (r Operated) Encode() string { r.Version = version; return encode(r) }
 
 // Encode writes a record.
@@ -97,6 +112,9 @@ func DecodeLock(b []byte) (r Lock, ok bool) { return decode[Lock](b) }
 
 // DecodePause reads a Pause.
 func DecodePause(b []byte) (r Pause, ok bool) { return decode[Pause](b) }
+
+// DecodeRequestedRun reads a RequestedRun.
+func DecodeRequestedRun(b []byte) (r RequestedRun, ok bool) { return decode[RequestedRun](b) }
 
 // DecodeOperated reads an Operated.
 func DecodeOperated(b []byte) (r Operated, ok bool) { return decode[Operated](b) }

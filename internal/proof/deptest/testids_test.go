@@ -24,7 +24,6 @@ var (
 // (S: safety, L: liveness), to the index of requests and permits (W), to hooks (H), to limits by key (N) and to a
 // picture of the fleet (O), lessons of other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), what a duplicate can get that the first caller did not (D), what a command under
 // a lock can outlive (R), what can reach a console (C), what attacks on a finished version have found (A), how an attempt can end (Q), what an operator of requests can get wrong (U), what a second review of idempotency has found (V), what a member that hangs, and what avoids it, can do (M), what the command and its schedules can get wrong (B), and what schedules, plans and clocks of jobs can get wrong (K). Numbers that are left out belong to packages and modes that
-// a lock can outlive (R), what can reach a console (C), what attacks on a finished version have found (A), how an attempt can end (Q), what an operator of requests can get wrong (U), what a second review of idempotency has found (V), what a member that hangs, and what avoids it, can do (M), and what schedules, plans and clocks of jobs can get wrong (K). Numbers that are left out belong to packages and modes that
 // do not exist yet.
 func requiredIDs() []string {
 	var ids []string
@@ -58,7 +57,7 @@ func requiredIDs() []string {
 	add("V", "%d", 21, 33)
 	add("M", "%d", 1, 16)
 	add("B", "%d", 1, 25)
-	add("K", "%d", 1, 10)
+	add("K", "%d", 1, 13)
 	return ids
 }
 

@@ -18,9 +18,10 @@ func (a *app) jobTrigger() *cobra.Command {
 		Use:   "trigger NAME",
 		Short: "Ask the processes of a job to run it now, once",
 		Long: `Ask the processes of a job to run it now, once, as a tick of its own, and wait until one has started it. Its
-function is in the services: they must use the job through Locker.Job. If none starts it within --wait,
-because the job is paused, runs or cools down, or because no such process lives, the exit code is 75; a
-process that receives the request within a minute may start it later.`,
+function is in the services: they must use the job through Locker.Job. The tick is the time at which that
+process starts it, by its clock; the clock of this machine does not matter. If none starts it within --wait,
+the exit code is 75 and the message says why: the job is paused, runs or cools down, or no such process
+lives. A process that receives the request within a minute may start it later.`,
 		Example: "etcdkit jobs trigger -N payments invoices --reason 'customer waits'",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,11 +29,11 @@ process that receives the request within a minute may start it later.`,
 				return usageError{fmt.Errorf("--wait %v is negative", wait)}
 			}
 			return a.locker(cmd.Context(), "jobs trigger", func(ctx context.Context, l *schedlock.Locker) error {
-				tick, err := l.RequestRun(ctx, args[0], reason)
+				id, err := l.RequestRun(ctx, args[0], reason)
 				if err != nil {
 					return err
 				}
-				r, err := started(context.WithoutCancel(ctx), cmd.Context(), l, args[0], tick, wait, a.etcd.timeout)
+				r, err := started(context.WithoutCancel(ctx), cmd.Context(), l, args[0], id, wait, a.etcd.timeout)
 				if err != nil {
 					return err
 				}
@@ -45,13 +46,13 @@ process that receives the request within a minute may start it later.`,
 	return cmd
 }
 
-// started waits until a tick has a record. bound is that of the last request.
-func started(ctx, caller context.Context, l *schedlock.Locker, name string, tick time.Time, wait, bound time.Duration) (schedlock.Record, error) {
+// started waits until a request has started a run. bound is that of the last request to etcd.
+func started(ctx, caller context.Context, l *schedlock.Locker, name, id string, wait, bound time.Duration) (schedlock.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	defer context.AfterFunc(caller, cancel)()
 	for {
-		r, err := l.Get(ctx, name, tick)
+		r, err := l.Requested(ctx, name, id)
 		if err == nil || !errors.Is(err, schedlock.ErrGone) && ctx.Err() == nil {
 			return r, err
 		}
@@ -63,10 +64,19 @@ func started(ctx, caller context.Context, l *schedlock.Locker, name string, tick
 			}
 			last, done := context.WithTimeout(caller, bound)
 			defer done()
-			if r, err := l.Get(last, name, tick); !errors.Is(err, schedlock.ErrGone) { // without etcd, it is not known
+			if r, err := l.Requested(last, name, id); !errors.Is(err, schedlock.ErrGone) { // without etcd, it is not known
 				return r, err
 			}
-			return r, &exitError{exitNotAcquired, fmt.Errorf("job %s: no process has started it within %v: it is paused, runs or cools down ('etcdkit jobs' shows that), or no live process has it by Locker.Job", name, wait)}
+			return r, &exitError{exitNotAcquired, fmt.Errorf("job %s: no process has started it within %v: %s", name, wait, whyNot(last, l, name))}
 		}
 	}
+}
+
+// whyNot returns why no process has started a job.
+func whyNot(ctx context.Context, l *schedlock.Locker, name string) string {
+	st, err := l.Status(ctx, name)
+	if err == nil && st.Obstacle() != "" {
+		return st.Obstacle()
+	}
+	return "no live process has it by Locker.Job"
 }
