@@ -81,6 +81,8 @@ func jobsOf(s *fleet.State) (rows []jobRow) {
 func stateOf(j *fleet.Job) string {
 	state := "idle"
 	switch {
+	case len(j.Runs) == 0 && j.Planned():
+		state = "never run"
 	case j.Running():
 		state = "running"
 	case j.Cooling:
@@ -101,24 +103,12 @@ func overdueSince(j *fleet.Job, now time.Time) time.Time {
 	return ticks.Unstarted(record.Time(j.History().Next), now)
 }
 
-// nextOf returns fire times that have not come and have no record, if the job has a period and is not paused.
-func nextOf(j *fleet.Job, n int) (next []time.Time) {
-	if j.Period < ticks.Smallest || j.Paused {
+// nextOf returns fire times that have not come and have no record, if they are known and the job is not paused.
+func nextOf(j *fleet.Job, n int) []time.Time {
+	if j.Paused {
 		return nil
 	}
-	after := time.Now()
-	for tick := range j.Runs {
-		if t := time.UnixMilli(tick); t.After(after) {
-			after = t
-		}
-	}
-	for range n {
-		if after = record.Time(ticks.Next(j.Period, after).UnixMilli()); after.IsZero() {
-			break
-		}
-		next = append(next, after)
-	}
-	return next
+	return j.Upcoming(time.Now(), n)
 }
 
 // runRow is a recorded run, or ticks that no process has started.

@@ -108,6 +108,33 @@ func TestNextFireTime(t *testing.T) {
 	require.Contains(t, e.series(), `job_last_success_timestamp_seconds{job_name="job"}`)
 }
 
+// daily fires at midnight, in UTC: a schedule without a period.
+type daily struct{}
+
+func (daily) Next(t time.Time) time.Time {
+	return t.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).In(t.Location())
+}
+
+// K14: a job with a schedule of times of day has a next fire time as soon as a process has it, and before it has run; it
+// has none any more when no process has it.
+func TestNextFireTimeOfASchedule(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.Session(idle())
+	watcher, _ := f.Session(idle())
+	l, err := schedlock.New(s, nil)
+	require.NoError(t, err)
+	e := f.export(watcher, nil)
+	job, err := l.Job("job", daily{}, nothing)
+	require.NoError(t, err)
+	next := job.Next(time.Now())
+	const name = `job_next_fire_timestamp_seconds{job_name="job"}`
+	e.shows(map[string]float64{name: float64(next.Unix()), `job_paused{job_name="job"}`: 0})
+	require.NoError(t, s.Close(ctxT(t)))
+	require.Eventually(t, func() bool { _, there := e.series()[name]; return !there }, soon, look, "no live process has it")
+	require.Contains(t, e.series(), `job_paused{job_name="job"}`)
+}
+
 // The latest success is known after its record was removed, and through another list.
 func TestLastSuccessOutlivesItsRecord(t *testing.T) {
 	t.Parallel()

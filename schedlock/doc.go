@@ -44,7 +44,8 @@
 // # Failures under a cron library
 //
 // A cron library drops the results of its calls. Set Options.Done, which is called with each result
-// and error, or SessionOptions.Logger, which gets failed and lost runs, ticks that could not be
+// and error, Options.Lost, which is called for the runs that other processes have lost, or
+// SessionOptions.Logger, which gets failed and lost runs, ticks that could not be
 // claimed, and settings that are refused (once, not at each tick). Without both, only History shows
 // a job that fails each night.
 //

@@ -48,6 +48,15 @@ func joinEnd(ctx context.Context, err error) error {
 	return err
 }
 
+// sleep waits, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
 // about wraps the error of a call with what it attempted and the job.
 func (l *Locker) about(attempted, name string, err error) error {
 	if err == nil {

@@ -51,8 +51,8 @@ var (
 	// ErrClosed is concurrency.ErrClosed: the session is closed, or its client is.
 	ErrClosed = concurrency.ErrClosed
 
-	// ErrUnknownJob: nothing of a job of this name is in etcd. The name may be misspelled, or the job
-	// has not run yet.
+	// ErrUnknownJob: nothing of a job of this name is in etcd. The name may be misspelled, or no process
+	// has run it or planned it yet.
 	ErrUnknownJob = errors.New("no such job")
 
 	// ErrNotRunning: the job has no active run, and does not cool down.

@@ -2,10 +2,20 @@ package schedlock
 
 import "time"
 
+// Settled returns options with which plans are written at once.
+func Settled(o *Options) *Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	out.settle = time.Nanosecond
+	return &out
+}
+
 // WithClock returns options with a clock that is off by that much, of which
 // the others are sent often.
 func WithClock(o Options, ahead time.Duration) *Options {
 	o.Now = func() time.Time { return time.Now().Add(ahead) }
-	o.beat = 50 * time.Millisecond
+	o.beat, o.settle = 50*time.Millisecond, time.Millisecond
 	return &o
 }

@@ -1,9 +1,11 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -18,14 +20,14 @@ import (
 // ticks are refused for as long.
 const forgetFor = 24 * time.Hour
 
-// Forget removes what etcd has of a job that no process uses any more: its records and its pause. Then
+// Forget removes what etcd has of a job that no process uses any more: its records, its plan and its pause. Then
 // Jobs does not list it. Its ticks up to the latest record stay refused as Late for a day, so that a
 // process that was suspended does not start one of them again. After that day it could, if its LateBy
 // allows. A later tick starts as that of a new job.
 //
-// Forget returns ErrInUse, and removes nothing, if the job runs or cools down, if a live process has
-// stored its settings or has claimed one of the recorded ticks, if this Locker uses it, or if something
-// of the job changes meanwhile. A live process that uses the job and has no part in what is recorded
+// Forget returns ErrInUse, and removes nothing, if the job runs or cools down, if a live process has it by
+// Job, has stored its settings or has claimed one of the recorded ticks, if this Locker uses it, or if something
+// of the job changes meanwhile. A live process that uses the job otherwise and has no part in what is recorded
 // cannot be known: for that process it is a new job. Forget returns ErrUnknownJob if nothing of the job
 // is in etcd, and ErrInvalid if the name is out of range. After ErrClosed, ctx's error or an error of
 // etcd's the job may be forgotten or not.
@@ -80,12 +82,13 @@ type remains struct {
 	latest                   time.Time        // the tick of the latest record or floor
 	floor                    *mvccpb.KeyValue // of that tick, or nil
 	claimers                 []int64          // the leases of the sessions in the records
+	user                     string           // the owner of a live process that has the job, or ""
 	alive                    map[int64]string // the owners of the processes that run jobs, by lease
 }
 
 func (l *Locker) remains(ctx context.Context, keys keyspace.Job) (remains, error) {
 	resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.kv.Txn(call).Then(clientv3.OpGet(keys.Range, clientv3.WithPrefix()), clientv3.OpGet(l.space.Clocks(), clientv3.WithPrefix())).Commit()
+		return l.kv.Txn(call).Then(clientv3.OpGet(keys.Range, clientv3.WithPrefix()), clientv3.OpGet(l.space.Clocks(), clientv3.WithPrefix()), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix())).Commit()
 	})
 	if err != nil {
 		return remains{}, err
@@ -97,6 +100,12 @@ func (l *Locker) remains(ctx context.Context, keys keyspace.Job) (remains, error
 	for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
 		r, _ := record.DecodeClock(kv.Value)
 		old.alive[kv.Lease] = r.Owner
+	}
+	name, _, _ := l.space.ParseJob(keys.Range + "x")
+	for _, kv := range resp.Responses[2].GetResponseRange().Kvs {
+		if r, ok := record.DecodeUser(kv.Value); ok && slices.Contains(r.Jobs, name) {
+			old.user = cmp.Or(old.user, r.Owner, "a process without a name")
+		}
 	}
 	return old, nil
 }
@@ -141,6 +150,8 @@ func (r *remains) check(horizon time.Time) error {
 		return fmt.Errorf("%w: it cools down (AtLeast; Unlock ends that)", ErrInUse)
 	case len(r.settings) > 0:
 		return fmt.Errorf("%w: a live process uses it", ErrInUse)
+	case r.user != "":
+		return fmt.Errorf("%w: %q has it (Locker.Job), and is alive", ErrInUse, r.user)
 	case r.latest.After(horizon):
 		return fmt.Errorf("%w: its tick %s has not come; a process with a wrong clock has claimed it", ErrInUse, stamp(r.latest))
 	}

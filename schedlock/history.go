@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/internal/ticks"
 )
 
 // State is the state of a recorded run.
@@ -132,7 +133,59 @@ type Status struct {
 	// CoolingDown reports whether AtLeast keeps the job from starting.
 	CoolingDown bool
 	Paused      *Pause // or nil
+	Plan        *Plan  // of a job that a process has by Job, or nil
 	Settings    string // the settings in force, as a text for operators
+}
+
+// Plan is what the processes that have a job by Job have planned. It stays when they have ended.
+type Plan struct {
+	Text string // of the schedule, if it is known: see Crontab
+	Zone string // in which it is read, or "" for Periods
+	// Due is the first fire time after the last start or, if there was none, the first that was planned. If it has
+	// passed, no process has started it.
+	Due time.Time
+	// Next are fire times: the three after the last start, and some later ones. They are renewed when the last one
+	// has passed.
+	Next []time.Time
+}
+
+// NextFire returns the first fire time after now that has no record, as the period or the plan shows it, or the zero
+// time if neither does or the job is paused.
+func (s Status) NextFire(now time.Time) time.Time {
+	if s.Last != nil && s.Last.Tick.After(now) {
+		now = s.Last.Tick
+	}
+	period, ok := record.PeriodOf([]byte(s.Settings))
+	switch {
+	case s.Paused != nil:
+		return time.Time{}
+	case ok && period >= ticks.Smallest:
+		return record.Time(ticks.Next(period, now).UnixMilli()).UTC()
+	case s.Plan == nil:
+		return time.Time{}
+	}
+	for _, at := range s.Plan.Next {
+		if at.After(now) {
+			return at.UTC()
+		}
+	}
+	return time.Time{}
+}
+
+// planOf reads a job's plan, or returns nil.
+func planOf(kvs []*mvccpb.KeyValue) *Plan {
+	if len(kvs) == 0 {
+		return nil
+	}
+	p, ok := record.DecodePlan(kvs[0].Value)
+	if !ok {
+		return nil
+	}
+	out := &Plan{Text: record.Text(p.Text), Zone: record.Text(p.Zone), Due: record.Time(p.DueMS)}
+	for _, at := range p.NextMS {
+		out.Next = append(out.Next, record.Time(at))
+	}
+	return out
 }
 
 // Obstacle returns why the job cannot start now, as a text, or "" if nothing in etcd keeps it from that.
@@ -186,14 +239,14 @@ func (l *Locker) status(ctx context.Context, name string) (Status, error) {
 	j := &job{name: name, keys: l.space.Job(name)}
 	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(lastRuns)}
 	kvs, err := l.read(ctx, j, clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
-		clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any())
+		clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any(), clientv3.OpGet(j.keys.Plan()))
 	switch {
 	case err != nil:
 		return Status{}, err
 	case !j.exists(kvs[5]):
 		return Status{}, ErrUnknownJob
 	}
-	out := Status{Job: name, Running: len(kvs[0]) > 0, Token: tokenOf(kvs[0]), CoolingDown: len(kvs[2]) > 0, Paused: pauseOf(kvs[3])}
+	out := Status{Job: name, Running: len(kvs[0]) > 0, Token: tokenOf(kvs[0]), CoolingDown: len(kvs[2]) > 0, Paused: pauseOf(kvs[3]), Plan: planOf(kvs[6])}
 	for _, kv := range kvs[1] {
 		if r, ok := j.record(kv, kvs[0]); ok {
 			out.Last = &r

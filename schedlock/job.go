@@ -88,6 +88,7 @@ func (j *Job) Next(t time.Time) time.Time {
 	j.begin.Do(func() {
 		j.warnOfZone(t)
 		j.locker.register(j)
+		j.locker.plans.add(j)
 		if j.settings.misfire == Once || j.settings.retries > 0 {
 			j.locker.sess.Background(j.catchUp)
 		}
@@ -136,7 +137,7 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 // default before the next fire time.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 	defer j.locker.callDone(&res, &err)
-	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, again: j.times.after(j.locker.opts.Now())})
+	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, times: &j.times, again: j.times.after(j.locker.opts.Now())})
 }
 
 // run runs one tick, unless a later one has come.
@@ -175,7 +176,7 @@ func (l *Locker) scheduled(ctx context.Context, name string, fn Func, r request,
 	if !ok {
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
 	}
-	r.tick, r.passed, r.fires = tick, passed, times.print()
+	r.tick, r.passed, r.fires, r.times = tick, passed, times.print(), times
 	if r.within == 0 {
 		if next := times.after(tick); !next.IsZero() {
 			r.within = next.Sub(tick)

@@ -31,9 +31,11 @@ type job struct {
 	callers     callers              // of this process
 	ahead       sync.Once            // a claim of a later tick than the present time is logged once
 	differs     sync.Once            // other fire times of one crontab are logged once
-	asked       *Job                 // the one that runs what RequestRun asks for, or nil
-	served      int64                // mod revision of the latest request that this process has looked at
-	requestGone int64                // revision at which the latest request was started, or expired
+	planned     time.Time            // the last fire time of the plan in etcd, as far as events have shown it
+	losses      losses
+	asked       *Job  // the one that runs what RequestRun asks for, or nil
+	served      int64 // mod revision of the latest request that this process has looked at
+	requestGone int64 // revision at which the latest request was started, or expired
 }
 
 // memory is the number of claims that are remembered of each job.
@@ -162,6 +164,9 @@ func (l *Locker) apply(events []*clientv3.Event) {
 			name, _, _ := strings.Cut(rest, "/")
 			if j := l.used(l.space.Jobs() + name + "/"); j != nil {
 				j.apply(key, ev)
+				if j.losses.suspects() {
+					l.sess.Background(func() { reportLost(l, j) })
+				}
 			}
 		}
 	}
@@ -175,6 +180,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 	case key == j.keys.Lock():
 		if gone {
 			j.lockGone = ev.Kv.ModRevision
+			j.losses.lockGone()
 		}
 		for _, r := range j.runs {
 			if ev.Kv.ModRevision > r.claim.token {
@@ -187,6 +193,12 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 		} else {
 			j.requested(ev.Kv)
 		}
+	case key == j.keys.Lost():
+		j.losses.mark(ev.Kv.Value)
+	case key == j.keys.Plan():
+		p, _ := record.DecodePlan(ev.Kv.Value) // without a value, it has no fire times
+		j.planned = record.Time(p.Until())
+		return // no call waits for it
 	case strings.HasPrefix(key, j.keys.Floors()):
 		switch tick, ok := j.keys.ParseFloor(key); {
 		case ok && !gone:
@@ -203,6 +215,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 				}
 			}
 		}
+		j.losses.record(r, ev.Kv.ModRevision)
 		if gone {
 			delete(j.claimed, key)
 			break
@@ -230,4 +243,18 @@ func (j *job) remaining(tick time.Time) (record, floor string) {
 		return j.keys.Runs(), j.keys.Floors()
 	}
 	return j.keys.Run(j.floor) + "\x00", j.keys.Floor(j.floor)
+}
+
+// plannedUntil returns the last fire time of the plan that is stored, as far as this process knows, or zero.
+func (j *job) plannedUntil() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.planned
+}
+
+// setPlanned records the plan that is stored.
+func (j *job) setPlanned(p record.Plan) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.planned = record.Time(p.Until())
 }

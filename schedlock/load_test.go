@@ -37,6 +37,7 @@ func TestLoadBudget(t *testing.T) {
 	b.Count("the first run of a job that no live process has run", c, load{"Txn": 5}, 3, 2, do(first, schedlock.Ran, at()))
 	const run = "a run of a tick, start and end, however many processes there are"
 	b.Count(run, c, load{"Txn": 2}, 2, 2, do(first, schedlock.Ran, at()))
+	b.Count("the first run that a process makes of a job that has run: it looks for lost runs", second.client, load{"Txn": 3}, 2, 2, do(second, schedlock.Ran, at()))
 	b.Count(run, second.client, load{"Txn": 2}, 2, 2, do(second, schedlock.Ran, at()))
 	require.Eventually(t, func() bool {
 		c.ResetRequests()

@@ -34,12 +34,20 @@ type Options struct {
 	// particular under a cron library, which drops both. The goroutine that made the call calls it.
 	// Defaults to nothing; the session's Logger gets failures of such calls in any case.
 	Done func(Result, error)
+	// Lost is called with the record of a run that was lost: its process died, was partitioned or was paused
+	// for longer than its session's TTL. A process that uses the job calls it, not the one whose run was
+	// lost: within the TTL of the loss or, if no process was alive, when the next one begins to use the job.
+	// In the whole fleet a loss is reported at least once, usually once, whether or not the process that
+	// does so has Lost set: set it in all of them. It must return soon. A run whose end was not confirmed (Result.Unconfirmed) is
+	// lost for other processes. Defaults to nothing; the session's Logger gets a warning in any case.
+	Lost func(Record)
 	// Now is the wall clock that decides which ticks have come, for tests and simulations. It must
 	// be safe for concurrent use. It does not affect how long runs and leases last: the machine's
 	// own clock measures that. Defaults to time.Now.
 	Now func() time.Time
 
-	beat time.Duration // between two publications of this process's time
+	beat   time.Duration // between two publications of this process's time
+	settle time.Duration // within which plans are looked at after a change
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -51,6 +59,7 @@ func (o *Options) withDefaults() (Options, error) {
 	out.KeepFor = cmp.Or(out.KeepFor, 30*24*time.Hour)
 	out.MaxSkew = cmp.Or(out.MaxSkew, time.Minute)
 	out.beat = cmp.Or(out.beat, beat)
+	out.settle = cmp.Or(out.settle, settle)
 	if out.Now == nil {
 		out.Now = time.Now
 	}
@@ -74,6 +83,7 @@ type Locker struct {
 	space  keyspace.Space
 	opts   Options
 	log    *zap.Logger
+	plans  *planner
 	clocks *clocks
 	turns  chan struct{} // one for each claim in flight
 
@@ -96,6 +106,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	}
 	sess := engine.Of(s)
 	l := &Locker{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
+	l.plans = &planner{locker: l, jobs: map[string]*Job{}, looked: map[string]bool{}, changed: make(chan struct{}, 1), put: map[int]string{}}
 	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){

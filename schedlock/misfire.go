@@ -30,8 +30,8 @@ func (j *Job) catchUp() {
 		}
 		var missed time.Time
 		some := false
-		if s.misfire == Once && !p.last.IsZero() {
-			missed, some = j.times.latest(p.last, l.opts.Now())
+		if since := p.since(); s.misfire == Once && !since.IsZero() {
+			missed, some = j.times.latest(since, l.opts.Now())
 			some = some && !p.skipped(missed)
 		}
 		switch {
@@ -58,6 +58,7 @@ func (j *Job) catchUp() {
 type past struct {
 	last         time.Time // the latest tick that was claimed, or the zero time
 	began, ended time.Time // of its run, with AtLeast
+	due          time.Time // the first tick that was planned, if none was claimed, or the zero time
 	resumed      time.Time // the last Resume, or the zero time
 	locked       bool      // an active run or a cooldown keeps the job from starting now
 }
@@ -68,12 +69,20 @@ func (p past) skipped(tick time.Time) bool {
 	return !tick.After(p.resumed) || !tick.Before(p.began) && !tick.After(p.ended)
 }
 
+// since returns the time after which a tick may have been missed, or zero if none can have been.
+func (p past) since() time.Time {
+	if p.last.IsZero() && !p.due.IsZero() {
+		return p.due.Add(-smallest)
+	}
+	return p.last
+}
+
 func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past, error) {
 	kvs, err := l.get(ctx, func() []clientv3.Op {
 		return []clientv3.Op{
 			clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(j.keys.Run(l.horizon())),
 				clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)),
-			clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Operated()),
+			clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Operated()), clientv3.OpGet(j.keys.Plan()),
 		}
 	})
 	if err != nil {
@@ -87,6 +96,10 @@ func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past,
 		if r.Attempt > 1 {
 			p.began = p.last // of the earlier attempts only that is known
 		}
+	}
+	if len(kvs[0]) == 0 && len(kvs[4]) > 0 {
+		plan, _ := record.DecodePlan(kvs[4][0].Value)
+		p.due = record.Time(plan.DueMS)
 	}
 	if len(kvs[3]) > 0 { // possibly by Pause, but no tick can be claimed while the job is paused
 		r, _ := record.DecodeOperated(kvs[3][0].Value)

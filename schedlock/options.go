@@ -149,7 +149,8 @@ const (
 	// Once starts the latest missed tick, once in the whole fleet, when a process begins to use the
 	// job, see Job.Next, however long ago it was missed; LateBy, if given, bounds that. If the job
 	// is locked or cools down, the process waits for the end of that first. A tick that came after
-	// the last start was missed if that run was lost, or had ended before the tick came.
+	// the last start was missed if that run was lost, or had ended before the tick came. Of a job
+	// that has never run, ticks are missed from the first one on that a process has planned.
 	Once
 )
 

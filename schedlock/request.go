@@ -15,6 +15,7 @@ type request struct {
 	again    time.Time     // if within is 0, the end of further attempts; zero: no end
 
 	passed    <-chan struct{}                // closed when a later tick has come, or nil
+	times     *timetable                     // of which the claim stores the plan, or nil
 	fires     string                         // the fire times of the schedule, see timetable.print
 	standby   func(*job, time.Time, request) // is on standby in place of the call, or nil
 	apart     time.Duration                  // the least time after another tick, or 0

@@ -84,6 +84,9 @@ func (l *Locker) register(one *Job) {
 	j.asked = one
 	j.mu.Unlock()
 	l.sess.Background(func() { l.readRequested(j) })
+	if j.losses.begin() {
+		l.sess.Background(func() { reportLost(l, j) })
+	}
 }
 
 // readRequested starts what has been asked for while this process received no events of the job.
@@ -119,7 +122,7 @@ func (j *job) requested(kv *mvccpb.KeyValue) {
 func (j *Job) runAsked(asked requestedRun) (res Result, err error) {
 	l := j.locker
 	defer l.callDone(&res, &err)
-	r := request{settings: j.settings, asked: asked, within: requestedFor}
+	r := request{settings: j.settings, asked: asked, within: requestedFor, times: &j.times}
 	if late := j.settings.lateBy; late > 0 {
 		r.within = min(r.within, late)
 	}
@@ -130,10 +133,7 @@ func (j *Job) runAsked(asked requestedRun) (res Result, err error) {
 	if err != nil {
 		return Result{Job: j.name}, fmt.Errorf("run job %q: %w", j.name, l.sess.Explain(joinEnd(ctx, err)))
 	}
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
+	sleep(ctx, d)
 	if job.started(asked) {
 		return Result{Job: j.name, Outcome: Claimed}, nil
 	}

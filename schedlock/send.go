@@ -58,6 +58,7 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 				c.older = append(c.older, string(kv.Key))
 			}
 		}
+		afterClaim(l, j, c, p.mod)
 		return c, nil
 	}
 	if pending, ok := errors.AsType[*commit.PendingError](err); ok {
@@ -114,6 +115,9 @@ func (l *Locker) creation(j *job, c *claimed, p plan, r request) commit.Creation
 	if r.asked.mod != 0 && p.attempt == 1 { // one claim uses the request up
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(j.keys.RequestedRun()), "=", r.asked.mod))
 		also = append(also, clientv3.OpDelete(j.keys.RequestedRun()))
+	}
+	if r.times != nil && r.times.print() != "" {
+		also = append(also, clientv3.OpPut(j.keys.Plan(), r.times.plan(c.tick).Encode()))
 	}
 	if c.spare != 0 {
 		also = append(also, clientv3.OpPut(j.keys.Cooldown(), c.lock.Encode(), clientv3.WithLease(c.spare)))

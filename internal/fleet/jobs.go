@@ -12,6 +12,8 @@ import (
 
 // Job is one job of schedlock.
 type Job struct {
+	name    string
+	in      *State
 	queues  keyspace.Job
 	keys    int           // the number of its keys
 	floors  int           // of them, those that Forget leaves
@@ -21,7 +23,8 @@ type Job struct {
 	Runs    map[int64]Run // by tick
 	Success int64         // latest end of a run without an error, or 0
 
-	operated int64 // when it was paused or resumed last, or 0
+	plan     record.Plan // of the processes that have it by Locker.Job, or zero
+	operated int64       // when it was paused or resumed last, or 0
 
 	// With Options.Details:
 
@@ -46,7 +49,7 @@ func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool) {
 	}
 	j := s.Jobs[name]
 	if j == nil {
-		j = &Job{queues: s.space.Job(name), Runs: map[int64]Run{}}
+		j = &Job{name: name, in: s, queues: s.space.Job(name), Runs: map[int64]Run{}}
 		s.Jobs[name] = j
 	}
 	j.change(key, kv, s.details)
@@ -85,6 +88,10 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool) {
 				j.operated = at.AtMS
 			}
 		}
+	case j.queues.Plan():
+		if j.plan = (record.Plan{}); kv != nil {
+			j.plan, _ = record.DecodePlan(kv.Value)
+		}
 	case j.queues.Settings():
 		j.Period, j.Settings = 0, ""
 		if kv != nil {
@@ -119,6 +126,9 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool) {
 // Forgotten reports whether nothing of the job is left but what keeps its earlier ticks from being started.
 func (j *Job) Forgotten() bool { return j.keys == j.floors }
 
+// Planned reports whether a process has planned the job.
+func (j *Job) Planned() bool { return j.plan.Schedule != "" }
+
 // Running reports whether a run is active.
 func (j *Job) Running() bool { return j.lock != 0 }
 
@@ -132,7 +142,7 @@ func (j *Job) Lost(r Run) bool { return r.State == record.RunRunning && r.mod !=
 type History struct {
 	Lost, Failed int
 	LastRun      int64 // start of the latest attempt, or 0
-	Next         int64 // the fire time after the latest record, and after the latest resumption, or 0
+	Next         int64 // the fire time after the latest record, or the first planned one, and after the latest resumption; or 0
 }
 
 // History sums up the records.
@@ -148,9 +158,42 @@ func (j *Job) History() (h History) {
 		h.LastRun = max(h.LastRun, r.Start)
 		latest = max(latest, tick)
 	}
-	if latest >= 0 && j.Period >= ticks.Smallest {
+	switch {
+	case latest >= 0 && j.Period >= ticks.Smallest:
 		latest = max(latest, j.operated) // no tick from before a resumption is started
 		h.Next = ticks.Next(j.Period, time.UnixMilli(latest)).UnixMilli()
+	case j.in != nil && j.in.Users(j.name) > 0:
+		if h.Next = j.plan.DueMS; h.Next <= max(latest, j.operated) {
+			h.Next = j.plan.Next(max(latest, j.operated))
+		}
 	}
 	return h
 }
+
+// Upcoming returns up to n fire times after a time that have no record, as far as a period or the plan shows them,
+// if a live process has the job.
+func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
+	last := after.UnixMilli()
+	for tick := range j.Runs {
+		last = max(last, tick)
+	}
+	for len(next) < n {
+		switch {
+		case j.Period >= ticks.Smallest:
+			last = ticks.Next(j.Period, time.UnixMilli(last)).UnixMilli()
+		case j.in != nil && j.in.Users(j.name) > 0:
+			last = j.plan.Next(last)
+		default:
+			last = 0
+		}
+		at := record.Time(last)
+		if at.IsZero() {
+			break
+		}
+		next = append(next, at)
+	}
+	return next
+}
+
+// Users returns how many live processes have a job by Locker.Job.
+func (s *State) Users(job string) int { return s.users.have[job] }

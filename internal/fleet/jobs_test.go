@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // The next fire time is after the latest record, and not before the job was resumed: no process starts a
@@ -27,6 +28,39 @@ func TestNextFireTime(t *testing.T) {
 		j := &Job{Period: c.period, Runs: map[int64]Run{10 * hour: {State: "done"}}, operated: c.operated}
 		require.Equal(t, c.next, j.History().Next, name)
 	}
+}
+
+// K14: of a job that has not run, or whose schedule has no period, the plan has the next fire time, while a process has
+// the job. It is not before the latest record or resumption.
+func TestNextFireTimeOfAPlan(t *testing.T) {
+	t.Parallel()
+	space, err := keyspace.New("/etcdkit", "shop")
+	require.NoError(t, err)
+	s, keys := NewState(space, true), space.Job("nightly")
+	put := func(key, value string) {
+		s.Put(&mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: 1, ModRevision: 1, Lease: 7}, 0)
+	}
+	plan := record.Plan{Schedule: "fire time like", DueMS: 1000, NextMS: []int64{1000, 2000, 3000}}
+	put(keys.Plan(), plan.Encode())
+	j := s.Jobs["nightly"]
+	require.Zero(t, j.History().Next, "no process has it")
+	require.True(t, j.Planned())
+	put(space.User(7, 0), record.User{Jobs: []string{"other", "nightly"}}.Encode())
+	put(space.User(8, 0), record.User{Jobs: []string{"nightly"}}.Encode())
+	require.Equal(t, 2, s.Users("nightly"))
+	require.EqualValues(t, 1000, j.History().Next)
+	require.Equal(t, []time.Time{time.UnixMilli(2000), time.UnixMilli(3000)}, j.Upcoming(time.UnixMilli(1000), 5))
+	put(keys.Operated(), record.Operated{AtMS: 1500}.Encode())
+	require.EqualValues(t, 2000, j.History().Next)
+	j.Runs[2000] = Run{State: "done"}
+	require.EqualValues(t, 3000, j.History().Next)
+	put(space.User(7, 0), record.User{Jobs: []string{"other"}}.Encode())
+	require.Equal(t, 1, s.Users("nightly"))
+	s.remove(space.User(8, 0))
+	require.Zero(t, s.Users("nightly"))
+	require.Equal(t, 1, s.Users("other"))
+	require.Zero(t, j.History().Next)
+	require.Empty(t, j.Upcoming(time.UnixMilli(0), 5))
 }
 
 // A job of which Forget has left its floor alone is forgotten, and used again it is not.

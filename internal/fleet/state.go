@@ -21,6 +21,7 @@ type State struct {
 	leases  map[int64]int    // the number of keys of each lease
 	details bool             // values are kept as well
 	clocks  clocks
+	users   users
 
 	// Sessions are the live ones, by lease.
 	Sessions map[int64]Session
@@ -45,8 +46,8 @@ type Session struct {
 
 // ranges are the parts of a namespace.
 type ranges struct {
-	kinds                  map[keyspace.Kind]string
-	limiters, jobs, stores string
+	kinds                         map[keyspace.Kind]string
+	limiters, jobs, stores, users string
 }
 
 // NewState returns the state of an empty namespace.
@@ -54,7 +55,8 @@ func NewState(space keyspace.Space, details bool) *State {
 	s := &State{
 		space: space, keys: map[string]int64{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, details: details,
 		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, dirty: map[*Queue]bool{},
-		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores()},
+		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users()},
+		users:  users{of: map[string][]string{}, have: map[string]int{}},
 	}
 	for kind := range kinds {
 		s.ranges.kinds[kind] = space.Queues(kind)
@@ -116,6 +118,8 @@ func (s *State) change(key string, kv *mvccpb.KeyValue, known bool, now int64) {
 		s.changeLimiter(key, kv, now)
 	case strings.HasPrefix(key, s.ranges.jobs):
 		s.changeJob(key, kv, known)
+	case strings.HasPrefix(key, s.ranges.users):
+		s.users.change(key, kv)
 	case strings.HasPrefix(key, s.ranges.stores):
 		s.changeStore(key, kv, known)
 	default:

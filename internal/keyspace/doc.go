@@ -18,6 +18,7 @@
 //	election/<name>/queue/light/…        the candidates of an election
 //	job/<name>/…                     a scheduled job: see Job
 //	clock/<lease>                    a process that runs jobs, and its time
+//	user/<lease>/<n>                 the names of the jobs that it has
 //	idem/<store>/r/<scope>/<hash>…   the record and the claim of a request
 //	idem/<store>/b/<hash>/<token>/…      parts of a result that is too big for it
 //	id/sem/<name>/<id>               which request a caller's ID stands for; also

@@ -15,6 +15,10 @@ func Foreign(s Space, key string) bool {
 		return !ofSession(s, key, tail)
 	case "clock/":
 		_, ok = parseHex16(tail)
+	case "user/":
+		lease, n, below := strings.Cut(tail, "/")
+		_, ok = parseHex16(lease)
+		ok = ok && below && n != ""
 	case "idem/":
 		return !ofStore(s, key)
 	case limiters:

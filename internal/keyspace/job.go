@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"strconv"
 	"strings"
 	"time"
 )
@@ -35,6 +36,12 @@ func (j Job) Operated() string { return j.Range + "operated" }
 // Settings contains the settings of the live users of the job.
 func (j Job) Settings() string { return j.Range + "settings" }
 
+// Plan has the schedule of the job and its next fire times, without a lease.
+func (j Job) Plan() string { return j.Range + "plan" }
+
+// Lost has the latest run whose loss was reported.
+func (j Job) Lost() string { return j.Range + "lost" }
+
 // Runs is the range of the run records.
 func (j Job) Runs() string { return j.Range + "run/" }
 
@@ -57,7 +64,7 @@ func (j Job) ParseFloor(key string) (time.Time, bool) { return parseTick(key, j.
 // Owns reports whether a key is one of the job's. Another key in its range is foreign.
 func (j Job) Owns(key string) bool {
 	switch key {
-	case j.Lock(), j.Cooldown(), j.Pause(), j.RequestedRun(), j.Operated(), j.Settings():
+	case j.Lock(), j.Cooldown(), j.Pause(), j.RequestedRun(), j.Operated(), j.Settings(), j.Plan(), j.Lost():
 		return true
 	}
 	_, run := j.ParseRun(key)
@@ -81,6 +88,15 @@ func (s Space) Clocks() string { return s.root + "clock/" }
 
 // Clock is the key of one of them.
 func (s Space) Clock(lease int64) string { return s.Clocks() + hex16(lease) }
+
+// Users is the range in which the processes that have jobs publish the names of these. It is not below Jobs, to
+// which each of them listens.
+func (s Space) Users() string { return s.root + "user/" }
+
+// User is one of the keys of a process: n counts them.
+func (s Space) User(lease int64, n int) string {
+	return s.Users() + hex16(lease) + "/" + strconv.Itoa(n)
+}
 
 // layout of a tick in a key: an instant in UTC, in milliseconds. Its text sorts as the
 // instants do, from year 0 to 9999.

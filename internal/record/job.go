@@ -1,6 +1,7 @@
 package record
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -55,6 +56,48 @@ type RequestedRun struct {
 	SentMS int64  `json:"sent"` // by the operator's clock, for people only: no tick is made of it
 }
 
+// Plan is the schedule of a job, as the processes that have it last wrote it.
+type Plan struct {
+	header
+	Schedule string  `json:"schedule"`       // by which processes compare it: a period, or fire times of 2024 and hashes
+	Text     string  `json:"text,omitempty"` // of a crontab
+	Zone     string  `json:"zone,omitempty"`
+	DueMS    int64   `json:"due,omitempty"`  // the first fire time after the last start, or after the job was new
+	NextMS   []int64 `json:"next,omitempty"` // fire times to come: the next ones, and some later ones
+}
+
+// Next returns the first fire time after a time that the plan has, or 0.
+func (p Plan) Next(after int64) int64 {
+	for _, at := range p.NextMS {
+		if at > after {
+			return at
+		}
+	}
+	return 0
+}
+
+// Until returns the last fire time that the plan has, or 0.
+func (p Plan) Until() int64 {
+	if len(p.NextMS) == 0 {
+		return 0
+	}
+	return p.NextMS[len(p.NextMS)-1]
+}
+
+// User has the names of jobs that a process has.
+type User struct {
+	header
+	Owner string   `json:"holder"`
+	Jobs  []string `json:"jobs"`
+}
+
+// Reported is the latest run of a job whose loss was reported.
+type Reported struct {
+	header
+	Token int64  `json:"token"`
+	By    string `json:"by"`
+}
+
 // Operated names the operator who has paused or resumed a job last.
 type Operated struct {
 	header
@@ -96,6 +139,15 @@ func (r Pause) Encode() string { r.Version = version; return encode(r) }
 func (r RequestedRun) Encode() string { r.Version = version; return encode(r) }
 
 // Encode writes a record.
+func (p Plan) Encode() string { p.Version = version; return encode(p) }
+
+// Encode writes a record.
+func (r User) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r Reported) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
 func (r Operated) Encode() string { r.Version = version; return encode(r) }
 
 // Encode writes a record.
@@ -115,6 +167,18 @@ func DecodePause(b []byte) (r Pause, ok bool) { return decode[Pause](b) }
 
 // DecodeRequestedRun reads a RequestedRun.
 func DecodeRequestedRun(b []byte) (r RequestedRun, ok bool) { return decode[RequestedRun](b) }
+
+// DecodePlan reads a Plan. Its fire times are in order.
+func DecodePlan(b []byte) (p Plan, ok bool) {
+	p, ok = decode[Plan](b)
+	return p, ok && slices.IsSorted(p.NextMS)
+}
+
+// DecodeUser reads a User.
+func DecodeUser(b []byte) (r User, ok bool) { return decode[User](b) }
+
+// DecodeReported reads a Reported.
+func DecodeReported(b []byte) (r Reported, ok bool) { return decode[Reported](b) }
 
 // DecodeOperated reads an Operated.
 func DecodeOperated(b []byte) (r Operated, ok bool) { return decode[Operated](b) }

@@ -10,8 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/record"
-	"github.com/etcdkit/etcdkit/internal/ticks"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -21,9 +19,9 @@ func (a *app) jobs() *cobra.Command {
 		Short: "List scheduled jobs, show their runs, run, pause, resume, unlock, trigger and forget them",
 		Long: `List the jobs of package schedlock with their states and their latest runs.
 
-STATE is running, cooling down (AtLeast keeps the job from starting) or idle, and paused beside one of
-these. NEXT is the next fire time, if the job is not paused. It is known for a job with a period while a
-process that uses the job lives; a schedule of times of day is known to the services alone.`,
+STATE is running, cooling down (AtLeast keeps the job from starting), idle or never run, and paused beside
+one of these. NEXT is the next fire time, if the job is not paused: for a job with a period while a process
+that uses the job lives; for one of Locker.Job as its processes have planned it, also when they have ended.`,
 		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,7 +64,7 @@ type shownPause struct {
 }
 
 func showJob(st schedlock.Status, now time.Time) shownJob {
-	j := shownJob{schema: schemaOf("job"), Name: st.Job, Running: st.Running, Token: number(st.Token), CoolingDown: st.CoolingDown, Settings: st.Settings, Next: nextFire(st, now)}
+	j := shownJob{schema: schemaOf("job"), Name: st.Job, Running: st.Running, Token: number(st.Token), CoolingDown: st.CoolingDown, Settings: st.Settings, Next: st.NextFire(now)}
 	if st.Paused != nil {
 		j.Paused = &shownPause{st.Paused.By, st.Paused.Reason, st.Paused.Since.UTC()}
 	}
@@ -85,24 +83,13 @@ func (j shownJob) state() string {
 		state = "running"
 	case j.CoolingDown:
 		state = "cooling down"
+	case j.Last == nil && j.Paused == nil:
+		state = "never run"
 	}
 	if j.Paused != nil {
 		state = strings.TrimPrefix(state+", paused", "idle, ")
 	}
 	return state
-}
-
-// nextFire returns the first fire time that has not come and has no record, or the zero time if what is
-// stored does not show it.
-func nextFire(st schedlock.Status, now time.Time) time.Time {
-	period, ok := record.PeriodOf([]byte(st.Settings))
-	if !ok || period < ticks.Smallest || st.Paused != nil {
-		return time.Time{}
-	}
-	if st.Last != nil && st.Last.Tick.After(now) {
-		now = st.Last.Tick
-	}
-	return record.Time(ticks.Next(period, now).UnixMilli()).UTC()
 }
 
 func (a *app) listJobs(ctx context.Context, sess *concurrency.Session) error {

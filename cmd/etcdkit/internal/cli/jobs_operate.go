@@ -160,8 +160,9 @@ func (a *app) jobForget() *cobra.Command {
 		Use:   "forget NAME",
 		Short: "Remove what a retired job has left in etcd",
 		Long: `Remove the records and the pause of a job that no process uses any more. It is refused while the job runs
-or cools down, and while a live process has its settings or has claimed one of its recorded ticks. A live
-process that uses the job and has claimed nothing yet cannot be known; for it the job is a new one.
+or cools down, and while a live process has it by Locker.Job, has its settings or has claimed one of its
+recorded ticks. A live process that uses the job otherwise and has claimed nothing yet cannot be known; for
+it the job is a new one.
 
 Late calls for the job's earlier ticks are refused for a day.`,
 		Example: "etcdkit jobs forget -N payments invoices-2024",

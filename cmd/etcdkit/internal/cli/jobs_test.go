@@ -231,11 +231,11 @@ func TestSkippedTicks(t *testing.T) {
 func TestNextFire(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 3, 0, 0, time.UTC)
 	st := schedlock.Status{Settings: "AtMost 1h0m0s, AtLeast 0s, Retries 0, Every 5m0s"}
-	require.Equal(t, now.Add(2*time.Minute), nextFire(st, now))
+	require.Equal(t, now.Add(2*time.Minute), st.NextFire(now))
 	st.Last = &schedlock.Record{Tick: now.Add(2 * time.Minute)} // by a process whose clock is ahead
-	require.Equal(t, now.Add(7*time.Minute), nextFire(st, now))
+	require.Equal(t, now.Add(7*time.Minute), st.NextFire(now))
 	st.Settings = "AtMost 1h0m0s, AtLeast 0s, Retries 0"
-	require.Zero(t, nextFire(st, now))
+	require.Zero(t, st.NextFire(now))
 }
 
 // Each run is a line, with its start and its end; an interruption ends the stream.

@@ -1,0 +1,69 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// K16: what a deploy writes: one plan for each job and one key for each process, and not one for each process and job.
+// Where processes look at the same moment, some write in vain.
+func TestPlansOfADeploy(t *testing.T) {
+	t.Parallel()
+	const processes, jobs = 50, 20
+	for name, x := range map[string]struct {
+		travel time.Duration
+		most   int64
+	}{
+		"without delay":    {0, jobs},
+		"2 ms on each way": {2 * time.Millisecond, 3 * jobs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, processes, func(t *testing.T, on []*desk) {
+				var plans, users atomic.Int64
+				for _, d := range on {
+					d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+						switch r := m.Body.(type) {
+						case *pb.TxnRequest:
+							for _, op := range r.Success {
+								if strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/plan") {
+									plans.Add(1)
+								}
+							}
+						case *pb.PutRequest:
+							if strings.Contains(string(r.Key), "/user/") {
+								users.Add(1)
+							}
+						}
+						if m.Method == "Txn" || m.Method == "Put" {
+							return fakeetcd.Fate{Before: x.travel, After: x.travel}
+						}
+						return fakeetcd.Fate{}
+					})
+					l := d.locker()
+					for n := range jobs {
+						job, err := l.Job(fmt.Sprint("job-", n), schedlock.Periods(24*time.Hour), func(context.Context, *schedlock.Run) error { return nil })
+						require.NoError(t, err)
+						job.Next(time.Now())
+					}
+				}
+				time.Sleep(10 * time.Second)
+				require.EqualValues(t, processes, users.Load())
+				require.GreaterOrEqual(t, plans.Load(), int64(jobs))
+				require.LessOrEqual(t, plans.Load(), x.most)
+				time.Sleep(2 * time.Minute)
+				require.EqualValues(t, processes, users.Load())
+				require.LessOrEqual(t, plans.Load(), x.most, "nothing has run out")
+			})
+		})
+	}
+}

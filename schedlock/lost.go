@@ -1,0 +1,172 @@
+package schedlock
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// A process whose run is lost is dead, or cannot reach etcd: it reports nothing that others see. So another one
+// does: a live process that uses the job when the lock is deleted without the record of an end, or the next one
+// that begins to use it. Each reports and then marks the run as reported, so the fleet reports it at least once.
+
+// losses is what a process knows of lost runs of a job. It is safe for concurrent use.
+type losses struct {
+	mu        sync.Mutex
+	active    int64 // token of the latest run that has no end, as far as events have shown
+	suspected bool  // its lock was deleted
+	reported  int64 // token of the latest run whose loss was reported
+	begun     bool  // this process has looked for earlier ones
+}
+
+// begin reports whether the process has not looked for lost runs of the job yet. From then on it has.
+func (s *losses) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.begun
+	s.begun = true
+	return first
+}
+
+// suspects reports whether events have shown that a run was lost, once.
+func (s *losses) suspects() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := s.suspected
+	s.suspected = false
+	return is
+}
+
+// record takes the record of a run, in an event or a read.
+func (s *losses) record(r record.Run, token int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case r.State == record.RunRunning:
+		s.active = max(s.active, token)
+	case r.State != "": // its end, with the deletion of the lock
+		s.active = 0
+	}
+}
+
+// lockGone takes the deletion of the lock.
+func (s *losses) lockGone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspected, s.active = s.active != 0, 0
+}
+
+// mark takes the mark of reported runs.
+func (s *losses) mark(value []byte) {
+	r, _ := record.DecodeReported(value)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reported = r.Token
+}
+
+// isReported reports whether the loss of a run is known to be reported.
+func (s *losses) isReported(token int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reported >= token
+}
+
+// reportLost reports the lost runs of a job that no process has reported, at this process's place in the order.
+func reportLost(l *Locker, j *job) {
+	ctx, cancel := l.untilClose(l.sess.Context())
+	defer cancel()
+	d, err := place(ctx, l, j, j.keys.Lost())
+	if err != nil || !sleep(ctx, d) {
+		return
+	}
+	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(mostLost)}
+	kvs, err := l.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Lost()), clientv3.OpGet(j.keys.Runs(), last...)}
+	})
+	if err != nil {
+		return
+	}
+	lost, active := lostRuns(j, kvs[0], kvs[1], kvs[2])
+	if active != 0 {
+		j.losses.record(record.Run{State: record.RunRunning}, active)
+	}
+	if len(lost) == 0 {
+		return
+	}
+	var latest, mod int64
+	for _, kv := range lost {
+		latest = max(latest, kv.ModRevision)
+		if r, ok := j.record(kv, kvs[0]); ok {
+			logLost(l, r)
+		}
+	}
+	if len(kvs[1]) > 0 {
+		mod = kvs[1][0].ModRevision
+	}
+	value := record.Reported{Token: latest, By: l.sess.Owner()}.Encode()
+	// A copy, and the mark of another process, find another revision.
+	_, _ = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(j.keys.Lost()), "=", mod)).Then(clientv3.OpPut(j.keys.Lost(), value)).Commit()
+	})
+}
+
+// mostLost is the number of records, the latest ones, among which lost runs are looked for.
+const mostLost = 20
+
+// lostRuns returns the records of runs that were lost and are not reported, oldest first, and the token of an active
+// one. A run of this process whose end etcd has not confirmed is not lost.
+func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []*mvccpb.KeyValue, active int64) {
+	var mark record.Reported
+	if len(reported) > 0 {
+		mark, _ = record.DecodeReported(reported[0].Value)
+	}
+	for _, kv := range runs {
+		r, ok := record.DecodeRun(kv.Value)
+		switch {
+		case !ok || r.State != record.RunRunning:
+		case tokenOf(lock) == kv.ModRevision:
+			active = kv.ModRevision
+		case kv.ModRevision > mark.Token && !j.endedHere(kv.ModRevision):
+			lost = append(lost, kv)
+		}
+	}
+	slices.Reverse(lost)
+	return lost, active
+}
+
+// logLost logs that a run was lost, and calls Options.Lost.
+func logLost(l *Locker, r Record) {
+	r.State, r.Token = RunLost, 0
+	l.log.Warn("a run was lost with its process: it died, was partitioned or was paused for too long. What the run did is not known",
+		zap.String("job", r.Job), zap.Time("tick", r.Tick), zap.Int("attempt", r.Attempt), zap.String("owner", r.Owner), zap.Time("start", r.Start))
+	if l.opts.Lost != nil {
+		l.opts.Lost(r)
+	}
+}
+
+// afterClaim looks for lost runs in the background when this process claims its first tick of a job that has run, and
+// reports the one whose tick was claimed again.
+func afterClaim(l *Locker, j *job, c *claimed, mod int64) {
+	if c.attempt > 1 {
+		l.sess.Background(func() { lostBefore(l, j, c, mod) })
+	}
+	if j.losses.begin() && len(c.older) > 1 {
+		l.sess.Background(func() { reportLost(l, j) })
+	}
+}
+
+// lostBefore reports the loss of the run whose tick a process has claimed again, unless it was reported.
+func lostBefore(l *Locker, j *job, c *claimed, mod int64) {
+	if c.before == "" || j.losses.isReported(mod) {
+		return
+	}
+	if r, ok := j.record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok {
+		logLost(l, r)
+	}
+}

@@ -1,0 +1,255 @@
+package schedlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// planner stores what a process has planned: the schedules of its Jobs with their next fire times, without a
+// lease, so that they are known when no process is alive; and, on the lease of its session, that it has these
+// Jobs. It reads before it writes: of many processes with the same Jobs one writes. It is safe for concurrent
+// use.
+type planner struct {
+	locker *Locker
+
+	mu      sync.Mutex
+	begun   bool
+	jobs    map[string]*Job
+	looked  map[string]bool  // whose plan was read or written
+	changed chan struct{}    // has room for one
+	put     map[int]string   // by number: the keys that say which Jobs it has
+	lease   clientv3.LeaseID // of these
+}
+
+// settle is the time within which a process with a new Job looks at the plans: another one may write them first.
+const settle = 2 * time.Second
+
+// add plans a Job, which has been asked for its fire times.
+func (p *planner) add(j *Job) {
+	p.mu.Lock()
+	p.jobs[j.name] = j
+	delete(p.looked, j.name)
+	begin := !p.begun
+	p.begun = true
+	p.mu.Unlock()
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+	if begin {
+		p.locker.sess.Background(p.keep)
+	}
+}
+
+// keep keeps the plans up to date until Close.
+func (p *planner) keep() {
+	l := p.locker
+	ctx, cancel := l.untilClose(l.sess.Context())
+	defer cancel()
+	again := make(<-chan time.Time)
+	for {
+		var over <-chan struct{}
+		if e, err := l.sess.Live(ctx); err == nil {
+			over = e.Context().Done()
+		}
+		select {
+		case <-p.changed:
+		case <-again:
+		case <-over:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(rand.N(l.opts.settle)): //nolint:gosec // it only spreads load
+		case <-ctx.Done():
+			return
+		}
+		wait := 5 * time.Second
+		if e, err := l.sess.Live(ctx); err == nil && p.write(ctx, e) == nil {
+			wait = p.rest()
+		}
+		again = time.After(wait)
+	}
+}
+
+// write reads the plans that may be missing or have run out, writes what differs, and says which Jobs this process
+// has.
+func (p *planner) write(ctx context.Context, e *engine.Epoch) error {
+	now := p.locker.opts.Now()
+	for batch := range slices.Chunk(p.unsure(now), plansAtOnce) {
+		if err := p.writeSome(ctx, batch, now); err != nil {
+			return err
+		}
+	}
+	return p.publish(ctx, e)
+}
+
+// plansAtOnce is the number of plans in one read: etcd bounds the operations of a Txn.
+const plansAtOnce = 100
+
+// unsure returns the Jobs whose plans were not read, or have run out.
+func (p *planner) unsure(now time.Time) (out []*Job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, j := range p.jobs {
+		if !p.looked[name] || !p.locker.job(name).plannedUntil().After(now) {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+func (p *planner) writeSome(ctx context.Context, jobs []*Job, now time.Time) error {
+	l := p.locker
+	kvs, err := l.get(ctx, func() (reads []clientv3.Op) {
+		for _, j := range jobs {
+			reads = append(reads, clientv3.OpGet(l.job(j.name).keys.Plan()))
+		}
+		return reads
+	})
+	if err != nil {
+		return err
+	}
+	for n, j := range jobs {
+		plan, mod, ok := renewed(kvs[n], j.times.plan(now), now)
+		if ok {
+			key := l.job(j.name).keys.Plan()
+			// A copy, and the write of another process, find another revision.
+			_, err = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
+				return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", mod)).Then(clientv3.OpPut(key, plan.Encode())).Commit()
+			})
+			if err != nil {
+				return err
+			}
+		}
+		l.job(j.name).setPlanned(plan)
+		p.mu.Lock()
+		p.looked[j.name] = true
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// renewed returns the plan to be stored in place of what is stored, and whether that differs. When a list of fire
+// times has run out without a start, the first of them is still due.
+func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time) (plan record.Plan, mod int64, differs bool) {
+	if len(stored) == 0 {
+		return want, 0, true
+	}
+	is, ok := record.DecodePlan(stored[0].Value)
+	switch {
+	case !ok, is.Schedule != want.Schedule:
+	case is.Until() > now.UnixMilli() || want.Until() == 0 && is.Until() == 0:
+		return is, stored[0].ModRevision, false
+	default:
+		want.DueMS = is.DueMS
+	}
+	return want, stored[0].ModRevision, true
+}
+
+// rest returns how long the plans are up to date.
+func (p *planner) rest() time.Duration {
+	now := p.locker.opts.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wait := 24 * time.Hour
+	for name := range p.jobs {
+		if until := p.locker.job(name).plannedUntil(); until.After(now) {
+			wait = min(wait, until.Sub(now))
+		}
+	}
+	return wait + rand.N(beat) //nolint:gosec // it only spreads load
+}
+
+// namesAtOnce bounds the names in one key, in bytes: a record has 32 KiB at most.
+const namesAtOnce = 16 << 10
+
+// publish says which Jobs this process has, if etcd does not know that.
+func (p *planner) publish(ctx context.Context, e *engine.Epoch) error {
+	l := p.locker
+	for n, names := range p.names() {
+		value := record.User{Owner: l.sess.Owner(), Jobs: names}.Encode()
+		if p.known(e.Lease(), n, value) {
+			continue
+		}
+		_, err := repeat(ctx, l, func(call context.Context) (*clientv3.PutResponse, error) {
+			return l.client.Put(call, l.space.User(int64(e.Lease()), n), value, clientv3.WithLease(e.Lease()))
+		})
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.put[n] = value
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// known reports whether a key is in etcd with that value, on that lease.
+func (p *planner) known(lease clientv3.LeaseID, n int, value string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lease != lease {
+		p.lease, p.put = lease, map[int]string{}
+	}
+	return p.put[n] == value
+}
+
+// names returns the names of the Jobs in portions.
+func (p *planner) names() (out [][]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []string
+	for name := range p.jobs {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	size := namesAtOnce
+	for _, name := range all {
+		if size += len(name) + len(`"",`); size > namesAtOnce {
+			out, size = append(out, nil), len(name)
+		}
+		out[len(out)-1] = append(out[len(out)-1], name)
+	}
+	return out
+}
+
+// plan returns the plan of a schedule from a time on.
+func (tt *timetable) plan(from time.Time) record.Plan {
+	p := record.Plan{Schedule: tt.print(), Zone: tt.home(time.UTC).String()}
+	tt.mu.Lock()
+	p.Text = tt.text
+	tt.mu.Unlock()
+	if p.Text == "" {
+		p.Text = textOf(tt.schedule)
+	}
+	if every, ok := tt.schedule.(Periods); ok {
+		p.Schedule, p.Zone = time.Duration(every).String(), ""
+	}
+	next := from
+	for range 3 {
+		if next = tt.after(next); next.IsZero() {
+			break
+		}
+		p.NextMS = append(p.NextMS, next.UnixMilli())
+	}
+	if len(p.NextMS) == 0 {
+		return p
+	}
+	p.DueMS = p.NextMS[0]
+	for _, later := range []time.Duration{10 * time.Minute, time.Hour} {
+		if at := tt.after(from.Add(later)); !at.IsZero() && at.UnixMilli() > p.Until() {
+			p.NextMS = append(p.NextMS, at.UnixMilli())
+		}
+	}
+	return p
+}

@@ -1,0 +1,139 @@
+package schedlock_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// K14: a job that was deployed and has not run yet is there: with its schedule and its next fire times, which stay
+// when its process has ended; it can be triggered and paused, and forgotten when no process has it any more.
+func TestPlanOfAJobThatNeverRan(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(friday.Add(-time.Hour))
+	operator := f.instance(nil, h.options())
+	in := f.instance(nil, schedlock.Settled(h.options()))
+	var starts atomic.Int64
+	job, err := in.Job("job", schedlock.Crontab{Text: "0 9 * * *", Zone: time.UTC, Schedule: nine{}}, counted(&starts))
+	require.NoError(t, err)
+	_, err = operator.Status(ctx, "job")
+	require.ErrorIs(t, err, schedlock.ErrUnknownJob)
+	job.Next(h.now())
+	st := operator.planned(t, friday)
+	require.Nil(t, st.Last)
+	require.Equal(t, []any{"0 9 * * *", "UTC"}, []any{st.Plan.Text, st.Plan.Zone})
+	require.True(t, st.Plan.Next[2].Equal(friday.AddDate(0, 0, 2)))
+	require.True(t, st.NextFire(h.now()).Equal(friday))
+	names, err := operator.Jobs(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"job"}, names)
+	require.NoError(t, operator.Pause(ctx, "job", "not yet"))
+	st, err = operator.Status(ctx, "job")
+	require.NoError(t, err)
+	require.Zero(t, st.NextFire(h.now()))
+	require.NoError(t, operator.Resume(ctx, "job"))
+	id, err := operator.RequestRun(ctx, "job", "smoke test")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { _, err := operator.Requested(ctx, "job", id); return err == nil }, soon, 5*time.Millisecond)
+
+	h.set(friday)
+	res, err := job.RunContext(ctx)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	st, err = operator.Status(ctx, "job")
+	require.NoError(t, err)
+	require.True(t, st.Plan.Due.Equal(friday.AddDate(0, 0, 1)), "the claim has written it")
+	require.NoError(t, in.sess.Close(ctx))
+	st, err = operator.Status(ctx, "job")
+	require.NoError(t, err)
+	require.True(t, st.NextFire(h.now()).Equal(friday.AddDate(0, 0, 1)), "it stays")
+	require.NoError(t, operator.Forget(ctx, "job"))
+	_, err = operator.Status(ctx, "job")
+	require.ErrorIs(t, err, schedlock.ErrUnknownJob)
+}
+
+// planned waits until the job has a plan that is due at a time.
+func (in instance) planned(t *testing.T, due time.Time) (st schedlock.Status) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var err error
+		st, err = in.Status(ctxT(t), "job")
+		return err == nil && st.Plan != nil && st.Plan.Due.Equal(due)
+	}, soon, 5*time.Millisecond)
+	return st
+}
+
+// A process that has a job and has not run it is known: it is not forgotten.
+func TestForgetAJobThatAProcessHas(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	in := f.instance(nil, schedlock.Settled(nil))
+	operator := f.instance(nil, nil)
+	job, err := in.Job("job", nine{}, nothing)
+	require.NoError(t, err)
+	job.Next(time.Now())
+	require.Eventually(t, func() bool { _, err := operator.Status(ctx, "job"); return err == nil }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		resp, err := f.Client().Get(ctx, in.sess.NamespacePrefix()+"user/", clientv3.WithPrefix())
+		return err == nil && resp.Count == 1
+	}, soon, 5*time.Millisecond)
+	err = operator.Forget(ctx, "job")
+	require.ErrorIs(t, err, schedlock.ErrInUse)
+	require.ErrorContains(t, err, in.sess.Owner())
+	require.NoError(t, in.sess.Close(ctx))
+	require.NoError(t, operator.Forget(ctx, "job"))
+}
+
+// K15: a fleet that was down at the first tick of a job has missed it.
+func TestOnceOfAJobThatNeverRan(t *testing.T) {
+	t.Parallel()
+	saturday := friday.AddDate(0, 0, 1)
+	for name, x := range map[string]struct {
+		begins        time.Time
+		paused        bool
+		planned, want bool
+	}{
+		"before the first tick":     {friday.Add(-time.Minute), false, true, false},
+		"after the first tick":      {friday.Add(time.Hour), false, true, true},
+		"after two":                 {saturday.Add(time.Hour), false, true, true},
+		"paused at the first tick":  {friday.Add(time.Hour), true, true, false},
+		"no process has planned it": {friday.Add(time.Hour), false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			h := clock(friday.Add(-time.Hour))
+			if x.planned {
+				in := f.instance(nil, schedlock.Settled(h.options()))
+				job, err := in.Job("job", nine{}, nothing, schedlock.OnMisfire(schedlock.Once), schedlock.Retries(1))
+				require.NoError(t, err)
+				job.Next(h.now())
+				in.planned(t, friday)
+				if x.paused {
+					require.NoError(t, in.Pause(ctx, "job", "not yet"))
+					h.set(friday.Add(time.Minute))
+					require.NoError(t, in.Resume(ctx, "job"))
+				}
+				require.NoError(t, in.sess.Close(ctx))
+			}
+			in, starts, reported := f.begins(x.begins)
+			if x.want {
+				res := got(t, reported, "it has caught up")
+				require.Equal(t, schedlock.Ran, res.Outcome)
+				require.Equal(t, x.begins.Add(-time.Hour), res.Tick)
+				return
+			}
+			require.NoError(t, in.sess.Close(ctx))
+			require.Zero(t, starts.Load())
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package schedlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// K14: a plan is written if there is none, if it is of another schedule, or if its fire times have run out; the one
+// that no process has started stays due.
+func TestRenewedPlan(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1000)
+	want := record.Plan{Schedule: "mine", DueMS: 1100, NextMS: []int64{1100, 1200}}
+	for name, x := range map[string]struct {
+		stored  *record.Plan
+		value   string
+		plan    record.Plan
+		differs bool
+	}{
+		"none":                {nil, "", want, true},
+		"the same":            {&record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{900, 1050}}, "", record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{900, 1050}}, false},
+		"run out":             {&record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{900, 1000}}, "", record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{1100, 1200}}, true},
+		"of another schedule": {&record.Plan{Schedule: "theirs", DueMS: 900, NextMS: []int64{900, 2000}}, "", want, true},
+		"not readable":        {nil, "what?", want, true},
+	} {
+		var kvs []*mvccpb.KeyValue
+		if x.stored != nil {
+			x.value = x.stored.Encode()
+		}
+		if x.value != "" {
+			kvs = []*mvccpb.KeyValue{{Value: []byte(x.value), ModRevision: 7}}
+		}
+		plan, mod, differs := renewed(kvs, want, now)
+		require.Equal(t, x.plan.Encode(), plan.Encode(), name)
+		require.Equal(t, x.differs, differs, name)
+		require.Equal(t, int64(7*len(kvs)), mod, name)
+	}
+}
+
+// The fire times of a plan: the next three, and later ones for dense schedules, so that it lasts for an hour.
+func TestPlanOfASchedule(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	for every, want := range map[time.Duration][]time.Duration{
+		time.Second:    {time.Second, 2 * time.Second, 3 * time.Second, 601 * time.Second, 3601 * time.Second},
+		time.Minute:    {time.Minute, 2 * time.Minute, 3 * time.Minute, 11 * time.Minute, 61 * time.Minute},
+		time.Hour:      {time.Hour, 2 * time.Hour, 3 * time.Hour},
+		24 * time.Hour: {15 * time.Hour, 39 * time.Hour, 63 * time.Hour},
+	} {
+		tt := timetable{schedule: Periods(every)}
+		tt.next(from)
+		p := tt.plan(from)
+		require.Equal(t, every.String(), p.Schedule)
+		var got []time.Duration
+		for _, at := range p.NextMS {
+			got = append(got, time.UnixMilli(at).Sub(from))
+		}
+		require.Equal(t, want, got)
+		require.Equal(t, p.NextMS[0], p.DueMS)
+	}
+	tt := timetable{schedule: never{}}
+	tt.next(from)
+	require.Empty(t, tt.plan(from).NextMS)
+}
