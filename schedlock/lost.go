@@ -112,7 +112,7 @@ func reportLost(l *Locker, j *job) {
 	value := record.Reported{Token: latest, By: l.sess.Owner()}.Encode()
 	// A copy, and the mark of another process, find another revision.
 	_, _ = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(j.keys.Lost()), "=", mod)).Then(clientv3.OpPut(j.keys.Lost(), value)).Commit()
+		return l.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(j.keys.Lost()), "=", mod)).Then(clientv3.OpPut(j.keys.Lost(), value)).Commit()
 	})
 }
 

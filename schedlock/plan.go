@@ -125,7 +125,7 @@ func (p *planner) writeSome(ctx context.Context, jobs []*Job, now time.Time) err
 			key := l.job(j.name).keys.Plan()
 			// A copy, and the write of another process, find another revision.
 			_, err = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-				return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", mod)).Then(clientv3.OpPut(key, plan.Encode())).Commit()
+				return l.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", mod)).Then(clientv3.OpPut(key, plan.Encode())).Commit()
 			})
 			if err != nil {
 				return err
@@ -182,7 +182,7 @@ func (p *planner) publish(ctx context.Context, e *engine.Epoch) error {
 			continue
 		}
 		_, err := repeat(ctx, l, func(call context.Context) (*clientv3.PutResponse, error) {
-			return l.client.Put(call, l.space.User(int64(e.Lease()), n), value, clientv3.WithLease(e.Lease()))
+			return l.kv.Put(call, l.space.User(int64(e.Lease()), n), value, clientv3.WithLease(e.Lease()))
 		})
 		if err != nil {
 			return err
