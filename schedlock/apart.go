@@ -12,11 +12,3 @@ import "time"
 func Apart(d time.Duration) CallOption {
 	return callOption(func(r *request) error { r.apart = d; return checkLength("Apart", d) })
 }
-
-// since returns the first tick that keeps a tick from being claimed.
-func (r request) since(tick time.Time) time.Time {
-	if r.apart == 0 {
-		return tick
-	}
-	return tick.Add(smallest - r.apart)
-}

@@ -85,3 +85,11 @@ func (r request) bound(ctx context.Context, tick, now time.Time) (context.Contex
 	}
 	return ctx, func() { cancel(nil) }
 }
+
+// since returns the first tick that keeps a tick from being claimed.
+func (r request) since(tick time.Time) time.Time {
+	if r.apart == 0 {
+		return tick
+	}
+	return tick.Add(smallest - r.apart)
+}
