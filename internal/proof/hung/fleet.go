@@ -18,6 +18,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // work is how long a permit is held.
@@ -31,7 +32,7 @@ type tally struct {
 	lost     map[string]int // releases and requests that have failed, by their errors
 	txns     atomic.Int64
 	refused  atomic.Int64 // members that were left out, by the logs
-	ended    atomic.Int64 // sessions that lost their lease, by the logs
+	ended    atomic.Int64 // sessions that were lost
 	open     atomic.Int64 // connections of the fleet
 	most     atomic.Int64
 }
@@ -145,15 +146,19 @@ func (t *tally) count(ctx context.Context, method string, req, reply any, cc *gr
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
-// warned counts the members that sessions leave out, and the sessions that are lost.
+// warned counts the members that sessions leave out.
 func (t *tally) warned(e zapcore.Entry) error {
-	switch {
-	case strings.HasPrefix(e.Message, "a member of etcd does not answer while others do"):
+	if strings.HasPrefix(e.Message, "a member of etcd does not answer while others do") {
 		t.refused.Add(1)
-	case strings.HasPrefix(e.Message, "the session lost its lease"):
-		t.ended.Add(1)
 	}
 	return nil
+}
+
+// event counts the sessions that are lost.
+func (t *tally) event(_ context.Context, e observe.Event) {
+	if _, ok := e.(observe.SessionLost); ok {
+		t.ended.Add(1)
+	}
 }
 
 // member is one process of the fleet.
@@ -166,7 +171,7 @@ type member struct {
 type plain struct{ clientv3.KV }
 
 // join makes a client with the settings of the documentation, and a session on it.
-func join(ctx context.Context, t *tally, endpoints []string, users, avoids bool) (*member, error) {
+func join(ctx context.Context, t *tally, endpoints []string, ttl time.Duration, users, avoids bool) (*member, error) {
 	config := clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(), DialTimeout: 5 * time.Second, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(t.dial), grpc.WithChainUnaryInterceptor(t.count)},
@@ -182,7 +187,7 @@ func join(ctx context.Context, t *tally, endpoints []string, users, avoids bool)
 		client.KV = plain{client.KV}
 	}
 	log := zap.New(zapcore.RegisterHooks(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zapcore.WarnLevel), t.warned))
-	session, err := concurrency.NewSession(ctx, client, "hung", &concurrency.SessionOptions{Logger: log})
+	session, err := concurrency.NewSession(ctx, client, "hung", &concurrency.SessionOptions{TTL: ttl, Logger: log, Hooks: []observe.Hooks{{Event: t.event}}})
 	if err != nil {
 		_ = client.Close()
 		return nil, err

@@ -1,10 +1,11 @@
 // Hung measures what a fleet pays for a member of etcd that hangs: six clients with semaphores, mutexes,
-// limits by key and idempotent requests on three servers, each a process, of which one is stopped, or all
-// of which have slow disks. Each row is measured twice, with and without what avoids such a member, on
-// clusters of its own. The row "login" enables authentication under the fleet, which has credentials; of more
-// than six clients each holds a permit and does nothing else.
+// limits by key and idempotent requests on three servers, each a process, of which one is stopped or is
+// defragmented, or all of which have slow disks. Each row is measured twice, with and without what avoids such
+// a member, on clusters of its own. The row "login" enables authentication under the fleet, which has
+// credentials; of more than six clients each holds a permit and does nothing else.
 //
 //	go run ./internal/proof/hung [-rows follower,leader,disks,calm,login] [-users] [-clients 6] [-rounds 0] [-calm 8s] [-trouble 15s]
+//	go run ./internal/proof/hung -rows defrag-follower,defrag-leader,defrag-moved [-fill 700] [-ttl 5s]
 //
 // The row of slow disks needs strace.
 package main
@@ -37,6 +38,8 @@ func main() {
 	rounds := flag.Int("rounds", 0, "have the member hang and continue so often, and count the released keys that exist again")
 	calm := flag.Duration("calm", 8*time.Second, "how long the fleet works undisturbed")
 	trouble := flag.Duration("trouble", 15*time.Second, "how long a member hangs, or the disks are slow")
+	fill := flag.Int("fill", 500, "MB in the database that is defragmented")
+	ttl := flag.Duration("ttl", 0, "of the sessions (default: theirs)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -49,7 +52,7 @@ func main() {
 				if (row == "login" || *rounds > 0) && !avoids {
 					continue
 				}
-				m := measurement{row: row, clients: *clients, rounds: *rounds, users: auth, avoids: avoids, calm: *calm, trouble: *trouble}
+				m := measurement{row: row, clients: *clients, rounds: *rounds, users: auth, avoids: avoids, calm: *calm, trouble: *trouble, fill: *fill, ttl: *ttl}
 				text, err := m.run(ctx)
 				if err != nil {
 					text = err.Error()

@@ -21,10 +21,13 @@ type measurement struct {
 	rounds        int // of a member that hangs and continues, or 0
 	users, avoids bool
 	calm, trouble time.Duration
+	fill          int           // MB in the database, of a row that defragments
+	ttl           time.Duration // of the sessions
 
 	cluster *procs.Cluster
 	tally   *tally
 	fleet   []*member
+	took    time.Duration // for a defragmentation
 }
 
 // run measures a row on a cluster of its own, and returns its text.
@@ -38,13 +41,18 @@ func (m *measurement) run(ctx context.Context) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	m.cluster, err = procs.Start(ctx, procs.Options{Binary: self, Dir: dir, Members: 3, Fsync: m.row == "disks", Env: []string{roleEnv + "=etcd"}})
+	m.cluster, err = procs.Start(ctx, procs.Options{Binary: self, Dir: dir, Members: 3, Fsync: m.row == "disks" || m.defragments(), Env: []string{roleEnv + "=etcd"}})
 	if err != nil {
 		return "", err
 	}
 	defer m.cluster.Close()
 	if m.users && m.row != "login" {
 		if err := m.cluster.EnableAuth(ctx, user, password); err != nil {
+			return "", err
+		}
+	}
+	if m.defragments() {
+		if err := m.fillUp(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -55,14 +63,14 @@ func (m *measurement) run(ctx context.Context) (text string, err error) {
 		}
 	}()
 	for range m.clients {
-		p, err := join(ctx, m.tally, m.cluster.Endpoints(), m.users, m.avoids)
+		p, err := join(ctx, m.tally, m.cluster.Endpoints(), m.ttl, m.users, m.avoids)
 		if err != nil {
 			return "", err
 		}
 		m.fleet = append(m.fleet, p)
 	}
 	if m.row == "calm" {
-		other, err := join(ctx, m.tally, m.cluster.Endpoints(), m.users, !m.avoids)
+		other, err := join(ctx, m.tally, m.cluster.Endpoints(), m.ttl, m.users, !m.avoids)
 		if err != nil {
 			return "", err
 		}
@@ -91,8 +99,15 @@ func (m *measurement) harm(ctx context.Context) (heal func(), err error) {
 	switch m.row {
 	case "disks":
 		return m.cluster.SlowDisks(400*time.Millisecond, 0, 1, 2)
-	case "follower":
+	case "follower", "defrag-follower":
 		victim = (leader + 1) % 3
+	case "defrag-moved":
+		if err := m.cluster.MoveLeader(ctx, (leader+1)%3); err != nil {
+			return nil, err
+		}
+	}
+	if m.defragments() {
+		return m.defragment(ctx, victim), nil
 	}
 	p := m.cluster.Member(victim)
 	return func() { _ = p.Resume() }, p.Pause()
@@ -137,10 +152,10 @@ func (m *measurement) disturb(ctx context.Context) (string, error) {
 	for what, n := range m.tally.lost {
 		lost = append(lost, fmt.Sprintf("%d × %s", n, what))
 	}
-	return fmt.Sprintf("grants/s %.0f, then %.0f from the second second on (%.2f); longest gap %.2f s (%s); p99 of a request %.3f s, then %.3f s; Txns/s %.0f, then %.0f; warnings of a member left out %d; sessions lost %d; connections of a process %.1f, at most %.1f, in the end %.1f; failed: %s",
+	return fmt.Sprintf("grants/s %.0f, then %.0f from the second second on (%.2f); longest gap %.2f s (%s); p99 of a request %.3f s, then %.3f s; Txns/s %.0f, then %.0f; %swarnings of a member left out %d; sessions lost %d; connections of a process %.1f, at most %.1f, in the end %.1f; failed: %s",
 		calm, trouble, trouble/calm, gap.Seconds(), queue,
 		m.tally.percentile(0.99, begun, struck).Seconds(), m.tally.percentile(0.99, struck, over).Seconds(),
-		float64(between-before)/m.calm.Seconds(), float64(after-between)/m.trouble.Seconds(), m.tally.refused.Load(), m.tally.ended.Load(),
+		float64(between-before)/m.calm.Seconds(), float64(after-between)/m.trouble.Seconds(), m.defragmented(), m.tally.refused.Load(), m.tally.ended.Load(),
 		float64(open)/processes, float64(m.tally.most.Load())/processes, float64(settled)/processes, strings.Join(append(lost, fmt.Sprintf("%d in all", len(lost))), "; ")), nil
 }
 
