@@ -37,6 +37,9 @@ func Main(args []string) int {
 	f.BoolVar(&cfg.UnsafeNoFsync, "unsafe-no-fsync", false, "")
 	f.BoolVar(&cfg.SocketOpts.ReusePort, "socket-reuse-port", false, "")
 	f.Int64Var(&cfg.QuotaBackendBytes, "quota-backend-bytes", cfg.QuotaBackendBytes, "")
+	f.StringVar(&cfg.AuthToken, "auth-token", cfg.AuthToken, "")
+	f.UintVar(&cfg.AuthTokenTTL, "auth-token-ttl", cfg.AuthTokenTTL, "")
+	f.UintVar(&cfg.BcryptCost, "bcrypt-cost", cfg.BcryptCost, "")
 	f.UintVar(&cfg.TickMs, "heartbeat-interval", cfg.TickMs, "")
 	f.UintVar(&cfg.ElectionMs, "election-timeout", cfg.ElectionMs, "")
 	if err := f.Parse(args); err != nil {
