@@ -185,6 +185,7 @@ func TestRobfigPlans(t *testing.T) {
 	require.Greater(t, n, 25)
 	for spec, want := range map[string]string{
 		"0 12 */2 * MON": "", "0 12 1 * */2": "", // either is enough
+		"0 0 30 2 *":   "",              // never fires
 		"*/90 * * * *": "",              // hourly
 		"0 0 * * 7":    "above maximum", // 0 alone is Sunday
 		"0 3 * * 5-7":  "above maximum",
@@ -195,6 +196,14 @@ func TestRobfigPlans(t *testing.T) {
 		} else {
 			require.ErrorContains(t, err, want, spec)
 		}
+	}
+	never, err := cron.ParseStandard("0 0 30 2 *")
+	require.NoError(t, err)
+	require.True(t, never.Next(time.Now()).IsZero())
+	sched := scheduler(t)
+	for spec, refused := range map[string]bool{"0 0 30 2 *": true, "0 0 * * 7": true, "*/90 * * * *": false, "0 12 */2 * MON": false} {
+		_, err := sched.NewJob(gocron.CronJob(spec, false), gocron.NewTask(func() {}))
+		require.Equal(t, refused, err != nil, "gocron: %s: %v", spec, err)
 	}
 }
 

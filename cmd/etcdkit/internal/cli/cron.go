@@ -52,7 +52,7 @@ Other than in cronie: each line needs a CRON_TZ above it, or --zone, since machi
 for changes of the clock hold in the zone of the line; two times that are left out by one change fire once together.
 Refused with the number of the line: a line without a name, @reboot, a user column, seconds, random times (~,
 RANDOM_DELAY), MAILTO and MAILFROM with an address, LOGNAME, a step longer than its range (*/90, which cronie takes for
-hourly) or after a single number (5/15), and all that is not cron's (@every, ?, L, W, #).
+hourly) or after a single number (5/15), a line that never fires (0 0 30 2 *), and all that is not cron's (@every, ?, L, W, #).
 
 Commands run in HOME as the user of this process, with its environment, the variables above the line, and those that
 'etcdkit jobs run' sets. Their output is that of this process, which also says how runs end, on standard error. The

@@ -98,10 +98,6 @@ func (v *cronRun) print(jobs []crontab.Job, now time.Time) error {
 	}{schemaOf("crontab"), inUTC(lines, v.app.output)}, func(t *table) {
 		for _, l := range lines {
 			t.line(fmt.Sprintf("%s (line %d): %s", l.Name, l.Line, l.Schedule))
-			if len(l.Next) == 0 {
-				t.line("  it never fires")
-				continue
-			}
 			t.line("  next: " + fireTimes(l.Next))
 			for _, c := range l.Changes {
 				direction := "forward"

@@ -26,7 +26,7 @@ SHELL=/bin/bash
 # job: sweep
 0 * * * *  sweep
 # job: leap
-0 0 30 2 *  never
+0 0 29 2 *  leap
 `
 
 // TestCronCheckTranscript is the example of the documentation, on one day.
@@ -44,7 +44,7 @@ func TestCronCheckTranscript(t *testing.T) {
 		fmt.Fprintf(&f.script, "$ etcdkit cron --check crontab%s\n%s", line, &out)
 	}
 	bad := filepath.Join(t.TempDir(), "bad")
-	require.NoError(t, os.WriteFile(bad, []byte("0 3 * * * backup\n# job: sweep\n*/90 * * * * sweep\n# job: start\n@reboot start\n"), 0o600))
+	require.NoError(t, os.WriteFile(bad, []byte("0 3 * * * backup\n# job: sweep\n*/90 * * * * sweep\n# job: leap\n0 0 30 2 * leap\n# job: start\n@reboot start\n"), 0o600))
 	f.shows(bad, "bad")
 	require.Equal(t, exitUsage, f.shell("cron --check --zone UTC bad").code)
 	f.golden("cron")

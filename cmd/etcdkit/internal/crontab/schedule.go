@@ -52,6 +52,9 @@ func Parse(text string, loc *time.Location) (Schedule, error) {
 	star := func(i int) bool { return strings.HasPrefix(words[i], "*") }
 	s.wild = star(0) || star(1)
 	s.either = !star(2) && !star(4)
+	if begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); s.match(begin, begin.AddDate(horizon, 0, 0)).IsZero() {
+		return Schedule{}, fmt.Errorf("%q never fires: no month that it names has such a day", text)
+	}
 	return s, nil
 }
 

@@ -30,7 +30,6 @@ func TestNext(t *testing.T) {
 		"a minute later":                       {"UTC", "* * * * *", "2026-11-28 00:00 +0000", "28 00:01 UTC, 28 00:02 UTC"},
 		"steps begin anew each hour":           {"UTC", "*/45 * * * *", "2026-11-28 00:00 +0000", "28 00:45 UTC, 28 01:00 UTC, 28 01:45 UTC"},
 		"the 31st":                             {"UTC", "0 0 31 * *", "2026-11-28 00:00 +0000", "31 00:00 UTC, 31 00:00 UTC, 31 00:00 UTC"},
-		"February 30":                          {"UTC", "0 0 30 2 *", "2026-11-28 00:00 +0000", "never"},
 		"either day":                           {"UTC", "0 12 1-3 * mon", "2026-11-28 00:00 +0000", "30 12:00 UTC, 01 12:00 UTC, 02 12:00 UTC, 03 12:00 UTC, 07 12:00 UTC"},
 		"a star with a step, and a weekday":    {"UTC", "0 12 */2 * 1", "2026-11-28 00:00 +0000", "07 12:00 UTC, 21 12:00 UTC"},
 		"a weekday of a star with a step":      {"UTC", "0 12 1 * */2", "2026-11-28 00:00 +0000", "01 12:00 UTC, 01 12:00 UTC"},
@@ -178,11 +177,15 @@ func TestLatest(t *testing.T) {
 	berlin := zone(t, "Europe/Berlin")
 	for spec, want := range map[string]string{
 		"* * * * *": "2026-11-28 10:20", "*/15 * * * *": "2026-11-28 10:15", "30 2 * * *": "2026-11-28 02:30", "0 0 31 * *": "2026-10-31 00:00",
-		"0 0 29 2 *": "2024-02-29 00:00", "20 10 28 11 *": "2026-11-28 10:20", "0 0 30 2 *": "0001-01-01 00:00",
+		"0 0 29 2 *": "2024-02-29 00:00", "20 10 28 11 *": "2026-11-28 10:20",
 	} {
 		got := parsed(t, spec, berlin).Latest(time.Date(2026, 11, 28, 10, 20, 0, 0, berlin))
 		require.Equal(t, want, got.Format("2006-01-02 15:04"), spec)
 	}
+	never := parsed(t, "0 0 29 2 *", berlin)
+	never.day = 1 << 30
+	require.True(t, never.Latest(time.Now()).IsZero())
+	require.True(t, never.Next(time.Now()).IsZero(), "the search ends")
 	require.True(t, Schedule{}.Next(time.Now()).IsZero(), "the zero value never fires")
 }
 
@@ -210,6 +213,8 @@ func TestParseRefuses(t *testing.T) {
 		"0 0 * * 5#2":     `"5#2" is of another scheduler`,
 		"0 0 ? * *":       `"?" is of another scheduler`,
 		"0 0 * * tuesday": `"tuesday" is no number`,
+		"0 0 30 2 *":      `"0 0 30 2 *" never fires: no month that it names has such a day`,
+		"0 0 31 4,6 *":    "never fires",
 		"@reboot":         "no time on which a fleet agrees",
 		"@every":          "etcdkit jobs run --every",
 		"@fortnightly":    "is none of @hourly",
