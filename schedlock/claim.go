@@ -59,6 +59,9 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, p plan, r request) (*cla
 			next, err = l.obstacle(ctx, j, p, r)
 		}
 		if next.action == send {
+			if next.plan.seen = p.seen; next.plan.mod != p.mod {
+				next.plan.seen = time.Now()
+			}
 			p = next.plan
 		}
 		res.Tick, res.Outcome, res.Owner, res.Paused = p.tick, next.outcome, next.owner, next.paused
@@ -99,7 +102,7 @@ func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*cla
 	// An event may have arrived meanwhile. And the clock is read again, because timers do not count the
 	// time in which the machine was suspended.
 	h, _ := j.seen(j.keys.Run(p.tick))
-	next := r.unread(p, h, r.late(p.tick, p.attempt, l.opts.Now()))
+	next := r.unread(p, h, r.late(p, l.opts.Now()))
 	if next.action != send {
 		return nil, next, nil
 	}
@@ -171,6 +174,9 @@ func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (observed,
 	}
 	if r.within > 0 {
 		d = min(d, r.within/4) // the claim needs most of the time
+	}
+	if p.pause > 0 {
+		d = max(d, p.pause-time.Since(p.seen))
 	}
 	own := time.After(d)
 	for {

@@ -2,6 +2,7 @@ package schedlock
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -41,9 +42,11 @@ type decision struct {
 type plan struct {
 	tick     time.Time
 	attempt  int
-	mod      int64  // of the run record of the attempt before, or 0
-	before   string // the value of that record
-	settings string // in etcd, or ""
+	mod      int64         // of the run record of the attempt before, or 0
+	before   string        // the value of that record
+	pause    time.Duration // after a failure, from seen on; 0 after a loss
+	seen     time.Time     // when this call has seen the record first
+	settings string        // in etcd, or ""
 }
 
 // observed is what events have shown of a tick.
@@ -58,7 +61,7 @@ type observed struct {
 func (r request) unread(p plan, h observed, late bool) decision {
 	h.claimed = h.claimed && r.ordered()
 	switch {
-	case h.claimed && r.retries == 0:
+	case h.claimed && !r.repeats():
 		return decision{action: skip, outcome: Claimed, owner: h.by}
 	case h.claimed && p.attempt == 1, h.changed:
 		return decision{action: read} // its run may have been lost
@@ -73,7 +76,7 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 	p := plan{tick: tick, attempt: 1, settings: st.settled()}
 	if len(st.run) > 0 {
 		last, ok := record.DecodeRun(st.run[0].Value)
-		final := !ok || last.State != record.RunRunning || last.Attempt > r.retries || st.endedHere
+		final := !ok || st.endedHere || !r.repeatable(last)
 		active := len(st.lock) > 0 && st.lock[0].CreateRevision == st.run[0].ModRevision
 		switch {
 		case final:
@@ -84,6 +87,9 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 			return st.await(r)
 		}
 		p.attempt, p.mod, p.before = last.Attempt+1, st.run[0].ModRevision, string(st.run[0].Value)
+		if last.State == record.RunFailed {
+			p.pause = r.failed.pause
+		}
 	}
 	switch {
 	case p.attempt == 1 && st.startedElsewhere(r.asked):
@@ -107,6 +113,17 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 		return decision{action: refuse, err: &SettingsError{Job: job, Mine: mine, Theirs: p.settings}}
 	}
 	return decision{action: send, plan: p}
+}
+
+// repeatable reports whether there may be another attempt after one that is recorded so, when it is not active.
+func (s settings) repeatable(last record.Run) bool {
+	switch last.State {
+	case record.RunRunning:
+		return last.Attempt <= s.retries
+	case record.RunFailed:
+		return last.Attempt <= s.failed.most && !last.Final
+	}
+	return false
 }
 
 // startedElsewhere reports whether another call has started what a request wants.
@@ -165,4 +182,17 @@ func (st state) owner(out Outcome) string {
 	}
 	r, _ := record.DecodeLock(by[0].Value) // a Run has the same field
 	return r.Owner
+}
+
+// afterRun reports whether this call may make another attempt after one with that result.
+func (r request) afterRun(attempt int, res Result, err error) bool {
+	switch {
+	case r.single:
+		return false
+	case res.Outcome == Lost:
+		return attempt <= r.retries && !errors.Is(err, ErrUnlocked)
+	case res.Outcome == Failed:
+		return attempt <= r.failed.most && res.Unconfirmed == nil && !errors.Is(err, ErrTooLong)
+	}
+	return false
 }

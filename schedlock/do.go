@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/etcdkit/etcdkit/internal/join"
 )
 
@@ -59,6 +61,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 	}
 	if r.periodic && r.again.IsZero() {
 		r.again = tick.Add(r.every)
+		r.next = r.again
 	}
 	j := l.job(name)
 	if err := j.use(r.fingerprint()); err != nil {
@@ -90,9 +93,11 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 			continue
 		}
 		res, lost = this, err
-		again := res.Outcome == Lost && !r.single && c.attempt <= r.retries && !errors.Is(err, ErrUnlocked)
-		if !again || ctx.Err() != nil || l.sess.Accepting().Err() != nil {
+		if !r.afterRun(c.attempt, res, err) || ctx.Err() != nil || l.sess.Accepting().Err() != nil {
 			return res, err
+		}
+		if res.Outcome == Failed {
+			l.log.Warn("a run failed, and may be tried again", zap.String("job", name), zap.Time("tick", tick), zap.Int("attempt", c.attempt), zap.Error(err))
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (l *Locker) withdraw(ctx context.Context, j *job, c *claimed) error {
 // run starts the function for a claim, and returns when the run has ended.
 func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req request) (Result, error) {
 	r := &Run{locker: l, job: j, claim: c}
-	if !c.epoch.Valid() || req.late(c.tick, c.attempt, l.opts.Now()) || !l.cooldownLasts(ctx, c) {
+	if !c.epoch.Valid() || req.late(plan{tick: c.tick, attempt: c.attempt}, l.opts.Now()) || !l.cooldownLasts(ctx, c) {
 		err := l.withdraw(ctx, j, c)
 		l.sess.Background(func() {
 			if err != nil {
@@ -166,7 +166,7 @@ func (r *Run) finish(ctx context.Context, failed error) (now bool) {
 		rec := r.claim.record
 		rec.State, rec.EndMS = record.RunDone, r.locker.opts.Now().UnixMilli()
 		if r.err != nil {
-			rec.State, rec.Error = record.RunFailed, record.Text(r.err.Error())
+			rec.State, rec.Error, rec.Final = record.RunFailed, record.Text(r.err.Error()), errors.Is(ended, ErrTooLong)
 		}
 		puts := append([]clientv3.Op{clientv3.OpPut(r.job.keys.Run(r.claim.tick), rec.Encode())}, r.trim()...)
 		r.write(ctx, rec, puts)

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -38,6 +39,7 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 	Next(lastRun time.Time) time.Time
 }, opts ...Option) (*GocronCron[L], error) {
 	s, err := newSettings(0, opts)
+	err = cmp.Or(err, s.onlyLost())
 	if err == nil && cron == nil {
 		err = invalid("the cron is nil")
 	}

@@ -47,6 +47,9 @@ type Record struct {
 	// Error is the text of the function's error, cut to 1024 bytes, or the reason of Unlock.
 	Error string
 	By    string // the process that unlocked it
+	// Earlier are the attempts before, oldest first, of the last ten: Attempt, State, Owner, Start, End and the
+	// beginning of Error.
+	Earlier []Record
 	// Request is the id of the request for which the run was started, see RequestRun, or "".
 	Request string
 }
@@ -120,6 +123,13 @@ func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool
 	}
 	if out.State == RunActive {
 		out.Token = kv.ModRevision
+	}
+	for _, e := range r.Earlier {
+		was := Record{Job: j.name, Tick: tick, State: State(e.State), Attempt: e.Attempt, Owner: e.Owner, Start: record.Time(e.StartMS), End: record.Time(e.EndMS), Error: e.Error}
+		if e.State == record.RunRunning {
+			was.State = RunLost
+		}
+		out.Earlier = append(out.Earlier, was)
 	}
 	return out, true
 }

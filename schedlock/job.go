@@ -53,7 +53,7 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 	case fn == nil:
 		err = invalid("the function is nil")
 	case schedule == periods:
-		err = checkPeriod(fmt.Sprintf("the period %v", s.every), s.every)
+		err = cmp.Or(checkPeriod(fmt.Sprintf("the period %v", s.every), s.every), s.checkFailed(s.every))
 	default:
 		err = j.times.check(s, l.opts.Now())
 	}
@@ -89,7 +89,7 @@ func (j *Job) Next(t time.Time) time.Time {
 		j.warnOfZone(t)
 		j.locker.register(j)
 		j.locker.plans.add(j)
-		if j.settings.misfire == Once || j.settings.retries > 0 {
+		if j.settings.misfire == Once || j.settings.repeats() {
 			j.locker.sess.Background(j.catchUp)
 		}
 	})
@@ -137,7 +137,7 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 // default before the next fire time.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 	defer j.locker.callDone(&res, &err)
-	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, times: &j.times, again: j.times.after(j.locker.opts.Now())})
+	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, times: &j.times, again: j.times.after(j.locker.opts.Now()), next: j.times.after(j.locker.opts.Now())})
 }
 
 // run runs one tick, unless a later one has come.
@@ -177,10 +177,9 @@ func (l *Locker) scheduled(ctx context.Context, name string, fn Func, r request,
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
 	}
 	r.tick, r.passed, r.fires, r.times = tick, passed, times.print(), times
-	if r.within == 0 {
-		if next := times.after(tick); !next.IsZero() {
-			r.within = next.Sub(tick)
-		}
+	r.next = times.after(tick)
+	if r.within == 0 && !r.next.IsZero() {
+		r.within = r.next.Sub(tick)
 	}
 	return l.do(ctx, name, fn, r)
 }

@@ -166,7 +166,7 @@ func lostBefore(l *Locker, j *job, c *claimed, mod int64) {
 	if c.before == "" || j.losses.isReported(mod) {
 		return
 	}
-	if r, ok := j.record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok {
+	if r, ok := j.record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost {
 		logLost(l, r)
 	}
 }

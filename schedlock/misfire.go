@@ -47,7 +47,7 @@ func (j *Job) catchUp() {
 				continue
 			}
 			l.report(res, err)
-		case s.retries > 0 && !p.last.IsZero():
+		case s.repeats() && !p.last.IsZero():
 			l.report(j.run(life, p.last))
 		}
 		return

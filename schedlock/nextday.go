@@ -1,7 +1,6 @@
 package schedlock
 
 import (
-	"cmp"
 	"context"
 	"time"
 )
@@ -59,13 +58,4 @@ func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by a
 		return res, err
 	}
 	return l.do(ctx, name, fn, r.halfway(now))
-}
-
-// halfway returns the request for the tick between two periods.
-func (r request) halfway(now time.Time) request {
-	half := r.every / 2
-	r.periodic, r.again = false, r.tick.Add(r.every)
-	r.tick = r.tick.Add(half)
-	r.within = cmp.Or(r.lateBy, now.Sub(r.tick)+inTime(half))
-	return r
 }

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -39,6 +40,7 @@ type settings struct {
 	atLeast time.Duration
 	lateBy  time.Duration // 0 if it is not given
 	retries int
+	failed  afterFailure
 	misfire Misfire
 }
 
@@ -110,7 +112,7 @@ func LateBy(d time.Duration) Option {
 
 // Retries allows up to n further attempts at a tick whose run was lost: its process died, was
 // partitioned, or was paused for longer than its session's TTL. The default is 0: the tick is
-// recorded as lost. A run that ended with an error is not repeated. A run whose end was not
+// recorded as lost. A run that ended with an error is not repeated, see RetryFailed. A run whose end was not
 // recorded before its lease ended is repeated by other processes, although its function has
 // returned: see Result.Unconfirmed.
 //
@@ -136,6 +138,42 @@ func Retries(n int) Option {
 		return nil
 	})
 }
+
+// afterFailure is RetryFailed.
+type afterFailure struct {
+	most  int
+	pause time.Duration
+}
+
+// RetryFailed allows up to n further attempts at a tick whose run has returned an error or has panicked, each a pause
+// after the failure. The default is 0: a failed run is not tried again. Attempts after a failure and after a loss
+// (Retries) are counted together: none starts as attempt n+2. A run that exceeded AtMost or was unlocked is not
+// tried again.
+//
+// A further attempt starts only if AtMost, from then on, ends before the next fire time, so that it is not in the way
+// of the next tick: set AtMost, which is an hour by default. Like each attempt it starts within LateBy, never beside
+// another run, and not after a later tick was claimed. The process whose run has failed makes it, or another one whose
+// call is on standby, as for Retries, or that begins later, see Job.Next. Each measures the pause by its own clock from
+// when it has seen the failure. Record.Earlier has the attempts before. Options.Done gets the result of the last attempt
+// that a call has made; the failures before it are warnings.
+//
+// Processes need not agree on RetryFailed: one without it makes no further attempts. The lockers for gocron and Wrap
+// refuse it, since they cannot call the function again or do not learn of its error.
+func RetryFailed(n int, pause time.Duration) Option {
+	return option(func(s *settings) error {
+		s.failed = afterFailure{n, pause}
+		switch {
+		case n < 1 || n > mostRetries:
+			return invalid("RetryFailed(%d, %v): the number of attempts is not between 1 and %d", n, pause, mostRetries)
+		case pause < smallest:
+			return invalid("RetryFailed(%d, %v): the pause is below a millisecond", n, pause)
+		}
+		return nil
+	})
+}
+
+// repeats reports whether there may be further attempts at a tick.
+func (s settings) repeats() bool { return s.retries > 0 || s.failed.most > 0 }
 
 // Misfire is the policy for missed ticks: those whose time passed without a start because no
 // process was alive or etcd was not available. A tick that was skipped because a run was active,
@@ -198,7 +236,16 @@ func newRequest(opts []CallOption) (request, error) {
 		}
 	}
 	r.within = r.lateBy
-	return r, r.check(r.every)
+	return r, cmp.Or(r.check(r.every), r.checkFailed(r.every))
+}
+
+// checkFailed returns an error if AtMost leaves no time for a further attempt after a failure. interval is the time
+// between two ticks, or 0 if it is not known.
+func (s settings) checkFailed(interval time.Duration) error {
+	if s.failed.most == 0 || interval == 0 || s.atMost+s.failed.pause < interval {
+		return nil
+	}
+	return invalid("RetryFailed: with AtMost(%v) no further attempt ends before the next tick, %v after the one before: set AtMost lower", s.atMost, interval)
 }
 
 // check returns an error if AtLeast ends just when the next tick comes, which would then be skipped.

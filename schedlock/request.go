@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -14,6 +15,7 @@ type request struct {
 	within   time.Duration // the time after the tick in which an attempt may start; 0: until a later tick
 	again    time.Time     // if within is 0, the end of further attempts; zero: no end
 
+	next      time.Time                      // the next fire time, before which AtMost of an attempt after a failure ends; zero: not known
 	passed    <-chan struct{}                // closed when a later tick has come, or nil
 	times     *timetable                     // of which the claim stores the plan, or nil
 	fires     string                         // the fire times of the schedule, see timetable.print
@@ -46,7 +48,11 @@ func (r request) tickAt(now time.Time) time.Time {
 }
 
 // late reports whether it is too late to start an attempt at a tick.
-func (r request) late(tick time.Time, attempt int, now time.Time) bool {
+func (r request) late(p plan, now time.Time) bool {
+	tick, attempt := p.tick, p.attempt
+	if p.pause > 0 && !r.next.IsZero() && now.Add(r.atMost).After(r.next) {
+		return true
+	}
 	if r.within > 0 {
 		return !now.Before(tick.Add(r.within))
 	}
@@ -92,4 +98,13 @@ func (r request) since(tick time.Time) time.Time {
 		return tick
 	}
 	return tick.Add(smallest - r.apart)
+}
+
+// halfway returns the request for the tick between two periods.
+func (r request) halfway(now time.Time) request {
+	half := r.every / 2
+	r.periodic, r.again = false, r.tick.Add(r.every)
+	r.tick = r.tick.Add(half)
+	r.within = cmp.Or(r.lateBy, now.Sub(r.tick)+inTime(half))
+	return r
 }

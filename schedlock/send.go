@@ -77,7 +77,7 @@ func (l *Locker) draft(e *engine.Epoch, p plan, r request) *claimed {
 	at, lease := l.opts.Now().UnixMilli(), int64(e.Lease())
 	before, _ := record.DecodeRun([]byte(p.before))
 	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(),
-		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: l.sess.Owner(), Lease: lease, StartMS: at, Request: cmp.Or(r.asked.id, before.Request)},
+		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: l.sess.Owner(), Lease: lease, StartMS: at, Request: cmp.Or(r.asked.id, before.Request), Earlier: before.Again()},
 		lock:   record.Lock{Nonce: l.sess.Nonce(), Lease: lease, Tick: stamp(p.tick), Attempt: p.attempt, Owner: l.sess.Owner(), AtMS: at},
 	}
 }

@@ -55,7 +55,16 @@ func newPeriodic(every time.Duration, opts []Option) (settings, error) {
 	if err := checkPeriod(fmt.Sprintf("the period %v", every), every); err != nil {
 		return settings{}, err
 	}
-	return newSettings(every, opts)
+	s, err := newSettings(every, opts)
+	return s, cmp.Or(err, s.onlyLost())
+}
+
+// onlyLost refuses RetryFailed for an adapter that cannot call the function again.
+func (s settings) onlyLost() error {
+	if s.failed.most > 0 {
+		return invalid("RetryFailed: this adapter cannot call the function again, or does not learn of its error: use Locker.Job or Locker.Do")
+	}
+	return nil
 }
 
 // wrapped is one job within a wrapper.

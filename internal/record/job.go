@@ -9,15 +9,42 @@ import (
 // Run is the value of a run record: the claim of a tick, and later its history.
 type Run struct {
 	header
-	State   string `json:"state"`
+	State   string  `json:"state"`
+	Attempt int     `json:"attempt"`
+	Owner   string  `json:"holder"`
+	Lease   int64   `json:"lease"`
+	StartMS int64   `json:"start"` // by the holder's wall clock
+	EndMS   int64   `json:"end,omitempty"`
+	Error   string  `json:"error,omitempty"`
+	By      string  `json:"by,omitempty"`      // the operator who unlocked it
+	Final   bool    `json:"final,omitempty"`   // it failed, and is not tried again: AtMost has passed
+	Earlier []Ended `json:"earlier,omitempty"` // the attempts before, oldest first
+	Request string  `json:"request,omitempty"` // the nonce of the RequestedRun for which it was started
+}
+
+// Ended is an attempt at a tick before the last one.
+type Ended struct {
 	Attempt int    `json:"attempt"`
+	State   string `json:"state"` // running, if it was lost
 	Owner   string `json:"holder"`
-	Lease   int64  `json:"lease"`
-	StartMS int64  `json:"start"` // by the holder's wall clock
+	StartMS int64  `json:"start"`
 	EndMS   int64  `json:"end,omitempty"`
-	Error   string `json:"error,omitempty"`
-	By      string `json:"by,omitempty"`      // the operator who unlocked it
-	Request string `json:"request,omitempty"` // the nonce of the RequestedRun for which it was started
+	Error   string `json:"error,omitempty"` // the beginning of it
+}
+
+// The bounds of Earlier: so many attempts are kept, the latest, each with so many bytes of its error and its owner.
+const (
+	maxEarlier  = 10
+	earlierText = 128
+)
+
+// Again returns the attempts before the next one at the same tick: those of r, and r itself.
+func (r Run) Again() []Ended {
+	if r.Attempt < 1 {
+		return nil
+	}
+	all := append(slices.Clip(r.Earlier), Ended{r.Attempt, r.State, cut(r.Owner, earlierText), r.StartMS, r.EndMS, cut(r.Error, earlierText)})
+	return all[max(0, len(all)-maxEarlier):]
 }
 
 // The states of a run. A running one whose lock is gone was lost.
