@@ -151,7 +151,8 @@ func (v *cronRun) run(ctx context.Context, jobs []crontab.Job) error {
 		}
 		var lines sync.WaitGroup
 		for _, j := range jobs {
-			job, err := l.Job(j.Name, j.Schedule, v.command(j), schedlock.AtMost(cmp.Or(j.AtMost, unbounded)), schedlock.Retries(j.Retries))
+			planned := schedlock.Crontab{Text: j.Schedule.Text(), Zone: j.Schedule.Location(), Schedule: j.Schedule}
+			job, err := l.Job(j.Name, planned, v.command(j), schedlock.AtMost(cmp.Or(j.AtMost, unbounded)), schedlock.Retries(j.Retries))
 			if err != nil {
 				return usageError{fmt.Errorf("line %d: %w", j.Line, err)}
 			}

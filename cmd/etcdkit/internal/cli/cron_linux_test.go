@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -25,11 +27,23 @@ func (f *fixture) cronOf(text string, args ...string) *program {
 	return p
 }
 
-// trigger starts a job of a crontab.
+// plan returns what etcd has of the schedule of a job.
+func (f *fixture) plan(name string) (record.Plan, bool) {
+	f.t.Helper()
+	space, err := keyspace.New(f.prefix, "test")
+	require.NoError(f.t, err)
+	resp, err := f.etcd.Client().Get(testkit.Context(f.t), space.Job(name).Plan())
+	require.NoError(f.t, err)
+	if len(resp.Kvs) == 0 {
+		return record.Plan{}, false
+	}
+	return record.DecodePlan(resp.Kvs[0].Value)
+}
+
+// trigger starts a job of a crontab that has never run.
 func (f *fixture) trigger(name string) {
 	f.t.Helper()
-	_, err := f.locker("web-7").Do(testkit.Context(f.t), name, nothing, schedlock.Tick(tick(0)), schedlock.AtMost(unbounded))
-	require.NoError(f.t, err)
+	require.Eventually(f.t, func() bool { _, ok := f.plan(name); return ok }, testkit.Soon, readEvery/20)
 	r := f.run("jobs", "trigger", "-N", "test", name)
 	require.Zero(f.t, r.code, r.err)
 }
@@ -43,6 +57,10 @@ func TestCronRunsALineOnce(t *testing.T) {
 	text := "CRON_TZ=UTC\nSHELL=/bin/bash\nHOME=" + home + "\nA=first\nA=second\n# job: backup\n0 0 1 1 *  echo \"$A $ETCDKIT_KIND $ETCDKIT_NAME $ETCDKIT_ATTEMPT ${BASH_VERSION:+bash}\" >> out; cat >> out%x\\%%y\n" +
 		"# job: fails\n0 0 1 1 *  exit 3\n"
 	one, two := f.cronOf(text), f.cronOf(text)
+	require.Eventually(t, func() bool {
+		plan, ok := f.plan("backup")
+		return ok && plan.Text == "0 0 1 1 *" && plan.Zone == "UTC"
+	}, testkit.Soon, readEvery/20, "text and zone are stored")
 	f.trigger("backup")
 	require.Eventually(t, func() bool {
 		return strings.Count(one.errs.String()+two.errs.String(), ": done, took") == 1

@@ -72,6 +72,9 @@ func unknownWord(word string) error {
 // String returns the text of the schedule, and its zone.
 func (s Schedule) String() string { return "CRON_TZ=" + s.loc.String() + " " + s.text }
 
+// Text returns the five fields, or the word, as Parse was given them.
+func (s Schedule) Text() string { return s.text }
+
 // Location returns the zone of the schedule.
 func (s Schedule) Location() *time.Location { return s.loc }
 
