@@ -1,11 +1,9 @@
 package schedlock
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -102,11 +100,7 @@ func (l *Locker) remains(ctx context.Context, keys keyspace.Job) (remains, error
 		old.alive[kv.Lease] = r.Owner
 	}
 	name, _, _ := l.space.ParseJob(keys.Range + "x")
-	for _, kv := range resp.Responses[2].GetResponseRange().Kvs {
-		if r, ok := record.DecodeUser(kv.Value); ok && slices.Contains(r.Jobs, name) {
-			old.user = cmp.Or(old.user, r.Owner, "a process without a name")
-		}
-	}
+	old.user = userOf(resp.Responses[2].GetResponseRange().Kvs, name)
 	return old, nil
 }
 

@@ -107,6 +107,23 @@ func (j *Job) warnOfZone(first time.Time) {
 	}
 }
 
+// Remove says that this process does not have the job any more: call it after the cron library has removed it. Requests
+// for a run do not reach it, and if no other live process has it, its plan is removed, so that it has no next fire time
+// and no alert waits for one. Active runs continue, and the records stay: see Forget. To use the job again, make a new
+// Job. After ErrClosed, ctx's error or an error of etcd's the plan may be removed or not; it can be called again.
+func (j *Job) Remove(ctx context.Context) error {
+	l := j.locker
+	ctx, cancel := l.untilClose(ctx)
+	defer cancel()
+	of := l.job(j.name)
+	of.mu.Lock()
+	if of.asked == j {
+		of.asked = nil
+	}
+	of.mu.Unlock()
+	return l.about("remove", j.name, l.plans.remove(ctx, j))
+}
+
 // Run runs the latest tick that has come, as Locker.Do does. Cron libraries call it. The result
 // goes to Options.Done and to the session's Logger: a failed or lost run, and a tick that could not
 // be claimed, are logged as warnings. A call by hand does the same: it does not repeat a tick that

@@ -102,7 +102,7 @@ func reportLost(l *Locker, j *job) {
 	var latest, mod int64
 	for _, kv := range lost {
 		latest = max(latest, kv.ModRevision)
-		if r, ok := j.record(kv, kvs[0]); ok {
+		if r, ok := reader(j).record(kv, kvs[0]); ok {
 			logLost(l, r)
 		}
 	}
@@ -140,6 +140,9 @@ func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []*mvccpb.K
 	return lost, active
 }
 
+// reader returns what reads records of a job, without the ends of this process that etcd has not confirmed.
+func reader(j *job) *job { return &job{name: j.name, keys: j.keys} }
+
 // logLost logs that a run was lost, and calls Options.Lost.
 func logLost(l *Locker, r Record) {
 	r.State, r.Token = RunLost, 0
@@ -166,7 +169,7 @@ func lostBefore(l *Locker, j *job, c *claimed, mod int64) {
 	if c.before == "" || j.losses.isReported(mod) {
 		return
 	}
-	if r, ok := j.record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost {
+	if r, ok := reader(j).record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost {
 		logLost(l, r)
 	}
 }

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -20,6 +21,8 @@ import (
 // use.
 type planner struct {
 	locker *Locker
+
+	publishing sync.Mutex
 
 	mu      sync.Mutex
 	begun   bool
@@ -175,6 +178,8 @@ const namesAtOnce = 16 << 10
 
 // publish says which Jobs this process has, if etcd does not know that.
 func (p *planner) publish(ctx context.Context, e *engine.Epoch) error {
+	p.publishing.Lock() // an older list must not come after a newer one
+	defer p.publishing.Unlock()
 	l := p.locker
 	for n, names := range p.names() {
 		value := record.User{Owner: l.sess.Owner(), Jobs: names}.Encode()
@@ -191,7 +196,72 @@ func (p *planner) publish(ctx context.Context, e *engine.Epoch) error {
 		p.put[n] = value
 		p.mu.Unlock()
 	}
+	return p.unpublish(ctx, e)
+}
+
+// unpublish removes the keys with names of Jobs that this process does not need any more.
+func (p *planner) unpublish(ctx context.Context, e *engine.Epoch) error {
+	need := len(p.names())
+	p.mu.Lock()
+	var surplus []int
+	for n := range p.put {
+		if n >= need {
+			surplus = append(surplus, n)
+		}
+	}
+	p.mu.Unlock()
+	for _, n := range surplus {
+		_, err := repeat(ctx, p.locker, func(call context.Context) (*clientv3.DeleteResponse, error) {
+			return p.locker.client.Delete(call, p.locker.space.User(int64(e.Lease()), n))
+		})
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		delete(p.put, n)
+		p.mu.Unlock()
+	}
 	return nil
+}
+
+// remove takes a Job from what this process has, and removes its plan if no other live process has it.
+func (p *planner) remove(ctx context.Context, j *Job) error {
+	p.mu.Lock()
+	if p.jobs[j.name] == j {
+		delete(p.jobs, j.name)
+	}
+	has := p.jobs[j.name] != nil
+	p.mu.Unlock()
+	l := p.locker
+	asked := time.Now()
+	e, err := l.sess.Live(ctx)
+	if err != nil {
+		return l.endError(ctx, asked, err)
+	}
+	if err := p.publish(ctx, e); err != nil || has {
+		return err
+	}
+	key := l.job(j.name).keys.Plan()
+	kvs, err := l.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix())}
+	})
+	if err != nil || len(kvs[0]) == 0 || userOf(kvs[1], j.name) != "" {
+		return err
+	}
+	_, err = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0][0].ModRevision)).Then(clientv3.OpDelete(key)).Commit()
+	})
+	return err
+}
+
+// userOf returns the owner of a live process that has a job, by the keys of all, or "".
+func userOf(kvs []*mvccpb.KeyValue, job string) string {
+	for _, kv := range kvs {
+		if r, ok := record.DecodeUser(kv.Value); ok && slices.Contains(r.Jobs, job) {
+			return cmp.Or(r.Owner, "a process without a name")
+		}
+	}
+	return ""
 }
 
 // known reports whether a key is in etcd with that value, on that lease.

@@ -137,3 +137,34 @@ func TestOnceOfAJobThatNeverRan(t *testing.T) {
 		})
 	}
 }
+
+// K14: the plan of a job goes with the last process that has removed it, and that process is known no more.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	operator := f.instance(nil, nil)
+	users := func() (n int64) {
+		resp, err := f.Client().Get(ctx, operator.sess.NamespacePrefix()+"user/", clientv3.WithPrefix())
+		require.NoError(t, err)
+		return resp.Count
+	}
+	var jobs []*schedlock.Job
+	for range 2 {
+		job, err := f.instance(nil, schedlock.Settled(nil)).Job("job", nine{}, nothing)
+		require.NoError(t, err)
+		job.Next(time.Now())
+		jobs = append(jobs, job)
+	}
+	require.Eventually(t, func() bool { return users() == 2 }, soon, 5*time.Millisecond)
+	require.NoError(t, jobs[0].Remove(ctx))
+	require.EqualValues(t, 1, users())
+	st, err := operator.Status(ctx, "job")
+	require.NoError(t, err)
+	require.NotNil(t, st.Plan, "another process has it")
+	require.NoError(t, jobs[1].Remove(ctx))
+	require.Zero(t, users())
+	_, err = operator.Status(ctx, "job")
+	require.ErrorIs(t, err, schedlock.ErrUnknownJob)
+	require.NoError(t, jobs[1].Remove(ctx))
+}

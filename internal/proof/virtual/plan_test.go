@@ -67,3 +67,38 @@ func TestPlansOfADeploy(t *testing.T) {
 		})
 	}
 }
+
+// K19: the fire times of a job that no process claims run out, and are written again by one of those that have it, about
+// once an hour; the one that no process has started stays due.
+func TestPlanThatRunsOut(t *testing.T) {
+	t.Parallel()
+	bubble(t, 3, func(t *testing.T, on []*desk) {
+		var plans atomic.Int64
+		var all []*schedlock.Locker
+		begun := time.Now()
+		for _, d := range on {
+			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+				if r, ok := m.Body.(*pb.TxnRequest); ok {
+					for _, op := range r.Success {
+						if strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/plan") {
+							plans.Add(1)
+						}
+					}
+				}
+				return fakeetcd.Fate{}
+			})
+			l := d.locker()
+			job, err := l.Job("job", schedlock.Periods(time.Minute), func(context.Context, *schedlock.Run) error { return nil })
+			require.NoError(t, err)
+			job.Next(time.Now())
+			all = append(all, l)
+		}
+		time.Sleep(5 * time.Hour)
+		st, err := all[0].Status(t.Context(), "job")
+		require.NoError(t, err)
+		require.True(t, st.Plan.Next[len(st.Plan.Next)-1].After(time.Now()))
+		require.WithinDuration(t, begun, st.Plan.Due, 2*time.Minute)
+		require.GreaterOrEqual(t, plans.Load(), int64(5))
+		require.LessOrEqual(t, plans.Load(), int64(10), "of three processes")
+	})
+}
