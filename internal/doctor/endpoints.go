@@ -121,7 +121,7 @@ func (s Survey) lines() []Finding {
 
 // size judges the size of a member's database. quota is 0 where the member does not report it.
 func size(endpoint, version string, db, inUse, quota int64) []Finding {
-	const advice = "Turn compaction on and defragment one member at a time: see docs/operations.md, compaction and quota. A member renews no lease while it is defragmented."
+	const advice = "Turn compaction on and defragment one member at a time: see docs/operations.md, compaction and quota. While the leader is defragmented no lease is renewed: another one leads first."
 	text := fmt.Sprintf("%s: database %s, in use %s", endpoint, MiB(db), MiB(inUse))
 	switch {
 	case quota <= 0 && strings.HasPrefix(version, "3.5."):
