@@ -70,6 +70,9 @@ func (b *Backoff) Next() time.Duration {
 // joinCause joins a ctx's error with the last error of what was being repeated, if that says
 // more.
 func joinCause(ended, last error) error {
+	if unsent, ok := errors.AsType[unsentError](last); ok && unsent.cause != context.Canceled && unsent.cause != context.DeadlineExceeded { //nolint:errorlint // not what wraps them
+		return join.Errors(ended, last)
+	}
 	if errors.Is(last, context.Canceled) || errors.Is(last, context.DeadlineExceeded) || status.Code(last) == codes.Canceled {
 		return ended
 	}

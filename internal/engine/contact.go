@@ -50,6 +50,29 @@ func (c *contact) ask() time.Time {
 	return now
 }
 
+// enter is ask for a request that may have to wait for a login. If it returns an error, the request is not sent.
+func (c *contact) enter(ctx context.Context, l *login) (asked time.Time, left func(error), err error) {
+	asked = c.ask()
+	if left, err = l.enter(ctx); err != nil {
+		c.unsent(asked, err)
+	}
+	return asked, left, err
+}
+
+// unsent records why a request was not sent: it has waited in vain for the login of another, which is silence of
+// etcd's, or it is known that etcd refuses the login, which is no answer of now.
+func (c *contact) unsent(asked time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+	if errors.Is(err, errAwaited) && time.Since(asked) >= silence {
+		c.silent, c.err = true, errAwaited
+	}
+	if c.open == 0 && !c.silent {
+		c.since = time.Time{}
+	}
+}
+
 // answer records what became of a request. A zero time stands for none: a stream has
 // ended by itself, or a watch has brought something. A refusal is an answer.
 func (c *contact) answer(asked time.Time, err error) {
@@ -164,11 +187,10 @@ type recorded struct {
 }
 
 func (r *recorded) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	left, err := r.login.enter(ctx)
+	asked, left, err := r.contact.enter(ctx, r.login)
 	if err != nil {
 		return nil, err
 	}
-	asked := r.contact.ask()
 	resp, err := r.KV.Get(ctx, key, opts...)
 	r.contact.answer(asked, err)
 	left(err)
@@ -191,11 +213,10 @@ func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...)
 func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
 
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
-	left, err := t.login.enter(t.ctx)
+	asked, left, err := t.contact.enter(t.ctx, t.login)
 	if err != nil {
 		return nil, err
 	}
-	asked := t.contact.ask()
 	resp, err := t.Txn.Commit()
 	t.contact.answer(asked, err)
 	left(err)
@@ -210,11 +231,10 @@ type leases struct {
 }
 
 func (l leases) Grant(ctx context.Context, id, seconds int64) (int64, error) {
-	left, err := l.login.enter(ctx)
+	asked, left, err := l.contact.enter(ctx, l.login)
 	if err != nil {
 		return 0, err
 	}
-	asked := l.contact.ask()
 	granted, err := l.API.Grant(ctx, id, seconds)
 	l.contact.answer(asked, err)
 	left(err)

@@ -19,26 +19,37 @@ const (
 type denials struct {
 	log     *zap.Logger
 	explain func(error) error
+	asks    func(error) bool // whether etcd asks for a login that the client can make
 
 	mu   sync.Mutex
 	what map[string]*denied
 }
 
-func newDenials(log *zap.Logger, explain func(error) error) *denials {
-	return &denials{log: log, explain: explain, what: map[string]*denied{}}
+func newDenials(log *zap.Logger, explain func(error) error, asks func(error) bool) *denials {
+	return &denials{log: log, explain: explain, asks: asks, what: map[string]*denied{}}
 }
 
 // denied is a refusal that lasts. The zero value is none.
 type denied struct{ since, logged time.Time }
 
-// saidAgain is how often a refusal that lasts is logged.
-const saidAgain = time.Minute
+const (
+	// saidAgain is how often a refusal that lasts is logged.
+	saidAgain = time.Minute
+	// loginSoon is how long a login may take, since authentication was enabled, that etcd asks for.
+	loginSoon = 5 * time.Second
+)
 
-// again records one more refusal, and reports whether it is to be logged.
-func (d *denied) again(now time.Time) bool {
+// begun returns since when it lasts: now, if it is new.
+func (d *denied) begun(now time.Time) time.Time {
 	if d.since.IsZero() {
 		d.since = now
 	}
+	return d.since
+}
+
+// again records one more refusal, and reports whether it is to be logged.
+func (d *denied) again(now time.Time) bool {
+	d.begun(now)
 	if !d.logged.IsZero() && now.Sub(d.logged) < saidAgain {
 		return false
 	}
@@ -55,12 +66,18 @@ func (d *denials) refused(what string, err error) {
 	switch {
 	case err == nil && known != nil:
 		delete(d.what, what)
+		if known.logged.IsZero() {
+			return
+		}
 		d.log.Info("etcd allows again what it had refused the session", zap.String("refused", what), zap.Duration("lasted", now.Sub(known.since)))
 	case err != nil && known == nil:
 		known = &denied{}
 		d.what[what] = known
 		fallthrough
 	case err != nil:
+		if d.asks(err) && now.Sub(known.begun(now)) < loginSoon {
+			return // it logs in
+		}
 		if known.again(now) {
 			d.log.Warn("etcd refuses what the session needs; that is repeated", zap.String("refused", what), zap.Time("since", known.since), zap.Error(d.explain(err)))
 		}

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -25,13 +27,23 @@ type login struct {
 	client *clientv3.Client
 
 	mu      sync.Mutex
-	refused error         // nil while etcd lets calls in, as far as is known
-	since   time.Time     // when that began
-	next    time.Time     // when the next call may be sent
-	trying  bool          // one is under way
-	asked   chan struct{} // closed when a login that etcd has asked for is done; nil while it asks for none
-	opening int           // streams of renewals that are being opened
+	refused error           // nil while etcd lets calls in, as far as is known
+	since   time.Time       // when that began
+	next    time.Time       // when the next call may be sent
+	trying  bool            // one is under way
+	asked   chan struct{}   // closed when a login that etcd has asked for is done; nil while it asks for none
+	opening int             // streams of renewals that are being opened
+	opened  time.Time       // when the latest of them began
+	users   int             // sessions that are open
+	used    context.Context // ends when the last of them has ended
+	unused  context.CancelFunc
 }
+
+// apart is the least time between two streams of renewals of one client whose login is refused.
+const apart = time.Second
+
+// errAwaited is why a call that waited for a login was not sent.
+var errAwaited = errors.New("etcd asks for a login, which has not ended")
 
 // logins are those of the clients that are in use: sessions on one client have one.
 var logins sync.Map // from *clientv3.Client to *login
@@ -42,6 +54,23 @@ func loginOf(client *clientv3.Client) *login {
 		context.AfterFunc(client.Ctx(), func() { logins.Delete(client) })
 	}
 	return l.(*login) //nolint:errcheck,forcetypeassert // nothing else is stored
+}
+
+// use says that a session begins, and returns what says that it has ended.
+func (l *login) use() (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users++; l.users == 1 {
+		l.used, l.unused = context.WithCancel(l.client.Ctx())
+	}
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.users--; l.users == 0 {
+			l.unused()
+			l.done()
+		}
+	})
 }
 
 // enter returns what records the end of a call that is to be sent, or why it is not sent: the refusal that is
@@ -55,7 +84,7 @@ func (l *login) enter(ctx context.Context) (left func(error), err error) {
 		select {
 		case <-asked:
 		case <-ctx.Done():
-			return nil, commit.Unsent(ctx.Err())
+			return nil, commit.Unsent(fmt.Errorf("%w: %w", errAwaited, ctx.Err()))
 		}
 	}
 }
@@ -75,15 +104,17 @@ func (l *login) turn(now time.Time) (left func(error), asked chan struct{}, err 
 	return func(err error) { l.left(err, false) }, nil, nil
 }
 
-// open is enter for a stream of renewals, whose lease may still be trusted: it waits for nothing. It has a pause of
-// its own.
+// open is enter for a stream of renewals, whose lease may still be trusted: it waits for nothing, and has a pause of
+// its own. While etcd refuses the login, the streams of a client's sessions are opened at distances.
 func (l *login) open() (opened func(error), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.refused != nil && l.trying {
+	now := time.Now()
+	if l.refused != nil && (l.trying || now.Sub(l.opened) < apart) {
 		return nil, l.refused
 	}
 	l.opening++
+	l.opened = now
 	left := func(err error) { l.left(err, false) }
 	if l.refused != nil {
 		left = l.try()
@@ -116,7 +147,7 @@ func (l *login) left(err error, tried bool) {
 		l.refused, l.next = err, now.Add(untilLogin(now.Sub(l.since)))
 	case l.asks(err) && l.asked == nil && l.refused == nil:
 		l.asked = make(chan struct{})
-		go l.again(l.asked)
+		go l.again(l.used, l.asked)
 	case !refused && !commit.NeedsLogin(err) && !commit.Transient(err):
 		l.refused = nil
 		l.done()
@@ -131,13 +162,13 @@ func (l *login) asks(err error) bool {
 // again logs in, by a read, unless a stream of renewals does, until a call has brought an answer. Its bound is
 // longer than that of other calls, and grows: where a whole fleet logs in at once each login takes long, and one
 // that is given up has cost etcd as much as another.
-func (l *login) again(asked <-chan struct{}) {
+func (l *login) again(used context.Context, asked <-chan struct{}) {
 	wait := commit.Backoff{Least: 500 * time.Millisecond, Most: 2 * time.Second}
 	for bound := 2 * commit.CallTimeout; ; {
 		select {
 		case <-asked:
 			return
-		case <-l.client.Ctx().Done():
+		case <-used.Done():
 			return
 		case <-time.After(wait.Next()):
 		}
@@ -145,7 +176,7 @@ func (l *login) again(asked <-chan struct{}) {
 			wait.Reset()
 			continue
 		}
-		ctx, cancel := context.WithTimeout(l.client.Ctx(), bound)
+		ctx, cancel := context.WithTimeout(used, bound)
 		_, err := l.client.Get(ctx, "etcdkit/login") // that it may not be read is an answer
 		cancel()
 		l.left(err, false)

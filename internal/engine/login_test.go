@@ -40,6 +40,7 @@ func TestLogin(t *testing.T) {
 		require.NotNil(t, urgent)
 		require.Nil(t, enter(true), "one at a time")
 		urgent(context.Canceled)
+		require.Nil(t, enter(true), "not so soon: another session's would be a login as well")
 		require.Nil(t, enter(false), "that says nothing")
 
 		sent, longest, last := 0, time.Duration(0), time.Now()
@@ -117,6 +118,7 @@ func TestLoginThatIsAskedFor(t *testing.T) {
 		client := clientv3.NewCtxClient(t.Context())
 		client.Username, client.KV = "app", kv
 		l := login{client: client}
+		defer l.use()()
 		asked := func() (entered chan error) {
 			left, err := l.enter(t.Context())
 			require.NoError(t, err)

@@ -47,6 +47,7 @@ func (o opening) repeated() *Epoch {
 		}
 		if err == nil {
 			o.denials.refused(deniedLease, nil)
+			o.denials.forget(deniedRenewal) // of a lease that was kept without a presence key
 			return e
 		}
 		if l != nil && !(commit.Denied(err) && l.Valid()) {

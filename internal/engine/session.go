@@ -103,7 +103,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 		turn: make(chan struct{}), past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
 		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
 	}
-	s.denials = newDenials(opts.Log, s.Explain)
+	s.denials = newDenials(opts.Log, s.Explain, in.asks)
 	s.kv = &recorded{KV: s.etcd.KV, contact: &s.contact, login: in}
 	s.lease = leases{API: lease.Etcd(etcd, s.etcd.Leases), contact: &s.contact, login: in}
 	seen := func(revision int64) { s.contact.answer(time.Time{}, nil); s.See(revision) }
@@ -111,6 +111,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
+	context.AfterFunc(s.ctx, in.use())
 	s.creations, s.removals = commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background), commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background)
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
 	open, cancel := s.Open(ctx)

@@ -91,11 +91,13 @@ func (l *Lease) renewBy(n *lane, answered, late chan<- *lane) {
 			return
 		}
 		l.denied.answer(err)
-		if patience = l.laneTimeout(); commit.NeedsLogin(err) {
+		if patience = l.laneTimeout(); commit.NeedsLogin(err) || commit.NoLogin(err) {
 			patience = l.loginTimeout()
 		}
 		if commit.Denied(err) {
-			notify(answered)
+			if !commit.NoLogin(err) { // that may be known without a request, while another lane logs in
+				notify(answered)
+			}
 			if denied.Wait(n.ctx, nil) != nil {
 				return
 			}

@@ -11,7 +11,7 @@ const (
 	behind = 200 * time.Millisecond
 	// behindMost bounds how much later it may be after it was left out and has answered soon.
 	behindMost = time.Second
-	// slower is how many times as long as another member's a member's answer may take. Where all members are
+	// slower is how many times as long as those of other members a member's answer may take. Where all members are
 	// busy, as when a whole fleet logs in at once, even the first answer takes long. slowMost bounds that.
 	slower, slowMost = 4, 5 * time.Second
 	// soon is the time between the first rounds of probes, and later the time between the further ones.
@@ -71,9 +71,18 @@ func (j *judge) answered(endpoint string, at time.Time) (back bool) {
 	if m == nil || m.asked.IsZero() {
 		return false
 	}
+	sent := m.asked
+	if j.paused.After(sent) {
+		sent = j.paused
+	}
+	took := at.Sub(sent)
 	for name, other := range j.members {
-		if name != endpoint && !other.asked.IsZero() && other.beaten.IsZero() && !m.asked.Before(other.asked) {
-			other.beaten, other.took = at, at.Sub(m.asked)
+		switch {
+		case name == endpoint || other.asked.IsZero() || m.asked.Before(other.asked):
+		case other.beaten.IsZero():
+			other.beaten, other.took = at, took
+		default:
+			other.took = (other.took + took) / 2
 		}
 	}
 	spare := m.spare
@@ -155,7 +164,7 @@ func (j *judge) decide(now time.Time, late bool, endpoints []string) (o orders) 
 
 // limit is how much later than another member's the member's answer may be.
 func (m *member) limit() time.Duration {
-	return max(behind, min(slower*m.took, slowMost)) + m.spare
+	return max(behind, min((slower-1)*m.took, slowMost)) + m.spare
 }
 
 // send decides on the next round of probes. There are rounds while calls are late. Otherwise only those

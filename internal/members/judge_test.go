@@ -91,14 +91,26 @@ func TestJudge(t *testing.T) {
 		"A142: where all are busy, and even the first answer takes long, the others may take four times as long": {`
 			0 late
 			100 answer a b
-			450 answer c
+			390 answer c
 			460 intime
 			900 answer a
 			3600 look`, `
 			0 probe abc
 			250 probe ab
-			3450 leave
-			3500 hang b`},
+			2850 hang b`},
+		"A142: answers that come soon shorten that": {`
+			0 late
+			1300 answer a b
+			1305 answer a b
+			1555 answer a b
+			1805 answer a b
+			2055 answer a b
+			2800 look`, `
+			0 probe abc
+			1500 probe ab
+			1750 probe ab
+			1805 hang c
+			2750 probe ab`},
 		"M9: lateness alone leaves out no member: none answers": {`
 			0 late
 			5000 look`, `
