@@ -195,7 +195,8 @@ func (a *Attempt) endFlight(outcome *Outcome) {
 // is called or Do's function returns a value: the operations take effect if and only if the
 // outcome is recorded. They must not concern keys of the store. If Do's function returns an
 // error or panics, they are dropped. While etcd denies one of them, because the role does not cover its
-// key, the outcome is written again, in the end in the background: ErrNotRecorded.
+// key, the outcome is written again, for five seconds, and then Commit returns ErrInvalid; Do has returned
+// ErrNotRecorded by then, and its attempt is lost.
 func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -2,6 +2,8 @@ package idempotency
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,17 +16,32 @@ import (
 // a verdict on what is attached. An operator who replaces a role takes less.
 const attachedDenied = 5 * time.Second
 
+// errAttachedDenied is what is known before that.
+var errAttachedDenied = errors.New("the role of the client's user has no permission for what is attached")
+
+// try writes the outcome once. again reports that a later try may succeed.
+func (o *settlement) try(ctx context.Context, a *Attempt) (err error, again bool) {
+	err, again = a.write(ctx, o)
+	switch verdict := o.attachedIsDenied(ctx, a.store.kv, a.entry, err); {
+	case verdict:
+		return fmt.Errorf("%w: %w: %w", errRejected, errAttachedDenied, err), false
+	case !o.denied.IsZero():
+		return fmt.Errorf("%w: %w", errAttachedDenied, err), again
+	}
+	return err, again
+}
+
 // attachedIsDenied reports whether an error of write is such a verdict. While etcd denies the store's own keys as
 // well, it says nothing about those that are attached.
 func (o *settlement) attachedIsDenied(ctx context.Context, kv clientv3.KV, own keyspace.Entry, err error) bool {
-	if len(o.ifs)+len(o.then) == 0 || !commit.Denied(err) || commit.NoLogin(err) {
+	if len(o.ifs)+len(o.then) == 0 || !commit.Denied(err) || commit.NoLogin(err) || !outcomeIsAllowed(ctx, kv, own) {
 		o.denied = moment{}
 		return false
 	}
 	if o.denied.IsZero() {
 		o.denied = now()
 	}
-	return aged(o.denied) >= attachedDenied && outcomeIsAllowed(ctx, kv, own)
+	return aged(o.denied) >= attachedDenied
 }
 
 // outcomeIsAllowed reports whether etcd allows an outcome without what is attached. It asks by a Txn that writes

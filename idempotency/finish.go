@@ -74,7 +74,8 @@ type settlement struct {
 
 	alone  bool   // etcd has refused it, and would refuse what is sent together with it
 	since  moment // before the first try to write it
-	denied moment // since when etcd denies it, with what is attached, or zero
+	doubt  bool   // a try has ended with an error: a copy of it may be under way
+	denied moment // since when etcd denies what is attached, and would allow the rest; or zero
 	stored []byte
 	rec    record.Attempt
 	text   string // of rec; "" until it is made
@@ -113,15 +114,16 @@ func (a *Attempt) settle(ctx context.Context, o *settlement) error {
 		defer context.AfterFunc(a.store.client.Ctx(), cancel)()
 		trusted := func() bool { return again && a.epoch.Valid() }
 		err = commit.Allowed(tries, trusted, func() error {
-			err, again = a.write(tries, o)
-			if o.attachedIsDenied(tries, a.store.kv, a.entry, err) {
-				err, again = fmt.Errorf("%w: its role has no permission for it: %w", errRejected, err), false
-			}
+			err, again = o.try(tries, a)
 			return err
 		})
 	}
 	if again {
-		return a.about(endings[o.state].verb, a.finishLater(o, a.store.sess.Explain(because(ctx, err))))
+		why := because(ctx, err)
+		if o.denied.IsZero() { // otherwise the role lacks none of the store's own keys
+			why = a.store.sess.Explain(why)
+		}
+		return a.about(endings[o.state].verb, a.finishLater(o, why))
 	}
 	a.settled(o, err)
 	return a.about(endings[o.state].verb, err)
@@ -198,7 +200,7 @@ func (a *Attempt) keepWriting(o *settlement) {
 	ctx := s.sess.Context()
 	pause := commit.Backoff{Most: 5 * time.Second}
 	for {
-		err, again := a.write(ctx, o)
+		err, again := o.try(ctx, a)
 		if err != nil && !again {
 			s.log.Warn("an outcome could not be recorded", fieldsOf(a, zap.Error(err))...)
 			if errors.Is(err, ErrConflict) || errors.Is(err, errRejected) {

@@ -85,8 +85,9 @@ func (a *Attempt) writeRecord(ctx context.Context, o *settlement, lease *pooled)
 		Same: func() clientv3.Op {
 			return clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id))
 		},
-		Together: together,
+		Together: together, Doubt: o.doubt,
 	})
+	o.doubt = o.doubt || err != nil
 	if err == nil {
 		if res.Outcome == commit.Amended {
 			s.saw(res.Mod, sent)

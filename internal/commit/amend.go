@@ -18,6 +18,8 @@ type Amendment struct {
 	If   []clientv3.Cmp // further conditions
 	Then []clientv3.Op  // must change Key
 	Else []clientv3.Op  // read if a condition in If is not met
+	// Doubt says that an earlier call with this amendment has ended with an error: a copy of it may be under way.
+	Doubt bool
 	// Same returns a put of the present value of Key. It shuts out late copies after a
 	// condition in If was not met. It is not needed without If.
 	Same func() clientv3.Op
@@ -59,7 +61,7 @@ type Amending struct {
 // returns an error of etcd's that repeating would not change, or ctx's error; then the change
 // may be made, now or later, as long as Key has the mod revision Mod.
 func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
-	doubt, together := false, a.Together
+	doubt, together := a.Doubt, a.Together
 	cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(a.Key), "=", a.Mod)}, a.If...)
 	otherwise := append([]clientv3.Op{clientv3.OpGet(a.Key)}, a.Else...)
 	var pause Backoff

@@ -343,33 +343,93 @@ func TestDeniedOutcome(t *testing.T) {
 	}
 }
 
+// ledgers reports whether a message concerns what the tests attach to an outcome.
+func ledgers(m fakeetcd.Message) bool {
+	txn, ok := m.Body.(*etcdserverpb.TxnRequest)
+	return ok && strings.Contains(txn.String(), "ledger/")
+}
+
 // A118: only what is attached is denied. Back within three seconds, it is written; otherwise Commit says after five
-// seconds that the role has no permission for it, and the attempt continues.
+// seconds that the role has no permission for it, and the attempt continues. The time in which etcd denies the
+// store's own keys as well does not count.
 func TestDeniedAttachment(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(t *testing.T, on []*desk) {
 		d, store := on[0], on[0].storeOf(idempotency.Options{})
-		attached := func(m fakeetcd.Message) bool {
-			txn, ok := m.Body.(*etcdserverpb.TxnRequest)
-			return ok && strings.Contains(txn.String(), "ledger/")
-		}
-		for i, lasts := range []time.Duration{3 * time.Second, time.Hour} {
+		for i, tt := range []struct{ all, attached time.Duration }{{0, 3 * time.Second}, {6 * time.Second, 3 * time.Second}, {0, time.Hour}} {
 			at := started(t, store, order(fmt.Sprint(i)), idempotency.OnLost(idempotency.Refuse))
 			at.Attach(nil, clientv3.OpPut(root+"ledger/"+fmt.Sprint(i), "1"))
-			_, allow := d.refuse(rpctypes.ErrGRPCPermissionDenied, attached)
-			timer := time.AfterFunc(lasts, allow)
+			time.Sleep(time.Until(d.renewed().Add(renews + time.Millisecond)))
 			begun := time.Now()
+			d.refuse(rpctypes.ErrGRPCPermissionDenied, func(m fakeetcd.Message) bool {
+				passed := time.Since(begun)
+				return passed < tt.all || passed < tt.all+tt.attached && ledgers(m)
+			})
 			err := at.Commit(t.Context(), []byte("1"))
-			if lasts < time.Minute {
+			if tt.attached < time.Minute {
 				require.NoError(t, err)
-				require.Len(t, d.server.Keys(root+"ledger/"), 1)
+				require.Len(t, d.server.Keys(root+"ledger/"), i+1)
 				continue
 			}
 			require.ErrorIs(t, err, idempotency.ErrInvalid)
 			require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 			require.InDelta(t, 6, time.Since(begun).Seconds(), 1.5)
 			require.NoError(t, at.Commit(t.Context(), []byte("1")), "without what was attached")
-			timer.Stop()
 		}
+	})
+}
+
+// A118: under Do no caller is left that could decide when the verdict comes, so the attempt is lost then, and neither
+// duplicates nor Close wait for it.
+func TestDeniedAttachmentUnderDo(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d, store := on[0], on[0].storeOf(idempotency.Options{})
+		d.refuse(rpctypes.ErrGRPCPermissionDenied, ledgers)
+		_, err := idempotency.Do(t.Context(), store, order("1"), "payload", func(_ context.Context, at *idempotency.Attempt) (int, error) {
+			at.Attach(nil, clientv3.OpPut(root+"ledger/1", "1"))
+			return 1, nil
+		}, idempotency.OnLost(idempotency.Refuse))
+		require.ErrorIs(t, err, idempotency.ErrNotRecorded)
+		require.ErrorContains(t, err, "no permission for what is attached")
+		require.NotContains(t, err.Error(), "grant-permission", "the role has what the store needs")
+		time.Sleep(10 * time.Second)
+		_, _, err = store.Begin(t.Context(), order("1"), "payload", idempotency.OnLost(idempotency.Refuse), idempotency.Wait(0))
+		var unknown *idempotency.UnknownError
+		require.ErrorAs(t, err, &unknown)
+		begun := time.Now()
+		require.NoError(t, d.session.Close(t.Context()))
+		require.Less(t, time.Since(begun), time.Second)
+	})
+}
+
+// A144: the first copy of an outcome is on its way when the second is denied and the third finds that a condition is
+// not met. It takes no effect after that, whatever becomes of the condition: Commit has said so.
+func TestConflictAfterADenial(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d, store := on[0], on[0].storeOf(idempotency.Options{})
+		at := started(t, store, order("1"), idempotency.OnLost(idempotency.Refuse))
+		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(root+"open"), ">", 0)}, clientv3.OpPut(root+"ledger/1", "1"))
+		var tries atomic.Int64
+		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			if m.Answer || !ledgers(m) {
+				return fakeetcd.Fate{}
+			}
+			switch tries.Add(1) {
+			case 1:
+				return fakeetcd.Fate{Before: 10 * time.Second}
+			case 2:
+				return fakeetcd.Fate{Err: rpctypes.ErrGRPCPermissionDenied, LoseRequest: true}
+			}
+			return fakeetcd.Fate{}
+		})
+		require.ErrorIs(t, at.Commit(t.Context(), []byte("1")), idempotency.ErrConflict)
+		_, err := d.client.Put(t.Context(), root+"open", "")
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.GreaterOrEqual(t, tries.Load(), int64(3))
+		require.Empty(t, d.server.Keys(root+"ledger/"), "the late copy has taken no effect")
+		require.NoError(t, at.Commit(t.Context(), []byte("2")))
 	})
 }
