@@ -240,11 +240,12 @@ func (a *avoidance) left() bool {
 	return true
 }
 
-// forget closes the connection to a member.
+// forget closes the connection to a member. It does not wait for that, as gRPC does for up to 5 s if the member reads
+// nothing: the caller may hold the lock that each call needs.
 func (a *avoidance) forget(endpoint string) {
 	if c := a.conns[endpoint]; c != nil {
 		delete(a.conns, endpoint)
-		_ = c.cc.Close()
+		a.wg.Go(func() { _ = c.cc.Close() })
 	}
 }
 
