@@ -21,7 +21,8 @@ var ErrNotLeading = errors.New("not leading")
 // partitioned or paused. But gocron asks only before it starts a task. So a task that runs when the
 // term ends continues beside the tasks of the next leader, and a tick that comes between two
 // leaders is run by neither or, if their clocks differ, by both. If that matters, use
-// NewGocronLocker.
+// NewGocronLocker. On processes that do not lead, gocron's NextRun stays in the past: do not alert
+// on it.
 type GocronElector struct {
 	cancel context.CancelFunc
 	done   chan struct{}

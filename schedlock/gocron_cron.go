@@ -27,7 +27,8 @@ type GocronCron[L interface{ Unlock(context.Context) error }] struct {
 //
 // cron has the fire times: gocron's own Cron, or another. RunNow of gocron runs the latest tick
 // that has come, if it was not run. Fire times that gocron adds to those of its Cron, by
-// DaylightSavingsTimeRunAfterTransition, are skipped. Without LateBy, a tick starts before the next
+// DaylightSavingsTimeRunAfterTransition, are skipped. Those that gocron leaves out by itself, as the
+// repeated hour of "0 * * * *" in autumn, have no trace in the history. Without LateBy, a tick starts before the next
 // fire time or not at all, and Lock returns one second, or a tenth of an interval below ten
 // seconds, before that: gocron skips a fire time that has passed when Lock returns.
 //
