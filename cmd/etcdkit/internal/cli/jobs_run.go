@@ -27,8 +27,8 @@ another machine. The other calls are on standby until that run has ended. If its
 them runs the command again if --retries permits that; otherwise they report the loss. So a machine that is down, or
 that calls later, changes nothing.
 
-With --every, a call is for a new tick if the latest one is nearly that old: a quarter less, at most 90 minutes, for
-the night of the change of the clocks. Ticks are the times of the calls. With --cron, the tick is the latest time of
+With --every, a call is for a new tick if the latest one is nearly that old: a quarter less, but at most 90 minutes
+and, from 2h on, at least 70 minutes, for the night of the change of the clocks. Ticks are the times of the calls. With --cron, the tick is the latest time of
 the schedule that has come, in --zone; a schedule means what 'etcdkit cron' says. Clocks of two machines may differ
 by up to a minute, and by less than half of the time between two ticks.
 
@@ -219,7 +219,7 @@ func (v *scheduledRun) claim(ctx context.Context, l *schedlock.Locker, opts []sc
 		guard := r.Guard()
 		env := v.environment(v.app, guard.KeyBytes(), r.Token(), "ETCDKIT_TICK="+r.Tick().Format(time.RFC3339Nano), fmt.Sprintf("ETCDKIT_ATTEMPT=%d", r.Attempt()))
 		ended = v.app.guarded(fn, &v.execution, r, env, renewed)
-		if r.Err() != nil {
+		if errors.Is(r.Err(), schedlock.ErrLost) {
 			cancel() // another machine takes the next attempt
 		}
 		return recorded(ended)

@@ -29,15 +29,24 @@ type verdict struct {
 	reason string        // why neither
 }
 
-// nightly is how much less than --every may be between two ticks, for a night of 23 hours and for timers that are late;
-// and clocksApart is what the clocks of two machines may differ by.
+// An hour is missing in the night in which clocks go forward, and timers are late: leastNightly is what both need, for
+// calls that are so far apart that the hour can be between them (hourly), and mostNightly bounds what is allowed for them.
+// clocksApart is what the clocks of two machines may differ by.
 const (
-	nightly     = 90 * time.Minute
-	clocksApart = time.Minute
+	hourly       = 2 * time.Hour
+	leastNightly = 70 * time.Minute
+	mostNightly  = 90 * time.Minute
+	clocksApart  = time.Minute
 )
 
 // apartBy returns the least time between two ticks of --every.
-func apartBy(every time.Duration) time.Duration { return every - min(every/4, nightly) }
+func apartBy(every time.Duration) time.Duration {
+	less := every / 4
+	if every >= hourly {
+		less = max(less, leastNightly)
+	}
+	return every - min(less, mostNightly)
+}
 
 // early is how much a call may come before its fire time: a clock that has been set back a little has called it.
 func (o occasion) early() time.Duration {

@@ -44,6 +44,12 @@ func TestOccasion(t *testing.T) {
 		"the next day":                          {24 * time.Hour, "", "2026-03-01 01:30:00", "2026-03-02 01:30:00", "", start},
 		"the night of 23 hours":                 {24 * time.Hour, "", "2026-03-28 01:30:04", "2026-03-29 01:30:00", "", start},
 		"after the night of 23 hours":           {24 * time.Hour, "", "2026-03-28 03:30:00", "2026-03-29 03:30:00", "", start},
+		"2h, the hour that is missing":          {2 * time.Hour, "", "2027-03-28 01:30:04", "2027-03-28 03:30:00", "", start},
+		"3h, the hour that is missing":          {3 * time.Hour, "", "2027-03-28 01:30:04", "2027-03-28 04:30:00", "", start},
+		"4h, the hour that is missing":          {4 * time.Hour, "", "2027-03-28 00:30:04", "2027-03-28 04:30:00", "", start},
+		"5h, the hour that is missing":          {5 * time.Hour, "", "2027-03-28 00:30:04", "2027-03-28 05:30:00", "", start},
+		"6h, the hour that is missing":          {6 * time.Hour, "", "2027-03-28 00:30:04", "2027-03-28 06:30:00", "", start},
+		"2h, a machine that calls later":        {2 * time.Hour, "", "2027-03-01 01:30:00", "2027-03-01 02:19:00", "", follow},
 		"the night of 25 hours":                 {24 * time.Hour, "", "2026-10-24 03:30:00", "2026-10-25 03:30:00", "", start},
 		"the other machine":                     {24 * time.Hour, "", "2026-03-01 01:30:00", "2026-03-01 01:30:05", "", follow},
 		"a machine whose clock is slow":         {24 * time.Hour, "", "2026-03-01 01:30:30", "2026-03-01 01:30:00", "", follow},
@@ -88,6 +94,26 @@ func TestOccasion(t *testing.T) {
 			}
 			require.Contains(t, got, c.want)
 		})
+	}
+}
+
+// In the night in which clocks go forward each call runs its command: from 2 hours to a day apart, at several minutes, some
+// of them a minute late.
+func TestOccasionInSpring(t *testing.T) {
+	t.Parallel()
+	for hours := 2; hours <= 24; hours++ {
+		for _, minute := range []int{0, 1, 30, 59} {
+			for first := range hours {
+				var last *schedlock.Record
+				for hour := first; hour < 48; hour += hours {
+					late := time.Duration(len(fmt.Sprint(hour))%2) * clocksApart
+					now := time.Date(2027, 3, 27, hour, minute, 0, 0, berlin(t, "2027-01-01 00:00:00").Location()).Add(late)
+					d := occasion{now: now, every: time.Duration(hours) * time.Hour, host: "here"}.decide(last)
+					require.True(t, d.start, "every %d h, %s: %s", hours, now, d.reason)
+					last = &schedlock.Record{Tick: d.tick, Start: now, Owner: "here, process 1"}
+				}
+			}
+		}
 	}
 }
 

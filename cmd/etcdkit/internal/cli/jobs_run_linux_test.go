@@ -192,6 +192,10 @@ func TestJobsRunFlags(t *testing.T) {
 	code, _ := p.all()
 	require.Equal(t, 143, code, p.errs)
 	require.Contains(t, p.errs.String(), "AtMost of 300ms has passed; ending the command")
+	require.NotContains(t, p.errs.String(), "has not confirmed", "the end is recorded")
+	h, err := f.locker("reader").History(testkit.Context(t), "slow")
+	require.NoError(t, err)
+	require.Equal(t, schedlock.RunFailed, h[0].State)
 	for args, want := range map[string]string{
 		"x -- true":                                "either --every or --cron",
 		"x --every 1h --cron @daily -- true":       "either --every or --cron",
