@@ -55,8 +55,8 @@ RANDOM_DELAY), MAILTO and MAILFROM with an address, LOGNAME, a step longer than 
 hourly) or after a single number (5/15), a line that never fires (0 0 30 2 *), and all that is not cron's (@every, ?, L, W, #).
 
 Commands run in HOME as the user of this process, with its environment, the variables above the line, and those that
-'etcdkit jobs run' sets. Their output is that of this process, which also says how runs end, on standard error. The
-file is read once. SIGTERM and ^C end the commands with SIGTERM, and after --grace with SIGKILL; the exit code is 0.`
+'etcdkit jobs run' sets. Their output is that of this process, which also says, on
+standard error, how runs end, which runs of other machines were lost, and warnings. The file is read once. SIGTERM and ^C end the commands with SIGTERM, and after --grace with SIGKILL; the exit code is 0.`
 
 // cronRun is what `cron` is asked for.
 type cronRun struct {
@@ -143,9 +143,9 @@ func (v *cronRun) run(ctx context.Context, jobs []crontab.Job) error {
 	}
 	v.app.surviveReader()
 	v.app.running = "cron"
-	opts := &concurrency.SessionOptions{Owner: owner("cron"), TTL: ttl, Margin: margin}
+	opts := &concurrency.SessionOptions{Owner: owner("cron"), TTL: ttl, Margin: margin, Logger: warnings(v.app.std.Err)}
 	return v.app.connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
-		l, err := schedlock.New(sess, &schedlock.Options{Done: v.report})
+		l, err := schedlock.New(sess, &schedlock.Options{Done: v.report, Lost: losses(v.app)})
 		if err != nil {
 			return err
 		}

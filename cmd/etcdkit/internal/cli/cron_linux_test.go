@@ -83,6 +83,34 @@ func TestCronRunsALineOnce(t *testing.T) {
 	}
 }
 
+// The only machine dies during a run. The verbs of an operator leave the loss to the next process that uses the job, which
+// says it.
+func TestCronSaysALostRun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	text := "CRON_TZ=UTC\n# job: long\n0 0 1 1 *  sleep 600\n"
+	dies := f.cronOf(text, "--ttl", "6s", "--grace", "100ms")
+	f.trigger("long")
+	require.NoError(t, dies.cmd.Process.Kill())
+	l := f.locker("reader")
+	require.Eventually(t, func() bool {
+		h, err := l.History(testkit.Context(t), "long")
+		return err == nil && len(h) == 1 && h[0].State == schedlock.RunLost
+	}, testkit.Soon, readEvery/20)
+	marked := func() bool {
+		return strings.Contains(strings.Join(testkit.Keys(t, f.etcd, f.prefix, ""), "\n"), "job/long/lost")
+	}
+	for _, verb := range []string{"jobs", "jobs history long", "jobs pause long --reason x", "jobs trigger long --wait 100ms", "jobs resume long", "doctor"} {
+		_ = f.run(append(strings.Fields(verb), "-N", "test")...)
+		require.False(t, marked(), verb)
+	}
+	next := f.cronOf(text)
+	next.says("etcdkit cron: long: tick ")
+	next.says(", attempt 1, was lost: its process died")
+	require.Eventually(t, marked, testkit.Soon, readEvery/20)
+	require.Equal(t, 1, strings.Count(next.errs.String(), "was lost"), next.errs)
+}
+
 // The commands end when their machine's process ends: SIGTERM first where it is asked to, at once where it is killed.
 func TestCronEndsItsCommands(t *testing.T) {
 	t.Parallel()

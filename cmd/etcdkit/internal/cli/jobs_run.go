@@ -150,9 +150,9 @@ func (v *scheduledRun) run(ctx context.Context) error {
 	v.app.surviveReader()
 	v.app.running = "jobs run"
 	renewed, hooks := renewals()
-	opts := &concurrency.SessionOptions{Owner: owner("jobs run"), TTL: ttl, Margin: margin, Hooks: []observe.Hooks{hooks}}
+	opts := &concurrency.SessionOptions{Owner: owner("jobs run"), TTL: ttl, Margin: margin, Logger: warnings(v.app.std.Err), Hooks: []observe.Hooks{hooks}}
 	return v.app.connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
-		l, err := schedlock.New(sess, &schedlock.Options{Now: v.now})
+		l, err := schedlock.New(sess, &schedlock.Options{Now: v.now, Lost: losses(v.app)})
 		if err != nil {
 			return err
 		}

@@ -180,6 +180,8 @@ func TestJobsRunWhenAMachineDies(t *testing.T) {
 			}
 			require.Zero(t, code, standby.errs)
 			require.Equal(t, "again 2\n", out)
+			require.Regexp(t, `etcdkit jobs run: backup: tick \S+: the run by etcdkit jobs run by \S+, process \d+, attempt 1, was lost`, standby.errs.String())
+			require.Equal(t, 1, strings.Count(standby.errs.String(), "was lost"), standby.errs)
 		})
 	}
 }
