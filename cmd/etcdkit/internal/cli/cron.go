@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"strings"
 	"sync"
 	"time"
@@ -50,9 +49,11 @@ changes of the clock in the next year.
 
 Other than in cronie: each line needs a CRON_TZ above it, or --zone, since machines may have other zones; the rules
 for changes of the clock hold in the zone of the line; two times that are left out by one change fire once together.
-Refused with the number of the line: a line without a name, @reboot, a user column, seconds, random times (~,
-RANDOM_DELAY), MAILTO and MAILFROM with an address, LOGNAME, a step longer than its range (*/90, which cronie takes for
-hourly) or after a single number (5/15), a line that never fires (0 0 30 2 *), and all that is not cron's (@every, ?, L, W, #).
+Refused with the number of the line: a line without a name, @reboot, a user column with root, seconds, random times (~,
+RANDOM_DELAY), MAILTO and MAILFROM with an address, LOGNAME, a variable whose name has other characters than letters, digits
+and _, a byte order mark, a step longer than its range (*/90, which cronie takes for hourly) or after a single number (5/15),
+a line that never fires (0 0 30 2 *), and all that is not cron's (@every, ?, L, W, #). The accounts of the machine make no
+difference; of a word before a path that may be another account's, as in backup /data, --check warns.
 
 Commands run in HOME as the user of this process, with its environment, the variables above the line, and those that
 'etcdkit jobs run' sets. Their output is that of this process, which also says, on
@@ -118,7 +119,7 @@ func (v *cronRun) read(name string, in io.Reader) ([]crontab.Job, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("the crontab cannot be read: %w", err)}
 	}
-	jobs, problems := crontab.Read(string(text), zone, func(word string) bool { _, err := user.Lookup(word); return err == nil })
+	jobs, problems := crontab.Read(string(text), zone)
 	if len(problems) > 0 {
 		lines := make([]string, len(problems))
 		for i, p := range problems {

@@ -16,6 +16,7 @@ type checkedLine struct {
 	Command  string          `json:"command"`
 	Next     []time.Time     `json:"next"`
 	Changes  []checkedChange `json:"changes"` // of the clock
+	Warning  string          `json:"warning,omitempty"`
 }
 
 type checkedChange struct {
@@ -29,7 +30,7 @@ const shownNext = 3
 
 // checked returns what is printed of a line.
 func checked(j crontab.Job, now time.Time) checkedLine {
-	c := checkedLine{Line: j.Line, Name: j.Name, Schedule: j.Schedule.String(), Command: j.Command, Next: []time.Time{}, Changes: []checkedChange{}}
+	c := checkedLine{Line: j.Line, Name: j.Name, Schedule: j.Schedule.String(), Command: j.Command, Warning: j.Warning, Next: []time.Time{}, Changes: []checkedChange{}}
 	at := now.In(j.Schedule.Location())
 	for len(c.Next) < shownNext {
 		if at = j.Schedule.Next(at); at.IsZero() {
@@ -98,6 +99,9 @@ func (v *cronRun) print(jobs []crontab.Job, now time.Time) error {
 	}{schemaOf("crontab"), inUTC(lines, v.app.output)}, func(t *table) {
 		for _, l := range lines {
 			t.line(fmt.Sprintf("%s (line %d): %s", l.Name, l.Line, l.Schedule))
+			if l.Warning != "" {
+				t.line("  warning: " + l.Warning)
+			}
 			t.line("  next: " + fireTimes(l.Next))
 			for _, c := range l.Changes {
 				direction := "forward"

@@ -26,14 +26,14 @@ SHELL=/bin/bash
 # job: sweep
 0 * * * *  sweep
 # job: leap
-0 0 29 2 *  leap
+0 0 29 2 *  leap /srv/years
 `
 
 // TestCronCheckTranscript is the example of the documentation, on one day.
 func TestCronCheckTranscript(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	jobs, problems := crontab.Read(nightCrontab, nil, nil)
+	jobs, problems := crontab.Read(nightCrontab, nil)
 	require.Empty(t, problems)
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	for _, output := range []string{"table", "json"} {

@@ -14,6 +14,6 @@
 //     the machine; this package applies them in the zone of the line.
 //
 // What cronie takes and ignores, or takes for something else, is refused: a step that is longer than its range (*/90), a
-// step after a single number (5/15), @reboot, random times (~), MAILTO with an address, a user column, an environment
-// variable in the wrong place.
+// step after a single number (5/15), @reboot, random times (~), MAILTO with an address, root in a user column, a byte order mark,
+// a variable whose name no shell takes.
 package crontab

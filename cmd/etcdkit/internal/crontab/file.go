@@ -3,6 +3,7 @@ package crontab
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ type Job struct {
 	Env      []string // NAME=value, of the lines above it
 	AtMost   time.Duration
 	Retries  int
+	Warning  string // what its command may be taken for, or ""
 }
 
 // Shell returns the program that runs the command.
@@ -56,16 +58,18 @@ type reader struct {
 	env    []string
 	title  string // of the comment that names the next line, and where it is
 	titled int
-	isUser func(string) bool
 
 	jobs []Job
 }
 
-// Read reads a crontab. zone is that of the lines above a CRON_TZ, or nil if these are to be refused. isUser reports
-// whether a word is the name of an account: then a line begins as one of /etc/crontab does.
-func Read(text string, zone *time.Location, isUser func(string) bool) (jobs []Job, problems []Problem) {
-	r := reader{zone: zone, isUser: isUser}
+// Read reads a crontab. zone is that of the lines above a CRON_TZ, or nil if these are to be refused.
+func Read(text string, zone *time.Location) (jobs []Job, problems []Problem) {
+	r := reader{zone: zone}
 	n := 0
+	text, marked := strings.CutPrefix(text, byteOrderMark)
+	if marked {
+		problems = append(problems, Problem{1, "it begins with a byte order mark (U+FEFF), which is a part of the first line for other crons: save the file as UTF-8 without one"})
+	}
 	for line := range strings.Lines(text) {
 		n++
 		if err := r.read(n, strings.TrimSpace(line)); err != nil {
@@ -78,6 +82,9 @@ func Read(text string, zone *time.Location, isUser func(string) bool) (jobs []Jo
 	return r.jobs, problems
 }
 
+// byteOrderMark is what some editors begin a file with.
+const byteOrderMark = "\ufeff"
+
 // read reads a line without the blanks around it.
 func (r *reader) read(n int, line string) error {
 	switch {
@@ -87,6 +94,9 @@ func (r *reader) read(n int, line string) error {
 		return r.comment(n, line)
 	}
 	if name, value, ok := assignment(line); ok {
+		if !variableName.MatchString(name) {
+			return fmt.Errorf("%q is no name of a variable: it has letters from a to z, digits and _, and does not begin with a digit", name)
+		}
 		return r.assign(name, value)
 	}
 	title, titled := r.title, r.titled
@@ -146,11 +156,15 @@ func (j *Job) entitle(title string) (err error) {
 	return nil
 }
 
-// assignment splits a line that sets a variable.
+// variableName is what the names of variables look like, for each shell.
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// assignment splits a line that sets a variable, of whatever name: a line with a schedule has a blank before its first =,
+// or begins as its minute does.
 func assignment(line string) (name, value string, ok bool) {
 	name, value, ok = strings.Cut(line, "=")
 	name = unquoted(strings.TrimSpace(name))
-	if !ok || name == "" || strings.ContainsAny(name, " \t*@/,-") || name[0] >= '0' && name[0] <= '9' {
+	if !ok || strings.ContainsAny(name, " \t") || strings.ContainsAny(line[:1], "0123456789*@-") {
 		return "", "", false
 	}
 	return name, unquoted(strings.TrimSpace(value)), true
@@ -214,7 +228,7 @@ func (r *reader) line(line string) (j Job, err error) {
 	if command == "" {
 		return j, errors.New("it has no command")
 	}
-	if err := r.checkCommand(command); err != nil {
+	if j.Warning, err = checkCommand(command); err != nil {
 		return j, err
 	}
 	j.Command, j.Input = split(command)
@@ -222,16 +236,26 @@ func (r *reader) line(line string) (j Job, err error) {
 	return j, nil
 }
 
-// checkCommand refuses what begins as the lines of other formats do.
-func (r *reader) checkCommand(command string) error {
-	first, rest, more := strings.Cut(command, " ")
+// account is what the names of accounts look like, and most names of programs.
+var account = regexp.MustCompile(`^[a-z_][a-z0-9_-]*$`)
+
+// checkCommand refuses what begins as the lines of other formats do, and returns a warning about what may. It depends on
+// the line alone: a file is good or bad on all machines, whatever accounts they have.
+func checkCommand(command string) (warning string, err error) {
+	words := strings.Fields(command)
+	first, second := words[0], ""
+	if len(words) > 1 {
+		second = words[1]
+	}
 	switch {
 	case strings.Trim(first, "*/0123456789,-?") == "":
-		return fmt.Errorf("%q is a sixth field: a schedule has five, minute first, and no seconds or years", first)
-	case more && r.isUser != nil && r.isUser(first) && !strings.HasPrefix(strings.TrimSpace(rest), "-"):
-		return fmt.Errorf("%q is an account of this machine, as in the sixth column of /etc/crontab: commands run as the user of etcdkit cron; leave it out, or write the path of a program of that name", first)
+		return "", fmt.Errorf("%q is a sixth field: a schedule has five, minute first, and no seconds or years", first)
+	case first == "root" && second != "" && second[0] != '-':
+		return "", errors.New(`"root" is an account, as in the sixth column of /etc/crontab: commands run as the user of etcdkit cron; leave it out, or write the path of a program of that name`)
+	case account.MatchString(first) && strings.HasPrefix(second, "/"):
+		return fmt.Sprintf("%q comes before a path: if it is an account, as in the sixth column of /etc/crontab, leave it out; commands run as the user of etcdkit cron", first), nil
 	}
-	return nil
+	return "", nil
 }
 
 // split divides a command at its first %: what follows is its input, in which each % is a line end. \% is a %.

@@ -9,9 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// accounts are the accounts of a machine.
-func accounts(name string) bool { return name == "root" || name == "backup" }
-
 // A file with everything that a line can have.
 func TestRead(t *testing.T) {
 	t.Parallel()
@@ -31,7 +28,7 @@ CRON_TZ='America/New_York'
 PATH = '/opt/bin'
 # job: import
 */15 9-17 * * mon-fri backup --weekly
-`, nil, accounts)
+`, nil)
 	require.Empty(t, problems)
 	require.Len(t, jobs, 3)
 	var got []string
@@ -51,7 +48,7 @@ PATH = '/opt/bin'
 func TestNamesStayWithTheirLines(t *testing.T) {
 	t.Parallel()
 	names := func(text string) (out []string) {
-		jobs, problems := Read(text, time.UTC, accounts)
+		jobs, problems := Read(text, time.UTC)
 		require.Empty(t, problems)
 		for _, j := range jobs {
 			out = append(out, j.Name)
@@ -79,7 +76,8 @@ func TestReadRefuses(t *testing.T) {
 		"# job: a\n@reboot x":                 "line 2: @reboot",
 		"# job: a\n*/90 * * * * x":            `line 2: minute "*/90"`,
 		"# job: a\n-5 1 * * * x":              "line 2: minute \"-5\"",
-		"# job: a\n0 1 * * * root /usr/bin/x": `line 2: "root" is an account of this machine`,
+		"# job: a\n0 1 * * * root /usr/bin/x": `line 2: "root" is an account, as in the sixth column of /etc/crontab`,
+		"# job: a\n0 1 * * * root\tcd /":      `line 2: "root" is an account`,
 		"# job: a\n0 0 1 * * * x":             `line 2: "*" is a sixth field`,
 		"# job: a\n0 0 1 1 * 2027 x":          `line 2: "2027" is a sixth field`,
 		"MAILTO=ops@example.com":              "line 1: MAILTO: no mail is sent",
@@ -87,20 +85,51 @@ func TestReadRefuses(t *testing.T) {
 		"LOGNAME=ada":                         "line 1: LOGNAME",
 		"CRON_TZ=Mars":                        "line 1: CRON_TZ=Mars is no time zone",
 		"CRON_TZ=":                            "line 1: CRON_TZ= is no time zone",
+		"\ufeffCRON_TZ=UTC":                   "line 1: it begins with a byte order mark",
+		"A=1\n\ufeffCRON_TZ=UTC":              `line 2: "\ufeffCRON_TZ" is no name of a variable`,
+		"é=1":                                 `line 1: "é" is no name of a variable`,
+		"A.B=1":                               `line 1: "A.B" is no name of a variable`,
+		"A-B = 1":                             `line 1: "A-B" is no name of a variable`,
+		"=1":                                  `line 1: "" is no name of a variable`,
 	} {
-		_, problems := Read(text, time.UTC, accounts)
+		_, problems := Read(text, time.UTC)
 		require.Len(t, problems, 1, text)
 		require.Contains(t, problems[0].String(), want, text)
 	}
-	_, problems := Read("# job: a\n0 1 * * * x", nil, accounts)
+	_, problems := Read("# job: a\n0 1 * * * x", nil)
 	require.Contains(t, fmt.Sprint(problems), "line 2: its time zone is not known")
+}
+
+// A line is good or bad on all machines alike, whatever accounts they have; what could be an account is a warning.
+func TestFirstWordOfACommand(t *testing.T) {
+	t.Parallel()
+	for command, warned := range map[string]bool{
+		"backup /data":             true, // Debian has such an account
+		"www-data  /usr/bin/x":     true,
+		"deploy\t/srv/run.sh":      true,
+		"git pull":                 false,
+		"backup --weekly /data":    false,
+		"/usr/bin/backup /data":    false,
+		"A=b backup /data":         false,
+		"root":                     false,
+		"root -b /srv/macro.C":     false,
+		"rooted /usr/bin/x-of-you": true,
+	} {
+		jobs, problems := Read("# job: a\n0 1 * * * "+command, time.UTC)
+		require.Empty(t, problems, command)
+		if warned {
+			require.Contains(t, jobs[0].Warning, "comes before a path", command)
+		} else {
+			require.Empty(t, jobs[0].Warning, command)
+		}
+	}
 }
 
 // Whatever a file has, reading it ends, and each job has what it needs.
 func FuzzRead(f *testing.F) {
 	f.Add("# job: a at-most=1h\n*/5 1-3,7 * jan sun x % y\nA = 'b'\n@daily")
 	f.Fuzz(func(t *testing.T, text string) {
-		jobs, _ := Read(text, time.UTC, accounts)
+		jobs, _ := Read(text, time.UTC)
 		for _, j := range jobs {
 			require.NotEmpty(t, j.Name)
 			at := time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC)
