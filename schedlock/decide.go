@@ -76,8 +76,8 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 	p := plan{tick: tick, attempt: 1, settings: st.settled()}
 	if len(st.run) > 0 {
 		last, ok := record.DecodeRun(st.run[0].Value)
-		final := !ok || st.endedHere || !r.repeatable(last)
 		active := len(st.lock) > 0 && st.lock[0].CreateRevision == st.run[0].ModRevision
+		final := !ok || st.endedHere || !r.repeatable(last, active)
 		switch {
 		case final:
 			return st.over(p, r, Claimed)
@@ -115,10 +115,14 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 	return decision{action: send, plan: p}
 }
 
-// repeatable reports whether there may be another attempt after one that is recorded so, when it is not active.
-func (s settings) repeatable(last record.Run) bool {
+// repeatable reports whether there may be another attempt after one that is recorded so. How an active one ends is not
+// known: it may be lost or fail.
+func (s settings) repeatable(last record.Run, active bool) bool {
 	switch last.State {
 	case record.RunRunning:
+		if active {
+			return last.Attempt <= max(s.retries, s.failed.most)
+		}
 		return last.Attempt <= s.retries
 	case record.RunFailed:
 		return last.Attempt <= s.failed.most && !last.Final

@@ -97,6 +97,7 @@ func TestDecide(t *testing.T) {
 	}
 	untimed := timed(func(r *request) { r.tick = time.Time{} })
 	once := timed(func(r *request) { r.retries = 0 })
+	failed := timed(func(r *request) { r.retries, r.failed = 0, afterFailure{1, time.Second} })
 	standby := timed(func(r *request) { r.standby = func(*job, time.Time, request) {} })
 	kv := func(value string) []*mvccpb.KeyValue {
 		return []*mvccpb.KeyValue{{Value: []byte(value), CreateRevision: token, ModRevision: token, Lease: other}}
@@ -125,6 +126,9 @@ func TestDecide(t *testing.T) {
 		"a run continues":                               {state{run: active, lock: lock}, timed(nil), decision{action: await, owner: "locker"}},
 		"a run continues, and no attempt is left":       {state{run: active, lock: lock}, once, skips(Claimed, "runner")},
 		"a run continues, and another waits for it":     {state{run: active, lock: lock}, standby, decision{action: delegate, outcome: Claimed, owner: "runner"}},
+		"a run continues, and may fail":                 {state{run: active, lock: lock}, failed, decision{action: await, owner: "locker"}},
+		"the last attempt continues, and may fail":      {state{run: run(record.RunRunning, 2), lock: lock}, failed, skips(Claimed, "runner")},
+		"a run was lost, and had to fail":               {state{run: active}, failed, skips(Claimed, "runner")},
 		"a run was lost":                                {state{run: active}, timed(nil), sends(second)},
 		"a run was lost, and no attempt is left":        {state{run: active}, once, skips(Claimed, "runner")},
 		"the last attempt was lost":                     {state{run: run(record.RunRunning, 2)}, timed(nil), skips(Claimed, "runner")},

@@ -18,8 +18,8 @@ type Func func(ctx context.Context, r *Run) error
 
 // Do runs fn for a tick of the job. If another call has claimed the tick, a run of another tick is
 // active, the job is paused or cools down, or it is too late for the tick, Do does not run fn and
-// returns at once: the Result has the reason, and the error is nil. (With Retries the call may be
-// on standby first.) Without Tick and Every each call is a tick of its own, so that only calls at
+// returns at once: the Result has the reason, and the error is nil. (With Retries or RetryFailed
+// the call may be on standby first.) Without Tick and Every each call is a tick of its own, so that only calls at
 // the same time exclude each other.
 //
 // A name has up to 255 bytes of UTF-8, without control characters.

@@ -171,6 +171,46 @@ func TestRetryFailedElsewhere(t *testing.T) {
 	}
 }
 
+// K20: a call that finds the first attempt active is on standby for its failure. Its process makes the further attempt
+// when the one that has failed is gone.
+func TestRetryFailedFromAnActiveRun(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	fn := failing{fails: 1}
+	fail, started := make(chan struct{}), make(chan struct{}, 1)
+	call := func(in instance, work schedlock.Func, pause time.Duration) <-chan answer {
+		done := make(chan answer, 1)
+		go func() {
+			res, err := in.Do(ctx, "job", work, schedlock.Tick(tick(1)), schedlock.RetryFailed(3, pause), schedlock.AtMost(time.Minute))
+			done <- answer{res, err}
+		}()
+		return done
+	}
+	first, second := f.instance(nil, nil), f.instance(nil, nil)
+	fails := call(first, func(ctx context.Context, r *schedlock.Run) error {
+		started <- struct{}{}
+		<-fail
+		return fn.run(ctx, r)
+	}, time.Hour)
+	got(t, started, "the first attempt starts")
+	retries := call(second, fn.run, pause)
+	require.Eventually(t, func() bool { return second.client.Requests()["Txn"] > 0 }, soon, 5*time.Millisecond, "it asks")
+	select {
+	case a := <-retries:
+		require.Fail(t, "it is not on standby while the run is active", "%+v", a)
+	case <-time.After(pause):
+	}
+	close(fail)
+	a := got(t, retries, "the further attempt")
+	require.NoError(t, a.err)
+	require.Equal(t, []any{schedlock.Ran, 2}, []any{a.res.Outcome, a.res.Attempt})
+	require.NoError(t, first.sess.Close(ctx))
+	require.ErrorIs(t, got(t, fails, "the first call").err, errDown)
+	require.EqualValues(t, 2, fn.calls.Load())
+	require.False(t, fn.overlapped.Load())
+}
+
 // K18: of several processes on standby one makes each further attempt, and a later tick ends them.
 func TestRetryFailedByOneOfMany(t *testing.T) {
 	t.Parallel()
