@@ -151,7 +151,8 @@ type afterFailure struct {
 // tried again.
 //
 // A further attempt starts only if AtMost, from then on, ends before the next fire time, so that it is not in the way
-// of the next tick: set AtMost, which is an hour by default. Like each attempt it starts within LateBy, never beside
+// of the next tick: set AtMost, which is an hour by default. If no interval of the job is long enough for that, RetryFailed
+// is refused with ErrInvalid. Like each attempt it starts within LateBy, never beside
 // another run, and not after a later tick was claimed. The process whose run has failed makes it, or another one whose
 // call is on standby, as for Retries, or that begins later, see Job.Next. Each measures the pause by its own clock from
 // when it has seen the failure. Record.Earlier has the attempts before. Options.Done gets the result of the last attempt
@@ -245,7 +246,7 @@ func (s settings) checkFailed(interval time.Duration) error {
 	if s.failed.most == 0 || interval == 0 || s.atMost+s.failed.pause < interval {
 		return nil
 	}
-	return invalid("RetryFailed: with AtMost(%v) no further attempt ends before the next tick, %v after the one before: set AtMost lower", s.atMost, interval)
+	return invalid("RetryFailed: with AtMost(%v) no further attempt ends before the next tick, at most %v after the one before: set AtMost lower", s.atMost, interval)
 }
 
 // check returns an error if AtLeast ends just when the next tick comes, which would then be skipped.

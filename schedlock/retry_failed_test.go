@@ -32,6 +32,16 @@ func (f *failing) run(context.Context, *schedlock.Run) error {
 	return nil
 }
 
+// officeHours is each hour from nine to five.
+type officeHours struct{}
+
+func (officeHours) Next(t time.Time) time.Time {
+	for t = grid(time.Hour).Next(t); t.Hour() < 9 || t.Hour() > 17; {
+		t = t.Add(time.Hour)
+	}
+	return t
+}
+
 const pause = 20 * time.Millisecond
 
 // K18: a run that has failed is tried again by its process, after a pause, as often as is allowed; each attempt is in
@@ -275,6 +285,25 @@ func TestRetryFailedRefused(t *testing.T) {
 	for _, bad := range []schedlock.Option{schedlock.RetryFailed(0, time.Second), schedlock.RetryFailed(1001, time.Second), schedlock.RetryFailed(1, 0)} {
 		_, err = in.Job("job", nine{}, nothing, bad)
 		require.ErrorIs(t, err, schedlock.ErrInvalid)
+	}
+	// K21: nor with a schedule of fire times whose longest interval is too short.
+	for name, x := range map[string]struct {
+		schedule schedlock.Schedule
+		opts     []schedlock.JobOption
+		refused  bool
+	}{
+		"each hour, AtMost by default": {grid(time.Hour), []schedlock.JobOption{schedlock.RetryFailed(3, time.Minute)}, true},
+		"each hour, a lower AtMost":    {grid(time.Hour), []schedlock.JobOption{schedlock.RetryFailed(3, time.Minute), schedlock.AtMost(10 * time.Minute)}, false},
+		"by day, the night is long":    {officeHours{}, []schedlock.JobOption{schedlock.RetryFailed(3, time.Minute)}, false},
+		"each minute, AtMost as long":  {grid(time.Minute), []schedlock.JobOption{schedlock.RetryFailed(3, time.Second), schedlock.AtMost(time.Minute)}, true},
+	} {
+		_, err = in.Job(name, x.schedule, nothing, x.opts...)
+		if x.refused {
+			require.ErrorIs(t, err, schedlock.ErrInvalid, name)
+			require.ErrorContains(t, err, "set AtMost lower", name)
+		} else {
+			require.NoError(t, err, name)
+		}
 	}
 	// Another process has none of it, and runs the job all the same.
 	fn := failing{}

@@ -157,12 +157,20 @@ func (tt *timetable) check(s settings, now time.Time) error {
 		return invalid("the schedule never fires: it has no fire time after %s", surveyed.Format(time.DateOnly))
 	case !ask.fixed():
 		return invalid("the schedule counts from the time at which it is asked, so processes would not agree on its ticks: pass Periods in its place")
-	case s.atLeast == 0:
+	case s.atLeast == 0 && s.failed.most == 0:
 		return nil
 	}
 	usual, all := ask.intervals(changes(zone))
-	if i, found := closeTo(s.atLeast, usual, all); found {
+	if i, found := closeTo(s.atLeast, usual, all); s.atLeast > 0 && found {
 		return tooLong(s.atLeast, i.long, ", after "+i.from.Format(time.RFC3339))
 	}
-	return nil
+	return s.checkFailed(longestOf(all))
+}
+
+// longestOf returns the length of the longest interval, or 0 if there is none.
+func longestOf(all []interval) (d time.Duration) {
+	for _, i := range all {
+		d = max(d, i.long)
+	}
+	return d
 }
