@@ -127,7 +127,7 @@ func (j *job) split(live []int64) (runners, others []int64) {
 }
 
 // resync is called when the watch is established again. The events that were missed may concern the
-// active runs of this process, and calls on standby.
+// active runs of this process, calls on standby, and the loss of another process's run.
 func (l *Locker) resync() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,6 +138,9 @@ func (l *Locker) resync() {
 		}
 		if j.asked != nil {
 			l.sess.Background(func() { l.readRequested(j) })
+		}
+		if len(j.claimed) > 0 || !j.planned.IsZero() {
+			l.sess.Background(func() { reportLost(l, j) })
 		}
 		j.floor = time.Time{} // it may have been deleted
 		j.notify()

@@ -13,8 +13,8 @@ import (
 )
 
 // A process whose run is lost is dead, or cannot reach etcd: it reports nothing that others see. So another one
-// does: a live process that uses the job when the lock is deleted without the record of an end, or the next one
-// that begins to use it. Each reports and then marks the run as reported, so the fleet reports it at least once.
+// does: a live process that uses the job when the lock is deleted without the record of an end, or when it has missed
+// events, or the next one that begins to use it. Each reports and then marks the run as reported, so the fleet reports it at least once.
 
 // losses is what a process knows of lost runs of a job. It is safe for concurrent use.
 type losses struct {
@@ -32,6 +32,13 @@ func (s *losses) begin() bool {
 	first := !s.begun
 	s.begun = true
 	return first
+}
+
+// again makes begin report true once more: a look has failed.
+func (s *losses) again() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = false
 }
 
 // suspects reports whether events have shown that a run was lost, once.
@@ -77,27 +84,35 @@ func (s *losses) isReported(token int64) bool {
 	return s.reported >= token
 }
 
-// reportLost reports the lost runs of a job that no process has reported, at this process's place in the order.
+// reportLost reports the lost runs of a job that no process has reported, at this process's place in the order. If
+// etcd does not answer, the next claim of this process looks again.
 func reportLost(l *Locker, j *job) {
 	ctx, cancel := l.untilClose(l.sess.Context())
 	defer cancel()
 	d, err := place(ctx, l, j, j.keys.Lost())
-	if err != nil || !sleep(ctx, d) {
-		return
+	if err == nil && sleep(ctx, d) {
+		err = reportLostNow(ctx, l, j)
 	}
+	if err != nil {
+		j.losses.again()
+	}
+}
+
+// reportLostNow reports the lost runs of a job that no process has reported.
+func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(mostLost)}
 	kvs, err := l.get(ctx, func() []clientv3.Op {
 		return []clientv3.Op{clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Lost()), clientv3.OpGet(j.keys.Runs(), last...)}
 	})
 	if err != nil {
-		return
+		return err
 	}
 	lost, active := lostRuns(j, kvs[0], kvs[1], kvs[2])
 	if active != 0 {
 		j.losses.record(record.Run{State: record.RunRunning}, active)
 	}
 	if len(lost) == 0 {
-		return
+		return nil
 	}
 	var latest, mod int64
 	for _, kv := range lost {
@@ -114,6 +129,7 @@ func reportLost(l *Locker, j *job) {
 	_, _ = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
 		return l.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(j.keys.Lost()), "=", mod)).Then(clientv3.OpPut(j.keys.Lost(), value)).Commit()
 	})
+	return nil
 }
 
 // mostLost is the number of records, the latest ones, among which lost runs are looked for.

@@ -1,6 +1,7 @@
 package schedlock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -8,7 +9,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -101,6 +106,57 @@ func TestLostRunIsReportedByASurvivor(t *testing.T) {
 func (f fixture) marked(in instance) bool {
 	resp, err := f.Client().Get(ctxT(f.T), in.sess.NamespacePrefix()+"job/job/lost")
 	return err == nil && resp.Count == 1
+}
+
+// K22: a run is lost while the only survivor is cut off, and the events of that are compacted: it reports the run when
+// it can reach etcd again.
+func TestLossInAGapIsReported(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	var calls lostCalls
+	survivor := f.instance(&concurrency.SessionOptions{TTL: time.Minute}, calls.options())
+	for n := range 2 {
+		_, err := survivor.Do(ctx, "job", nothing, schedlock.Tick(tick(n)))
+		require.NoError(t, err)
+	}
+	survivor.client.Cut()
+	r := f.dies(ctx, tick(10))
+	_, err := f.Compact(ctx)
+	require.NoError(t, err)
+	survivor.client.Heal()
+	require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 5*time.Millisecond)
+	require.Equal(t, []any{r.Owner, r.Tick}, []any{calls.records()[0].Owner, calls.records()[0].Tick})
+	require.Eventually(t, func() bool { return f.marked(survivor) }, soon, 5*time.Millisecond)
+	_, err = survivor.Do(ctx, "job", nothing, schedlock.Tick(tick(11)))
+	require.NoError(t, err)
+	require.NoError(t, survivor.sess.Close(ctx))
+	require.Len(t, calls.records(), 1, "once")
+}
+
+// K22: a process whose look for lost runs was refused by etcd looks again at its next claim.
+func TestLooksAgainForLosses(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	r := f.dies(ctx, tick(1))
+	var calls lostCalls
+	in := f.instance(nil, calls.options())
+	looks := func(_ string, msg any) bool {
+		txn, ok := msg.(*pb.TxnRequest)
+		return ok && len(txn.Success) == 3 && bytes.HasSuffix(txn.Success[1].GetRequestRange().GetKey(), []byte("/lost"))
+	}
+	refused := in.client.Inject(embedtest.Fault{Method: "Txn", Match: looks, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
+	claimed := 1
+	claim := func() {
+		claimed++
+		_, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(claimed)))
+		require.NoError(t, err)
+	}
+	claim()
+	require.NoError(t, refused.WaitHit(ctx))
+	require.Eventually(t, func() bool { claim(); return len(calls.records()) > 0 }, soon, 20*time.Millisecond)
+	require.Equal(t, r.Owner, calls.records()[0].Owner)
 }
 
 // K17: a run that has ended in whatever way, or that is active, is not reported as lost.
