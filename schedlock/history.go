@@ -154,13 +154,16 @@ type Plan struct {
 	// Due is the first fire time after the last start or, if there was none, the first that was planned. If it has
 	// passed, no process has started it.
 	Due time.Time
-	// Next are fire times: the three after the last start, and some later ones. They are renewed when the last one
-	// has passed.
+	// Next are the fire times that follow the last start, or the time at which the plan was written: up to three. A
+	// plan that no start renews is written again after an hour or more, so all of them may have passed.
 	Next []time.Time
+	// Live reports whether a live process has the job.
+	Live bool
 }
 
-// NextFire returns the first fire time after now that has no record, as the period or the plan shows it, or the zero
-// time if neither does or the job is paused.
+// NextFire returns the first fire time after now that has no record, as the period or the plan shows it. It returns the
+// zero time if neither does, as when the fire times of the plan have passed, if the job is paused, or if no live process
+// has it.
 func (s Status) NextFire(now time.Time) time.Time {
 	if s.Last != nil && s.Last.Tick.After(now) {
 		now = s.Last.Tick
@@ -171,7 +174,7 @@ func (s Status) NextFire(now time.Time) time.Time {
 		return time.Time{}
 	case ok && period >= ticks.Smallest:
 		return record.Time(ticks.Next(period, now).UnixMilli()).UTC()
-	case s.Plan == nil:
+	case s.Plan == nil || !s.Plan.Live:
 		return time.Time{}
 	}
 	for _, at := range s.Plan.Next {
@@ -192,7 +195,7 @@ func planOf(kvs []*mvccpb.KeyValue) *Plan {
 		return nil
 	}
 	out := &Plan{Text: record.Text(p.Text), Zone: record.Text(p.Zone), Due: record.Time(p.DueMS)}
-	for _, at := range p.NextMS {
+	for _, at := range p.InRow() {
 		out.Next = append(out.Next, record.Time(at))
 	}
 	return out
@@ -266,7 +269,20 @@ func (l *Locker) status(ctx context.Context, name string) (Status, error) {
 	if len(kvs[4]) > 0 {
 		out.Settings = string(kvs[4][0].Value)
 	}
-	return out, nil
+	if out.Plan != nil {
+		out.Plan.Live, err = l.alive(ctx, j, kvs[4])
+	}
+	return out, err
+}
+
+// alive reports whether a live process has the job. Settings are on the lease of one that has claimed it; only without
+// them it reads what all processes have.
+func (l *Locker) alive(ctx context.Context, j *job, settings []*mvccpb.KeyValue) (bool, error) {
+	if len(settings) > 0 {
+		return true, nil
+	}
+	kvs, err := l.read(ctx, j, clientv3.OpGet(l.space.Users(), clientv3.WithPrefix()))
+	return err == nil && userOf(kvs[0], j.name) != "", err
 }
 
 // Watch yields the record of each run of the job when it starts and when it ends, from the call on.

@@ -319,6 +319,7 @@ func (tt *timetable) plan(from time.Time) record.Plan {
 	for _, later := range []time.Duration{10 * time.Minute, time.Hour} {
 		if at := tt.after(from.Add(later)); !at.IsZero() && at.UnixMilli() > p.Until() {
 			p.NextMS = append(p.NextMS, at.UnixMilli())
+			p.Sparse++
 		}
 	}
 	return p

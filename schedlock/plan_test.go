@@ -30,7 +30,10 @@ func TestPlanOfAJobThatNeverRan(t *testing.T) {
 	require.Nil(t, st.Last)
 	require.Equal(t, []any{"0 9 * * *", "UTC"}, []any{st.Plan.Text, st.Plan.Zone})
 	require.True(t, st.Plan.Next[2].Equal(friday.AddDate(0, 0, 2)))
-	require.True(t, st.NextFire(h.now()).Equal(friday))
+	require.Eventually(t, func() bool {
+		st, err = operator.Status(ctx, "job")
+		return err == nil && st.NextFire(h.now()).Equal(friday)
+	}, soon, 5*time.Millisecond)
 	names, err := operator.Jobs(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []string{"job"}, names)
@@ -53,10 +56,31 @@ func TestPlanOfAJobThatNeverRan(t *testing.T) {
 	require.NoError(t, in.sess.Close(ctx))
 	st, err = operator.Status(ctx, "job")
 	require.NoError(t, err)
-	require.True(t, st.NextFire(h.now()).Equal(friday.AddDate(0, 0, 1)), "it stays")
+	require.True(t, st.Plan.Due.Equal(friday.AddDate(0, 0, 1)), "it stays")
+	require.Zero(t, st.NextFire(h.now()), "no live process has it")
 	require.NoError(t, operator.Forget(ctx, "job"))
 	_, err = operator.Status(ctx, "job")
 	require.ErrorIs(t, err, schedlock.ErrUnknownJob)
+}
+
+// K23: when the next fire times that are stored have passed, the next one is not known: the later ones of a dense schedule
+// are not the next.
+func TestNextFireOfADenseSchedule(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	h := clock(friday)
+	in := f.instance(nil, schedlock.Settled(h.options()))
+	job, err := in.Job("job", grid(time.Minute), nothing)
+	require.NoError(t, err)
+	job.Next(h.now())
+	st := in.planned(t, friday.Add(time.Minute))
+	require.Eventually(t, func() bool {
+		st, err = in.Status(ctxT(t), "job")
+		return err == nil && !st.NextFire(friday).IsZero()
+	}, soon, 5*time.Millisecond, "it says that it has the job after the plan")
+	require.True(t, st.NextFire(friday.Add(2*time.Minute)).Equal(friday.Add(3*time.Minute)))
+	require.Zero(t, st.NextFire(friday.Add(3*time.Minute)))
+	require.Len(t, st.Plan.Next, 3)
 }
 
 // planned waits until the job has a plan that is due at a time.

@@ -62,6 +62,8 @@ func TestPlanOfASchedule(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 		require.Equal(t, p.NextMS[0], p.DueMS)
+		require.Len(t, p.InRow(), 3)
+		require.Zero(t, p.Next(p.NextMS[2]), "K23: the later ones are not the next")
 	}
 	tt := timetable{schedule: never{}}
 	tt.next(from)

@@ -164,7 +164,7 @@ func (j *Job) History() (h History) {
 		h.Next = ticks.Next(j.Period, time.UnixMilli(latest)).UnixMilli()
 	case j.in != nil && j.in.Users(j.name) > 0:
 		if h.Next = j.plan.DueMS; h.Next <= max(latest, j.operated) {
-			h.Next = j.plan.Next(max(latest, j.operated))
+			h.Next = j.plan.Later(max(latest, j.operated)) // due at that time, whatever was before
 		}
 	}
 	return h

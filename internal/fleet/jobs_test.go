@@ -52,6 +52,10 @@ func TestNextFireTimeOfAPlan(t *testing.T) {
 	require.Equal(t, []time.Time{time.UnixMilli(2000), time.UnixMilli(3000)}, j.Upcoming(time.UnixMilli(1000), 5))
 	put(keys.Operated(), record.Operated{AtMS: 1500}.Encode())
 	require.EqualValues(t, 2000, j.History().Next)
+	plan.Sparse = 1
+	put(keys.Plan(), plan.Encode())
+	require.Equal(t, []time.Time{time.UnixMilli(2000)}, j.Upcoming(time.UnixMilli(1000), 5), "the third does not follow the second")
+	require.Empty(t, j.Upcoming(time.UnixMilli(2000), 5))
 	j.Runs[2000] = Run{State: "done"}
 	require.EqualValues(t, 3000, j.History().Next)
 	put(space.User(7, 0), record.User{Jobs: []string{"other"}}.Encode())

@@ -89,13 +89,22 @@ type Plan struct {
 	Schedule string  `json:"schedule"`       // by which processes compare it: a period, or fire times of 2024 and hashes
 	Text     string  `json:"text,omitempty"` // of a crontab
 	Zone     string  `json:"zone,omitempty"`
-	DueMS    int64   `json:"due,omitempty"`  // the first fire time after the last start, or after the job was new
-	NextMS   []int64 `json:"next,omitempty"` // fire times to come: the next ones, and some later ones
+	DueMS    int64   `json:"due,omitempty"`    // the first fire time after the last start, or after the job was new
+	NextMS   []int64 `json:"next,omitempty"`   // fire times to come: the next ones, and some later ones
+	Sparse   int     `json:"sparse,omitempty"` // how many of them, at the end, do not follow the one before
 }
 
-// Next returns the first fire time after a time that the plan has, or 0.
-func (p Plan) Next(after int64) int64 {
-	for _, at := range p.NextMS {
+// InRow returns the fire times of the plan that follow each other.
+func (p Plan) InRow() []int64 { return p.NextMS[:max(0, len(p.NextMS)-max(0, p.Sparse))] }
+
+// Next returns the fire time that follows a time, or 0 if the plan does not have it.
+func (p Plan) Next(after int64) int64 { return firstAfter(p.InRow(), after) }
+
+// Later returns a fire time after a time, the first that the plan has, or 0. There may be others before it.
+func (p Plan) Later(after int64) int64 { return firstAfter(p.NextMS, after) }
+
+func firstAfter(times []int64, after int64) int64 {
+	for _, at := range times {
 		if at > after {
 			return at
 		}
