@@ -185,22 +185,6 @@ func (s Status) NextFire(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// planOf reads a job's plan, or returns nil.
-func planOf(kvs []*mvccpb.KeyValue) *Plan {
-	if len(kvs) == 0 {
-		return nil
-	}
-	p, ok := record.DecodePlan(kvs[0].Value)
-	if !ok {
-		return nil
-	}
-	out := &Plan{Text: record.Text(p.Text), Zone: record.Text(p.Zone), Due: record.Time(p.DueMS)}
-	for _, at := range p.InRow() {
-		out.Next = append(out.Next, record.Time(at))
-	}
-	return out
-}
-
 // Obstacle returns why the job cannot start now, as a text, or "" if nothing in etcd keeps it from that.
 func (s Status) Obstacle() string {
 	switch {
@@ -270,19 +254,9 @@ func (l *Locker) status(ctx context.Context, name string) (Status, error) {
 		out.Settings = string(kvs[4][0].Value)
 	}
 	if out.Plan != nil {
-		out.Plan.Live, err = l.alive(ctx, j, kvs[4])
+		out.Plan.Live, err = alive(ctx, l, j, kvs[4])
 	}
 	return out, err
-}
-
-// alive reports whether a live process has the job. Settings are on the lease of one that has claimed it; only without
-// them it reads what all processes have.
-func (l *Locker) alive(ctx context.Context, j *job, settings []*mvccpb.KeyValue) (bool, error) {
-	if len(settings) > 0 {
-		return true, nil
-	}
-	kvs, err := l.read(ctx, j, clientv3.OpGet(l.space.Users(), clientv3.WithPrefix()))
-	return err == nil && userOf(kvs[0], j.name) != "", err
 }
 
 // Watch yields the record of each run of the job when it starts and when it ends, from the call on.

@@ -254,6 +254,32 @@ func (p *planner) remove(ctx context.Context, j *Job) error {
 	return err
 }
 
+// planOf reads a job's plan, or returns nil.
+func planOf(kvs []*mvccpb.KeyValue) *Plan {
+	if len(kvs) == 0 {
+		return nil
+	}
+	p, ok := record.DecodePlan(kvs[0].Value)
+	if !ok {
+		return nil
+	}
+	out := &Plan{Text: record.Text(p.Text), Zone: record.Text(p.Zone), Due: record.Time(p.DueMS)}
+	for _, at := range p.InRow() {
+		out.Next = append(out.Next, record.Time(at))
+	}
+	return out
+}
+
+// alive reports whether a live process has the job. Settings are on the lease of one that has claimed it; only without
+// them it reads what all processes have.
+func alive(ctx context.Context, l *Locker, j *job, settings []*mvccpb.KeyValue) (bool, error) {
+	if len(settings) > 0 {
+		return true, nil
+	}
+	kvs, err := l.read(ctx, j, clientv3.OpGet(l.space.Users(), clientv3.WithPrefix()))
+	return err == nil && userOf(kvs[0], j.name) != "", err
+}
+
 // userOf returns the owner of a live process that has a job, by the keys of all, or "".
 func userOf(kvs []*mvccpb.KeyValue, job string) string {
 	for _, kv := range kvs {
