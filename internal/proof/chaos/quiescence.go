@@ -138,10 +138,10 @@ func (env *Env) left(when string, prefixes ...string) (findings []string) {
 }
 
 // Recorded reports whether a key is one of a job's that stay: its run records and their
-// floor, and the operator who paused or resumed it last.
+// floor, its plan, up to which run losses were reported, and the operator who paused or resumed it last.
 func Recorded(key string) bool {
 	_, of, job := strings.Cut(key, "/job/")
-	return job && (strings.Contains(of, "/run/") || strings.Contains(of, "/floor/") || strings.HasSuffix(of, "/operated"))
+	return job && (strings.Contains(of, "/run/") || strings.Contains(of, "/floor/") || strings.HasSuffix(of, "/operated") || strings.HasSuffix(of, "/plan") || strings.HasSuffix(of, "/lost"))
 }
 
 // ours marks goroutines of what is under test.

@@ -297,10 +297,9 @@ func TestTrapW22PartsAreSentSingly(t *testing.T) {
 	t.Parallel()
 	const bad = "/s39/"
 	for name, refused := range map[string]error{
-		"denied":         rpctypes.ErrGRPCPermissionDenied,
-		"too large":      rpctypes.ErrGRPCRequestTooLarge,
-		"too many":       rpctypes.ErrGRPCTooManyOps,
-		"of a dead user": rpctypes.ErrGRPCAuthFailed,
+		"denied":    rpctypes.ErrGRPCPermissionDenied,
+		"too large": rpctypes.ErrGRPCRequestTooLarge,
+		"too many":  rpctypes.ErrGRPCTooManyOps,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
