@@ -145,7 +145,7 @@ func (l *login) left(err error, tried bool) {
 		l.done()
 	case refused && tried:
 		l.refused, l.next = err, now.Add(untilLogin(now.Sub(l.since)))
-	case l.asks(err) && l.asked == nil && l.refused == nil:
+	case l.asks(err) && l.asked == nil && l.refused == nil && l.users > 0: // after the last session none waits, nor logs in
 		l.asked = make(chan struct{})
 		go l.again(l.used, l.asked)
 	case !refused && !commit.NeedsLogin(err) && !commit.Transient(err):

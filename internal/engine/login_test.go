@@ -162,3 +162,24 @@ func TestLoginThatIsAskedFor(t *testing.T) {
 		require.ErrorIs(t, <-entered, rpctypes.ErrAuthFailed)
 	})
 }
+
+// A116: a call that ends after the last session of a client asks for no login, which none would make: the next session
+// on that client would wait for it.
+func TestLoginAfterTheLastSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := clientv3.NewCtxClient(t.Context())
+		client.Username = "app"
+		l := login{client: client}
+		end := l.use()
+		left, err := l.enter(t.Context())
+		require.NoError(t, err)
+		end()
+		left(rpctypes.ErrUserEmpty)
+		defer l.use()()
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = l.enter(short)
+		require.NoError(t, err)
+	})
+}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One process has several commands, each with a front process of its own. A command ends when it is told to, at its
+// One process has several commands, each with a front process of its own. A command ends when it is asked to, at its
 // deadline, and when its front process is killed; and the events say how.
 func TestRemote(t *testing.T) {
 	t.Parallel()
