@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -39,7 +40,7 @@ func (a *app) following(ctx context.Context, sess *concurrency.Session, follow f
 	err := follow(ctx)
 	stop()
 	<-done
-	if context.Cause(ctx) == errNoReader {
+	if errors.Is(context.Cause(ctx), errNoReader) {
 		return errNoReader
 	}
 	return err
