@@ -21,7 +21,7 @@ BENCHTIME   ?= 1s
 ROUNDS      ?= 3
 NOTE        ?=
 ARGS        ?=
-PARTS       ?= race etcd37 bench-test browser stall chaos chaos-processes runbook mutants compat model fuzz
+PARTS       ?= test race etcd37 bench-test browser stall chaos chaos-processes runbook mutants compat model fuzz
 FILE        ?=
 OUT         ?=
 
@@ -77,7 +77,7 @@ demo-console: ## Run a small shop with limits, jobs and payments, and serve the 
 
 .PHONY: test
 test: ## Vet and run all tests; needs only Go
-	@$(patiently) go vet $(VETPKGS)
+	@$(if $(VETPKGS),$(patiently) go vet $(VETPKGS))
 	@$(tool)
 	@$(testing) go test -p $(PACKAGES) -vet=off -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 

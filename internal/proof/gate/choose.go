@@ -8,13 +8,20 @@ import (
 	"strings"
 )
 
-// A target that runs the tests again, under the race detector or with another etcd, leaves out the
-// packages in which the second run cannot differ from the first, or whose turn is in make verify.
+// The gate runs each test once with etcd's floor: under the race detector, or, where that leaves out a
+// package, a test or a part of one, without it. With another etcd it runs again what can differ there.
 
 // pkg is a package that has tests.
 type pkg struct {
 	path string // below the module, with "./" before it
 	etcd bool   // its test binary links etcd's client or server
+}
+
+func paths(all []pkg) (list []string) {
+	for _, p := range all {
+		list = append(list, p.path)
+	}
+	return list
 }
 
 // leftOut is a package that a target does not test, and why.
@@ -29,11 +36,14 @@ type omission struct {
 // readers are packages whose tests read the tree and run no code of the product.
 var readers = []string{"./internal/proof/deptest", "./internal/proof/mutants"}
 
+// unraced are the reasons to leave a package out of the target race.
+var unraced = []omission{
+	{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, "./examples") }},
+	{"it reads the tree, and runs nothing of the product", func(p pkg) bool { return slices.Contains(readers, p.path) }},
+}
+
 var omissions = map[string][]omission{
-	"race": {
-		{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, "./examples") }},
-		{"it reads the tree, and runs nothing of the product", func(p pkg) bool { return slices.Contains(readers, p.path) }},
-	},
+	"race": unraced,
 	"etcd37": {
 		{"an example: make verify runs it with etcd 3.7", func(p pkg) bool { return under(p.path, "./examples") }},
 		{"it asks etcd nothing that concurrency, schedlock and idempotency do not: make verify runs it with etcd 3.7", func(p pkg) bool {
@@ -41,6 +51,14 @@ var omissions = map[string][]omission{
 		}},
 		{"it links neither etcd's client nor its server", func(p pkg) bool { return !p.etcd }},
 	},
+	"test": {
+		{"race runs it, and long its long tests: make verify runs it whole", raced},
+	},
+}
+
+// raced reports whether the target race tests a package.
+func raced(p pkg) bool {
+	return !slices.ContainsFunc(unraced, func(o omission) bool { return o.omits(p) })
 }
 
 // under reports whether a path is one of the roots or below one.

@@ -14,7 +14,7 @@ func TestChoose(t *testing.T) {
 		{"./internal/proof/deptest", false}, {"./internal/queue", false},
 	}
 	for target, want := range map[string][]string{
-		"test":   {"./concurrency", "./concurrency/limithttp", "./console", "./examples/fleet", "./examples-of-none", "./internal/proof/deptest", "./internal/queue"},
+		"test":   {"./examples/fleet", "./internal/proof/deptest"},
 		"race":   {"./concurrency", "./concurrency/limithttp", "./console", "./examples-of-none", "./internal/queue"},
 		"etcd37": {"./concurrency", "./concurrency/limithttp", "./examples-of-none"},
 	} {

@@ -19,19 +19,19 @@ import (
 
 // shortened is a test of which go test -short leaves out all or a part.
 type shortened struct {
-	pkg, test string
+	dir, test string
 	why       string // "" if only a part is left out
 }
 
 // String is the test and why it is left out, or that a part of it is.
 func (s shortened) String() string {
-	return fmt.Sprintf("%s.%s: %s", s.pkg, s.test, cmp.Or(s.why, "a part of it is left out by -short"))
+	return fmt.Sprintf("%s.%s: %s", path.Base(s.dir), s.test, cmp.Or(s.why, "a part of it is left out by -short"))
 }
 
 // shortenedOf finds the tests of some folders that ask testing.Short.
 func shortenedOf(dirs []string) (all []shortened, err error) {
 	for _, dir := range dirs {
-		of, err := shortenedIn(dir, path.Base(dir))
+		of, err := shortenedIn(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -40,8 +40,44 @@ func shortenedOf(dirs []string) (all []shortened, err error) {
 	return all, nil
 }
 
-// shortenedIn finds the tests of a folder that ask testing.Short.
-func shortenedIn(dir, pkg string) (all []shortened, err error) {
+// shortenedIn finds the tests of a folder that ask testing.Short, themselves or in a function of the folder that
+// they call.
+func shortenedIn(dir string) (all []shortened, err error) {
+	funcs, err := functionsOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]bool{}
+	for i := 0; i < len(funcs); i++ {
+		f := funcs[i]
+		if !f.asks || found[f.name] {
+			continue
+		}
+		found[f.name] = true
+		if isTest := strings.HasPrefix(f.name, "Test"); isTest {
+			all = append(all, shortened{dir, f.name, f.why})
+			continue
+		}
+		for j, caller := range funcs {
+			if !caller.asks && slices.Contains(caller.calls, f.name) {
+				funcs[j].asks, funcs[j].why = true, f.why
+				i = -1 // one of those before it may be one
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b shortened) int { return strings.Compare(a.test, b.test) })
+	return all, nil
+}
+
+// function is one of a folder's tests or of what they call.
+type function struct {
+	name  string
+	asks  bool   // testing.Short
+	why   string // with which reason it is skipped then, or ""
+	calls []string
+}
+
+func functionsOf(dir string) (all []function, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
 		return nil, err
@@ -53,14 +89,29 @@ func shortenedIn(dir, pkg string) (all []shortened, err error) {
 		}
 		for _, decl := range file.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
-				if asks, why := asksShort(fn.Body); asks {
-					all = append(all, shortened{pkg, fn.Name.Name, why})
-				}
+				f := function{name: fn.Name.Name, calls: callsOf(fn.Body)}
+				f.asks, f.why = asksShort(fn.Body)
+				all = append(all, f)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b shortened) int { return strings.Compare(a.test, b.test) })
 	return all, nil
+}
+
+// callsOf returns the names of the functions and methods that a function calls.
+func callsOf(body *ast.BlockStmt) (names []string) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			switch of := call.Fun.(type) {
+			case *ast.Ident:
+				names = append(names, of.Name)
+			case *ast.SelectorExpr:
+				names = append(names, of.Sel.Name)
+			}
+		}
+		return true
+	})
+	return names
 }
 
 // asksShort reports whether a test asks testing.Short, and with which reason it is skipped then as a
@@ -109,10 +160,13 @@ func printLeftOut(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for _, target := range []string{"race", "etcd37"} {
+	for _, target := range []string{"test", "race", "etcd37"} {
 		run, out := choose(target, all)
 		for _, l := range out {
 			fmt.Fprintf(w, "%-8s %s: %s\n", target, l.path, l.why)
+		}
+		if target == "test" {
+			continue // it runs without -short
 		}
 		if err := printShortened(w, target, run); err != nil {
 			return err

@@ -39,10 +39,22 @@ func TestSub(t *testing.T) {
 }
 
 func TestQuick(t *testing.T) { t.Skip("always") }
+
+func TestHelped(t *testing.T) { started(t) }
+
+func started(t *testing.T) { f{}.processes(t) }
+
+type f struct{}
+
+func (f) processes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("processes")
+	}
+}
 `), 0o600))
-	all, err := shortenedIn(dir, "a")
+	all, err := shortenedIn(dir)
 	require.NoError(t, err)
-	require.Equal(t, []shortened{{"a", "TestLong", "it takes an hour"}, {"a", "TestPart", ""}, {"a", "TestSub", ""}}, all)
+	require.Equal(t, []shortened{{dir, "TestHelped", "processes"}, {dir, "TestLong", "it takes an hour"}, {dir, "TestPart", ""}, {dir, "TestSub", ""}}, all)
 }
 
 // The list names each kind of what the gate leaves out.
@@ -51,7 +63,7 @@ func TestPrintLeftOut(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, printLeftOut(&out))
 	for _, want := range []string{
-		"race     ./examples/fleet: ", "etcd37   ./console: ", "etcd37   ./internal/queue: it links neither",
+		"test     ./concurrency: race runs it", "race     ./examples/fleet: ", "etcd37   ./console: ", "etcd37   ./internal/queue: it links neither",
 		"race     concurrency.TestBlackHoledMember: it takes longer than a TTL", "bench    ", "browser  all tests (make browser), if neither console, ",
 	} {
 		require.Contains(t, out.String(), want)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 // A step is one target of the Makefile, as the gate runs it.
 type step struct {
 	target string
+	name   string   // in reports, in place of the target and the flags
 	flags  string   // for go test
 	args   []string // for make
 	run    []string // the packages; none if they are the target's own
@@ -39,29 +41,47 @@ type outcome struct {
 // other compiles; and one that mostly waits runs beside both.
 var workers = []struct{ waits bool }{{false}, {false}, {true}}
 
-// plan lists the steps in the order in which they begin, the longest first.
-func (g *gate) plan(all []pkg, changed func(what string) (reason string)) []step {
-	again := func(target string, args ...string) step {
-		s := step{target: target, flags: "-short", args: args}
+// title is what reports call a step.
+func (s step) title() string {
+	return cmp.Or(s.name, strings.TrimSpace(s.target+" "+s.flags))
+}
+
+// plan lists the steps in the order in which they begin, the longest first. long are the tests of which
+// -short leaves out all or a part.
+func (g *gate) plan(all []pkg, long []shortened, changed func(what string) (reason string)) []step {
+	chosen := func(target, flags string, args ...string) step {
+		s := step{target: target, flags: flags, args: args}
 		s.run, s.out = choose(target, all)
 		s.run = slowestFirst(s.run, g.slow)
 		return s
-	}
-	var paths []string
-	for _, p := range all {
-		paths = append(paths, p.path)
 	}
 	integration := step{target: "integration", waits: true}
 	if why := changed("browser"); why != "" {
 		integration.flags, integration.out = "-skip="+browserTests, []leftOut{{"the tests in a browser, " + browserTests, why}}
 	}
+	race := chosen("race", "-short")
 	return []step{
-		{target: "test", args: []string{"VETPKGS=./..."}, run: slowestFirst(paths, g.slow)},
-		again("race"),
-		again("etcd37", "VETPKGS=./..."),
+		race,
+		chosen("test", "", "VETPKGS=./..."),
+		g.long(race.run, long),
+		chosen("etcd37", "-short", "VETPKGS=./..."),
 		integration,
 		{target: "bench-test", flags: "-short", skip: changed("bench"), waits: true},
 	}
+}
+
+// long is the step that runs whole what -short leaves out of the packages of another step.
+func (g *gate) long(packages []string, long []shortened) step {
+	s := step{target: "test", name: "long", args: []string{"VETPKGS="}}
+	var names []string
+	for _, t := range long {
+		if strings.HasPrefix(t.test, "Test") && slices.Contains(packages, t.dir) {
+			s.run, names = append(s.run, t.dir), append(names, t.test)
+		}
+	}
+	s.run = slowestFirst(slices.Compact(slices.Sorted(slices.Values(s.run))), g.slow)
+	s.flags = "'-run=^(" + strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), "|") + ")$$'" // for make and its shell
+	return s
 }
 
 // browserTests are those of integration that open the console in a browser.
@@ -90,9 +110,9 @@ func (g *gate) do(ctx context.Context, s step) outcome {
 	if s.run != nil {
 		args = append(args, "PKGS="+strings.Join(s.run, " "))
 	}
-	fmt.Fprintf(os.Stderr, "== make %s %s begins\n", s.target, s.flags)
+	fmt.Fprintf(os.Stderr, "== make %s begins\n", s.title())
 	cmd := exec.CommandContext(ctx, "make", args...) //nolint:gosec // a target of ours
-	cmd.Env = append(os.Environ(), "RERUN="+strings.Join([]string{g.self, "test", "-again", "-flaky", g.flaky(), "-times", g.times(), "-target", s.target}, " "))
+	cmd.Env = append(os.Environ(), "RERUN="+strings.Join([]string{g.self, "test", "-again", "-flaky", g.flaky(), "-times", g.times(), "-target", cmp.Or(s.name, s.target)}, " "))
 	whole(cmd)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
@@ -115,7 +135,7 @@ func (g *gate) do(ctx context.Context, s step) outcome {
 	if err := s.printParts(g.w); err != nil {
 		fmt.Fprintln(g.w, "gate:", err)
 	}
-	fmt.Fprintf(g.w, "== make %s %s %s in %.0f s\n", s.target, s.flags, verdict, o.seconds)
+	fmt.Fprintf(g.w, "== make %s %s in %.0f s\n", s.title(), verdict, o.seconds)
 	return o
 }
 
@@ -162,9 +182,13 @@ func runAll(ctx context.Context) (passed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	long, err := shortenedOf(paths(all))
+	if err != nil {
+		return false, err
+	}
 	m := measure()
 	g.tested = testedAt(string(page))
-	steps := g.plan(all, changes{last: g.tested}.reason)
+	steps := g.plan(all, long, changes{last: g.tested}.reason)
 	ended := inTurn(ctx, steps, func(s step) outcome { return g.do(ctx, s) })
 	return g.finish(m.end(), ended, len(steps))
 }
@@ -227,7 +251,7 @@ func (g *gate) finish(m measured, ended []outcome, steps int) (passed bool, err 
 		}
 	}
 	for _, o := range bad {
-		fmt.Fprintf(g.w, "make %s FAILED\n", o.target)
+		fmt.Fprintf(g.w, "make %s FAILED\n", cmp.Or(o.name, o.target))
 	}
 	if left := steps - len(ended); left > 0 {
 		fmt.Fprintf(g.w, "%d targets did not begin\n", left)

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
-	"runtime"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,27 +81,62 @@ func TestDo(t *testing.T) {
 	require.Equal(t, "== make bad is left out: nothing has changed\n", out.String())
 }
 
-// The plan has every test once, whole, and leaves out what has not changed.
+// The plan has every test once with etcd's floor, whole, and leaves out what has not changed.
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	all := []pkg{{"./a", true}, {"./console", true}, {"./examples/fleet", true}}
-	g := &gate{slow: []string{"examples/fleet"}}
-	steps := g.plan(all, func(string) string { return "" })
-	require.Equal(t, []string{"./examples/fleet", "./a", "./console"}, steps[0].run, "slowest first")
-	require.Empty(t, steps[0].flags)
-	require.Empty(t, steps[0].out)
+	all := []pkg{{"./a", true}, {"./b", true}, {"./console", true}, {"./examples/fleet", true}, {"./internal/proof/deptest", false}}
+	long := []shortened{{"./a", "TestLong", "an hour"}, {"./a", "TestPart", ""}, {"./b", "TestLong", ""}, {"./examples/fleet", "TestFleet", ""}, {"./a", "FuzzShort", ""}}
+	g := &gate{slow: []string{"examples/fleet", "console", "b"}}
+	planned := func(changed func(string) string) map[string]step {
+		byName := map[string]step{}
+		for _, s := range g.plan(all, long, changed) {
+			byName[cmp.Or(s.name, s.target)] = s
+		}
+		return byName
+	}
+	steps := planned(func(string) string { return "" })
+	require.Len(t, steps, 6)
+	race, test, longs := steps["race"], steps["test"], steps["long"]
+	require.Equal(t, []string{"./console", "./b", "./a"}, race.run, "slowest first")
+	require.Equal(t, "-short", race.flags)
+	require.Equal(t, []string{"./examples/fleet", "./internal/proof/deptest"}, test.run, "what is not raced")
+	require.Empty(t, test.flags, "whole")
+	require.Len(t, test.out, 3)
+	require.Equal(t, []string{"./b", "./a"}, longs.run, "of what is raced")
+	require.Equal(t, "'-run=^(TestLong|TestPart)$$'", longs.flags)
 	for _, s := range steps {
 		require.Empty(t, s.skip)
 	}
-	steps = g.plan(all, func(what string) string { return what + " as it was" })
-	byTarget := map[string]step{}
-	for _, s := range steps {
-		byTarget[s.target] = s
+	steps = planned(func(what string) string { return what + " as it was" })
+	require.Equal(t, "bench as it was", steps["bench-test"].skip)
+	require.Equal(t, "-skip=^TestConsole", steps["integration"].flags)
+	require.Equal(t, "browser as it was", steps["integration"].out[0].why)
+	require.Empty(t, steps["test"].skip)
+}
+
+// In this tree, each test runs in the gate with etcd's floor, whole: where the race detector's run leaves out the
+// package, or a part of the test.
+func TestPlanOfThisTree(t *testing.T) {
+	t.Chdir("../../..")
+	all, err := tested(t.Context())
+	require.NoError(t, err)
+	long, err := shortenedOf(paths(all))
+	require.NoError(t, err)
+	byName := map[string]step{}
+	for _, s := range (&gate{}).plan(all, long, func(string) string { return "" }) {
+		byName[cmp.Or(s.name, s.target)] = s
 	}
-	require.Equal(t, "bench as it was", byTarget["bench-test"].skip)
-	require.Equal(t, "-skip=^TestConsole", byTarget["integration"].flags)
-	require.Equal(t, "browser as it was", byTarget["integration"].out[0].why)
-	require.Empty(t, byTarget["test"].skip)
+	raced, whole, longs := byName["race"], byName["test"], byName["long"]
+	require.ElementsMatch(t, paths(all), append(slices.Clone(raced.run), whole.run...), "each package once")
+	run := regexp.MustCompile(strings.ReplaceAll(strings.Trim(strings.TrimPrefix(longs.flags, "'-run="), "'"), "$$", "$"))
+	for _, l := range long {
+		if slices.Contains(raced.run, l.dir) {
+			require.Contains(t, longs.run, l.dir)
+			require.Regexp(t, run, l.test)
+		}
+	}
+	require.Regexp(t, run, "TestChaos")
+	require.NotRegexp(t, run, "TestMutex")
 }
 
 // A run is green if all of its steps have passed. It is written to the pages then, unless a test has
@@ -123,7 +160,6 @@ func TestFinish(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.MkdirAll(filepath.Join(dir, "docs"), 0o700))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, pageFile), []byte(firstMark+lastMark), 0o600))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, readmeFile), []byte("make test # 9 minutes on two cores\n"), 0o600))
 			t.Chdir(dir)
 			var out bytes.Buffer
 			g := &gate{dir: t.TempDir(), w: &out}
@@ -135,9 +171,6 @@ func TestFinish(t *testing.T) {
 			page, err := os.ReadFile(pageFile)
 			require.NoError(t, err)
 			require.Equal(t, tt.written, strings.Contains(string(page), "| `test` | passed |"))
-			readme, err := os.ReadFile(readmeFile)
-			require.NoError(t, err)
-			require.Equal(t, tt.written && runtime.NumCPU() == 2, string(readme) == "make test # 3 minutes on two cores\n")
 			report, err := os.ReadFile(reportFile)
 			require.NoError(t, err)
 			require.NotEmpty(t, report)

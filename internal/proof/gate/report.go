@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"os/exec"
 	"regexp"
@@ -21,7 +20,6 @@ import (
 
 const (
 	pageFile   = "docs/testing.md"
-	readmeFile = "README.md"
 	reportFile = "bin/gate.md"
 	firstMark  = "<!-- last gate -->\n"
 	lastMark   = "<!-- end of last gate -->\n"
@@ -67,11 +65,11 @@ func (r report) markdown() string {
 		}
 		n := 0
 		for _, t := range r.times {
-			if t.Target == o.target && t.Run > 0 {
+			if t.Target == cmp.Or(o.name, o.target) && t.Run > 0 {
 				n++
 			}
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %.0f | %.0f | %d | %d |\n", strings.TrimSpace(o.target+" "+o.flags), result, o.seconds, o.own, n, len(o.out))
+		fmt.Fprintf(&b, "| `%s` | %s | %.0f | %.0f | %d | %d |\n", o.title(), result, o.seconds, o.own, n, len(o.out))
 	}
 	if r.tested["bench"] != "" || r.tested["browser"] != "" {
 		fmt.Fprintf(&b, "\nLast tested: bench at %s, browser at %s.\n", cmp.Or(r.tested["bench"], "none"), cmp.Or(r.tested["browser"], "none"))
@@ -143,7 +141,7 @@ func commit() string {
 	return name
 }
 
-// writePage puts a report between the marks of the page, and into the README how long make test takes.
+// writePage puts a report between the marks of the page.
 func (r report) writePage() error {
 	page, err := os.ReadFile(pageFile)
 	if err != nil {
@@ -153,27 +151,7 @@ func (r report) writePage() error {
 	if err != nil {
 		return err
 	}
-	readme, err := os.ReadFile(readmeFile)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(readmeFile, []byte(r.withMinutes(string(readme))), 0o644); err != nil { //nolint:gosec // a page of the tree
-		return err
-	}
 	return os.WriteFile(pageFile, []byte(changed), 0o644) //nolint:gosec // a page of the tree
-}
-
-var minutes = regexp.MustCompile(`(make test +#[^\n]*?)\d+( minutes on two cores)`)
-
-// withMinutes returns the README with the minutes that make test took, those of the table rounded up, if the
-// machine is one of those that README speaks of. Other targets ran beside it, so alone it takes less.
-func (r report) withMinutes(readme string) string {
-	for _, o := range r.ended {
-		if o.target == "test" && runtime.NumCPU() == 2 {
-			return minutes.ReplaceAllString(readme, fmt.Sprintf("${1}%.0f$2", math.Ceil(math.Round(o.seconds)/60)))
-		}
-	}
-	return readme
 }
 
 func between(page, text string) (string, error) {
