@@ -46,7 +46,7 @@ help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  Variables: PKGS=$(PKGS) TESTFLAGS= TESTTIMEOUT=$(TESTTIMEOUT) FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) ARGS="
-	@echo "  EMBEDTEST_ENDPOINTS=host:port,... runs the tests against a cluster of yours (docs/testing.md)."
+	@echo "  EMBEDTEST_ENDPOINTS=host:port,... runs the tests against a cluster of yours (internal/proof/testing.md)."
 
 .PHONY: demo
 demo: ## Run a fleet of real processes under one limit, on an embedded etcd (ARGS="-limit 3")
@@ -139,7 +139,7 @@ stall: ## Run all tests in processes that stand still for up to a second now and
 	@go test -exec="$(CURDIR)/bin/stall $(ARGS)" -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: verify
-verify: ## Run what is longer than .ci/run allows, each part with a dated line in docs/testing.md; hours (PARTS="stall chaos" SEEDS="1 2" MINUTES=3)
+verify: ## Run what is longer than .ci/run allows, each part with a dated line in internal/proof/testing.md; hours (PARTS="stall chaos" SEEDS="1 2" MINUTES=3)
 	@.ci/verify $(PARTS)
 
 .PHONY: compat

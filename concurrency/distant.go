@@ -65,7 +65,7 @@ func (d *distant) end() {
 }
 
 // follow watches the keys with a prefix, unless they are watched already, and the limit. Watches that
-// are old are renewed (W13 in docs/tested-failures.md), and end when those of the keys exist that
+// are old are renewed (W13 in internal/proof/tested-failures.md), and end when those of the keys exist that
 // replace them (W14).
 func (d *distant) follow(q *sessionQueue, own string) {
 	d.mu.Lock()

@@ -158,7 +158,7 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 
 // together has the Txn of a request share a Raft entry with those of other queues. All its conditions
 // and counts are of its own queue, of what nothing in a group writes, and, for a request that joins a
-// total, of the other one of its two queues (S1 in docs/tested-failures.md). An election's is sent
+// total, of the other one of its two queues (S1 in internal/proof/tested-failures.md). An election's is sent
 // alone, because a request to step down names a token only.
 func (c *ticket) together() commit.Together {
 	q := c.queue

@@ -145,7 +145,7 @@ func (g *guide) isNear(ctx context.Context, s *seat) (near bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	g.stop() // not before the others exist: the end of the last watch of a stream closes it (W14 in docs/tested-failures.md)
+	g.stop() // not before the others exist: the end of the last watch of a stream closes it (W14 in internal/proof/tested-failures.md)
 	g.stop = stop
 	renew := time.NewTimer(jitter(h.Renew))
 	defer renew.Stop()

@@ -25,7 +25,7 @@ func (h *holds) add(d time.Duration) {
 
 // retryAfter estimates when a request that found so many others waiting would be admitted: a permit
 // that is held at any moment is held for the mean of the squares over twice the mean, from then on,
-// which is longer than half of the mean if a few are held long (N13 in docs/tested-failures.md). It is
+// which is longer than half of the mean if a few are held long (N13 in internal/proof/tested-failures.md). It is
 // 0 if that is unknown.
 func (h *holds) retryAfter(waiting, limit int) time.Duration {
 	h.mu.Lock()

@@ -11,7 +11,7 @@ import (
 const (
 	// keepIdle is how long a permit is kept idle at most. A try of another process that is refused
 	// because of it writes nothing, so this process does not learn of it (W16 in
-	// docs/tested-failures.md).
+	// internal/proof/tested-failures.md).
 	keepIdle = 100 * time.Millisecond
 	// keepProof is how long etcd's answer that no request waits is good for (W17).
 	keepProof = time.Second

@@ -37,7 +37,7 @@ var ended = new(Permit)
 
 // The states of Permit.fenced, which leaves the first one once. A key that was asked for is what a
 // fencing resource or a Txn knows its holder by, so it has no other holder (W18 in
-// docs/tested-failures.md).
+// internal/proof/tested-failures.md).
 const (
 	asked  = iota + 1 // for Token or Guard: the permit does not stay
 	sealed            // it has stayed: it shows its key no more

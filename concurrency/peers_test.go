@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// Failures of other limiters: section P of docs/tested-failures.md. Most of these use a limiter with a
+// Failures of other limiters: section P of internal/proof/tested-failures.md. Most of these use a limiter with a
 // total, which has two of everything that can go wrong.
 
 // P4: a holder is declared dead, its permit goes to another, and its work ends after all. Its release,

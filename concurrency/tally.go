@@ -76,7 +76,7 @@ func (q *sessionQueue) countAnd(ctx context.Context, more []clientv3.Op) (t tall
 // crowd is how many requests the queue of a total may have for tries to look at their names, and to
 // be written on the condition that no other request has come: that costs etcd 2 µs for each request
 // that is there, and all of it while it applies nothing else. In a longer queue counts decide (N7 in
-// docs/tested-failures.md): then a try may be refused because of another that is refused at the same
+// internal/proof/tested-failures.md): then a try may be refused because of another that is refused at the same
 // moment.
 const crowd = 256
 

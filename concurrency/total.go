@@ -265,7 +265,7 @@ func (r request) next(c *ticket) request {
 const blameFor = 500 * time.Millisecond
 
 // atLevel says in a refusal which level of a limiter has refused. If the key is full because one of
-// its requests waits for the total, that is the total (N5 in docs/tested-failures.md).
+// its requests waits for the total, that is the total (N5 in internal/proof/tested-failures.md).
 func (q *sessionQueue) atLevel(full *FullError) *FullError {
 	if q.base != nil {
 		full = q.refusedBy(full)

@@ -167,7 +167,7 @@ func TestResolveWithAResult(t *testing.T) {
 }
 
 // The result of a request is filled in as its entry replays it: a response of idemhttp has a status, headers and a
-// body; a message of gRPC is no text, and JSON is refused for both (U1 in docs/tested-failures.md).
+// body; a message of gRPC is no text, and JSON is refused for both (U1 in internal/proof/tested-failures.md).
 func TestResolveByEntry(t *testing.T) {
 	t.Parallel()
 	s := open(t, "", &console.Options{Authorize: all})

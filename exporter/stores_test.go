@@ -82,7 +82,7 @@ func TestStore(t *testing.T) {
 }
 
 // The scope with the most requests of unknown outcome is counted, by no name: bad input of one tenant is seen (U6
-// in docs/tested-failures.md).
+// in internal/proof/tested-failures.md).
 func TestUnknownOfOneScope(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

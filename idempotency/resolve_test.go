@@ -18,7 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/forms"
 )
 
-// What an operator can do about a request of unknown outcome, and what not (U1 to U6 in docs/tested-failures.md).
+// What an operator can do about a request of unknown outcome, and what not (U1 to U6 in internal/proof/tested-failures.md).
 
 func (in instance) look(t testing.TB, k idempotency.Key) idempotency.Record {
 	t.Helper()

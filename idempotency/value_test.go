@@ -65,7 +65,7 @@ func refusedType[T any](t *testing.T, in instance, id, part string, v T) {
 }
 
 // A result that no duplicate could read is refused before the function runs, and nothing is claimed
-// (D1 in docs/tested-failures.md).
+// (D1 in internal/proof/tested-failures.md).
 func TestResultTypesThatCannotBeReplayed(t *testing.T) {
 	t.Parallel()
 	in := shared(t).instance(nil, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
-// Failures of other limiters: section P of docs/tested-failures.md.
+// Failures of other limiters: section P of internal/proof/tested-failures.md.
 
 // TestPeerP14GrantedIsConsuming: work that has done its limited part and goes on with another holds no
 // permit meanwhile.

@@ -114,7 +114,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// Of two keys with one id, one would never be found (D17 in docs/tested-failures.md): a Store with both is refused.
+// Of two keys with one id, one would never be found (D17 in internal/proof/tested-failures.md): a Store with both is refused.
 func TestTwoKeysOfOneID(t *testing.T) {
 	t.Parallel()
 	s, _ := testkit.Shared(t).Session(nil)

@@ -19,7 +19,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Q12: within an attempt, a call of RPC is a retry of the equal one before it if that has ended with a code that
-// is not recorded, or if its end was not read (Q12 in docs/tested-failures.md).
+// is not recorded, or if its end was not read (Q12 in internal/proof/tested-failures.md).
 func TestRetryOfAnRPC(t *testing.T) {
 	t.Parallel()
 	in := shared(t).instance(nil, nil)

@@ -64,7 +64,7 @@ const known = "/api/messages.v1.Payments/Pay"
 
 // Q13: the order in which a client encodes the entries of a map, and white space in JSON, make no other
 // request of a call, and no other key of a call within an attempt. A call within an attempt whose messages
-// cannot be compared is refused before it is sent (Q13 in docs/tested-failures.md).
+// cannot be compared is refused before it is sent (Q13 in internal/proof/tested-failures.md).
 func TestMessagesInOtherBytes(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, registered())

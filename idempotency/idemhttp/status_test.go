@@ -101,7 +101,7 @@ func canonical(h http.Header) http.Header {
 }
 
 // Q9: the Middleware's own answer to a call of gRPC, gRPC-Web or Connect is an error of its protocol, with
-// the code, reason and details that the call gets behind idemgrpc (Q9 in docs/tested-failures.md).
+// the code, reason and details that the call gets behind idemgrpc (Q9 in internal/proof/tested-failures.md).
 func TestProblemsForRPCs(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {

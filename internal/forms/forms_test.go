@@ -14,7 +14,7 @@ import (
 )
 
 // A result fits the entry that replays it, and no other, and a client can read it (U1 and D21 in
-// docs/tested-failures.md).
+// internal/proof/tested-failures.md).
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
@@ -74,7 +74,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A header that is not in the form of one is refused, and no other is lost by it (U8 in docs/tested-failures.md).
+// A header that is not in the form of one is refused, and no other is lost by it (U8 in internal/proof/tested-failures.md).
 func TestHeader(t *testing.T) {
 	t.Parallel()
 	h, err := Header([]string{"location: /orders/1", "Link: <a>; rel=next", "LINK:<b>", "X-Empty:"})

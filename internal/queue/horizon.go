@@ -25,7 +25,7 @@ type Horizon struct {
 }
 
 // renew is how long a watch without events lives. An older one would make etcd search its history after a
-// lost connection (W13 in docs/tested-failures.md).
+// lost connection (W13 in internal/proof/tested-failures.md).
 const renew = 25 * time.Second
 
 // The horizons of queues with a stored limit, and of those with a fixed one, whose grants need no

@@ -8,7 +8,7 @@ import (
 )
 
 // listPage has the rows that comments name by their ids.
-const listPage = "docs/tested-failures.md"
+const listPage = "internal/proof/tested-failures.md"
 
 // namedRow is an id of a row in a comment, of one of the kinds that requiredIDs has.
 var namedRow = regexp.MustCompile(`\b(?:[ABCDHJKLMNOPQRSTUVW]\d{1,2}|A\d{3}|[FI]\d{2})\b`)
@@ -46,7 +46,7 @@ func unlisted(tr *tree, rows []string) (found []string) {
 	return found
 }
 
-// TestCommentsNameRows holds comments to the rows of docs/tested-failures.md.
+// TestCommentsNameRows holds comments to the rows of internal/proof/tested-failures.md.
 func TestCommentsNameRows(t *testing.T) {
 	var rows []string
 	for _, row := range idRow.FindAllStringSubmatch(pages(t)[listPage], -1) {
@@ -65,18 +65,18 @@ func TestCommentsNameRows(t *testing.T) {
 // TestCommentsNameRowsFails shows that a row without the page is found out, and one that is not there.
 func TestCommentsNameRowsFails(t *testing.T) {
 	rows := []string{"W1", "W13", "F05"}
-	const page = " in docs/tested-failures.md)"
+	const page = " in internal/proof/tested-failures.md)"
 	for name, tt := range map[string]struct {
 		path, comments string
 		want           []string
 	}{
 		"linked":           {"concurrency/a.go", "// F waits (W13" + page + ".\nfunc F() {}\n// G waits (W1).\nfunc G() {}", nil},
-		"a line later":     {"concurrency/a.go", "// F waits (W13 in\n// docs/tested-failures.md).\nfunc F() {}", nil},
+		"a line later":     {"concurrency/a.go", "// F waits (W13 in\n// internal/proof/tested-failures.md).\nfunc F() {}", nil},
 		"within a line":    {"console/a.go", "var x = 1 // (F05" + page, nil},
 		"other words":      {"concurrency/a.go", "// F takes 100 W, UTF8, F5, X13 and W131.\nfunc F() {}", nil},
-		"without the page": {"concurrency/a.go", "// F waits (trap W13).\nfunc F() {}", []string{"a.go:2", "(W13 in docs/tested-failures.md)"}},
-		"linked too late":  {"concurrency/a.go", "// F waits (W13).\nfunc F() {}\n// G waits (W1" + page + ".\nfunc G() {}", []string{"a.go:2", "(W13 in docs/tested-failures.md)"}},
-		"a page elsewhere": {"cmd/etcdkit/internal/cli/a.go", "// docs/tested-failures.md is a page.\n\n// F waits (W13).\nfunc F() {}", []string{"a.go:4", "(W13 in docs/tested-failures.md)"}},
+		"without the page": {"concurrency/a.go", "// F waits (trap W13).\nfunc F() {}", []string{"a.go:2", "(W13 in internal/proof/tested-failures.md)"}},
+		"linked too late":  {"concurrency/a.go", "// F waits (W13).\nfunc F() {}\n// G waits (W1" + page + ".\nfunc G() {}", []string{"a.go:2", "(W13 in internal/proof/tested-failures.md)"}},
+		"a page elsewhere": {"cmd/etcdkit/internal/cli/a.go", "// internal/proof/tested-failures.md is a page.\n\n// F waits (W13).\nfunc F() {}", []string{"a.go:4", "(W13 in internal/proof/tested-failures.md)"}},
 		"no such row":      {"internal/queue/a.go", "// F waits (W14" + page + ".\nfunc F() {}", []string{"a.go:2", "has no row W14"}},
 		"test":             {"concurrency/a_test.go", "// W13, F05: it waits.\nfunc F() {}\n// Trap W1: so it is, and W14 is no row.\nfunc G() {}", nil},
 		"test, no row":     {"concurrency/a_test.go", "// W13, F06: it waits.\nfunc F() {}", []string{"a_test.go:2", "has no row F06"}},

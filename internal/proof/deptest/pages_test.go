@@ -25,7 +25,7 @@ var (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	root, all := os.DirFS("../../.."), map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/model/*.md", "examples/*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/model/*.md", "internal/proof/*.md", "examples/*/README.md"} {
 		names, err := fs.Glob(root, pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func lastRunBreaches(doc, parts string) (found []string) {
 	return found
 }
 
-// TestLastRuns holds docs/testing.md to what .ci/verify writes there.
+// TestLastRuns holds internal/proof/testing.md to what .ci/verify writes there.
 func TestLastRuns(t *testing.T) {
 	makefile, err := os.ReadFile("../../../Makefile")
 	if err != nil {
@@ -178,8 +178,8 @@ func TestLastRuns(t *testing.T) {
 	if parts == nil {
 		t.Fatal("the Makefile has no PARTS")
 	}
-	for _, breach := range lastRunBreaches(pages(t)["docs/testing.md"], parts[1]) {
-		t.Errorf("docs/testing.md: %s", breach)
+	for _, breach := range lastRunBreaches(pages(t)["internal/proof/testing.md"], parts[1]) {
+		t.Errorf("internal/proof/testing.md: %s", breach)
 	}
 }
 

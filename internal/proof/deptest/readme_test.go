@@ -119,7 +119,7 @@ var (
 func minutesBreach(readme, testing string) string {
 	says, took := readmeMinutes.FindStringSubmatch(readme), gateSeconds.FindStringSubmatch(testing)
 	if says == nil || took == nil {
-		return "the README does not say how many minutes make test takes on two cores, or docs/testing.md has no row for it"
+		return "the README does not say how many minutes make test takes on two cores, or internal/proof/testing.md has no row for it"
 	}
 	if !strings.Contains(testing, ", on 2 processors with ") {
 		return "" // README speaks of another machine, and the run has left it as it was
@@ -141,7 +141,7 @@ func TestReadmeSaysHowLong(t *testing.T) {
 		}
 		return string(text)
 	}
-	if breach := minutesBreach(read("README.md"), read("docs/testing.md")); breach != "" {
+	if breach := minutesBreach(read("README.md"), read("internal/proof/testing.md")); breach != "" {
 		t.Error(breach)
 	}
 	const readme = "    make test   # all tests, 4 minutes on two cores\n"

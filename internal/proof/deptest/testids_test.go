@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// A row of docs/tested-failures.md: | id | test, reason or TODO | what must hold |
+// A row of internal/proof/tested-failures.md: | id | test, reason or TODO | what must hold |
 var (
 	idRow     = regexp.MustCompile(`(?m)^\| ([A-Z]\d+) \|(.*)\|(.*)\|$`)
 	idTest    = regexp.MustCompile("^`(\\w+)\\.((?:Test|Fuzz|Example|Benchmark)\\w*)(?:/[^`]+)?`$")
 	idReasons = regexp.MustCompile(`^(?:waits for [^:]+|cannot run here|mended in [^:]+): \S`)
 )
 
-// requiredIDs lists what docs/tested-failures.md has to account for: lessons of other
+// requiredIDs lists what internal/proof/tested-failures.md has to account for: lessons of other
 // semaphores (T), failures of a cluster and its clients (F), counterexamples to the protocol
 // (S: safety, L: liveness), to the index of requests and permits (W), to hooks (H), to limits by key (N) and to a
 // picture of the fleet (O), lessons of other limits for services (P), of other elections and job lockers (J) and of other idempotency libraries (I), what a duplicate can get that the first caller did not (D), what a command under
@@ -122,10 +122,10 @@ func allTests(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestIDs holds docs/tested-failures.md to the tests that exist, and no other page has rows
+// TestIDs holds internal/proof/tested-failures.md to the tests that exist, and no other page has rows
 // of failures: they would be checked by nothing.
 func TestIDs(t *testing.T) {
-	const list = "docs/tested-failures.md"
+	const list = "internal/proof/tested-failures.md"
 	for name, doc := range pages(t) {
 		switch {
 		case name == list:
@@ -152,7 +152,7 @@ func TestIDsOfMutants(t *testing.T) {
 		_, id, _ := strings.Cut(string(text), "\nId: ")
 		id, _, _ = strings.Cut(id, "\n")
 		if !regexp.MustCompile(`^[ME]\d+$`).MatchString(id) && !slices.Contains(requiredIDs(), id) {
-			t.Errorf("%s: no row of docs/tested-failures.md has the Id %q", filepath.Base(name), id)
+			t.Errorf("%s: no row of internal/proof/tested-failures.md has the Id %q", filepath.Base(name), id)
 		}
 	}
 }

@@ -7,7 +7,7 @@
 //
 // What a target leaves out cannot differ there, or runs in make verify: see choose.go. A package
 // that fails runs once more, after the others; if it passes then, the run passes, and its tests are reported
-// as flaky: see again.go. The times of a run are on the page docs/testing.md, which the run writes:
+// as flaky: see again.go. The times of a run are on the page internal/proof/testing.md, which the run writes:
 // see report.go.
 //
 // The exit status is 0 if everything has passed, at the latest the second time, 1 if something has

@@ -158,7 +158,7 @@ func TestFinish(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			require.NoError(t, os.MkdirAll(filepath.Join(dir, "docs"), 0o700))
+			require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(pageFile)), 0o700))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, pageFile), []byte(firstMark+lastMark), 0o600))
 			t.Chdir(dir)
 			var out bytes.Buffer

@@ -19,7 +19,7 @@ import (
 // it to the page, between two marks, so that no figure there is written by hand.
 
 const (
-	pageFile   = "docs/testing.md"
+	pageFile   = "internal/proof/testing.md"
 	reportFile = "bin/gate.md"
 	firstMark  = "<!-- last gate -->\n"
 	lastMark   = "<!-- end of last gate -->\n"

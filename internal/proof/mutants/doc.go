@@ -6,7 +6,7 @@
 // A file begins with a head:
 //
 //	Rule: what the product does instead of the rule.
-//	Id: a row of docs/tested-failures.md, or M and E for rules that no row has
+//	Id: a row of internal/proof/tested-failures.md, or M and E for rules that no row has
 //	Chaos: seeds and seconds, as "3 25": the chaos suite has to be red within so many
 //	       seeds of so many seconds each
 //	Nemeses: those of the suite that cause it, separated by commas; default: all

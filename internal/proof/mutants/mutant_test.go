@@ -97,7 +97,7 @@ var tableRow = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d+-[^`]+)` \\| (.*) \\| 
 // The documentation's table is that of the mutants.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../../docs/mutants.md")
+	doc, err := os.ReadFile("../mutants.md")
 	require.NoError(t, err)
 	rows := map[string][]string{}
 	for _, r := range tableRow.FindAllStringSubmatch(string(doc), -1) {

@@ -11,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
-// Failures of other limiters that depend on the moment: section P of docs/tested-failures.md.
+// Failures of other limiters that depend on the moment: section P of internal/proof/tested-failures.md.
 
 // tenant is the semaphore of one key of a limiter, with a total.
 func (d *desk) tenant(limit, total int) *concurrency.Semaphore {

@@ -33,7 +33,7 @@ func noticed(t *testing.T, handler http.Handler) {
 }
 
 // A request that etcd does not answer is no outage while others are answered; nor is a wait for an attempt in
-// progress (Q7 in docs/tested-failures.md).
+// progress (Q7 in internal/proof/tested-failures.md).
 func TestSilenceOfOneRequestIsNoOutage(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(t *testing.T, on []*desk) {

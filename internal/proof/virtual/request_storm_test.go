@@ -115,7 +115,7 @@ func created(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.Status
 // come before it is noticed: after StoreTimeout (5 s), or after Patience (10 s) and Wait. From then on one of
 // them a second asks etcd, which waits for a second, and every tenth one for StoreTimeout; the others are
 // answered at once. The first answer of etcd ends that, with the
-// session lost in between. (Q7 in docs/tested-failures.md)
+// session lost in between. (Q7 in internal/proof/tested-failures.md)
 func TestOutageIsNoticedOnce(t *testing.T) {
 	t.Parallel()
 	const tick, every = 10 * time.Millisecond, time.Second

@@ -172,7 +172,7 @@ func (f *fixture) lostVia(s *idempotency.Store, entry string, key idempotency.Ke
 }
 
 // The result of a request of idemhttp, idemgrpc or Do is given in the form that its entry replays; another is refused,
-// with the flags that are right, and changes nothing (U1 in docs/tested-failures.md).
+// with the flags that are right, and changes nothing (U1 in internal/proof/tested-failures.md).
 func TestRequestsResolveByEntry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
