@@ -247,7 +247,7 @@ bench-page: ## Write the tables and plots into docs/benchmarks.md again, from do
 	@bin/bench docs docs/benchmarks docs/benchmarks.md
 
 .PHONY: cli-docs
-cli-docs: ## Write docs/cli.md from the command and the transcripts of its tests
+cli-docs: ## Write docs/cli.md from the command, and bin/cli, a page for each verb with its help and the transcripts of its tests
 	@go test ./cmd/etcdkit/internal/cli -run 'TestReference' -update
 
 .PHONY: microbench

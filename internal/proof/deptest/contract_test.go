@@ -22,7 +22,7 @@ type contract struct {
 
 // contractBreaches lists the exported identifiers of the public packages that break
 // the rules of CONTRIBUTING.md for comments. No program imports a command or what is internal to
-// it: the contract of a verb is its help, which docs/cli.md repeats.
+// it: the contract of a verb is its help.
 func contractBreaches(tr *tree) []string {
 	c := &contract{tr: tr}
 	documented := map[string]bool{}

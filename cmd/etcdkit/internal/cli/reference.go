@@ -72,34 +72,55 @@ func flagsOf(flags *pflag.FlagSet) (all []flagLine) {
 	return all
 }
 
-// markdown returns docs/cli.md. transcripts are examples, by the names of their files.
-func markdown(transcripts map[string]string) string {
+// index returns docs/cli.md: what all verbs have, and each verb with one example. The forms of JSON are those that
+// the transcripts show.
+func index(transcripts map[string]string) string {
 	root := tree()
 	var b strings.Builder
-	writeIndex(&b, root)
-	writeSettings(&b, root)
-	writeExitCodes(&b)
-	writeForms(&b, transcripts)
-	examples := examplesIn(root, transcripts)
-	for _, verb := range verbsOf(root) {
-		writeVerb(&b, verb, 2, examples)
-	}
-	return b.String()
-}
-
-// writeIndex writes what the page is, and a line for each verb.
-func writeIndex(b *strings.Builder, root *cobra.Command) {
 	b.WriteString(`# The command etcdkit
 
 ` + "`etcdkit`" + ` shows and changes what services keep in etcd with this library, and runs commands under its locks.
-Each verb is below with its flags and an example. This page is written from the command itself, and its
-examples are transcripts of tests: ` + "`make cli-docs`" + `.
+This page is written from the command itself. It has each verb with one example: ` + "`etcdkit VERB --help`" + ` says all
+about it, ` + "`etcdkit man DIR`" + ` writes the manual pages, and ` + "`make cli-docs`" + ` writes a page for each verb into bin/cli.
+What each prints, also when it refuses, is in the [transcripts of its tests](../cmd/etcdkit/internal/cli/testdata).
 
     go install github.com/etcdkit/etcdkit/cmd/etcdkit@latest
 
 `)
 	for _, verb := range verbsOf(root) {
-		fmt.Fprintf(b, "- [%s](#%s): %s\n", verb.Name(), slug(verb), verb.Short)
+		fmt.Fprintf(&b, "- [%s](#%s): %s\n", verb.Name(), slug(verb), verb.Short)
+	}
+	writeSettings(&b, root)
+	writeExitCodes(&b)
+	for _, verb := range verbsOf(root) {
+		writeExample(&b, verb, 2)
+	}
+	writeForms(&b, transcripts)
+	return b.String()
+}
+
+// reference returns a page for each verb, by its file's name: its help, its flags, and the transcripts of its tests.
+func reference(transcripts map[string]string) map[string]string {
+	root, pages := tree(), map[string]string{}
+	examples := examplesIn(root, transcripts)
+	for _, verb := range verbsOf(root) {
+		var b strings.Builder
+		writeVerb(&b, verb, 1, examples)
+		pages[slug(verb)+".md"] = strings.TrimPrefix(b.String(), "\n")
+	}
+	return pages
+}
+
+// writeExample writes a verb with its first example, and the verbs below it.
+func writeExample(b *strings.Builder, cmd *cobra.Command, depth int) {
+	fmt.Fprintf(b, "\n%s %s\n\n%s.\n", strings.Repeat("#", depth), cmd.CommandPath(), cmd.Short)
+	example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+	fmt.Fprintf(b, "\n%s\n", indented(example))
+	if cmd.Name() == "completion" {
+		return // its shells are in the usage
+	}
+	for _, c := range verbsOf(cmd) {
+		writeExample(b, c, depth+1)
 	}
 }
 
@@ -158,15 +179,13 @@ func writeForms(b *strings.Builder, transcripts map[string]string) {
 	b.WriteString(`
 ## Forms of JSON
 
-The members of each form that the transcripts show. One without a kind is a text, and one without a value may be
+The members of each form that the transcripts show. A member without a kind is a text. A member without a value may be
 absent.
 
-| schema | members |
-|---|---|
 `)
 	forms := schemasIn(transcripts)
 	for _, name := range slices.Sorted(maps.Keys(forms)) {
-		fmt.Fprintf(b, "| `%s` | %v |\n", name, forms[name])
+		fmt.Fprintf(b, "- `%s`: %v\n", name, forms[name])
 	}
 }
 

@@ -14,7 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const pageOfCommand = "../../../../docs/cli.md"
+const (
+	pageOfCommand = "../../../../docs/cli.md"
+	pagesOfVerbs  = "../../../../bin/cli" // not checked in
+)
 
 // transcripts returns the golden files by their names.
 func transcripts(t *testing.T) map[string]string {
@@ -32,13 +35,40 @@ func transcripts(t *testing.T) map[string]string {
 
 // docs/cli.md is what the command says of itself.
 func TestReference(t *testing.T) {
-	want := markdown(transcripts(t))
+	want := index(transcripts(t))
 	if *update {
 		require.NoError(t, os.WriteFile(pageOfCommand, []byte(want), 0o600))
 	}
 	got, err := os.ReadFile(pageOfCommand)
 	require.NoError(t, err)
 	require.Equal(t, want, string(got), "make cli-docs writes it again")
+}
+
+// Each verb has a page, with its help, its flags and all of its transcripts; make cli-docs writes the pages.
+func TestReferenceOfVerbs(t *testing.T) {
+	all := transcripts(t)
+	pages := reference(all)
+	for _, verb := range verbsOf(tree()) {
+		page := pages[slug(verb)+".md"]
+		require.True(t, strings.HasPrefix(page, "# "+verb.CommandPath()+"\n"), page)
+		for _, f := range flagsOf(verb.LocalNonPersistentFlags()) {
+			require.Contains(t, page, "| `"+f.name+"` |", verb.CommandPath())
+		}
+	}
+	shown := strings.Join(slices.Collect(maps.Values(pages)), "")
+	for name, transcript := range all {
+		for line := range strings.Lines(transcript) {
+			if strings.HasPrefix(line, "$ etcdkit ") {
+				require.Contains(t, shown, line, name)
+			}
+		}
+	}
+	if *update {
+		require.NoError(t, os.MkdirAll(pagesOfVerbs, 0o700))
+		for name, page := range pages {
+			require.NoError(t, os.WriteFile(filepath.Join(pagesOfVerbs, name), []byte(page), 0o600))
+		}
+	}
 }
 
 // Each form of JSON is in a transcript, and so in docs/cli.md, but for that of a file which run writes, and the first lines of

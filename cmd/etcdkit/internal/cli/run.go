@@ -19,7 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// runUsage is what `etcdkit run --help` says of the verb, and its part of docs/cli.md.
+// runUsage is what `etcdkit run --help` says of the verb.
 const runUsage = `Acquire a permit, run the command, and release the permit when the command and every process that it has
 started have ended.
 

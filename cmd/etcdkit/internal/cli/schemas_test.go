@@ -21,15 +21,15 @@ func TestSchemas(t *testing.T) {
 	require.Equal(t, "`name`, `at` time, `n` number, `parts` list of {`k`, `l` number}, `words` list, `none` list", forms["a/v1"].String())
 }
 
-// The table of the documentation has the name of each member that the code prints, in one form at least: a member that
+// The list of the documentation has the name of each member that the code prints, in one form at least: a member that
 // no transcript shows is missed.
 func TestSchemasAreWhole(t *testing.T) {
 	documented, err := os.ReadFile(filepath.FromSlash("../../../../docs/cli.md"))
 	require.NoError(t, err)
-	var table strings.Builder
+	var list strings.Builder
 	for line := range strings.Lines(string(documented)) {
-		if strings.HasPrefix(line, "| `etcdkit.") {
-			table.WriteString(line)
+		if strings.HasPrefix(line, "- `etcdkit.") {
+			list.WriteString(line)
 		}
 	}
 	files, err := filepath.Glob("*.go")
@@ -42,7 +42,7 @@ func TestSchemasAreWhole(t *testing.T) {
 		require.NoError(t, err)
 		for _, tag := range regexp.MustCompile("json:\"([a-z_0-9]+)").FindAllStringSubmatch(string(code), -1) {
 			if tag[1] != "schema" {
-				require.Contains(t, table.String(), "`"+tag[1]+"`", file)
+				require.Contains(t, list.String(), "`"+tag[1]+"`", file)
 			}
 		}
 	}
