@@ -235,16 +235,16 @@ bench-scale: ## The same over the number of waiting processes, limits, lengths o
 
 # Status 3: everything was written, and some rows say why they have no figures.
 .PHONY: bench-docs
-bench-docs: ## Run both, and write their tables and plots into docs/benchmarks.md (ROUNDS=3 BENCHTIME=1s NOTE="the machine was busy")
+bench-docs: ## Run both, and write their tables and plots into docs/benchmarks/README.md (ROUNDS=3 BENCHTIME=1s NOTE="the machine was busy")
 	@$(patiently) go -C bench build -o ../bin/bench .
 	@bin/bench -out docs/benchmarks/table.jsonl -rounds $(ROUNDS) -benchtime $(BENCHTIME) -note '$(NOTE)' $(ARGS) table || [[ $$? == 3 ]]
 	@bin/bench -out docs/benchmarks/scale.jsonl -rounds $(ROUNDS) -benchtime $(BENCHTIME) -note '$(NOTE)' $(ARGS) scale || [[ $$? == 3 ]]
-	@bin/bench docs docs/benchmarks docs/benchmarks.md
+	@bin/bench docs docs/benchmarks docs/benchmarks/README.md
 
 .PHONY: bench-page
-bench-page: ## Write the tables and plots into docs/benchmarks.md again, from docs/benchmarks/*.jsonl
+bench-page: ## Write the tables and plots into docs/benchmarks/README.md again, from docs/benchmarks/*.jsonl
 	@$(patiently) go -C bench build -o ../bin/bench .
-	@bin/bench docs docs/benchmarks docs/benchmarks.md
+	@bin/bench docs docs/benchmarks docs/benchmarks/README.md
 
 .PHONY: cli-docs
 cli-docs: ## Write docs/cli.md from the command, and bin/cli, a page for each verb with its help and the transcripts of its tests

@@ -77,7 +77,12 @@ func documented(dir, page string) error {
 		}
 		fmt.Fprintf(&b, "![%s](%s)\n\n", f.Title, filepath.ToSlash(path))
 	}
-	fmt.Fprintf(&b, "The lines that this was made from: [table.jsonl](%[1]s/table.jsonl), [scale.jsonl](%[1]s/scale.jsonl).\n\n", filepath.Base(dir))
+	lines, err := filepath.Rel(filepath.Dir(page), dir)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "The lines that this was made from: [table.jsonl](%[1]s), [scale.jsonl](%[2]s).\n\n",
+		filepath.ToSlash(filepath.Join(lines, "table.jsonl")), filepath.ToSlash(filepath.Join(lines, "scale.jsonl")))
 	err = measure.Markdown(&b, m, results, judged(work.Table(work.Setup{}), results))
 	fmt.Fprint(&b, "\n<details><summary>The sweeps of `make bench-scale`</summary>\n\n")
 	err = errors.Join(err, measure.Markdown(&b, swept, sweeps, nil))

@@ -1,4 +1,4 @@
-// The command bench measures etcdkit beside its peers: see docs/benchmarks.md.
+// The command bench measures etcdkit beside its peers: see docs/benchmarks/README.md.
 //
 //	bench [flags] table   the table of `make bench`
 //	bench [flags] scale   the sweeps of `make bench-scale`

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// warningRow is a row of docs/operations.md: how a warning begins, what it means, what to do.
+// warningRow is a row of docs/warnings.md: how a warning begins, what it means, what to do.
 var warningRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\|$")
 
 // texts returns the lines of one level that the product logs, as far as their text is written where
@@ -63,22 +63,22 @@ func warningBreaches(page string, warnings, others []string) (found []string) {
 	return found
 }
 
-// TestWarnings holds docs/operations.md to the warnings of the product: an operator who sees
+// TestWarnings holds docs/warnings.md to the warnings of the product: an operator who sees
 // one finds what it means.
 func TestWarnings(t *testing.T) {
 	warnings, others := repository(t).texts("Warn")
 	if len(warnings) < 20 {
 		t.Errorf("only %d warnings were found", len(warnings))
 	}
-	for _, breach := range warningBreaches(pages(t)["docs/operations.md"], warnings, others) {
-		t.Errorf("docs/operations.md: %s", breach)
+	for _, breach := range warningBreaches(pages(t)["docs/warnings.md"], warnings, others) {
+		t.Errorf("docs/warnings.md: %s", breach)
 	}
 }
 
-// TestLevels holds docs/operations.md to the lines of information, and the product to log no errors: what
+// TestLevels holds docs/warnings.md to the lines of information, and the product to log no errors: what
 // ends a call is returned by it.
 func TestLevels(t *testing.T) {
-	_, section, _ := strings.Cut(pages(t)["docs/operations.md"], "\n## Levels of the log\n")
+	_, section, _ := strings.Cut(pages(t)["docs/warnings.md"], "\n## Levels of the log\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	lines, _ := repository(t).texts("Info")
 	if len(lines) == 0 {
@@ -86,11 +86,11 @@ func TestLevels(t *testing.T) {
 	}
 	for _, line := range lines {
 		if !strings.Contains(section, "`"+line+"`") {
-			t.Errorf("docs/operations.md, Levels of the log: no mention of %q", line)
+			t.Errorf("docs/warnings.md, Levels of the log: no mention of %q", line)
 		}
 	}
 	if n := strings.Count(section, "`") / 2; n != len(lines) {
-		t.Errorf("docs/operations.md, Levels of the log: %d texts, and the product has %d lines of information", n, len(lines))
+		t.Errorf("docs/warnings.md, Levels of the log: %d texts, and the product has %d lines of information", n, len(lines))
 	}
 	if lines, _ := repository(t).texts("Error"); len(lines) > 0 {
 		t.Errorf("lines at the level of errors: %q", lines)
