@@ -25,7 +25,7 @@ var exitCodes = []struct {
 	{exitDenied, "etcd refuses the user"},
 	{exitNotRunnable, "the command of run could not be started"},
 	{exitNotFound, "the command of run was not found"},
-	{128 + 15, "128 and the number of the signal that has ended the verb, such as 130 for ^C; 0 for console, export and cron, which have no other end"},
+	{128 + 15, "128 and the number of the signal that has ended the verb, as 130 for ^C; 0 for console, export and cron"},
 }
 
 // tree returns the command with all of its verbs, as it is executed.
@@ -72,9 +72,8 @@ func flagsOf(flags *pflag.FlagSet) (all []flagLine) {
 	return all
 }
 
-// index returns docs/cli.md: what all verbs have, and each verb with one example. The forms of JSON are those that
-// the transcripts show.
-func index(transcripts map[string]string) string {
+// index returns docs/cli.md: what all verbs have, and each verb with one example.
+func index() string {
 	root := tree()
 	var b strings.Builder
 	b.WriteString(`# The command etcdkit
@@ -95,7 +94,6 @@ What each prints, also when it refuses, is in the [transcripts of its tests](../
 	for _, verb := range verbsOf(root) {
 		writeExample(&b, verb, 2)
 	}
-	writeForms(&b, transcripts)
 	return b.String()
 }
 
@@ -142,8 +140,8 @@ set, --endpoints must be given, since etcdkit does not look for endpoints in DNS
 
 Results are written to standard output, and everything else to standard error. With ` + "`-o json`" + ` a result is
 one line of JSON, and a stream one line for each value. Each value has a member ` + "`schema`" + ` with its form and
-version, such as ` + "`etcdkit.queue/v1`" + `; a version keeps its members and may get more. Revisions, tokens and
-leases are strings, since readers of JSON lose digits of large numbers. Times are RFC 3339 in UTC, and
+version, such as ` + "`etcdkit.queue/v1`" + `; a version keeps its members and may get more
+([all members](../cmd/etcdkit/internal/cli/testdata/json.md)). Revisions, tokens and leases are strings, since readers of JSON lose digits of large numbers. Times are RFC 3339 in UTC, and
 durations are seconds.
 
 Only 'run', 'hold', 'jobs run', 'cron', 'console --write', 'doctor', 'bench' and 'conformance' open a session with a lease. Verbs that
@@ -174,19 +172,20 @@ func writeExitCodes(b *strings.Builder) {
 	}
 }
 
-// writeForms writes the members of each form of JSON in the transcripts.
-func writeForms(b *strings.Builder, transcripts map[string]string) {
-	b.WriteString(`
-## Forms of JSON
+// formsOf returns the page of the members of each form of JSON in the transcripts.
+func formsOf(transcripts map[string]string) string {
+	var b strings.Builder
+	b.WriteString(`# Forms of JSON of the command etcdkit
 
-The members of each form that the transcripts show. A member without a kind is a text. A member without a value may be
-absent.
+What ` + "`-o json`" + ` prints: the members of each form that the transcripts show. A member without a kind is a text. A member
+without a value may be absent. A version keeps its members and may get more. ` + "`make cli-docs`" + ` writes this page.
 
 `)
 	forms := schemasIn(transcripts)
 	for _, name := range slices.Sorted(maps.Keys(forms)) {
-		fmt.Fprintf(b, "- `%s`: %v\n", name, forms[name])
+		fmt.Fprintf(&b, "- `%s`: %v\n", name, forms[name])
 	}
+	return b.String()
 }
 
 // examplesIn returns the parts of transcripts, by the paths of the verbs that they execute. The executions of one verb

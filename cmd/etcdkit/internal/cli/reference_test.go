@@ -16,6 +16,7 @@ import (
 
 const (
 	pageOfCommand = "../../../../docs/cli.md"
+	pageOfForms   = "testdata/json.md"
 	pagesOfVerbs  = "../../../../bin/cli" // not checked in
 )
 
@@ -33,15 +34,16 @@ func transcripts(t *testing.T) map[string]string {
 	return all
 }
 
-// docs/cli.md is what the command says of itself.
+// docs/cli.md is what the command says of itself, and the page of forms what its transcripts show.
 func TestReference(t *testing.T) {
-	want := index(transcripts(t))
-	if *update {
-		require.NoError(t, os.WriteFile(pageOfCommand, []byte(want), 0o600))
+	for page, want := range map[string]string{pageOfCommand: index(), pageOfForms: formsOf(transcripts(t))} {
+		if *update {
+			require.NoError(t, os.WriteFile(page, []byte(want), 0o600))
+		}
+		got, err := os.ReadFile(page)
+		require.NoError(t, err)
+		require.Equal(t, want, string(got), "make cli-docs writes it again")
 	}
-	got, err := os.ReadFile(pageOfCommand)
-	require.NoError(t, err)
-	require.Equal(t, want, string(got), "make cli-docs writes it again")
 }
 
 // Each verb has a page, with its help, its flags and all of its transcripts; make cli-docs writes the pages.
@@ -71,7 +73,7 @@ func TestReferenceOfVerbs(t *testing.T) {
 	}
 }
 
-// Each form of JSON is in a transcript, and so in docs/cli.md, but for that of a file which run writes, and the first lines of
+// Each form of JSON is in a transcript, and so on the page of forms, but for that of a file which run writes, and the first lines of
 // verbs that serve until they are ended.
 func TestEverySchemaIsDocumented(t *testing.T) {
 	files, err := filepath.Glob("*.go")

@@ -21,10 +21,10 @@ func TestSchemas(t *testing.T) {
 	require.Equal(t, "`name`, `at` time, `n` number, `parts` list of {`k`, `l` number}, `words` list, `none` list", forms["a/v1"].String())
 }
 
-// The list of the documentation has the name of each member that the code prints, in one form at least: a member that
+// The page of forms has the name of each member that the code prints, in one form at least: a member that
 // no transcript shows is missed.
 func TestSchemasAreWhole(t *testing.T) {
-	documented, err := os.ReadFile(filepath.FromSlash("../../../../docs/cli.md"))
+	documented, err := os.ReadFile(pageOfForms)
 	require.NoError(t, err)
 	var list strings.Builder
 	for line := range strings.Lines(string(documented)) {
