@@ -12,7 +12,7 @@ import (
 )
 
 // maxUserPages is the most that all pages for users may hold, in bytes: they are read, not searched.
-const maxUserPages = 271_000
+const maxUserPages = 254_000
 
 // maxCell is the most that a cell of a table on a page for users may show, in characters: at night, on a screen
 // of a hundred columns, a longer one is no table.
