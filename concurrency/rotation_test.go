@@ -30,7 +30,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
-// passwords returns the option of docs/operations.md by which each login of a client asks the program for the
+// passwords returns the option, which docs/operations.md describes, by which each login of a client asks the program for the
 // password. The client's own is a field that must not be changed while it is in use.
 func passwords(present func() string) grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {

@@ -86,9 +86,11 @@ What each prints, also when it refuses, is in the [transcripts of its tests](../
     go install github.com/etcdkit/etcdkit/cmd/etcdkit@latest
 
 `)
+	var links []string
 	for _, verb := range verbsOf(root) {
-		fmt.Fprintf(&b, "- [%s](#%s): %s\n", verb.Name(), slug(verb), verb.Short)
+		links = append(links, fmt.Sprintf("[%s](#%s)", verb.Name(), slug(verb)))
 	}
+	fmt.Fprintf(&b, "Verbs: %s.\n", strings.Join(links, ", "))
 	writeSettings(&b, root)
 	writeExitCodes(&b)
 	for _, verb := range verbsOf(root) {
