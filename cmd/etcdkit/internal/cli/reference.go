@@ -130,11 +130,11 @@ func writeSettings(b *strings.Builder, root *cobra.Command) {
 	b.WriteString(`
 ## Connection and output
 
-Flags that etcdctl has too have its names, its meanings and its environment variables. All verbs have
-these flags:
-
-`)
-	writeFlags(b, flagsOf(root.PersistentFlags()))
+All verbs have these flags. Those of etcdctl have its names, its meanings and its environment variables, such as
+ETCDCTL_ENDPOINTS: `)
+	own := writeNames(b, flagsOf(root.PersistentFlags()))
+	b.WriteString(".\n\n")
+	writeFlags(b, own)
 	b.WriteString(`
 An empty variable counts as absent; a flag of the connection that is given and empty is an error. etcdctl's flags
 that are not here have no meaning here, and their variables are ignored, but for ETCDCTL_DISCOVERY_SRV: if it is
@@ -247,6 +247,21 @@ func writeVerb(b *strings.Builder, cmd *cobra.Command, depth int, examples map[s
 
 func indented(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
+}
+
+// writeNames writes the names of the flags that etcdctl has, too, and returns the others.
+func writeNames(b *strings.Builder, flags []flagLine) (own []flagLine) {
+	var names []string
+	for _, f := range flags {
+		if !strings.HasPrefix(f.variable, "ETCDCTL_") {
+			own = append(own, f)
+			continue
+		}
+		name, _, _ := strings.Cut(f.name, " ")
+		names = append(names, "`"+name+"`")
+	}
+	b.WriteString(strings.Join(names, ", "))
+	return own
 }
 
 func writeFlags(b *strings.Builder, flags []flagLine) {
