@@ -102,7 +102,7 @@ race: ## Run all tests in random order under the race detector; needs a C compil
 
 .PHONY: etcd37
 etcd37: ## Vet and run all tests with etcd 3.7.3 in place of the floor in go.mod
-	@$(patiently) go vet -modfile=$(ETCD37MOD) $(VETPKGS)
+	@$(if $(VETPKGS),$(patiently) go vet -modfile=$(ETCD37MOD) $(VETPKGS))
 	@$(tool)
 	@$(testing) go test -modfile=$(ETCD37MOD) -p $(PACKAGES) -vet=off -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 

@@ -103,6 +103,7 @@ func TestPlan(t *testing.T) {
 	require.Empty(t, test.flags, "whole")
 	require.Len(t, test.out, 3)
 	require.Equal(t, []string{"./b", "./a"}, longs.run, "of what is raced")
+	require.Equal(t, []string{"VETPKGS=./console ./examples/fleet"}, steps["etcd37"].args, "what has etcd and is not compiled for its tests")
 	require.Equal(t, "'-run=^(TestLong|TestPart)$$'", longs.flags)
 	for _, s := range steps {
 		require.Empty(t, s.skip)

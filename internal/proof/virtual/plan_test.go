@@ -19,7 +19,11 @@ import (
 // Where processes look at the same moment, some write in vain.
 func TestPlansOfADeploy(t *testing.T) {
 	t.Parallel()
-	const processes, jobs = 50, 20
+	const jobs = 20
+	processes := 50
+	if testing.Short() {
+		processes = 10
+	}
 	for name, x := range map[string]struct {
 		travel time.Duration
 		most   int64
