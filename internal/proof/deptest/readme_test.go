@@ -74,7 +74,7 @@ func TestReadmeProgram(t *testing.T) {
 // show settings alone.
 func TestPagesPrograms(t *testing.T) {
 	tested, all := testedSources(t, os.DirFS("../../..")), pages(t)
-	for _, name := range []string{"docs/limits.md", "docs/migration.md"} {
+	for _, name := range []string{"docs/adopt.md", "docs/limits.md", "docs/migration.md"} {
 		blocks := goBlock.FindAllStringSubmatch(all[name], -1)
 		if blocks == nil {
 			t.Errorf("%s: no Go code", name)

@@ -194,6 +194,9 @@ func unknownNames(page string, known map[string]bool) (found []string) {
 	return found
 }
 
+// alertName is the name of a rule of Prometheus.
+var alertName = regexp.MustCompile(`(?m)^ *- alert: (\w+)$`)
+
 // goPath is code on a page that names a file or a folder of the repository.
 var goPath = regexp.MustCompile("`((?:(?:concurrency|idempotency|schedlock|embedtest|integration|internal|examples|compat)/)[\\w/.-]+|[a-z][\\w.-]*\\.go)`")
 
@@ -215,6 +218,15 @@ func unknownPaths(page string, tr *tree) (found []string) {
 func TestPagesNameWhatExists(t *testing.T) {
 	ours := repository(t)
 	known := map[string]bool{"TestName": true, "NewCtxClient": true} // any test; of etcd's client
+	for _, file := range []string{"alerts.yaml", "fleet_alerts.yaml"} {
+		rules, err := os.ReadFile("../../../docs/observability/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range alertName.FindAllStringSubmatch(string(rules), -1) {
+			known[m[1]] = true
+		}
+	}
 	for _, tr := range []*tree{ours, readTree(t, os.DirFS("../../../integration")), readTree(t, os.DirFS("../../../bench"))} {
 		for _, f := range tr.files {
 			ast.Inspect(f.ast, func(n ast.Node) bool {
