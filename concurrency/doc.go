@@ -1,7 +1,10 @@
 // Package concurrency limits what a fleet of processes does at the same time: at most N
-// holders (Semaphore), one holder (Mutex), or one long-lived leader (Election). It shares its
-// name, but no code, with go.etcd.io/etcd/client/v3/concurrency; import it under another name
-// where both are used.
+// holders (Semaphore), one holder (Mutex), or one long-lived leader (Election).
+//
+// It shares its name, but no code, with go.etcd.io/etcd/client/v3/concurrency. An editor that adds the import
+// can choose etcd's for a file in which only names of both are used: Session, Mutex, Election and their New
+// functions. Then NewSession does not compile, since only that of this package has a context. Where both are
+// used, import etcd's under another name.
 //
 // # Guaranteed
 //

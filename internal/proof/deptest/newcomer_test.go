@@ -16,7 +16,7 @@ type answer struct{ question, page, text string }
 func answers(etcd37 string) []answer {
 	server := "go get go.etcd.io/etcd/server/v3@" + etcd37
 	return []answer{
-		{"why embedtest does not compile with the client of 3.7", "README.md", server},
+		{"why embedtest does not compile with the client of 3.7", "SUPPORT.md", server},
 		{"why embedtest does not compile with the client of 3.7", "docs/operations.md", server},
 		{"why embedtest does not compile with the client of 3.7", "embedtest/doc.go", server},
 		{"how to stop gracefully", "README.md", "sess.Close(closing)"},
@@ -34,6 +34,10 @@ func answers(etcd37 string) []answer {
 		{"when not to use this", "README.md", "use Redis"},
 		{"when not to use this", "README.md", "Kubernetes control plane. Never"},
 		{"limits that operators change", "README.md", "AdoptLimit: true"},
+		{"which import the first program needs", "README.md", "\"github.com/etcdkit/etcdkit/concurrency\""},
+		{"which import the first program needs", "concurrency/doc.go", "An editor that adds the import"},
+		{"how to start without a release", "README.md", "go mod edit -replace"},
+		{"what waits when a permit is kept", "README.md", "`Keep` and `Handover`"},
 		{"limits that operators change", "docs/options.md", "`AdoptLimit`: set it wherever"},
 		{"limits that operators change", "concurrency/semaphore_options.go", "if operators change the limit with SetLimit"},
 		{"limits that operators change", "examples/quickstart/worker/main.go", "AdoptLimit: true"},

@@ -1,0 +1,129 @@
+package deptest
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// doorBreaches are what a newcomer would miss on the README: a program that compiles as it is
+// pasted, the line of Go that it needs, and a link to each page.
+func doorBreaches(readme, goLine string, pages []string) (found []string) {
+	if block := goBlock.FindStringSubmatch(readme); block == nil || !strings.HasPrefix(block[1], "package main\n\nimport (") {
+		found = append(found, "the first program does not begin with package main and its imports")
+	}
+	if badge := "badge/Go-" + goLine + "+-"; !strings.Contains(readme, badge) {
+		found = append(found, "no badge says Go "+goLine+", as go.mod does")
+	}
+	for _, page := range pages {
+		if !strings.Contains(readme, "]("+page+")") && !strings.Contains(readme, "]("+page+"#") {
+			found = append(found, "no link leads to "+page)
+		}
+	}
+	return found
+}
+
+// The README shows the whole first program, and the way to every page below docs and beside it.
+func TestFrontDoor(t *testing.T) {
+	all := pages(t)
+	goMod, err := os.ReadFile("../../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(goMod)
+	if line == nil {
+		t.Fatal("go.mod has no line of Go")
+	}
+	var linked []string
+	for name := range all {
+		if dir := path.Dir(name); name != "README.md" && (dir == "." || dir == "docs") {
+			linked = append(linked, name)
+		}
+	}
+	for _, breach := range doorBreaches(all["README.md"], string(line[1]), linked) {
+		t.Errorf("README.md: %s", breach)
+	}
+	const fine = "badge/Go-1.26+-blue [a](docs/a.md) [b](docs/b.md#c)\n```go\npackage main\n\nimport (\n)\n```\n"
+	for readme, breaches := range map[string]int{
+		fine: 0, strings.Replace(fine, "package main", "func run()", 1): 1, strings.Replace(fine, "1.26", "1.25", 1): 1,
+		strings.Replace(fine, "docs/a.md", "docs/c.md", 1): 1, "": 4,
+	} {
+		if got := doorBreaches(readme, "1.26", []string{"docs/a.md", "docs/b.md"}); len(got) != breaches {
+			t.Errorf("%q: breaches %q, want %d", readme, got, breaches)
+		}
+	}
+}
+
+// A figure is one of the README, and where docs/benchmarks.md has it: a table by the beginning of its
+// head, a row, and a column.
+type figure struct {
+	readme, table, row string
+	column             int
+}
+
+// cell returns a cell of a table on a page.
+func cell(page string, f figure) string {
+	_, table, found := strings.Cut(page, "\n| "+f.table+" |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	_, row, found2 := strings.Cut(table, "\n| "+f.row+" | ")
+	row, _, _ = strings.Cut(row, "\n")
+	cells := strings.Split(row, " | ")
+	if !found || !found2 || f.column >= len(cells) {
+		return ""
+	}
+	return strings.TrimSuffix(cells[f.column], " |")
+}
+
+// figureBreaches compares the figures of the README with the page that make bench-docs writes. The README
+// has them as the page does, but for µs that are ms here, and a share that is a percentage.
+func figureBreaches(readme, page string, figures []figure) (found []string) {
+	for _, f := range figures {
+		got := cell(page, f)
+		if got == "" {
+			found = append(found, fmt.Sprintf("docs/benchmarks.md has no row %q below %q", f.row, f.table))
+			continue
+		}
+		var value float64
+		fmt.Sscan(got, &value)
+		said := []string{got, fmt.Sprintf("%.2f ms", value/1000), fmt.Sprintf("%.0f %%", value*100), fmt.Sprintf("%.0f,%03.0f", float64(int(value)/1000), float64(int(value)%1000))}
+		if !slices.ContainsFunc(said, func(s string) bool { return f.readme == s }) {
+			found = append(found, fmt.Sprintf("the README says %s for %q, %q; docs/benchmarks.md has %s", f.readme, f.table, f.row, got))
+		}
+		if !strings.Contains(readme, f.readme) {
+			found = append(found, fmt.Sprintf("the README does not say %s, which is %q of %q", f.readme, f.row, f.table))
+		}
+	}
+	return found
+}
+
+// The figures of the README are those of the last make bench-docs, beside their peers.
+func TestReadmeFigures(t *testing.T) {
+	const lock, free, short, requests = "limit 1, 1 ms of work, 8 processes | per s", "acquire and release a free permit | each, µs",
+		"limit 10, 1 ms of work, 8 processes, 128 callers | per s", "new idempotent requests, 512 in flight | per s"
+	figures := []figure{
+		{"423", lock, "ours", 0}, {"79", lock, "etcd Mutex", 0}, {"642", lock, "redislock always", 0},
+		{"0.93 ms", free, "ours", 0}, {"0.77 ms", free, "create + delete", 0}, {"0.38 ms", free, "redislock always", 0},
+		{"10,413", requests, "ours", 0}, {"38,047", requests, "Redis always", 0},
+		{"34 %", short, "ours", 1}, {"94 %", short, "ours, Handover", 1},
+	}
+	all := pages(t)
+	for _, breach := range figureBreaches(all["README.md"], all["docs/benchmarks.md"], figures) {
+		t.Error(breach)
+	}
+	const page = "\n| work | each, µs |\n|---|---|\n| ours | 926 | – |\n| theirs | 0.344 |\n\n| other | each |\n|---|---|\n| mine | 10413 |\n\n"
+	for _, tt := range []struct {
+		f    figure
+		want int
+	}{
+		{figure{"0.93 ms", "work", "ours", 0}, 0}, {figure{"34 %", "work", "theirs", 0}, 0}, {figure{"10,413", "other", "mine", 0}, 0},
+		{figure{"0.92 ms", "work", "ours", 0}, 2}, {figure{"926", "work", "ours", 0}, 1}, {figure{"926", "work", "mine", 0}, 1}, {figure{"926", "none", "ours", 0}, 1},
+	} {
+		if got := figureBreaches("0.93 ms, 34 %, 10,413", page, []figure{tt.f}); len(got) != tt.want {
+			t.Errorf("%v: breaches %q, want %d", tt.f, got, tt.want)
+		}
+	}
+}
