@@ -13,7 +13,7 @@ import (
 )
 
 // At most ten charges at a time, in all processes that run this. The function run
-// is the program of the README.
+// is that of the program of the README.
 func Example() {
 	ctx := context.Background()
 	etcd, err := embedtest.New(ctx, nil) // in a program: clientv3.New
