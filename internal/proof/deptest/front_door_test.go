@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,6 +60,50 @@ func TestFrontDoor(t *testing.T) {
 			t.Errorf("%q: breaches %q, want %d", readme, got, breaches)
 		}
 	}
+}
+
+// moduleLine is the command by which the README makes a module use a clone.
+var moduleLine = regexp.MustCompile(`(?m)^    (go mod edit .*) && go mod tidy$`)
+
+// A newcomer pastes the first program into an empty folder and types what the README says. It compiles, with the
+// client of etcd that is tested: go mod tidy alone takes the newest one, with which embedtest does not compile.
+func TestReadmeInAnEmptyFolder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles a program")
+	}
+	readme := pages(t)["README.md"]
+	program, line := goBlock.FindStringSubmatch(readme), moduleLine.FindStringSubmatch(readme)
+	if program == nil || line == nil {
+		t.Fatal("README.md has no program, or no command that makes a module use a clone")
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(program[1]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := func(line string) string {
+		t.Helper()
+		args := strings.Fields(strings.ReplaceAll(line, "/path/to/the/clone", root))
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		cmd.Dir = dir
+		// Only modules that the build of this test has downloaded.
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	command("go mod init example.com/empty")
+	command(line[1])
+	want := goMod(t, "../../../go.mod").direct()["go.etcd.io/etcd/client/v3"]
+	if got := command("go list -m -f {{.Version}} go.etcd.io/etcd/client/v3"); got != want {
+		t.Errorf("the module has etcd's client %s, want %s", got, want)
+	}
+	command("go build -o " + filepath.Join(dir, "program") + " .")
 }
 
 // A figure is one of the README, and where the page of benchmarks has it: a table by the beginning of its
