@@ -1,13 +1,14 @@
 package main
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/examples/internal/progtest"
 )
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
@@ -30,5 +31,11 @@ func TestWithoutEtcd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits as long as the program does: 5 s")
 	}
-	progtest.WithoutEtcd(t, run)
+	t.Parallel()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	defer client.Close()
+	err = run(t.Context(), client)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "127.0.0.1:1")
 }
