@@ -31,24 +31,30 @@ func doorBreaches(readme, goLine string, pages []string) (found []string) {
 	return found
 }
 
-// The README shows the whole first program, and the way to every page below docs and beside it.
-func TestFrontDoor(t *testing.T) {
-	all := pages(t)
-	goMod, err := os.ReadFile("../../../go.mod")
+// goLine returns the line of Go that go.mod asks for.
+func goLine(t *testing.T) string {
+	t.Helper()
+	source, err := os.ReadFile("../../../go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(goMod)
+	line := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(source)
 	if line == nil {
 		t.Fatal("go.mod has no line of Go")
 	}
+	return string(line[1])
+}
+
+// The README shows the whole first program, and the way to every page below docs and beside it.
+func TestFrontDoor(t *testing.T) {
+	all := pages(t)
 	var linked []string
 	for name := range all {
 		if dir := path.Dir(name); name != "README.md" && (dir == "." || dir == "docs") {
 			linked = append(linked, name)
 		}
 	}
-	for _, breach := range doorBreaches(all["README.md"], string(line[1]), linked) {
+	for _, breach := range doorBreaches(all["README.md"], goLine(t), linked) {
 		t.Errorf("README.md: %s", breach)
 	}
 	const fine = "badge/Go-1.26+-blue [a](docs/a.md) [b](docs/b.md#c)\n```go\npackage main\n\nimport (\n)\n```\n"
@@ -58,6 +64,35 @@ func TestFrontDoor(t *testing.T) {
 	} {
 		if got := doorBreaches(readme, "1.26", []string{"docs/a.md", "docs/b.md"}); len(got) != breaches {
 			t.Errorf("%q: breaches %q, want %d", readme, got, breaches)
+		}
+	}
+}
+
+// versionBreaches compares the table of SUPPORT.md with what is tested: the line of Go and the floor of go.mod, and
+// the other line of etcd.
+func versionBreaches(support, goLine, floor, other string) (found []string) {
+	for _, row := range []string{
+		"| Go | " + goLine + " | " + goLine + " | |",
+		"| etcd client | " + floor + " and later " + floor[:strings.LastIndex(floor, ".")] + "; " + other + " | " + floor + "; " + other + " with `-short` | |",
+	} {
+		if !strings.Contains(support, row+"\n") {
+			found = append(found, "SUPPORT.md does not have the row "+row)
+		}
+	}
+	return found
+}
+
+// The versions that SUPPORT.md names are those of the modules that are tested.
+func TestSupportedVersions(t *testing.T) {
+	const client = "go.etcd.io/etcd/client/v3"
+	floor, other := goMod(t, "../../../go.mod").direct()[client], goMod(t, "../../../.ci/etcd37.mod").direct()[client]
+	for _, breach := range versionBreaches(pages(t)["SUPPORT.md"], goLine(t), strings.TrimPrefix(floor, "v"), strings.TrimPrefix(other, "v")) {
+		t.Error(breach)
+	}
+	const fine = "| Go | 1.26 | 1.26 | |\n| etcd client | 3.6.16 and later 3.6; 3.7.3 | 3.6.16; 3.7.3 with `-short` | |\n"
+	for support, breaches := range map[string]int{fine: 0, strings.Replace(fine, "3.7.3 |", "3.7.2 |", 1): 1, strings.Replace(fine, "1.26", "1.25", 1): 1, "": 2} {
+		if got := versionBreaches(support, "1.26", "3.6.16", "3.7.3"); len(got) != breaches {
+			t.Errorf("%q: breaches %q, want %d", support, got, breaches)
 		}
 	}
 }
