@@ -21,7 +21,7 @@ BENCHTIME   ?= 1s
 ROUNDS      ?= 3
 NOTE        ?=
 ARGS        ?=
-PARTS       ?= test race etcd37 bench-test browser stall chaos chaos-processes runbook mutants compat model fuzz
+PARTS       ?= test race etcd37 bench-test demos-test browser stall chaos chaos-processes runbook mutants compat model fuzz
 FILE        ?=
 OUT         ?=
 
@@ -55,18 +55,18 @@ demo: ## Run a fleet of real processes under one limit, on an embedded etcd (ARG
 
 .PHONY: demo-cron
 demo-cron: ## Run scheduled jobs in a fleet of real processes with wrong clocks, killed, paused and restarted (ARGS="-skew 1s")
-	@$(patiently) go build -o bin/cron ./examples/cron
+	@$(patiently) go -C demos build -o ../bin/cron ./cron
 	@bin/cron $(ARGS)
 
 .PHONY: demo-payments
 demo-payments: ## Send each payment five times at once to four real servers, while they and etcd fail, beside seven other ways (ARGS="-orders 40")
-	@$(patiently) go build -o bin/payments ./examples/payments
+	@$(patiently) go -C demos build -o ../bin/payments ./payments
 	@bin/payments $(ARGS)
 
 .PHONY: demo-limits
 demo-limits: ## Share limits among real processes that are killed and paused, while etcd fails; and among twenty users and a greedy one; under two minutes
-	@$(patiently) go build -o bin/pods ./examples/pods
-	@$(patiently) go build -o bin/fair-users ./examples/fair-users
+	@$(patiently) go -C demos build -o ../bin/pods ./pods
+	@$(patiently) go -C demos build -o ../bin/fair-users ./fair-users
 	@bin/pods $(ARGS)
 	@bin/fair-users $(ARGS)
 
@@ -83,7 +83,7 @@ test: ## Vet and run all tests; needs only Go
 
 # Less garbage collection, for a few hundred megabytes: a tenth to a quarter of the processor time of
 # compilers and tests.
-test race etcd37 integration bench-test: export GOGC ?= 400
+test race etcd37 integration bench-test demos-test: export GOGC ?= 400
 
 # Under the race detector concurrency alone takes seven to eight minutes.
 race stall: TESTTIMEOUT = 30m
@@ -261,6 +261,12 @@ bench-test: ## Vet and test the benchmark itself, a module of its own
 	@$(patiently) go -C bench vet ./...
 	@$(tool)
 	@$(testing) go -C bench test -vet=off -count=1 -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
+
+.PHONY: demos-test
+demos-test: ## Vet and test the larger demos, a module of their own; two minutes
+	@$(patiently) go -C demos vet ./...
+	@$(tool)
+	@$(testing) go -C demos test -vet=off -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: fmt
 fmt: ## Format all Go files

@@ -21,7 +21,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
-	"github.com/etcdkit/etcdkit/examples/internal/program"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 func main() {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/cluster"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 

@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/etcdkit/etcdkit/examples/internal/metrics"
+	"github.com/etcdkit/etcdkit/internal/examples/metrics"
 )
 
 // step is the duration of one step of work.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcdkit/etcdkit/examples/internal/child"
-	"github.com/etcdkit/etcdkit/examples/internal/progtest"
+	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
 
 func TestMain(m *testing.M) { progtest.Main(m, main) }

@@ -32,10 +32,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/etcdkit/etcdkit/examples/internal/child"
-	"github.com/etcdkit/etcdkit/examples/internal/cluster"
-	"github.com/etcdkit/etcdkit/examples/internal/metrics"
-	"github.com/etcdkit/etcdkit/examples/internal/program"
+	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 

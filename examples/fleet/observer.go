@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 

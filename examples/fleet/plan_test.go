@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/examples/child"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/examples/child"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/examples/child"
 )
 
 // showProgress prints the progress of the run until stop is called: on a terminal in one line

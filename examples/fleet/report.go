@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/etcdkit/etcdkit/examples/internal/child"
+	"github.com/etcdkit/etcdkit/internal/examples/child"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/etcdkit/etcdkit/examples/internal/svg"
+	"github.com/etcdkit/etcdkit/internal/examples/svg"
 )
 
 // The measures of the timeline, in pixels.

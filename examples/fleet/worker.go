@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/etcdkit/etcdkit/examples/internal/progtest"
+	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
 
 func TestMain(m *testing.M) { progtest.Main(m, main) }

@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/program"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 var run = program.Processes("quickstart", elect, "A", "B", "watcher")

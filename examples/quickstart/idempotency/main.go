@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/program"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 var run = program.Processes("quickstart", shop, "A", "B")

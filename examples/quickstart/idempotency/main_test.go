@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/examples/internal/program"
-	"github.com/etcdkit/etcdkit/examples/internal/progtest"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
+	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
 
 func TestMain(m *testing.M) { embedtest.Main(m) }

@@ -11,7 +11,7 @@ import (
 	"fmt"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/program"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 var run = program.Processes("quickstart", migrate, "A", "B")

@@ -17,9 +17,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/examples/internal/program"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/observe/slogkit"
 )
 

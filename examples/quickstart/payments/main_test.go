@@ -21,7 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/examples/internal/progtest"
+	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
 
 func TestMain(m *testing.M) { progtest.Main(m, main) }

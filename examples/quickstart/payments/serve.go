@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/etcdkit/etcdkit/examples/internal/program"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // serve serves h until sigterm.

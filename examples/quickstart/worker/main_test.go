@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/examples/internal/child"
-	"github.com/etcdkit/etcdkit/examples/internal/progtest"
+	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
 
 func TestMain(m *testing.M) { progtest.Main(m, main) }

@@ -32,7 +32,7 @@ func notListed(tr *tree, text string) (found []string) {
 			}
 		}
 		// Each package of the product has a row of its own.
-		if own := within(f.dir, public...) || within(f.dir, "internal"); !ok || own && !within(f.dir, "internal/proof") && dir != f.dir {
+		if own := within(f.dir, public...) || within(f.dir, "internal"); !ok || own && !within(f.dir, testOnly...) && dir != f.dir {
 			found = append(found, f.dir+" has no row")
 		}
 	}
@@ -66,7 +66,7 @@ func wrongImports(tr *tree, text string) (found []string) {
 			names = append(names, "`"+path.Base(p)+"`")
 		}
 		imports := cmp.Or(strings.Join(names, ", "), "–")
-		product := within(row[1], public...) || within(row[1], "internal") && !within(row[1], "internal/proof")
+		product := within(row[1], public...) || within(row[1], "internal") && !within(row[1], testOnly...)
 		if product && row[2] != imports {
 			found = append(found, row[1]+" imports "+imports+", and its row says "+cmp.Or(row[2], "nothing of it"))
 		}
@@ -79,7 +79,7 @@ func TestArchitectureListsAllFolders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := []string{"docs", ".ci", "integration", "bench"} // no Go files, or another module
+	elsewhere := []string{"docs", ".ci", "integration", "bench", "demos"} // no Go files, or another module
 	for _, breach := range notListed(repository(t), string(text)) {
 		if !slices.ContainsFunc(elsewhere, func(dir string) bool { return breach == "the row of "+dir+" names no folder with Go files" }) {
 			t.Error(breach)

@@ -194,11 +194,11 @@ var fences = []fence{
 		planted: [2]string{"embedtest/start.go", "github.com/stretchr/testify/require"},
 	},
 	{
-		name: "only tests import what exists to prove",
+		name: "only tests import what exists to prove, and only the examples what they share",
 		why:  "nemeses, checkers and fakes are no part of the product: internal/proof is a folder so that one rule holds for all of it",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(dir, testOnly...) && !f.test
+			return ok && within(dir, testOnly...) && !f.test && !(within(dir, sharedByExamples) && within(f.dir, "examples"))
 		},
 		planted: [2]string{"concurrency/permit.go", module + "/internal/proof/chaos"},
 	},
@@ -305,6 +305,8 @@ func TestFencesFail(t *testing.T) {
 		{"internal/fleet/state.go", module + "/console"},
 		{"internal/fleet/state.go", module + "/cmd/etcdkit/internal/cli"},
 		{"concurrency/session.go", module + "/console"},
+		{"concurrency/session.go", module + "/" + sharedByExamples + "/program"},
+		{"examples/fleet/main.go", module + "/internal/proof/procs"},
 		{"exporter/exporter.go", module + "/console"},
 		{"embedtest/start.go", module + "/console"},
 		{"console/handler.go", module + "/embedtest"},
@@ -341,7 +343,7 @@ func TestFencesFail(t *testing.T) {
 		"idempotency/idemtest/run.go":                  importing("idempotency/idemtest/run.go", module+"/idempotency/conformance", module+"/idempotency", module+"/concurrency"),
 		"internal/mirror/mirror_test.go":               importing("internal/mirror/mirror_test.go", module+"/embedtest"),
 		"internal/proof/chaos/nemesis.go":              importing("internal/proof/chaos/nemesis.go", module+"/embedtest"),
-		"examples/fleet/main.go":                       importing("examples/fleet/main.go", module+"/embedtest", "net/http"),
+		"examples/fleet/main.go":                       importing("examples/fleet/main.go", module+"/embedtest", module+"/"+sharedByExamples+"/program", "net/http"),
 		"console/handler.go":                           importing("console/handler.go", "html/template", "net/http", module+"/concurrency", module+"/internal/engine", module+"/internal/fleet"),
 		"console/handler_test.go":                      importing("console/handler_test.go", module+"/embedtest", "github.com/prometheus/client_golang/prometheus"),
 		"exporter/exporter.go":                         importing("exporter/exporter.go", "github.com/prometheus/client_golang/prometheus", module+"/internal/fleet"),

@@ -116,9 +116,10 @@ func testFuncs(tr *tree) map[string]bool {
 
 // allTests are the tests of this module, of integration and of bench, by which documents name them.
 func allTests(t *testing.T) map[string]bool {
-	names := testFuncs(repository(t))
-	maps.Copy(names, testFuncs(readTree(t, os.DirFS("../../../integration"))))
-	maps.Copy(names, testFuncs(readTree(t, os.DirFS("../../../bench"))))
+	names := map[string]bool{}
+	for _, tr := range modules(t) {
+		maps.Copy(names, testFuncs(tr))
+	}
 	return names
 }
 

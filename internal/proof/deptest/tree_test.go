@@ -29,9 +29,12 @@ type file struct {
 	ast   *ast.File
 }
 
-// testOnly lists the folders that are test code although their files are not
+// testOnly lists the folders that are test code, or part of examples, although their files are not
 // named so.
-var testOnly = []string{"compat", "internal/proof"}
+var testOnly = []string{"compat", "internal/proof", sharedByExamples}
+
+// sharedByExamples is the folder of what the examples and demos share.
+const sharedByExamples = "internal/examples"
 
 // tree is all Go source of one module, read without compiling it, so that the
 // rules also see files for other platforms and build tags.
@@ -44,6 +47,16 @@ type tree struct {
 func repository(t *testing.T) *tree {
 	t.Helper()
 	return readTree(t, os.DirFS("../../.."))
+}
+
+// modules reads the source of each module of the repository, by its folder with a slash behind it.
+func modules(t *testing.T) map[string]*tree {
+	t.Helper()
+	all := map[string]*tree{"": repository(t)}
+	for _, dir := range []string{"integration", "bench", "demos"} {
+		all[dir+"/"] = readTree(t, os.DirFS("../../../"+dir))
+	}
+	return all
 }
 
 // planted reads a made-up tree of paths and sources.

@@ -72,9 +72,7 @@ func TestTextsArePlain(t *testing.T) {
 		}
 	}
 	read, folders := 0, map[string]bool{}
-	for module, tr := range map[string]*tree{
-		"": repository(t), "integration/": readTree(t, os.DirFS("../../../integration")), "bench/": readTree(t, os.DirFS("../../../bench")),
-	} {
+	for module, tr := range modules(t) {
 		for _, f := range tr.files {
 			if !strings.HasSuffix(f.path, "_test.go") {
 				folder, _, _ := strings.Cut(module+f.path, "/")
@@ -86,7 +84,7 @@ func TestTextsArePlain(t *testing.T) {
 			t.Errorf("%s%s: name the thing, and use the plain word (CONTRIBUTING.md, Words)", module, breach)
 		}
 	}
-	for _, folder := range append([]string{"bench", "compat", "examples", "internal"}, public...) {
+	for _, folder := range append([]string{"bench", "compat", "demos", "examples", "internal"}, public...) {
 		if !folders[folder] {
 			t.Errorf("no file of %s was read", folder)
 		}
@@ -155,7 +153,7 @@ func dialectIn(page string) (found []string) {
 // plainPages are the pages below docs, and those of the repository's root but its history.
 func plainPages(t *testing.T) map[string]string {
 	all := pages(t)
-	maps.DeleteFunc(all, func(name, _ string) bool { return name == "CHANGELOG.md" || within(name, "examples") })
+	maps.DeleteFunc(all, func(name, _ string) bool { return name == "CHANGELOG.md" || within(name, "examples", "demos") })
 	return all
 }
 
@@ -216,7 +214,8 @@ func unknownPaths(page string, tr *tree) (found []string) {
 // Pages name what exists: a name that was changed in the code is changed on the pages. Pages
 // about other libraries are left out, and those about former names.
 func TestPagesNameWhatExists(t *testing.T) {
-	ours := repository(t)
+	all := modules(t)
+	ours := all[""]
 	known := map[string]bool{"TestName": true, "NewCtxClient": true} // any test; of etcd's client
 	for _, file := range []string{"alerts.yaml", "fleet_alerts.yaml"} {
 		rules, err := os.ReadFile("../../../docs/observability/" + file)
@@ -227,7 +226,7 @@ func TestPagesNameWhatExists(t *testing.T) {
 			known[m[1]] = true
 		}
 	}
-	for _, tr := range []*tree{ours, readTree(t, os.DirFS("../../../integration")), readTree(t, os.DirFS("../../../bench"))} {
+	for _, tr := range all {
 		for _, f := range tr.files {
 			ast.Inspect(f.ast, func(n ast.Node) bool {
 				switch n := n.(type) {

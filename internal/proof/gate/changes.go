@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// The benchmark and the console's pages in a browser are tested if their own files, those of the
+// The benchmark, the demos and the console's pages in a browser are tested if their own files, those of the
 // internal packages that they import, or the exported declarations of the public packages that they
 // import, differ from those of the commit at which they were last tested; and in make verify, always.
 
@@ -35,6 +35,10 @@ var subjects = map[string]subject{
 	"bench": {
 		target: "bench-test", files: []string{"bench", "go.mod", "go.sum"},
 		imports: [][2]string{{"bench", "./..."}},
+	},
+	"demos": {
+		target: "demos-test", files: []string{"demos", "go.mod", "go.sum"},
+		imports: [][2]string{{"demos", "./..."}, {".", "./internal/examples/..."}},
 	},
 	"browser": {
 		target: "browser", files: []string{"console", "integration", "go.mod", "go.sum"},

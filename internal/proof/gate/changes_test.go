@@ -69,6 +69,10 @@ func TestImports(t *testing.T) {
 	require.NoError(t, err)
 	require.Subset(t, bench.files, []string{"bench", "internal/proof/procs"})
 	require.Contains(t, bench.api, "concurrency")
+	demos, err := subjects["demos"].whole()
+	require.NoError(t, err)
+	require.Subset(t, demos.files, []string{"demos", "internal/examples/program", "internal/examples/metrics", "internal/hostclock"})
+	require.Subset(t, demos.api, []string{"concurrency", "embedtest", "exporter", "idempotency", "schedlock"})
 	makefile, err := os.ReadFile("Makefile")
 	require.NoError(t, err)
 	for _, s := range subjects {

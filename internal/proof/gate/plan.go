@@ -67,6 +67,7 @@ func (g *gate) plan(all []pkg, long []shortened, changed func(what string) (reas
 		g.long(race.run, long),
 		etcd37,
 		integration,
+		{target: "demos-test", skip: changed("demos"), waits: true},
 		{target: "bench-test", flags: "-short", skip: changed("bench"), waits: true},
 	}
 }

@@ -95,7 +95,7 @@ func TestPlan(t *testing.T) {
 		return byName
 	}
 	steps := planned(func(string) string { return "" })
-	require.Len(t, steps, 6)
+	require.Len(t, steps, 7)
 	race, test, longs := steps["race"], steps["test"], steps["long"]
 	require.Equal(t, []string{"./console", "./b", "./a"}, race.run, "slowest first")
 	require.Equal(t, "-short", race.flags)
@@ -110,6 +110,7 @@ func TestPlan(t *testing.T) {
 	}
 	steps = planned(func(what string) string { return what + " as it was" })
 	require.Equal(t, "bench as it was", steps["bench-test"].skip)
+	require.Equal(t, "demos as it was", steps["demos-test"].skip)
 	require.Equal(t, "-skip=^TestConsole", steps["integration"].flags)
 	require.Equal(t, "browser as it was", steps["integration"].out[0].why)
 	require.Empty(t, steps["test"].skip)

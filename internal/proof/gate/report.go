@@ -71,8 +71,12 @@ func (r report) markdown() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %.0f | %.0f | %d | %d |\n", o.title(), result, o.seconds, o.own, n, len(o.out))
 	}
-	if r.tested["bench"] != "" || r.tested["browser"] != "" {
-		fmt.Fprintf(&b, "\nLast tested: bench at %s, browser at %s.\n", cmp.Or(r.tested["bench"], "none"), cmp.Or(r.tested["browser"], "none"))
+	var at []string
+	for _, name := range slices.Sorted(maps.Keys(r.tested)) {
+		at = append(at, name+" at "+r.tested[name])
+	}
+	if at != nil {
+		fmt.Fprintf(&b, "\nLast tested: %s.\n", strings.Join(at, ", "))
 	}
 	fmt.Fprint(&b, "\n| slowest packages | target | build | link | run |\n|---|---|---:|---:|---:|\n")
 	for _, t := range r.slowest() {
@@ -99,15 +103,15 @@ func slowestOf(page string) (paths []string) {
 	return paths
 }
 
-var testedLine = regexp.MustCompile(`(?m)^Last tested: bench at (\w+), browser at (\w+)\.$`)
+var testedLine = regexp.MustCompile(`(?m)^Last tested: (\w+ at \w+(?:, \w+ at \w+)*)\.$`)
 
 // testedAt returns the commits of a page at which subjects were last tested.
 func testedAt(page string) map[string]string {
 	at := map[string]string{}
 	if m := testedLine.FindStringSubmatch(page); m != nil {
-		for i, name := range []string{"bench", "browser"} {
-			if m[i+1] != "none" {
-				at[name] = m[i+1]
+		for one := range strings.SplitSeq(m[1], ", ") {
+			if name, commit, _ := strings.Cut(one, " at "); subjects[name].target != "" && commit != "none" {
+				at[name] = commit
 			}
 		}
 	}
@@ -119,7 +123,7 @@ func testedAt(page string) map[string]string {
 func (r report) testedNow(before map[string]string) map[string]string {
 	at := maps.Clone(before)
 	for _, o := range r.ended {
-		name := map[string]string{"bench-test": "bench", "integration": "browser"}[o.target]
+		name := map[string]string{"bench-test": "bench", "demos-test": "demos", "integration": "browser"}[o.target]
 		left := o.skip != "" || strings.Contains(o.flags, browserTests) || o.skipped
 		if name != "" && o.passed && !left && !strings.Contains(r.commit, " ") {
 			at[name] = r.commit

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/demos/internal/backend"
+	"github.com/etcdkit/etcdkit/demos/internal/downstream"
+	"github.com/etcdkit/etcdkit/demos/internal/waits"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+)
+
+// demo is one run.
+type demo struct {
+	config
+	settings
+	*backend.Fleet
+	proxy    *backend.Proxy
+	model    downstream.Client
+	limiter  *concurrency.KeyedLimiter // the operator's
+	client   *waits.Client             // of the proxy
+	gateways [gateways]*backend.Server
+	progress io.Writer
+	begun    time.Time
+
+	mu     sync.Mutex
+	events map[backend.Event]int
+}
+
+// demonstrate runs the program, and returns its outcome.
+func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
+	defer cancel()
+	page, err := metrics.Listen(c.metrics, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer page.Close()
+	endpoints, stop, err := cluster.Open(ctx, c.endpoints)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	d := &demo{config: c, proxy: backend.NewProxy(gateways, true), progress: progress, begun: time.Now(), events: map[backend.Event]int{}}
+	d.settings = settings{Endpoints: endpoints, Namespace: "fair-users-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl}
+	if err = page.Publish(endpoints, d.Namespace); err != nil {
+		return nil, err
+	}
+	d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
+	if err = d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err }); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// run starts all processes for fn, and at the end stops them and removes all keys of the run.
+func (d *demo) run(ctx context.Context, fn func() error) error {
+	return d.Operate(ctx, d.Endpoints, d.Namespace, 0, func(sess *concurrency.Session) (err error) {
+		if d.limiter, err = newLimiter(sess); err != nil {
+			return err
+		}
+		if err = d.startAll(ctx); err != nil {
+			return err
+		}
+		url, shut, err := d.proxy.Listen()
+		if err != nil {
+			return err
+		}
+		defer shut()
+		d.client = waits.NewClient(url)
+		return fn()
+	})
+}
+
+// startAll starts the model, then the gateways.
+func (d *demo) startAll(ctx context.Context) error {
+	model, err := d.Start(ctx, "the model", d.settings)
+	if err != nil {
+		return err
+	}
+	d.settings.Model = model.URL
+	d.model = downstream.Client{URL: model.URL}
+	errs := make([]error, gateways)
+	var wg sync.WaitGroup
+	for i := range gateways {
+		wg.Go(func() {
+			s := d.settings
+			s.Name = fmt.Sprintf("gateway-%d", i+1)
+			if d.gateways[i], errs[i] = d.Start(ctx, s.Name, s); errs[i] == nil {
+				d.proxy.Set(i, d.gateways[i].URL)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// event counts an event of a gateway.
+func (d *demo) event(_ string, e backend.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.events[e]++
+}
+
+func (d *demo) count(e backend.Event) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.events[e]
+}
+
+func (d *demo) say(format string, args ...any) {
+	fmt.Fprintf(d.progress, "%5.1f s  %s\n", time.Since(d.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// experiment runs all parts, one after the other.
+func (d *demo) experiment(ctx context.Context) (*outcome, error) {
+	fmt.Fprintf(d.progress, "%d gateways, %d users and a greedy one; half a minute with the default flags\n", gateways, d.users)
+	o := &outcome{Users: d.users, AtOnce: d.greedy, Total: total, PerUser: perUser, Steps: []step{}, Violations: []string{}}
+	for _, part := range []struct {
+		name string
+		run  func(context.Context, *outcome) error
+	}{
+		{"one queue for all users", func(ctx context.Context, o *outcome) error { return d.share(ctx, oneQueue, &o.OneQueue) }},
+		{"a limit for each user, and a total", func(ctx context.Context, o *outcome) error { return d.share(ctx, byUser, &o.ByUser) }},
+		{"handlers that never return", d.stuckHandlers},
+		{"flows that end in another process", d.flows},
+	} {
+		if !d.only.MatchString(part.name) {
+			continue
+		}
+		d.say("%s", part.name)
+		if err := part.run(ctx, o); err != nil {
+			return nil, fmt.Errorf("%s: %w", part.name, err)
+		}
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+	}
+	o.judge()
+	o.Elapsed = time.Since(d.begun).Round(time.Millisecond).Seconds()
+	if d.picture != "" {
+		if err := os.WriteFile(d.picture, o.svg(), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/etcdkit/etcdkit/demos/internal/backend"
+)
+
+// fleet is the child processes: the provider, and the servers by their places behind the proxy.
+type fleet struct {
+	*backend.Fleet
+	settings
+	proxy *backend.Proxy
+
+	mu     sync.Mutex
+	rows   [servers]member
+	hungUp map[string]chan struct{}
+}
+
+// member is the server in a place behind the proxy, after earlier ones that were killed.
+type member struct {
+	*backend.Server
+	generation int
+}
+
+func newFleet(ctx context.Context, s settings) (*fleet, context.Context) {
+	f := &fleet{settings: s, proxy: backend.NewProxy(servers, false), hungUp: map[string]chan struct{}{}}
+	f.Fleet, ctx = backend.NewFleet(ctx, childEnv, func(_ string, e backend.Event) {
+		if e.Kind == evHungUp {
+			f.notice(e.Text)
+		}
+	})
+	return f, ctx
+}
+
+// startAll starts the provider, then the servers.
+func (f *fleet) startAll(ctx context.Context) error {
+	provider, err := f.Start(ctx, "the provider", f.settings)
+	if err != nil {
+		return err
+	}
+	f.Provider = provider.URL
+	errs := make([]error, servers)
+	var wg sync.WaitGroup
+	for row := range servers {
+		wg.Go(func() { errs[row] = f.startServer(ctx, row, 1) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (f *fleet) startServer(ctx context.Context, row, generation int) error {
+	s := f.settings
+	s.Name = fmt.Sprintf("server-%d.%d", row+1, generation)
+	started, err := f.Start(ctx, s.Name, s)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.rows[row] = member{started, generation}
+	f.mu.Unlock()
+	f.proxy.Set(row, started.URL)
+	return nil
+}
+
+func (f *fleet) notice(order string) {
+	noticed := f.noticed(order)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-noticed:
+	default:
+		close(noticed)
+	}
+}
+
+// noticed returns a channel that is closed when a server has noticed that the client of a payment has
+// hung up.
+func (f *fleet) noticed(order string) chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.hungUp[order]
+	if c == nil {
+		c = make(chan struct{})
+		f.hungUp[order] = c
+	}
+	return c
+}
+
+// replace kills a server and starts another one in its place.
+func (f *fleet) replace(ctx context.Context, name string) error {
+	f.mu.Lock()
+	found := -1
+	var m member
+	for row, one := range f.rows {
+		if one.Server != nil && one.Name == name {
+			found, m = row, one
+		}
+	}
+	f.mu.Unlock()
+	if found < 0 {
+		return fmt.Errorf("kill %q: no such server", name)
+	}
+	f.proxy.Set(found, "")
+	if err := f.Kill(m.Server); err != nil {
+		return err
+	}
+	return f.startServer(ctx, found, m.generation+1)
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+	"github.com/etcdkit/etcdkit/demos/internal/backend"
+	"github.com/etcdkit/etcdkit/demos/internal/downstream"
+	"github.com/etcdkit/etcdkit/demos/internal/waits"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+)
+
+// childEnv makes the program a child. It holds the settings below.
+const childEnv = "PODS_CHILD"
+
+// settings are the settings of a child.
+type settings struct {
+	Name       string // of an instance; empty for the downstream service
+	Downstream string // its URL
+	Endpoints  []string
+	Namespace  string
+	Limit      int
+	TTL        time.Duration
+	Margin     time.Duration
+}
+
+func isChild() bool { return os.Getenv(childEnv) != "" }
+
+// childMain runs the downstream service or an instance, until its standard input ends.
+func childMain() {
+	backend.Child(childEnv, func(ctx context.Context, s settings) error {
+		if s.Name == "" {
+			return backend.Serve(ctx, downstream.New().Handler())
+		}
+		return serve(ctx, s)
+	})
+}
+
+// The events of an instance. Their text is the policy.
+const (
+	evOutage = "outage"
+	evOver   = "outage is over"
+)
+
+// instance is one of the three.
+type instance struct {
+	settings
+	downstream downstream.Client
+	without    atomic.Int64 // requests that run without a permit
+}
+
+// state is what an instance knows of itself.
+type state struct {
+	Without  int64 `json:"without"`  // requests that run without a permit
+	Sessions int   `json:"sessions"` // that share the limit, as it has counted them
+}
+
+// serve runs an instance until ctx ends.
+func serve(ctx context.Context, set settings) error {
+	s := &instance{settings: set, downstream: downstream.Client{URL: set.Downstream}}
+	client, err := cluster.Dial(set.Endpoints)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	start, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	sess, err := concurrency.NewSession(start, client, set.Namespace, &concurrency.SessionOptions{TTL: set.TTL, Margin: set.Margin, Owner: set.Name})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, stop := context.WithTimeout(context.Background(), 2*time.Second)
+		defer stop()
+		_ = sess.Close(closing)
+	}()
+	sem, err := newLimit(sess, set.Limit)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	for _, o := range outages { // each policy has a path of its own
+		limited, err := limithttp.Middleware(concurrency.Single(sem), limithttp.Options{
+			Key:      func(*http.Request) (string, bool) { return "search", true },
+			Wait:     wait,
+			Outage:   o.policy,
+			Patience: patience,
+			OnOutage: func(err error) {
+				if err != nil {
+					backend.Emit(evOutage, o.name)
+				} else {
+					backend.Emit(evOver, o.name)
+				}
+			},
+		})
+		if err != nil {
+			return err
+		}
+		mux.Handle("POST /"+o.name, waits.Arrived(s.Name, limited(http.HandlerFunc(s.search))))
+	}
+	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
+		share, _ := sem.Share()
+		backend.Reply(w, http.StatusOK, state{s.without.Load(), share.Sessions})
+	})
+	return backend.Serve(ctx, mux)
+}
+
+// newLimit returns the limit that all instances share. What an operator has set is in force: see
+// AdoptLimit.
+func newLimit(sess *concurrency.Session, limit int) (*concurrency.Semaphore, error) {
+	return concurrency.NewSemaphore(sess, "search", limit, &concurrency.SemaphoreOptions{AdoptLimit: true})
+}
+
+// search is the handler behind the limit. The call of the downstream service ends with the context,
+// which ends when the permit is lost, and carries the permit's deadline: if this process is paused
+// just before it calls, the service refuses the call.
+func (s *instance) search(w http.ResponseWriter, r *http.Request) {
+	until, permitted := waits.Admitted(w, r)
+	if !permitted {
+		s.without.Add(1)
+		defer s.without.Add(-1)
+	}
+	err := s.downstream.Work(r.Context(), "search", work, until)
+	switch {
+	case r.Context().Err() != nil: // the client has left, or the middleware answers
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	default:
+		fmt.Fprintln(w, "found")
+	}
+}

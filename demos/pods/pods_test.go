@@ -1,0 +1,151 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/progtest"
+)
+
+func TestMain(m *testing.M) {
+	if isChild() {
+		childMain()
+		return
+	}
+	progtest.Main(m, main)
+}
+
+// published is a metric that scrapes of a run with -metrics show.
+const published = `etcdkit_held\{kind="semaphore",name="search",namespace="pods-\w+"\} [1-9]`
+
+// run is a run in this process; the instances and the downstream service are processes of their own.
+func run(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var last outcome
+	progtest.InProcess(t, &last, func(progress, out io.Writer) error {
+		c, err := parseFlags(args, io.Discard)
+		if err != nil {
+			return err
+		}
+		if c.metrics != "" {
+			progress = progtest.Scrape(t, progress, published)
+		}
+		o, err := demonstrate(t.Context(), c, progress)
+		if err == nil {
+			o.write(out)
+		}
+		return err
+	})
+	return last
+}
+
+// kept fails the test unless every promise was kept, in that many rows.
+func kept(t *testing.T, o outcome, rows int) {
+	t.Helper()
+	broken := progtest.Broken(o.Violations, ": answers with ") // etcd's answers may come too late for a request
+	if len(broken) > 0 || len(o.Rows) != rows || o.OK != (len(o.Violations) == 0) {
+		t.Errorf("%d rows, want %d: %q", len(o.Rows), rows, broken)
+	}
+}
+
+func TestPods(t *testing.T) {
+	if testing.Short() {
+		t.Skip("requests wait for 4 s, and a lease expires: 15 s")
+	}
+	t.Parallel()
+	kept(t, run(t, "-only", "burst|killed", "-metrics", "127.0.0.1:0"), 3)
+}
+
+func TestLimitChanged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("requests wait for 4 s: 12 s")
+	}
+	t.Parallel()
+	kept(t, run(t, "-only", "changed"), 3)
+}
+
+func TestPaused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for a lease: 12 s")
+	}
+	if !child.CanPause {
+		t.Skip("this system cannot pause a process")
+	}
+	t.Parallel()
+	kept(t, run(t, "-only", "paused"), 2)
+}
+
+// TestEtcdStopped: each outage policy keeps its bound.
+func TestEtcdStopped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("etcd is gone for longer than a lease: 15 s")
+	}
+	for _, policy := range outages {
+		t.Run(policy.name, func(t *testing.T) {
+			t.Parallel()
+			o := run(t, "-only", "stopped, "+policy.name)
+			kept(t, o, 2)
+			if bound := policy.bound(o.Limit); bound != o.Rows[0].Bound {
+				t.Errorf("the bound is %d, want %d", o.Rows[0].Bound, bound)
+			}
+		})
+	}
+}
+
+// On an etcd of the user's own nothing is left, and no member is stopped.
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	etcd := progtest.Etcd(t)
+	o := run(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-only", "steady|stopped", "-ttl", "30s")
+	kept(t, o, 1)
+	if len(o.Skipped) != len(outages) {
+		t.Errorf("skipped: %q", o.Skipped)
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it interrupts a run somewhere in its first seconds")
+	}
+	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
+		t.Skip("it breaks an etcd of its own")
+	}
+	t.Parallel()
+	progtest.New(t).Interrupted()
+}
+
+// An address of -metrics that is in use is refused before the run.
+func TestMetricsInUse(t *testing.T) {
+	t.Parallel()
+	progtest.New(t).MetricsInUse()
+}
+
+func TestEtcdThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	progtest.New(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s").Ends(1, "pods: not done after 1s")
+}
+
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for args, ok := range map[string]bool{
+		"":              true,
+		"-limit 4":      true,
+		"-limit 3":      false,
+		"-limit 11":     false, // too few clients
+		"-clients 1001": false,
+		"-ttl 2s":       true,
+		"-ttl 1s":       false,
+		"-ttl 2500ms":   false,
+		"-timeout 0s":   false,
+		"-only burst":   true,
+		"-only (":       false,
+		"more":          false,
+	} {
+		if _, err := parseFlags(strings.Fields(args), io.Discard); (err == nil) != ok {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/etcdkit/etcdkit/internal/examples/child"
+)
+
+// outcome is the result of a run, and its last line of output.
+type outcome struct {
+	OK         bool     `json:"ok"`
+	Instances  int      `json:"instances"`
+	Limit      int      `json:"limit"`
+	TTL        float64  `json:"ttl_s"`
+	Wait       float64  `json:"wait_s"`
+	Rows       []*row   `json:"rows"`
+	Skipped    []string `json:"skipped"`
+	Violations []string `json:"violations"`
+	Elapsed    float64  `json:"elapsed_s"`
+}
+
+// add takes the rows into the outcome.
+func (o *outcome) add(rows []*row) {
+	o.Rows, o.Violations = rows, []string{}
+	for _, r := range rows {
+		for _, w := range r.Wrong {
+			o.OK = false
+			o.Violations = append(o.Violations, r.Name+": "+w)
+		}
+	}
+}
+
+// write prints the table and, unless out is a terminal, the line of JSON.
+func (o *outcome) write(out io.Writer) {
+	fmt.Fprintf(out, "%d instances behind a reverse proxy, limit %d, a request waits for up to %g s\n\n", o.Instances, o.Limit, o.Wait)
+	fmt.Fprintf(out, "%-38s %4s %6s %6s %5s %5s %6s %9s %7s %7s  %s\n", "phase", "peak", "bound", "2xx", "429", "503", "other", "no permit", "p50 s", "p95 s", "held")
+	for _, r := range o.Rows {
+		bound, held := "none", "yes"
+		if r.Bound > 0 {
+			bound = fmt.Sprint(r.Bound)
+		}
+		if !r.Held {
+			held = "NO"
+		}
+		fmt.Fprintf(out, "%-38s %4d %6s %6d %5d %5d %6d %9d %7.2f %7.2f  %s\n", r.Name, r.Peak, bound, r.Served, r.Full, r.Unavailable, r.Other, r.Without, r.P50, r.P95, held)
+	}
+	for _, name := range o.Skipped {
+		fmt.Fprintf(out, "%-38s skipped: it stops the member of an embedded etcd\n", name)
+	}
+	fmt.Fprintf(out, "\nelapsed %.1f s\n", o.Elapsed)
+	for _, v := range o.Violations {
+		fmt.Fprintln(out, " ", v)
+	}
+	if o.OK {
+		fmt.Fprintln(out, "Every promise was kept: the downstream service saw no more calls at once than the bound.")
+	} else {
+		fmt.Fprintln(out, "FAILED.")
+	}
+	child.WriteJSON(out, o)
+}

@@ -1,0 +1,98 @@
+package metrics_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+	"github.com/etcdkit/etcdkit/internal/examples/progtest"
+)
+
+func TestMain(m *testing.M) { embedtest.Main(m) }
+
+// hold holds a permit of a semaphore in a namespace until the end of the test.
+func hold(t *testing.T, etcd *embedtest.Cluster, namespace, name string) {
+	t.Helper()
+	sess, err := concurrency.NewSession(t.Context(), etcd.Client(), namespace, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sess.Close(context.WithoutCancel(t.Context())) })
+	sem, err := concurrency.NewSemaphore(sess, name, 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := sem.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Release(context.WithoutCancel(t.Context())) })
+}
+
+// A scrape shows what is held in each namespace.
+func TestScrape(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, nil)
+	if etcd.External() {
+		t.Skip("other tests may write to these namespaces")
+	}
+	scraper := progtest.Scrape(t, io.Discard,
+		`etcdkit_held\{kind="semaphore",name="render",namespace="one"\} 1`,
+		`etcdkit_held\{kind="semaphore",name="render",namespace="two"\} 1`,
+		`etcdkit_limit\{kind="semaphore",name="render",namespace="two"\} 3`)
+	s, err := metrics.Listen("127.0.0.1:0", scraper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Publish(etcd.Endpoints(), "one", "two"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Publish(etcd.Endpoints(), "two"); err == nil || !strings.Contains(err.Error(), `"two"`) {
+		t.Errorf("a namespace was published twice: %v", err)
+	}
+	hold(t, etcd, "one", "render")
+	hold(t, etcd, "two", "render")
+	select {
+	case <-scraper.Seen:
+	case <-time.After(time.Minute): // Scrape reports what is missing
+	}
+	s.Close()
+	s.Close() // nothing is left to stop
+}
+
+// An address that is in use, and what is no address, are refused with the name of the flag.
+func TestAddressIsRefused(t *testing.T) {
+	t.Parallel()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	for _, addr := range []string{lis.Addr().String(), "9464", "127.0.0.1:99999"} {
+		if s, err := metrics.Listen(addr, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "-metrics "+addr+": ") {
+			t.Errorf("%q: %v, %v", addr, s, err)
+		}
+	}
+}
+
+// Without an address nothing is served, and no etcd is needed.
+func TestOff(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s, err := metrics.Listen("", &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Publish([]string{"no endpoint"}, "one"); err != nil || out.Len() > 0 {
+		t.Errorf("%v, %q", err, &out)
+	}
+	s.Close()
+}
