@@ -1,54 +1,38 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"time"
 
-	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // config is what the flags say.
 type config struct {
-	endpoints string
-	workers   int
-	skew      time.Duration
-	ttl       time.Duration
-	period    time.Duration
-	timeout   time.Duration
-	metrics   string
+	program.Common
+	workers int
+	skew    time.Duration
+	period  time.Duration
 }
 
 func parseFlags(args []string, out io.Writer) (config, error) {
 	var c config
-	f := flag.NewFlagSet("cron", flag.ContinueOnError)
-	f.SetOutput(out)
-	f.StringVar(&c.endpoints, "endpoints", "", "etcd endpoints, separated by commas (default: an embedded etcd)")
+	f := c.Flags("cron", "cron runs scheduled jobs in a fleet of processes with wrong clocks, kills, pauses and restarts\nthem, and counts from outside how often each fire time started.",
+		program.TTL{Of: "workers", Usual: 3 * time.Second, Least: time.Second, Most: time.Minute}, out)
 	f.IntVar(&c.workers, "workers", 8, "number of worker processes")
 	f.DurationVar(&c.skew, "skew", 2*time.Second, "the workers' clocks are off by -skew to +skew")
-	f.DurationVar(&c.ttl, "ttl", 3*time.Second, "TTL of the workers' sessions, whole seconds")
 	f.DurationVar(&c.period, "period", 8*time.Second, "interval of the slowest jobs, from which all other times follow")
-	f.DurationVar(&c.timeout, "timeout", 5*time.Minute, "give up after this time")
-	metrics.Flag(f, &c.metrics)
-	f.Usage = func() {
-		fmt.Fprintln(out, "cron runs scheduled jobs in a fleet of processes with wrong clocks, kills, pauses and restarts\nthem, and counts from outside how often each fire time started.")
-		f.PrintDefaults()
-	}
-	if err := f.Parse(args); err != nil {
+	if err := c.Parse(f, args); err != nil {
 		return c, err
 	}
-	return c, c.check(f.Args())
+	return c, c.check()
 }
 
-func (c config) check(rest []string) error {
+func (c config) check() error {
 	switch {
-	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q", rest[0])
 	case c.workers < 3 || c.workers > 100:
 		return fmt.Errorf("-workers is %d, want 3 to 100", c.workers)
-	case c.ttl < time.Second || c.ttl > time.Minute || c.ttl%time.Second != 0:
-		return fmt.Errorf("-ttl is %v, want whole seconds from 1s to 1m", c.ttl)
 	case c.period < time.Second || c.period > time.Hour || c.period%(8*time.Millisecond) != 0:
 		return fmt.Errorf("-period is %v, want 1s to 1h, a multiple of 8ms", c.period)
 	case c.skew < 0 || 2*c.skew > c.period:
@@ -57,19 +41,14 @@ func (c config) check(rest []string) error {
 		// While a process is stopped, the next clock must not be so far behind that the
 		// process, once resumed, claims a tick before the others reach the one before it.
 		return fmt.Errorf("-skew %v of %d workers puts more than the shortest interval between two clocks", c.skew, c.workers)
-	case c.period*3/8+c.ttl+1500*time.Millisecond > c.period:
-		return fmt.Errorf("-period %v leaves no time to start a lost run again before the next fire time, with -ttl %v", c.period, c.ttl)
-	case c.timeout <= 0:
-		return fmt.Errorf("-timeout has to be above 0")
+	case c.period*3/8+c.TTL+1500*time.Millisecond > c.period:
+		return fmt.Errorf("-period %v leaves no time to start a lost run again before the next fire time, with -ttl %v", c.period, c.TTL)
 	}
 	return nil
 }
 
-// margin is a quarter of the TTL: far more than the clocks' rates on one host differ by.
-func (c config) margin() time.Duration { return c.ttl / 4 }
-
 // pause is how long a process is stopped: until its lease has run out.
-func (c config) pause() time.Duration { return c.ttl + time.Second }
+func (c config) pause() time.Duration { return c.TTL + time.Second }
 
 // shift is by how much the clock of a worker is off.
 func (c config) shift(row int) time.Duration {

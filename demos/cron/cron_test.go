@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"strings"
 	"testing"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
@@ -26,7 +24,7 @@ func TestCron(t *testing.T) {
 	}
 	for try := 1; ; try++ {
 		var r outcome
-		p := progtest.New(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms", "-metrics", "127.0.0.1:0")
+		p := progtest.New(t, etcd.Flags("-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms", "-metrics", "127.0.0.1:0")...)
 		p.Stderr = progtest.Scrape(t, &p.Err, `etcdkit_job_last_run_timestamp_seconds\{job_name="heartbeat",namespace="cron-\w+"\}`, `etcdkit_sessions\{namespace="cron-\w+"\} [1-9]`)
 		status := p.Result(&r)
 		wrong := r.unlike(want)
@@ -68,25 +66,12 @@ func (o outcome) unlike(faults int) (wrong string) {
 	return wrong
 }
 
-func TestInterrupt(t *testing.T) {
-	t.Parallel()
-	progtest.New(t, "-workers", "3", "-skew", "500ms").Interrupted()
-}
-
-// An address of -metrics that is in use is refused before the run.
-func TestMetricsInUse(t *testing.T) {
-	t.Parallel()
-	progtest.New(t).MetricsInUse()
-}
-
-func TestEtcdThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	progtest.New(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s").Ends(1, "cron: not done after 1s")
-}
+// TestFrame: the program as its user runs it.
+func TestFrame(t *testing.T) { progtest.Frame(t, "cron", "-workers", "3", "-skew", "500ms") }
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for args, ok := range map[string]bool{
+	progtest.Flags(t, parseFlags, map[string]bool{
 		"":                               true,
 		"-skew 0s":                       true,
 		"-workers 4 -skew 2s":            false, // more than the shortest interval between two clocks
@@ -100,9 +85,5 @@ func TestFlags(t *testing.T) {
 		"-period 7777us":                 false,
 		"-timeout 0s":                    false,
 		"more":                           false,
-	} {
-		if _, err := parseFlags(strings.Fields(args), io.Discard); (err == nil) != ok {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
+	})
 }

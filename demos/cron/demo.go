@@ -2,45 +2,30 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/examples/child"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
-	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // demo is one run, with its etcd.
-func demo(ctx context.Context, c config) (*outcome, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
-	defer cancel()
+func demo(ctx context.Context, c config) (r *outcome, err error) {
 	if !child.CanPause {
 		fmt.Fprintln(os.Stderr, "cron: processes cannot be paused on this system: that part is left out")
 	}
-	page, err := metrics.Listen(c.metrics, os.Stderr)
-	if err != nil {
-		return nil, err
-	}
-	defer page.Close()
-	endpoints, stop, err := cluster.Open(ctx, c.endpoints)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	s := settings{Endpoints: endpoints, Namespace: "cron-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl, Margin: c.margin()}
-	if err := page.Publish(endpoints, s.Namespace); err != nil {
-		return nil, err
-	}
-	return experiment(ctx, c, s)
+	err = c.Run(ctx, 1, os.Stderr, func(ctx context.Context, at program.Place) (err error) {
+		r, err = experiment(ctx, c, settings{Place: at, TTL: c.TTL, Margin: c.Margin()})
+		return err
+	})
+	return r, err
 }
 
 // experiment is one run on an etcd. It leaves no process and no key.
@@ -65,7 +50,7 @@ func experiment(ctx context.Context, c config, s settings) (r *outcome, err erro
 	started = true
 	faults := plannedFaults()
 	go watchStalls(ctx, f.log.add)
-	client, err := cluster.Dial(s.Endpoints)
+	client, err := s.Dial()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +88,7 @@ func because(ctx context.Context, err error) error {
 
 // session opens a session of the parent's own.
 func (f *fleet) session(ctx context.Context, use func(*concurrency.Session, *clientv3.Client) error) error {
-	client, err := cluster.Dial(f.Endpoints)
+	client, err := f.Dial()
 	if err != nil {
 		return err
 	}
@@ -145,7 +130,7 @@ func (f *fleet) clean() error {
 	if err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	client, err := cluster.Dial(f.Endpoints)
+	client, err := f.Dial()
 	if err != nil {
 		return err
 	}

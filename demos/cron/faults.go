@@ -71,7 +71,7 @@ func named(jobs []job, name string) job {
 func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 	j := named(jobs, x.Job)
 	x.tick = j.ticks()[x.nth]
-	waiting, cancel := context.WithDeadline(ctx, x.tick.Add(f.skew+j.Takes+f.ttl))
+	waiting, cancel := context.WithDeadline(ctx, x.tick.Add(f.skew+j.Takes+f.config.TTL))
 	defer cancel()
 	var begun int64
 	e, err := f.log.await(waiting, func(e event) bool {

@@ -85,7 +85,7 @@ func judge(x evidence) (v verdict) {
 // stoodStill reports whether a process or etcd got no time to run while a tick should have been
 // started, or run, or its lease renewed.
 func (v *verdict) stoodStill(j job, tick time.Time) bool {
-	from, to := v.clock.at(tick.Add(-v.skew)), v.clock.at(tick.Add(max(j.Every, j.Takes)+v.skew+v.ttl))
+	from, to := v.clock.at(tick.Add(-v.skew)), v.clock.at(tick.Add(max(j.Every, j.Takes)+v.skew+v.config.TTL))
 	return slices.ContainsFunc(v.still, func(s standstill) bool { return s.from <= to && s.to >= from })
 }
 

@@ -35,7 +35,7 @@ type outcome struct {
 
 func newOutcome(c config, v verdict, r []recovery, restarts int, history map[string][]schedlock.Record, elapsed time.Duration) *outcome {
 	return &outcome{
-		OK: len(v.Violations) == 0, Workers: c.workers, Skew: c.skew.Seconds(), TTL: c.ttl.Seconds(), Faults: len(r), Restarts: restarts,
+		OK: len(v.Violations) == 0, Workers: c.workers, Skew: c.skew.Seconds(), TTL: c.TTL.Seconds(), Faults: len(r), Restarts: restarts,
 		Schedlock: v.Schedlock, Naive: v.Naive, Recoveries: r, Violations: append([]string{}, v.Violations...), Stalled: v.Stalled, Excused: v.Excused,
 		Elapsed: elapsed.Round(time.Millisecond).Seconds(), Clock: hostclock.Name, history: history,
 	}

@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -23,12 +23,11 @@ const workerEnv = "CRON_WORKER"
 
 // settings configure a worker at its start.
 type settings struct {
-	Endpoints []string
-	Namespace string
-	Owner     string
-	Shift     time.Duration // of its clock
-	TTL       time.Duration
-	Margin    time.Duration
+	program.Place
+	Owner  string
+	Shift  time.Duration // of its clock
+	TTL    time.Duration
+	Margin time.Duration
 }
 
 // worker is one process of the fleet. It reports on its standard output what it does, each event in one
@@ -95,7 +94,7 @@ func workerMain(raw string, in io.Reader, out io.Writer) error {
 func (w *worker) now() time.Time { return time.Now().Add(w.Shift) }
 
 func (w *worker) open(ctx context.Context) (err error) {
-	if w.client, err = cluster.Dial(w.Endpoints); err != nil {
+	if w.client, err = w.Dial(); err != nil {
 		return err
 	}
 	start, cancel := context.WithTimeout(ctx, 20*time.Second)

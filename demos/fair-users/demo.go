@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,8 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/demos/internal/downstream"
 	"github.com/etcdkit/etcdkit/demos/internal/waits"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
-	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // demo is one run.
@@ -38,33 +35,18 @@ type demo struct {
 
 // demonstrate runs the program, and returns its outcome.
 func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
-	defer cancel()
-	page, err := metrics.Listen(c.metrics, progress)
-	if err != nil {
-		return nil, err
-	}
-	defer page.Close()
-	endpoints, stop, err := cluster.Open(ctx, c.endpoints)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	d := &demo{config: c, proxy: backend.NewProxy(gateways, true), progress: progress, begun: time.Now(), events: map[backend.Event]int{}}
-	d.settings = settings{Endpoints: endpoints, Namespace: "fair-users-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl}
-	if err = page.Publish(endpoints, d.Namespace); err != nil {
-		return nil, err
-	}
-	d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
-	if err = d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err }); err != nil {
-		return nil, err
-	}
-	return o, nil
+	err = c.Run(ctx, 1, progress, func(ctx context.Context, at program.Place) (err error) {
+		d := &demo{config: c, proxy: backend.NewProxy(gateways, true), progress: progress, begun: time.Now(), events: map[backend.Event]int{}}
+		d.settings = settings{Place: at, TTL: c.TTL}
+		d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
+		return d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err })
+	})
+	return o, err
 }
 
 // run starts all processes for fn, and at the end stops them and removes all keys of the run.
 func (d *demo) run(ctx context.Context, fn func() error) error {
-	return d.Operate(ctx, d.Endpoints, d.Namespace, 0, func(sess *concurrency.Session) (err error) {
+	return d.Operate(ctx, d.Place, 0, func(sess *concurrency.Session) (err error) {
 		if d.limiter, err = newLimiter(sess); err != nil {
 			return err
 		}
@@ -134,7 +116,7 @@ func (d *demo) experiment(ctx context.Context) (*outcome, error) {
 		{"handlers that never return", d.stuckHandlers},
 		{"flows that end in another process", d.flows},
 	} {
-		if !d.only.MatchString(part.name) {
+		if !d.Only.MatchString(part.name) {
 			continue
 		}
 		d.say("%s", part.name)

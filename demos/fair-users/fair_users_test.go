@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -10,13 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
 
-func TestMain(m *testing.M) {
-	if isChild() {
-		childMain()
-		return
-	}
-	progtest.Main(m, main)
-}
+func TestMain(m *testing.M) { progtest.Main(m, main, childEnv) }
 
 // published is a metric that scrapes of a run with -metrics show.
 const published = `etcdkit_held\{kind="limiter_total",name="\w+",namespace="fair-users-\w+"\} [1-9]`
@@ -24,21 +17,7 @@ const published = `etcdkit_held\{kind="limiter_total",name="\w+",namespace="fair
 // run is a run in this process; the gateways and the model are processes of their own.
 func run(t *testing.T, args ...string) outcome {
 	t.Helper()
-	var last outcome
-	progtest.InProcess(t, &last, func(progress, out io.Writer) error {
-		c, err := parseFlags(args, io.Discard)
-		if err != nil {
-			return err
-		}
-		if c.metrics != "" {
-			progress = progtest.Scrape(t, progress, published)
-		}
-		o, err := demonstrate(t.Context(), c, progress)
-		if err == nil {
-			o.write(out)
-		}
-		return err
-	})
+	last := progtest.Run(t, parseFlags, demonstrate, published, args...)
 	broken := progtest.Broken(last.Violations, " of the users' waits is ")
 	if len(broken) > 0 || last.OK != (len(last.Violations) == 0) {
 		t.Errorf("%q", broken)
@@ -62,34 +41,18 @@ func TestFairUsers(t *testing.T) {
 func TestFlows(t *testing.T) {
 	t.Parallel()
 	etcd := progtest.Etcd(t)
-	o := run(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-only", "never|flows")
+	o := run(t, etcd.Flags("-only", "never|flows")...)
 	if len(o.ways()) != 0 || len(o.Steps) != 17 {
 		t.Errorf("%d steps: %+v", len(o.Steps), o)
 	}
 }
 
-func TestInterrupt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it interrupts a run somewhere in its first seconds")
-	}
-	t.Parallel()
-	progtest.New(t).Interrupted()
-}
-
-// An address of -metrics that is in use is refused before the run.
-func TestMetricsInUse(t *testing.T) {
-	t.Parallel()
-	progtest.New(t).MetricsInUse()
-}
-
-func TestEtcdThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	progtest.New(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s").Ends(1, "fair-users: not done after 1s")
-}
+// TestFrame: the program as its user runs it.
+func TestFrame(t *testing.T) { progtest.Frame(t, "fair-users") }
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for args, ok := range map[string]bool{
+	progtest.Flags(t, parseFlags, map[string]bool{
 		"":            true,
 		"-users 1":    true,
 		"-users 21":   false,
@@ -103,11 +66,7 @@ func TestFlags(t *testing.T) {
 		"-only flows": true,
 		"-only (":     false,
 		"more":        false,
-	} {
-		if _, err := parseFlags(strings.Fields(args), io.Discard); (err == nil) != ok {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
+	})
 }
 
 // good is an outcome in which every promise was kept.
@@ -157,7 +116,7 @@ func TestReadme(t *testing.T) {
 	o.OneQueue.Users, o.ByUser.Users = nil, nil
 	o.judge()
 	var printed bytes.Buffer
-	o.write(&printed)
+	o.Write(&printed)
 	for _, line := range strings.Split(printed.String(), "\n") {
 		if strings.HasPrefix(line, "p95 wait") || strings.HasPrefix(line, "Every promise") || strings.HasPrefix(line, "      ") {
 			if !strings.Contains(string(page), line+"\n") {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/demos/internal/downstream"
 	"github.com/etcdkit/etcdkit/demos/internal/waits"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // childEnv makes the program a child. It holds the settings below.
@@ -22,23 +21,18 @@ const childEnv = "FAIR_USERS_CHILD"
 
 // settings are the settings of a child.
 type settings struct {
-	Name      string // of a gateway; empty for the model
-	Model     string // its URL
-	Endpoints []string
-	Namespace string
-	TTL       time.Duration
+	program.Place
+	Name  string // of a gateway; empty for the model
+	Model string // its URL
+	TTL   time.Duration
 }
 
-func isChild() bool { return os.Getenv(childEnv) != "" }
-
 // childMain runs the model or a gateway, until its standard input ends.
-func childMain() {
-	backend.Child(childEnv, func(ctx context.Context, s settings) error {
-		if s.Name == "" {
-			return backend.Serve(ctx, downstream.New().Handler())
-		}
-		return serve(ctx, s)
-	})
+func childMain(ctx context.Context, s settings) error {
+	if s.Name == "" {
+		return backend.Serve(ctx, downstream.New().Handler())
+	}
+	return serve(ctx, s)
 }
 
 // The events of a gateway. Their text is the user or the flow.
@@ -72,7 +66,7 @@ const (
 // serve runs a gateway until ctx ends.
 func serve(ctx context.Context, set settings) error {
 	g := &gateway{settings: set, model: downstream.Client{URL: set.Model}, stop: ctx, flows: map[string]*concurrency.Permit{}}
-	client, err := cluster.Dial(set.Endpoints)
+	client, err := set.Dial()
 	if err != nil {
 		return err
 	}

@@ -99,8 +99,8 @@ func (s *shared) all() []usage { return append([]usage{s.Greedy}, s.Users...) }
 // barWidth is the width of the longest bar of the picture.
 const barWidth = 30
 
-// write prints the picture, the tables and, unless out is a terminal, the line of JSON.
-func (o *outcome) write(out io.Writer) {
+// Write prints the picture, the tables and, unless out is a terminal, the line of JSON.
+func (o *outcome) Write(out io.Writer) {
 	fmt.Fprintf(out, "%d users and a greedy one, who sends %d requests at a time; the model serves %d at a time\n\n", o.Users, o.AtOnce, o.Total)
 	o.writeWaits(out)
 	for _, s := range o.Steps {

@@ -122,18 +122,18 @@ func (d *demo) leaderRestarted(ctx context.Context) (results []result, err error
 	if err != nil {
 		return nil, err
 	}
-	leader, err := d.own.WaitLeader(ctx)
+	leader, err := d.Own.WaitLeader(ctx)
 	if err != nil {
 		return nil, err
 	}
 	err = together(func() error {
-		if err := d.own.Stop(leader); err != nil {
+		if err := d.Own.Stop(leader); err != nil {
 			return err
 		}
-		if _, err := d.own.WaitLeader(ctx); err != nil {
+		if _, err := d.Own.WaitLeader(ctx); err != nil {
 			return err
 		}
-		if err := d.own.Restart(ctx, leader); err != nil {
+		if err := d.Own.Restart(ctx, leader); err != nil {
 			return err
 		}
 		return d.bank.release(ctx, x.order)
@@ -162,7 +162,7 @@ func (d *demo) majorityLost(ctx context.Context) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := together(func() error { return d.own.Crash(0) }, func() error { return d.own.Crash(1) }); err != nil {
+	if err := together(func() error { return d.Own.Crash(0) }, func() error { return d.Own.Crash(1) }); err != nil {
 		return nil, err
 	}
 	err = d.bank.release(ctx, x.order)
@@ -172,7 +172,7 @@ func (d *demo) majorityLost(ctx context.Context) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.own.Restart(ctx, 0, 1); err != nil {
+	if err := d.Own.Restart(ctx, 0, 1); err != nil {
 		return nil, err
 	}
 	first := collect(ctx, answers, copies)

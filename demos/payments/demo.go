@@ -14,17 +14,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
-	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // demo is one run.
 type demo struct {
 	config
 	*fleet
-	own    *embedtest.Cluster // nil with -endpoints
 	etcd   *clientv3.Client
 	store  *idempotency.Store // the operator's
 	bank   *bank
@@ -37,29 +34,20 @@ const lifetime = 2 * time.Second
 
 // demonstrate runs the program, and returns its outcome.
 func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
-	defer cancel()
-	d := &demo{config: c}
 	begun := time.Now()
-	page, err := metrics.Listen(c.metrics, progress)
-	if err != nil {
-		return nil, err
-	}
-	defer page.Close()
-	endpoints, own, stop, err := cluster.OpenMembers(ctx, c.endpoints, 3)
-	if err != nil {
-		return nil, err
-	}
-	d.own = own
-	defer stop()
-	d.fleet, ctx = newFleet(ctx, settings{
-		Endpoints: endpoints, Namespace: "payments-" + strings.ToLower(rand.Text()[:8]), TTL: c.ttl, Margin: c.margin(), Lifetime: lifetime,
+	err = c.Run(ctx, 3, progress, func(ctx context.Context, at program.Place) (err error) {
+		o, err = demonstrateAt(ctx, c, at, progress, begun)
+		return err
 	})
+	return o, err
+}
+
+// demonstrateAt runs the program on an etcd.
+func demonstrateAt(ctx context.Context, c config, at program.Place, progress io.Writer, begun time.Time) (o *outcome, err error) {
+	d := &demo{config: c}
+	d.fleet, ctx = newFleet(ctx, settings{Place: at, TTL: c.TTL, Margin: c.Margin(), Lifetime: lifetime})
 	defer d.Fail(nil)
-	if err = page.Publish(endpoints, d.Namespace); err != nil {
-		return nil, err
-	}
-	if d.etcd, err = cluster.Dial(endpoints); err != nil {
+	if d.etcd, err = at.Dial(); err != nil {
 		return nil, err
 	}
 	defer d.etcd.Close()
@@ -119,13 +107,13 @@ func (d *demo) withStore(ctx context.Context, run func() error) (err error) {
 
 // experiment runs all phases, one after the other.
 func (d *demo) experiment(ctx context.Context, progress io.Writer, begun time.Time) (*outcome, error) {
-	o := &outcome{OK: true, Servers: servers, Copies: copies, TTL: d.ttl.Seconds(), Phases: []report{}, Others: []report{}, Violations: []string{}, Skipped: []string{}}
+	o := &outcome{OK: true, Servers: servers, Copies: copies, TTL: d.config.TTL.Seconds(), Phases: []report{}, Others: []report{}, Violations: []string{}, Skipped: []string{}}
 	fmt.Fprintf(progress, "%d servers, each payment sent %d times at once with one key; 55 s with the default flags\n", servers, copies)
 	for _, p := range append(phases(), others()...) {
 		switch {
-		case !d.only.MatchString(p.Name):
+		case !d.Only.MatchString(p.Name):
 			continue
-		case p.breaks && d.own == nil:
+		case p.breaks && d.Own == nil:
 			o.Skipped = append(o.Skipped, p.Name)
 			continue
 		}

@@ -27,12 +27,12 @@ import (
 	"context"
 	"os"
 
+	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 func main() {
-	if isChild() {
-		childMain()
+	if backend.Child(childEnv, childMain) {
 		return
 	}
 	program.Demo("payments", parseFlags, func(ctx context.Context, c config) (bool, error) {
@@ -40,7 +40,7 @@ func main() {
 		if err != nil {
 			return false, err
 		}
-		o.write(os.Stdout)
+		o.Write(os.Stdout)
 		return o.OK, nil
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -11,13 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
 
-func TestMain(m *testing.M) {
-	if isChild() {
-		childMain()
-		return
-	}
-	progtest.Main(m, main)
-}
+func TestMain(m *testing.M) { progtest.Main(m, main, childEnv) }
 
 // published is a metric that scrapes of a run with -metrics show.
 const published = `etcdkit_requests\{namespace="payments-\w+",state="done",store="payments"\} [1-9]`
@@ -25,22 +18,7 @@ const published = `etcdkit_requests\{namespace="payments-\w+",state="done",store
 // run is a run in this process; servers and provider are processes of their own.
 func run(t *testing.T, args ...string) outcome {
 	t.Helper()
-	var last outcome
-	progtest.InProcess(t, &last, func(progress, out io.Writer) error {
-		c, err := parseFlags(args, io.Discard)
-		if err != nil {
-			return err
-		}
-		if c.metrics != "" {
-			progress = progtest.Scrape(t, progress, published)
-		}
-		o, err := demonstrate(t.Context(), c, progress)
-		if err == nil {
-			o.write(out)
-		}
-		return err
-	})
-	return last
+	return progtest.Run(t, parseFlags, demonstrate, published, args...)
 }
 
 func charged(r report) (orders, charges int) {
@@ -76,38 +54,19 @@ func TestPayments(t *testing.T) {
 // On an etcd of the user's own nothing is left, and no member is stopped.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	etcd := progtest.Etcd(t)
-	o := run(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-orders", "2", "-only", "refused|leader|majority")
+	etcd := progtest.Etcd(t, "/payments/")
+	o := run(t, etcd.Flags("-orders", "2", "-only", "refused|leader|majority")...)
 	if !o.OK || len(o.Phases) != 1 || len(o.Skipped) != 2 {
 		t.Errorf("%+v", o)
 	}
 }
 
-func TestInterrupt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it interrupts a run somewhere in its first seconds")
-	}
-	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
-		t.Skip("it breaks an etcd of its own")
-	}
-	t.Parallel()
-	progtest.New(t).Interrupted()
-}
-
-// An address of -metrics that is in use is refused before the run.
-func TestMetricsInUse(t *testing.T) {
-	t.Parallel()
-	progtest.New(t).MetricsInUse()
-}
-
-func TestEtcdThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	progtest.New(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s").Ends(1, "payments: not done after 1s")
-}
+// TestFrame: the program as its user runs it.
+func TestFrame(t *testing.T) { progtest.Frame(t, "payments") }
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for args, ok := range map[string]bool{
+	progtest.Flags(t, parseFlags, map[string]bool{
 		"":             true,
 		"-orders 1":    true,
 		"-orders 0":    false,
@@ -118,11 +77,7 @@ func TestFlags(t *testing.T) {
 		"-only marker": true,
 		"-only (":      false,
 		"more":         false,
-	} {
-		if _, err := parseFlags(strings.Fields(args), io.Discard); (err == nil) != ok {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
+	})
 }
 
 // TestReadme: each row and each remark in the README's output is one that the program prints.
@@ -137,7 +92,7 @@ func TestReadme(t *testing.T) {
 	all := append(phases(), others()...)
 	o := outcome{OK: true, Servers: servers, Copies: copies, Phases: []report{{}}, Others: []report{{}}}
 	var printed bytes.Buffer
-	o.write(&printed)
+	o.Write(&printed)
 	rows := 0
 	for line := range strings.Lines(output) {
 		name := strings.TrimRight(line, "\n")

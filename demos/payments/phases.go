@@ -156,7 +156,7 @@ func (d *demo) slow(ctx context.Context) ([]result, error) {
 			return result{}, err
 		}
 		first := collectSoon(ctx, answers, copies-2)
-		if !sleep(ctx, d.ttl+time.Second) {
+		if !sleep(ctx, d.config.TTL+time.Second) {
 			return result{}, context.Cause(ctx)
 		}
 		first = append(first, d.client.send(ctx, x))

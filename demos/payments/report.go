@@ -76,7 +76,7 @@ func percentile(all []time.Duration, percent int) float64 {
 // shown is the number of violations that are printed.
 const shown = 5
 
-func (o *outcome) write(out io.Writer) {
+func (o *outcome) Write(out io.Writer) {
 	fmt.Fprintf(out, "%d servers behind a round-robin proxy; each payment is sent %d times at once, with one key\n", o.Servers, o.Copies)
 	head := func(title string) {
 		fmt.Fprintf(out, "\n%-42s %6s %4s %4s  %-9s %-12s %5s %7s %7s %7s\n", title, "orders", "2xx", "409", "other", "asked again", "calls", "charges", "p50 ms", "p95 ms")

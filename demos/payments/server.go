@@ -13,7 +13,6 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 )
 
 // server is one of the four servers.
@@ -29,7 +28,7 @@ type server struct {
 // serverMain runs a server until ctx ends.
 func serverMain(ctx context.Context, set settings) (err error) {
 	s := &server{settings: set, bank: newBank(set.Provider)}
-	if s.client, err = cluster.Dial(set.Endpoints); err != nil {
+	if s.client, err = set.Dial(); err != nil {
 		return err
 	}
 	defer s.client.Close()

@@ -64,7 +64,7 @@ func (d *demo) paused(ctx context.Context) error {
 		return err
 	}
 	d.mark("paused")
-	err := program.Sleep(ctx, d.ttl)
+	err := program.Sleep(ctx, d.config.TTL)
 	if err == nil {
 		err = d.until(ctx, "the permits of a paused instance are free", func() (bool, error) {
 			held, waiting, err := d.holds(ctx, pod.Name)

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,9 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/demos/internal/downstream"
 	"github.com/etcdkit/etcdkit/demos/internal/waits"
-	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
-	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -26,7 +22,6 @@ type demo struct {
 	config
 	settings
 	*backend.Fleet
-	own        *embedtest.Cluster // nil with -endpoints
 	proxy      *backend.Proxy
 	downstream downstream.Client
 	sem        *concurrency.Semaphore // the operator's
@@ -52,33 +47,18 @@ type mark struct {
 
 // demonstrate runs the program, and returns its outcome.
 func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v", c.timeout))
-	defer cancel()
-	page, err := metrics.Listen(c.metrics, progress)
-	if err != nil {
-		return nil, err
-	}
-	defer page.Close()
-	endpoints, own, stop, err := cluster.OpenMembers(ctx, c.endpoints, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	d := &demo{config: c, own: own, proxy: backend.NewProxy(instances, true), progress: progress, begun: hostclock.Now(), outages: map[string]bool{}}
-	d.settings = settings{Endpoints: endpoints, Namespace: "pods-" + strings.ToLower(rand.Text()[:8]), Limit: c.limit, TTL: c.ttl, Margin: c.margin()}
-	if err = page.Publish(endpoints, d.Namespace); err != nil {
-		return nil, err
-	}
-	d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
-	if err = d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err }); err != nil {
-		return nil, err
-	}
-	return o, nil
+	err = c.Run(ctx, 1, progress, func(ctx context.Context, at program.Place) (err error) {
+		d := &demo{config: c, proxy: backend.NewProxy(instances, true), progress: progress, begun: hostclock.Now(), outages: map[string]bool{}}
+		d.settings = settings{Place: at, Limit: c.limit, TTL: c.TTL, Margin: c.Margin()}
+		d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
+		return d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err })
+	})
+	return o, err
 }
 
 // run starts all processes for fn, and at the end stops them and removes all keys of the run.
 func (d *demo) run(ctx context.Context, fn func() error) error {
-	return d.Operate(ctx, d.Endpoints, d.Namespace, 60*time.Second, func(sess *concurrency.Session) (err error) {
+	return d.Operate(ctx, d.Place, 60*time.Second, func(sess *concurrency.Session) (err error) {
 		if d.sem, err = newLimit(sess, d.limit); err != nil {
 			return err
 		}
@@ -179,12 +159,12 @@ func (d *demo) wrong(format string, args ...any) {
 func (d *demo) experiment(ctx context.Context) (*outcome, error) {
 	begun := time.Now()
 	fmt.Fprintf(d.progress, "%d instances, limit %d, %d clients; 80 s with the default flags\n", instances, d.limit, d.clients)
-	o := &outcome{OK: true, Instances: instances, Limit: d.limit, TTL: d.ttl.Seconds(), Wait: wait.Seconds(), Skipped: []string{}}
+	o := &outcome{OK: true, Instances: instances, Limit: d.limit, TTL: d.config.TTL.Seconds(), Wait: wait.Seconds(), Skipped: []string{}}
 	for _, p := range phases() {
 		switch {
-		case !d.only.MatchString(p.name):
+		case !d.Only.MatchString(p.name):
 			continue
-		case p.breaks && d.own == nil:
+		case p.breaks && d.Own == nil:
 			o.Skipped = append(o.Skipped, p.name)
 			continue
 		}

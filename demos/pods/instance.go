@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/demos/internal/downstream"
 	"github.com/etcdkit/etcdkit/demos/internal/waits"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // childEnv makes the program a child. It holds the settings below.
@@ -21,25 +20,20 @@ const childEnv = "PODS_CHILD"
 
 // settings are the settings of a child.
 type settings struct {
+	program.Place
 	Name       string // of an instance; empty for the downstream service
 	Downstream string // its URL
-	Endpoints  []string
-	Namespace  string
 	Limit      int
 	TTL        time.Duration
 	Margin     time.Duration
 }
 
-func isChild() bool { return os.Getenv(childEnv) != "" }
-
 // childMain runs the downstream service or an instance, until its standard input ends.
-func childMain() {
-	backend.Child(childEnv, func(ctx context.Context, s settings) error {
-		if s.Name == "" {
-			return backend.Serve(ctx, downstream.New().Handler())
-		}
-		return serve(ctx, s)
-	})
+func childMain(ctx context.Context, s settings) error {
+	if s.Name == "" {
+		return backend.Serve(ctx, downstream.New().Handler())
+	}
+	return serve(ctx, s)
 }
 
 // The events of an instance. Their text is the policy.
@@ -64,7 +58,7 @@ type state struct {
 // serve runs an instance until ctx ends.
 func serve(ctx context.Context, set settings) error {
 	s := &instance{settings: set, downstream: downstream.Client{URL: set.Downstream}}
-	client, err := cluster.Dial(set.Endpoints)
+	client, err := set.Dial()
 	if err != nil {
 		return err
 	}

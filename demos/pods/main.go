@@ -24,12 +24,12 @@ import (
 	"context"
 	"os"
 
+	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 func main() {
-	if isChild() {
-		childMain()
+	if backend.Child(childEnv, childMain) {
 		return
 	}
 	program.Demo("pods", parseFlags, func(ctx context.Context, c config) (bool, error) {
@@ -37,7 +37,7 @@ func main() {
 		if err != nil {
 			return false, err
 		}
-		o.write(os.Stdout)
+		o.Write(os.Stdout)
 		return o.OK, nil
 	})
 }

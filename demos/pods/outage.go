@@ -43,16 +43,16 @@ func (o outage) run(d *demo, ctx context.Context) error {
 		return err
 	}
 	d.mark("etcd is stopped")
-	if err := d.own.Crash(0); err != nil {
+	if err := d.Own.Crash(0); err != nil {
 		return err
 	}
 	begun := time.Now()
 	err = d.each(ctx, "each instance knows of the outage", func(pod *backend.Server, _ state) bool { return d.inOutage(pod, o.name) })
 	if err == nil {
-		err = program.Sleep(ctx, time.Until(begun.Add(d.ttl+3*time.Second))) // no lease is trusted any more
+		err = program.Sleep(ctx, time.Until(begun.Add(d.config.TTL+3*time.Second))) // no lease is trusted any more
 	}
 	d.mark("etcd is started")
-	if bad := d.own.Restart(ctx, 0); err == nil {
+	if bad := d.Own.Restart(ctx, 0); err == nil {
 		err = bad
 	}
 	if err == nil {

@@ -60,7 +60,7 @@ func TestReadme(t *testing.T) {
 	}
 	o := outcome{OK: true, Instances: instances, Limit: 10, Wait: wait.Seconds()}
 	var printed bytes.Buffer
-	o.write(&printed)
+	o.Write(&printed)
 	for _, line := range strings.Split(printed.String(), "\n") {
 		if !strings.HasPrefix(line, "{") && !strings.HasPrefix(line, "elapsed") && !strings.Contains(string(page), line+"\n") {
 			t.Errorf("the README has no line %q", line)

@@ -1,22 +1,13 @@
 package main
 
 import (
-	"io"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
 	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
 
-func TestMain(m *testing.M) {
-	if isChild() {
-		childMain()
-		return
-	}
-	progtest.Main(m, main)
-}
+func TestMain(m *testing.M) { progtest.Main(m, main, childEnv) }
 
 // published is a metric that scrapes of a run with -metrics show.
 const published = `etcdkit_held\{kind="semaphore",name="search",namespace="pods-\w+"\} [1-9]`
@@ -24,22 +15,7 @@ const published = `etcdkit_held\{kind="semaphore",name="search",namespace="pods-
 // run is a run in this process; the instances and the downstream service are processes of their own.
 func run(t *testing.T, args ...string) outcome {
 	t.Helper()
-	var last outcome
-	progtest.InProcess(t, &last, func(progress, out io.Writer) error {
-		c, err := parseFlags(args, io.Discard)
-		if err != nil {
-			return err
-		}
-		if c.metrics != "" {
-			progress = progtest.Scrape(t, progress, published)
-		}
-		o, err := demonstrate(t.Context(), c, progress)
-		if err == nil {
-			o.write(out)
-		}
-		return err
-	})
-	return last
+	return progtest.Run(t, parseFlags, demonstrate, published, args...)
 }
 
 // kept fails the test unless every promise was kept, in that many rows.
@@ -99,38 +75,19 @@ func TestEtcdStopped(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	etcd := progtest.Etcd(t)
-	o := run(t, "-endpoints", strings.Join(etcd.Endpoints(), ","), "-only", "steady|stopped", "-ttl", "30s")
+	o := run(t, etcd.Flags("-only", "steady|stopped", "-ttl", "30s")...)
 	kept(t, o, 1)
 	if len(o.Skipped) != len(outages) {
 		t.Errorf("skipped: %q", o.Skipped)
 	}
 }
 
-func TestInterrupt(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it interrupts a run somewhere in its first seconds")
-	}
-	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
-		t.Skip("it breaks an etcd of its own")
-	}
-	t.Parallel()
-	progtest.New(t).Interrupted()
-}
-
-// An address of -metrics that is in use is refused before the run.
-func TestMetricsInUse(t *testing.T) {
-	t.Parallel()
-	progtest.New(t).MetricsInUse()
-}
-
-func TestEtcdThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	progtest.New(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s").Ends(1, "pods: not done after 1s")
-}
+// TestFrame: the program as its user runs it.
+func TestFrame(t *testing.T) { progtest.Frame(t, "pods") }
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for args, ok := range map[string]bool{
+	progtest.Flags(t, parseFlags, map[string]bool{
 		"":              true,
 		"-limit 4":      true,
 		"-limit 3":      false,
@@ -143,9 +100,5 @@ func TestFlags(t *testing.T) {
 		"-only burst":   true,
 		"-only (":       false,
 		"more":          false,
-	} {
-		if _, err := parseFlags(strings.Fields(args), io.Discard); (err == nil) != ok {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
+	})
 }

@@ -31,8 +31,8 @@ func (o *outcome) add(rows []*row) {
 	}
 }
 
-// write prints the table and, unless out is a terminal, the line of JSON.
-func (o *outcome) write(out io.Writer) {
+// Write prints the table and, unless out is a terminal, the line of JSON.
+func (o *outcome) Write(out io.Writer) {
 	fmt.Fprintf(out, "%d instances behind a reverse proxy, limit %d, a request waits for up to %g s\n\n", o.Instances, o.Limit, o.Wait)
 	fmt.Fprintf(out, "%-38s %4s %6s %6s %5s %5s %6s %9s %7s %7s  %s\n", "phase", "peak", "bound", "2xx", "429", "503", "other", "no permit", "p50 s", "p95 s", "held")
 	for _, r := range o.Rows {

@@ -21,25 +21,26 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 func main() {
 	var listen string
 	flag.StringVar(&listen, "listen", "127.0.0.1:0", "serve the page at this address")
-	program.Main("shop", func(ctx context.Context, client *clientv3.Client) error {
+	program.MainOn("shop", func(ctx context.Context, etcd cluster.Etcd, client *clientv3.Client) error {
 		lis, err := net.Listen("tcp", listen)
 		if err != nil {
 			return fmt.Errorf("-listen: %w", err)
 		}
 		defer lis.Close()
 		fmt.Printf("console: http://%s/\n", lis.Addr())
-		return shop(ctx, client, lis)
+		return shop(ctx, etcd, client, lis)
 	})
 }
 
 // shop serves the page while the shop works.
-func shop(ctx context.Context, client *clientv3.Client, lis net.Listener) error {
+func shop(ctx context.Context, etcd cluster.Etcd, client *clientv3.Client, lis net.Listener) error {
 	sess, err := concurrency.NewSession(ctx, client, "shop", &concurrency.SessionOptions{Owner: "operator"})
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func shop(ctx context.Context, client *clientv3.Client, lis net.Listener) error 
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	working, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
-	go func() { done <- work(working, client.Endpoints()) }()
+	go func() { done <- work(working, etcd) }()
 	err = server.Serve(lis)
 	stop()
 	if errors.Is(err, http.ErrServerClosed) {

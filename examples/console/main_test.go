@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 )
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
@@ -24,7 +25,7 @@ func TestShop(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- shop(ctx, etcd.Client(), lis) }()
+	go func() { done <- shop(ctx, cluster.At(etcd.Endpoints()...), etcd.Client(), lis) }()
 	for page, texts := range map[string][]string{
 		"":                            {"semaphore/charge", "limiter/api", "mutex/report", "election/shard-7"},
 		"queue?name=semaphore/charge": {"behind"},

@@ -15,19 +15,19 @@ import (
 )
 
 // work runs the processes of the shop, each with a client and a session of its own, until ctx ends.
-func work(ctx context.Context, endpoints []string) error {
+func work(ctx context.Context, etcd cluster.Etcd) error {
 	var all sync.WaitGroup
 	errs := make([]error, 4)
 	for i := range errs {
-		all.Go(func() { errs[i] = process(ctx, endpoints, fmt.Sprintf("web-%d", i+1)) })
+		all.Go(func() { errs[i] = process(ctx, etcd, fmt.Sprintf("web-%d", i+1)) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
 // process is one process of the shop.
-func process(ctx context.Context, endpoints []string, name string) error {
-	client, err := cluster.Dial(endpoints)
+func process(ctx context.Context, etcd cluster.Etcd, name string) error {
+	client, err := etcd.Dial()
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func TestEndpoints(t *testing.T) {
 	}
 	t.Parallel()
 	etcd := progtest.Etcd(t)
-	status, r := outcome(t, "", "-endpoints", strings.Join(etcd.Endpoints(), ","), "-executions", "4", "-workers", "2", "-limit", "1", "-kill", "0.5", "-ttl", "2s")
+	status, r := outcome(t, "", etcd.Flags("-executions", "4", "-workers", "2", "-limit", "1", "-kill", "0.5", "-ttl", "2s")...)
 	if status != 0 || r.Peak != 1 || r.Ends[killed] != 2 {
 		t.Errorf("status %d, %+v", status, r)
 	}
@@ -84,10 +84,8 @@ func TestRefereeSeesUncheckedPermits(t *testing.T) {
 	}
 }
 
-func TestInterrupt(t *testing.T) {
-	t.Parallel()
-	progtest.New(t, "-workers", "4").Interrupted()
-}
+// TestFrame: the program as its user runs it.
+func TestFrame(t *testing.T) { progtest.Frame(t, "fleet", "-workers", "4") }
 
 // A file that cannot be written fails the program before the run.
 func TestOutputsComeFirst(t *testing.T) {
@@ -133,15 +131,4 @@ func TestHistoryOfAFailedRun(t *testing.T) {
 		}
 		t.Logf("no process was ready within %v", timeout)
 	}
-}
-
-// An address of -metrics that is in use is refused before the run.
-func TestMetricsInUse(t *testing.T) {
-	t.Parallel()
-	progtest.New(t).MetricsInUse()
-}
-
-func TestEtcdThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	progtest.New(t, "-endpoints", "127.0.0.1:1", "-timeout", "1s").Ends(1, "fleet: ")
 }

@@ -26,15 +26,11 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
-	"github.com/etcdkit/etcdkit/internal/examples/metrics"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
@@ -55,8 +51,6 @@ func main() {
 
 // fleet runs once. It reports whether the run passed, as in report.OK.
 func fleet(ctx context.Context, c config) (ok bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not done after %v (-timeout)", c.timeout))
-	defer cancel()
 	if !child.CanPause {
 		fmt.Fprintln(os.Stderr, "fleet: this system cannot pause processes: no process is paused")
 	}
@@ -64,24 +58,16 @@ func fleet(ctx context.Context, c config) (ok bool, err error) {
 	if err := out.check(); err != nil {
 		return false, err
 	}
-	page, err := metrics.Listen(c.metrics, os.Stderr)
-	if err != nil {
-		return false, err
-	}
-	defer page.Close()
-	endpoints, stop, err := cluster.Open(ctx, c.endpoints)
-	if err != nil {
-		return false, err
-	}
-	defer stop()
+	err = c.Run(ctx, 1, os.Stderr, func(ctx context.Context, at program.Place) (err error) {
+		ok, err = fleetAt(ctx, c, at, out)
+		return err
+	})
+	return ok, err
+}
 
-	s := settings{
-		Endpoints: endpoints, Namespace: "fleet-" + strings.ToLower(rand.Text()[:8]), Limit: c.admits(),
-		TTL: c.ttl, Margin: c.margin(), MaxHold: c.maxHold(), Unchecked: c.sabotage == "unchecked",
-	}
-	if err := page.Publish(endpoints, s.Namespace); err != nil {
-		return false, err
-	}
+// fleetAt is fleet on an etcd.
+func fleetAt(ctx context.Context, c config, at program.Place, out outputs) (ok bool, err error) {
+	s := settings{Place: at, Limit: c.admits(), TTL: c.TTL, Margin: c.Margin(), MaxHold: c.maxHold(), Unchecked: c.sabotage == "unchecked"}
 	watcher, err := observe(ctx, s)
 	if err != nil {
 		return false, err

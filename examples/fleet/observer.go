@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -29,7 +28,7 @@ type observer struct {
 
 func observe(ctx context.Context, s settings) (o *observer, err error) {
 	o = &observer{ttl: s.TTL}
-	if o.client, err = cluster.Dial(s.Endpoints); err != nil {
+	if o.client, err = s.Dial(); err != nil {
 		return nil, err
 	}
 	start, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -66,7 +67,7 @@ func TestIdeal(t *testing.T) {
 
 // A worker that has held a permit for longer than MaxHold is stuck and holds no permit.
 func TestProgress(t *testing.T) {
-	c := config{workers: 3, ttl: time.Second}
+	c := config{workers: 3, Common: program.Common{TTL: time.Second}}
 	h := newHistory(c)
 	h.add(event{Kind: evHold, Worker: 0, At: hostclock.Now()})
 	h.add(event{Kind: evHold, Worker: 1, At: hostclock.Now() - int64(c.maxHold())})

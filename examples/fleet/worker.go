@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -24,8 +24,7 @@ const semaphoreName = "executions"
 
 // settings are the settings of a worker process.
 type settings struct {
-	Endpoints []string
-	Namespace string
+	program.Place
 	Limit     int
 	TTL       time.Duration
 	Margin    time.Duration
@@ -88,7 +87,7 @@ func workerMain(raw string, in io.Reader, out io.Writer) error {
 
 // open starts the worker's session.
 func (w *worker) open(ctx context.Context) (stop func(), err error) {
-	client, err := cluster.Dial(w.Endpoints)
+	client, err := w.Dial()
 	if err != nil {
 		return nil, err
 	}

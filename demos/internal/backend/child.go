@@ -21,10 +21,13 @@ type Event struct {
 // ready is the event of a child that serves, with its address.
 const ready = "ready"
 
-// Child is the main function of a child. It decodes the settings from the environment variable env,
-// and calls run with a context that ends with the standard input. If run returns an error before
-// that, the process exits with status 1.
-func Child[Settings any](env string, run func(context.Context, Settings) error) {
+// Child is the main function of a child: of a process with the environment variable env. It decodes the
+// settings from that, and calls run with a context that ends with the standard input. If run returns an error
+// before that, the process exits with status 1. In another process Child does nothing and returns false.
+func Child[Settings any](env string, run func(context.Context, Settings) error) bool {
+	if os.Getenv(env) == "" {
+		return false
+	}
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent, too, which ends its children
 	var s Settings
 	err := json.Unmarshal([]byte(os.Getenv(env)), &s)
@@ -42,6 +45,7 @@ func Child[Settings any](env string, run func(context.Context, Settings) error) 
 		fmt.Fprintln(os.Stderr, "child process:", err)
 		os.Exit(1)
 	}
+	return true
 }
 
 // Serve serves h in a child until ctx ends, and then waits for the requests in progress, for two

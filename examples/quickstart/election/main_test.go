@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
@@ -13,7 +14,7 @@ import (
 func TestMain(m *testing.M) { embedtest.Main(m) }
 
 func Example() {
-	if err := program.Run(context.Background(), "", run); err != nil {
+	if err := program.Run(context.Background(), cluster.Etcd{}, run); err != nil {
 		log.Fatal(err)
 	}
 	// Output:

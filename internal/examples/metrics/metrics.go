@@ -68,13 +68,13 @@ func url(addr net.Addr) string {
 const probe = time.Second
 
 // Publish adds the state of namespaces, with an exporter for each. The exporters have an etcd client of
-// their own, and write nothing to etcd. Publish returns an error for an invalid endpoint or namespace,
+// their own, and write nothing to etcd. Publish returns the errors of Etcd.Dial, and one for an invalid namespace
 // and for a namespace that is published already.
-func (s *Server) Publish(endpoints []string, namespaces ...string) error {
+func (s *Server) Publish(etcd cluster.Etcd, namespaces ...string) error {
 	if s.server == nil {
 		return nil
 	}
-	client, err := cluster.Dial(endpoints)
+	client, err := etcd.Dial()
 	if err != nil {
 		return err
 	}

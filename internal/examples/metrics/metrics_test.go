@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 	"github.com/etcdkit/etcdkit/internal/examples/metrics"
 	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 )
@@ -52,10 +53,10 @@ func TestScrape(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Publish(etcd.Endpoints(), "one", "two"); err != nil {
+	if err := s.Publish(cluster.At(etcd.Endpoints()...), "one", "two"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Publish(etcd.Endpoints(), "two"); err == nil || !strings.Contains(err.Error(), `"two"`) {
+	if err := s.Publish(cluster.At(etcd.Endpoints()...), "two"); err == nil || !strings.Contains(err.Error(), `"two"`) {
 		t.Errorf("a namespace was published twice: %v", err)
 	}
 	hold(t, etcd, "one", "render")
@@ -91,7 +92,7 @@ func TestOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Publish([]string{"no endpoint"}, "one"); err != nil || out.Len() > 0 {
+	if err := s.Publish(cluster.At("no endpoint"), "one"); err != nil || out.Len() > 0 {
 		t.Errorf("%v, %q", err, &out)
 	}
 	s.Close()

@@ -1,11 +1,12 @@
-// Package program is shared by the quickstart programs: the flags -endpoints and -metrics, a
-// client, and simulated processes and work. Main and Processes show what a program of yours does when it
+// Package program is shared by the quickstart programs: the flags of etcdctl for etcd, TLS and the
+// user, the flag -metrics, a client, and simulated processes and work. Main and Processes show what a program of yours does when it
 // starts and ends. Demo is the frame of the larger demos.
 package program
 
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log"
 	"net"
 	"net/http"
@@ -28,46 +29,70 @@ type Func func(ctx context.Context, client *clientv3.Client) error
 // embedded one, and exits with status 1 if the program returns an error. With the flag -metrics it
 // serves the state of the program's namespace meanwhile.
 func Main(namespace string, run Func) {
+	MainOn(namespace, func(ctx context.Context, _ cluster.Etcd, client *clientv3.Client) error { return run(ctx, client) })
+}
+
+// OnEtcd is a Func that makes further clients.
+type OnEtcd func(ctx context.Context, etcd cluster.Etcd, client *clientv3.Client) error
+
+// MainOn is Main for a program that makes further clients.
+func MainOn(namespace string, run OnEtcd) {
 	var addr string
+	var etcd cluster.Etcd
 	metrics.Flag(flag.CommandLine, &addr)
-	endpoints := cluster.Flag()
+	etcd.Define(flag.CommandLine)
+	if err := etcd.Parse(flag.CommandLine, os.Args[1:]); err != nil { // of the flags itself, flag has reported it
+		fmt.Fprintln(os.Stderr, err)
+		flag.Usage()
+		os.Exit(2)
+	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := serve(ctx, addr, endpoints, namespace, run)
+	err := serve(ctx, addr, etcd, namespace, run)
 	cancel()
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// serve is Run with metrics at an address, which it refuses before it starts an etcd.
-func serve(ctx context.Context, addr, endpoints, namespace string, run Func) error {
+// serve is runOn with metrics at an address, which it refuses before it starts an etcd.
+func serve(ctx context.Context, addr string, etcd cluster.Etcd, namespace string, run OnEtcd) error {
 	page, err := metrics.Listen(addr, os.Stderr)
 	if err != nil {
 		return err
 	}
 	defer page.Close()
-	return Run(ctx, endpoints, func(ctx context.Context, client *clientv3.Client) error {
-		if err := page.Publish(client.Endpoints(), namespace); err != nil {
+	return runOn(ctx, etcd, func(ctx context.Context, etcd cluster.Etcd, client *clientv3.Client) error {
+		if err := page.Publish(etcd, namespace); err != nil {
 			return err
 		}
-		return run(ctx, client)
+		return run(ctx, etcd, client)
 	})
 }
 
-// Run runs the program on the etcd at the endpoints, or on an embedded one if there are none.
-// It returns the error of the program, or of the start of etcd.
-func Run(ctx context.Context, endpoints string, run Func) error {
-	if endpoints == "" {
+// Run runs the program on an etcd, or on an embedded one. It returns the error of the program, or of the
+// start of etcd.
+func Run(ctx context.Context, etcd cluster.Etcd, run Func) error {
+	return runOn(ctx, etcd, func(ctx context.Context, _ cluster.Etcd, client *clientv3.Client) error { return run(ctx, client) })
+}
+
+func runOn(ctx context.Context, etcd cluster.Etcd, run OnEtcd) error {
+	if len(etcd.Endpoints) == 0 {
 		log.Print("starting an embedded etcd (use -endpoints for an external one)")
-	} else {
-		log.Print("connecting to ", endpoints)
 	}
-	client, stop, err := cluster.Client(ctx, endpoints)
+	etcd, own, stop, err := etcd.Open(ctx, 1)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	return run(ctx, client)
+	if own != nil {
+		return run(ctx, etcd, own.Client())
+	}
+	client, err := etcd.Dial()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return run(ctx, etcd, client)
 }
 
 // Processes returns a program of several simulated processes. Each is a session, with one of

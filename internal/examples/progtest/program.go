@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -25,29 +24,16 @@ const asProgram = "EXAMPLE_TEST_MAIN"
 // tick is a polling interval.
 const tick = time.Millisecond
 
-// Main is the body of the TestMain of an example; main is its main function.
-func Main(m *testing.M, main func()) {
-	if os.Getenv(asProgram) != "" {
-		main()
-		return
+// Main is the body of the TestMain of an example; main is its main function. childEnv are the environment
+// variables that make the program a child of one that Run runs.
+func Main(m *testing.M, main func(), childEnv ...string) {
+	for _, name := range append(childEnv, asProgram) {
+		if os.Getenv(name) != "" {
+			main()
+			return
+		}
 	}
 	embedtest.Main(m)
-}
-
-// InProcess runs an example in this process: its servers are processes of their own. It decodes the
-// last line of the output as JSON into v.
-func InProcess(t *testing.T, v any, run func(progress, out io.Writer) error) {
-	t.Helper()
-	var progress, out bytes.Buffer
-	err := run(&progress, &out)
-	if errors.Is(err, embedtest.ErrExternal) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &progress)
-	}
-	t.Logf("%s%s", &progress, &out)
-	LastLine(t, out.String(), v)
 }
 
 // Program is the example as a process that is not started yet. At the end of its test, its
@@ -69,6 +55,7 @@ func New(t *testing.T, args ...string) *Program {
 	}
 	p := &Program{Cmd: exec.CommandContext(t.Context(), self, args...), t: t, tmp: t.TempDir()}
 	p.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+p.tmp)
+	p.Env = slices.DeleteFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, "ETCDCTL_") })
 	p.Stdout, p.Stderr = &p.Out, &p.Err
 	t.Cleanup(func() {
 		if left := p.temporary(); len(left) > 0 {

@@ -38,7 +38,7 @@ defragmentation.`,
 			if o.clients < 1 || o.clients > 1000 || o.each <= 0 {
 				return usageError{errors.New("--clients is between 1 and 1000, and --duration is positive")}
 			}
-			if err := a.confirm(cmd.Context(), fmt.Sprintf("Write to etcd at %s as fast as it answers, for %v", strings.Join(a.etcd.spec.Endpoints, ","), time.Duration(len(workloads))*o.each)); err != nil {
+			if err := a.confirm(cmd.Context(), fmt.Sprintf("Write to etcd at %s as fast as it answers, for %v", strings.Join(a.etcd.Endpoints, ","), time.Duration(len(workloads))*o.each)); err != nil {
 				return err
 			}
 			if err := a.reach(cmd.Context()); err != nil {

@@ -111,7 +111,7 @@ func ofKind(s keyspace.Space, kind keyspace.Kind, as concurrency.QueueKind) list
 // namespaces without them. It reads one key of each, and returns nothing if etcd does not answer, or a password
 // would have to be asked for.
 func (a *app) names(cmd *cobra.Command, typed string, in func(keyspace.Space) []listing) (found []string) {
-	if err := cmp.Or(checkConnection(cmd.Flags()), fromEnvironment(cmd.Flags())); err != nil || a.etcd.user != "" && a.etcd.password == "" && !strings.Contains(a.etcd.user, ":") {
+	if err := cmp.Or(checkConnection(cmd.Flags()), fromEnvironment(cmd.Flags())); err != nil || a.etcd.User != "" && a.etcd.Password == "" && !strings.Contains(a.etcd.User, ":") {
 		return nil
 	}
 	var of []listing

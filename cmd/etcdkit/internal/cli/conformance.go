@@ -63,7 +63,7 @@ The exit code is 1 if a promise is broken.`,
 					}
 				})
 			}
-			if err := a.confirm(cmd.Context(), fmt.Sprintf("Test %d promises on etcd at %s, below prefixes of their own", len(all), strings.Join(a.etcd.spec.Endpoints, ","))); err != nil {
+			if err := a.confirm(cmd.Context(), fmt.Sprintf("Test %d promises on etcd at %s, below prefixes of their own", len(all), strings.Join(a.etcd.Endpoints, ","))); err != nil {
 				return err
 			}
 			if err := a.reach(cmd.Context()); err != nil {

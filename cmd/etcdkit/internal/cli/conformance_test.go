@@ -124,7 +124,7 @@ func TestConformanceLimitCanFail(t *testing.T) {
 	f := newFixture(t)
 	a := &app{std: Streams{Out: io.Discard, Err: io.Discard}}
 	a.etcd.define(pflag.NewFlagSet("", pflag.ContinueOnError))
-	a.etcd.spec.Endpoints, a.etcd.prefix = f.etcd.Endpoints(), f.prefix
+	a.etcd.Endpoints, a.etcd.prefix = f.etcd.Endpoints(), f.prefix
 	ctx := testkit.Context(t)
 	for d := time.Second; ; d *= 2 {
 		err := a.scratch(ctx, "conformance", func(ctx context.Context, s *scratch) error {

@@ -15,21 +15,19 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"golang.org/x/term"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/etcdflags"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // connection is where etcd is, and what of it belongs to the services.
 type connection struct {
-	spec              clientv3.ConfigSpec
-	secure            clientv3.SecureConfig
-	user, password    string
+	etcdflags.Connection
 	timeout           time.Duration // of a request, or of a verb that does one thing
 	prefix, namespace string
 
@@ -40,18 +38,12 @@ type connection struct {
 
 // define defines the flags. Those that etcdctl has too have its names, meanings and defaults.
 func (c *connection) define(f *pflag.FlagSet) {
-	f.StringSliceVar(&c.spec.Endpoints, "endpoints", []string{"127.0.0.1:2379"}, "etcd's endpoints")
-	f.DurationVar(&c.spec.DialTimeout, "dial-timeout", 2*time.Second, "bound of the first connection to etcd")
+	f.StringSliceVar(&c.Endpoints, "endpoints", []string{"127.0.0.1:2379"}, "etcd's endpoints")
+	f.DurationVar(&c.DialTimeout, "dial-timeout", 2*time.Second, "bound of the first connection to etcd")
 	f.DurationVar(&c.timeout, "command-timeout", 5*time.Second, "bound of a request to etcd")
-	f.DurationVar(&c.spec.KeepAliveTime, "keepalive-time", 2*time.Second, "time between two probes of the connection")
-	f.DurationVar(&c.spec.KeepAliveTimeout, "keepalive-timeout", 6*time.Second, "time without an answer after which a connection is closed")
-	f.StringVar(&c.secure.Cert, "cert", "", "file of the client's TLS certificate")
-	f.StringVar(&c.secure.Key, "key", "", "file of the client's TLS key")
-	f.StringVar(&c.secure.Cacert, "cacert", "", "file of the certificates by which etcd's is verified")
-	f.BoolVar(&c.secure.InsecureTransport, "insecure-transport", true, "no TLS, if neither a certificate nor https:// asks for it")
-	f.BoolVar(&c.secure.InsecureSkipVerify, "insecure-skip-tls-verify", false, "do not verify etcd's certificate (for tests)")
-	f.StringVar(&c.user, "user", "", "user name, or name:password; without a password a terminal is asked for it")
-	f.StringVar(&c.password, "password", "", "password of --user")
+	f.DurationVar(&c.KeepAliveTime, "keepalive-time", 2*time.Second, "time between two probes of the connection")
+	f.DurationVar(&c.KeepAliveTimeout, "keepalive-timeout", 6*time.Second, "time without an answer after which a connection is closed")
+	c.Connection.Define(f)
 	f.StringVar(&c.prefix, "prefix", keyspace.DefaultPrefix, "prefix of all keys: SessionOptions.Prefix of the services")
 	f.StringVarP(&c.namespace, "namespace", "N", "", "namespace of the services: the third argument of their NewSession")
 }
@@ -64,23 +56,36 @@ func (c *connection) config(ctx context.Context) (*clientv3.Config, error) {
 }
 
 func (c *connection) newConfig(ctx context.Context) (*clientv3.Config, error) {
-	if len(c.spec.Endpoints) == 0 {
+	if len(c.Endpoints) == 0 {
 		return nil, usageError{errors.New("--endpoints is empty")}
 	}
-	if c.timeout <= 0 || c.spec.DialTimeout <= 0 {
+	if c.timeout <= 0 || c.DialTimeout <= 0 {
 		return nil, usageError{errors.New("--command-timeout and --dial-timeout are positive")}
 	}
-	auth, err := c.auth(ctx)
-	if err != nil {
-		return nil, err
+	var asking error // of a terminal that was asked
+	config, err := c.Config(func(user string) (password string, err error) {
+		if !term.IsTerminal(int(os.Stdin.Fd())) {
+			return etcdflags.NoTerminal(user)
+		}
+		password, asking = askPassword(ctx, user)
+		return password, asking
+	})
+	if err != nil && asking == nil {
+		return nil, usageError{err}
 	}
-	c.spec.Secure, c.spec.Auth = &c.secure, auth
-	config, err := clientv3.NewClientConfig(&c.spec, zap.NewNop())
-	if err != nil {
-		return nil, usageError{fmt.Errorf("--cert, --key, --cacert: %w", err)}
-	}
-	config.Logger = zap.NewNop() // failures are reported as errors of the verb
-	return config, nil
+	return config, err
+}
+
+// askPassword asks the terminal.
+func askPassword(ctx context.Context, user string) (string, error) {
+	stdin := int(os.Stdin.Fd())
+	fmt.Fprintf(os.Stderr, "password of %s: ", user)
+	password, err := typed(ctx, stdin, func() (string, error) {
+		secret, err := term.ReadPassword(stdin)
+		return string(secret), err
+	})
+	fmt.Fprintln(os.Stderr)
+	return password, err
 }
 
 // client connects to etcd. The caller closes it.
@@ -94,36 +99,6 @@ func (c *connection) client(ctx context.Context) (*clientv3.Client, error) {
 		return nil, c.unreachable(withReasonOf(*config, err))
 	}
 	return client, nil
-}
-
-// auth returns the user and password, asking a terminal for the latter.
-func (c *connection) auth(ctx context.Context) (*clientv3.AuthConfig, error) {
-	name, password, inline := strings.Cut(c.user, ":")
-	switch {
-	case name == "":
-		if c.password != "" || inline {
-			return nil, usageError{errors.New("--password is given without --user")}
-		}
-		return nil, nil
-	case c.password != "":
-		name, password = c.user, c.password
-	case !inline:
-		stdin := int(os.Stdin.Fd())
-		if !term.IsTerminal(stdin) {
-			return nil, usageError{fmt.Errorf("--user %s has no password, and there is no terminal to ask; set ETCDCTL_PASSWORD", name)}
-		}
-		fmt.Fprintf(os.Stderr, "password of %s: ", name)
-		typed, err := typed(ctx, stdin, func() (string, error) {
-			secret, err := term.ReadPassword(stdin)
-			return string(secret), err
-		})
-		fmt.Fprintln(os.Stderr)
-		if err != nil {
-			return nil, err
-		}
-		password = typed
-	}
-	return &clientv3.AuthConfig{Username: name, Password: password}, nil
 }
 
 // withReason adds to an error that etcd has not answered that there is no connection, and why, or no leader. etcd's
@@ -161,7 +136,7 @@ const reasonTime = 500 * time.Millisecond
 
 // unreachable adds to an error which endpoints were tried.
 func (c *connection) unreachable(err error) error {
-	return fmt.Errorf("etcd at %s: %w", strings.Join(c.spec.Endpoints, ","), err)
+	return fmt.Errorf("etcd at %s: %w", strings.Join(c.Endpoints, ","), err)
 }
 
 // space returns the keys of the namespace.

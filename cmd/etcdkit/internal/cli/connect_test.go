@@ -17,6 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/etcdflags"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -68,7 +69,7 @@ func TestEveryGlobalFlagHasAVariable(t *testing.T) {
 	t.Parallel()
 	a := &app{}
 	root := a.root()
-	for name := range theirs {
+	for name := range etcdflags.Names {
 		require.NotNil(t, root.PersistentFlags().Lookup(name), name)
 		require.True(t, strings.HasPrefix(variable(name), "ETCDCTL_"), name)
 	}

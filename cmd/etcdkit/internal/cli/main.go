@@ -141,7 +141,7 @@ a signal: console, export and cron, which have no other end, exit with 0 then.`,
 			if err := cmp.Or(checkConnection(cmd.Flags()), fromEnvironment(cmd.Flags())); err != nil {
 				return err
 			}
-			a.etcd.trimEndpoints()
+			a.etcd.TrimEndpoints()
 			if a.output != "table" && a.output != "json" {
 				return fmt.Errorf("--output %q: it is table or json", a.output)
 			}
