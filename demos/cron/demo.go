@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -17,11 +18,11 @@ import (
 )
 
 // demo is one run, with its etcd.
-func demo(ctx context.Context, c config) (r *outcome, err error) {
+func demo(ctx context.Context, c config, progress io.Writer) (r *outcome, err error) {
 	if !child.CanPause {
 		fmt.Fprintln(os.Stderr, "cron: processes cannot be paused on this system: that part is left out")
 	}
-	err = c.Run(ctx, 1, os.Stderr, func(ctx context.Context, at program.Place) (err error) {
+	err = c.Run(ctx, 1, progress, func(ctx context.Context, at program.Place) (err error) {
 		r, err = experiment(ctx, c, settings{Place: at, TTL: c.TTL, Margin: c.Margin()})
 		return err
 	})
@@ -57,9 +58,9 @@ func experiment(ctx context.Context, c config, s settings) (r *outcome, err erro
 	defer client.Close()
 	go watchEtcd(ctx, client, f.Namespace, f.log.add)
 	fmt.Fprintf(os.Stderr, "%d processes, the same %d jobs in each; 35 s with the default flags\n", c.workers, len(jobs))
-	quiet := showProgress(os.Stderr, f.log, jobs)
+	quiet := program.ShowProgress(os.Stderr, 5*time.Second, func() string { return progress(f.log, jobs) })
 	restarts, err := f.strikeAll(ctx, jobs, faults)
-	if err == nil && !sleep(ctx, time.Until(jobs[0].Until.Add(c.skew))) {
+	if err == nil && program.Sleep(ctx, time.Until(jobs[0].Until.Add(c.skew))) != nil {
 		err = context.Cause(ctx)
 	}
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -43,7 +44,7 @@ func (f *fleet) strikeAll(ctx context.Context, jobs []job, faults []*fault) (res
 		}
 	}
 	fire := named(jobs, billing).ticks()[3].Add(-f.skew) // by the fastest clock
-	if !sleep(ctx, time.Until(fire)-f.period/50) {
+	if program.Sleep(ctx, time.Until(fire)-f.period/50) != nil {
 		return 0, context.Cause(ctx)
 	}
 	for row := range f.workers {
@@ -105,7 +106,7 @@ func (f *fleet) strike(ctx context.Context, jobs []job, x *fault) error {
 		return err
 	}
 	x.at = hostclock.Now()
-	sleep(ctx, f.pause())
+	_ = program.Sleep(ctx, f.pause())
 	m.pauses = append(m.pauses, [2]int64{x.at, hostclock.Now()})
 	return m.proc.Continue()
 }

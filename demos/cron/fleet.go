@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // fleet is the parent's side: the processes, row by row. A row keeps its clock when its
@@ -103,13 +104,7 @@ func (f *fleet) listen(m *member) {
 
 // startAll starts a process in each row, and sends them the jobs when all are ready.
 func (f *fleet) startAll(ctx context.Context) ([]job, error) {
-	errs := make([]error, f.workers)
-	var wg sync.WaitGroup
-	for row := range f.workers {
-		wg.Go(func() { errs[row] = f.start(ctx, row) })
-	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := program.Each(f.workers, func(row int) error { return f.start(ctx, row) }); err != nil {
 		return nil, err
 	}
 	jobs := crontab(f.config, time.Now().Add(f.skew+500*time.Millisecond).Round(time.Millisecond))
@@ -143,16 +138,4 @@ func (f *fleet) stopAll() {
 		}
 	}
 	f.wg.Wait()
-}
-
-// sleep returns false if ctx ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -19,7 +19,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 
@@ -34,12 +33,5 @@ func main() {
 		}
 		return
 	}
-	program.Demo("cron", parseFlags, func(ctx context.Context, c config) (bool, error) {
-		r, err := demo(ctx, c)
-		if err != nil {
-			return false, err
-		}
-		r.write(os.Stdout)
-		return r.OK, nil
-	})
+	program.Demo("cron", parseFlags, demo)
 }

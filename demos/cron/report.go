@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -60,7 +61,9 @@ func recoveries(faults []*fault, events []event) (all []recovery) {
 // shown is how much of a list is printed.
 const shown = 5
 
-func (o *outcome) write(out io.Writer) {
+func (o *outcome) Passed() bool { return o.OK }
+
+func (o *outcome) Write(out io.Writer) {
 	fmt.Fprintf(out, "%d processes, clocks off by -%gs to +%gs, TTL %gs; %d killed or paused past the TTL, then all %d restarted one by one\n\n",
 		o.Workers, o.Skew, o.Skew, o.TTL, o.Faults, o.Restarts)
 	writeTable(out, "schedlock", o.Schedlock)
@@ -83,7 +86,6 @@ func (o *outcome) write(out io.Writer) {
 	for _, t := range o.Schedlock {
 		writeHistory(out, t.Job, o.history[t.Job])
 	}
-	fmt.Fprintf(out, "\nelapsed %.1f s\n", o.Elapsed)
 	o.writeVerdict(out)
 	child.WriteJSON(out, o)
 }
@@ -119,18 +121,9 @@ func writeHistory(out io.Writer, job string, records []schedlock.Record) {
 }
 
 func (o *outcome) writeVerdict(out io.Writer) {
-	for _, v := range o.Violations[:min(shown, len(o.Violations))] {
-		fmt.Fprintln(out, " ", v)
-	}
-	if more := len(o.Violations) - shown; more > 0 {
-		fmt.Fprintf(out, "  and %d more\n", more)
-	}
+	var remarks []string
 	if o.Excused > 0 || !o.OK && o.Stalled > o.TTL/10 {
-		fmt.Fprintf(out, "  The machine is too busy for a TTL of %gs: a process or etcd got no time to run for %gs. That explains %d lost ticks and errors.\n", o.TTL, o.Stalled, o.Excused)
+		remarks = append(remarks, fmt.Sprintf("The machine is too busy for a TTL of %gs: a process or etcd got no time to run for %gs. That explains %d lost ticks and errors.", o.TTL, o.Stalled, o.Excused))
 	}
-	if !o.OK {
-		fmt.Fprintln(out, "FAILED.")
-		return
-	}
-	fmt.Fprintln(out, "No attempt at a tick started twice, and no tick was lost that should not be.")
+	program.WriteVerdict(out, o.Elapsed, o.Violations, "No attempt at a tick started twice, and no tick was lost that should not be.", remarks...)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -71,19 +70,14 @@ func (d *demo) startAll(ctx context.Context) error {
 	}
 	d.settings.Model = model.URL
 	d.model = downstream.Client{URL: model.URL}
-	errs := make([]error, gateways)
-	var wg sync.WaitGroup
-	for i := range gateways {
-		wg.Go(func() {
-			s := d.settings
-			s.Name = fmt.Sprintf("gateway-%d", i+1)
-			if d.gateways[i], errs[i] = d.Start(ctx, s.Name, s); errs[i] == nil {
-				d.proxy.Set(i, d.gateways[i].URL)
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return program.Each(gateways, func(i int) (err error) {
+		s := d.settings
+		s.Name = fmt.Sprintf("gateway-%d", i+1)
+		if d.gateways[i], err = d.Start(ctx, s.Name, s); err == nil {
+			d.proxy.Set(i, d.gateways[i].URL)
+		}
+		return err
+	})
 }
 
 // event counts an event of a gateway.

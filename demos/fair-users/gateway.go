@@ -66,22 +66,11 @@ const (
 // serve runs a gateway until ctx ends.
 func serve(ctx context.Context, set settings) error {
 	g := &gateway{settings: set, model: downstream.Client{URL: set.Model}, stop: ctx, flows: map[string]*concurrency.Permit{}}
-	client, err := set.Dial()
+	sess, _, shut, err := backend.Session(ctx, set.Place, &concurrency.SessionOptions{TTL: set.TTL, Owner: set.Name})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	start, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	sess, err := concurrency.NewSession(start, client, set.Namespace, &concurrency.SessionOptions{TTL: set.TTL, Owner: set.Name})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		closing, stop := context.WithTimeout(context.Background(), 2*time.Second)
-		defer stop()
-		_ = sess.Close(closing)
-	}()
+	defer shut()
 	if g.limiter, err = newLimiter(sess); err != nil {
 		return err
 	}

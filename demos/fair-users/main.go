@@ -20,9 +20,6 @@
 package main
 
 import (
-	"context"
-	"os"
-
 	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
@@ -31,12 +28,5 @@ func main() {
 	if backend.Child(childEnv, childMain) {
 		return
 	}
-	program.Demo("fair-users", parseFlags, func(ctx context.Context, c config) (bool, error) {
-		o, err := demonstrate(ctx, c, os.Stderr)
-		if err != nil {
-			return false, err
-		}
-		o.Write(os.Stdout)
-		return o.OK, nil
-	})
+	program.Demo("fair-users", parseFlags, demonstrate)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // outcome is the result of a run, and its last line of output.
@@ -99,6 +100,8 @@ func (s *shared) all() []usage { return append([]usage{s.Greedy}, s.Users...) }
 // barWidth is the width of the longest bar of the picture.
 const barWidth = 30
 
+func (o *outcome) Passed() bool { return o.OK }
+
 // Write prints the picture, the tables and, unless out is a terminal, the line of JSON.
 func (o *outcome) Write(out io.Writer) {
 	fmt.Fprintf(out, "%d users and a greedy one, who sends %d requests at a time; the model serves %d at a time\n\n", o.Users, o.AtOnce, o.Total)
@@ -113,15 +116,7 @@ func (o *outcome) Write(out io.Writer) {
 		}
 		fmt.Fprintf(out, "%-80s %s\n", s.What, got)
 	}
-	fmt.Fprintf(out, "\nelapsed %.1f s\n", o.Elapsed)
-	for _, v := range o.Violations {
-		fmt.Fprintln(out, " ", v)
-	}
-	if o.OK {
-		fmt.Fprintln(out, "Every promise was kept: the greedy user waits for its own requests, and the others do not.")
-	} else {
-		fmt.Fprintln(out, "FAILED.")
-	}
+	program.WriteVerdict(out, o.Elapsed, o.Violations, "Every promise was kept: the greedy user waits for its own requests, and the others do not.")
 	child.WriteJSON(out, o)
 }
 

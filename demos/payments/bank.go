@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // bank is a client of the provider. The servers call charge. The parent calls the rest, which
@@ -81,7 +83,7 @@ func (b *bank) closedBook(ctx context.Context, order string) (all book, err erro
 		if all, err = b.book(ctx, order); err != nil || all.Open == 0 {
 			return all, err
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if program.Sleep(ctx, 20*time.Millisecond) != nil {
 			return all, context.Cause(ctx)
 		}
 	}
@@ -120,16 +122,4 @@ func (b *bank) do(ctx context.Context, method, path, key string, in, out any) er
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	return nil
-}
-
-// sleep returns false if ctx ends before d has passed.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

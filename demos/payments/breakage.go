@@ -7,6 +7,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // The phases in which processes are killed, and members of etcd stopped.
@@ -79,7 +80,7 @@ func (d *demo) resolve(ctx context.Context, requests []request) (reported map[st
 				}
 			}
 		}
-		if !sleep(ctx, 100*time.Millisecond) {
+		if program.Sleep(ctx, 100*time.Millisecond) != nil {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // client is the customer: it sends requests to the proxy.
@@ -64,7 +66,7 @@ func (c *client) create(ctx context.Context, name string, amount int) error {
 		if a.good() {
 			return nil
 		}
-		if !sleep(ctx, 50*time.Millisecond) {
+		if program.Sleep(ctx, 50*time.Millisecond) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -111,7 +113,7 @@ func (c *client) insist(ctx context.Context, x request) (all []answer) {
 		a := c.send(ctx, x)
 		all = append(all, a)
 		again := a.Status == 0 || a.Status >= 500 || a.Status == http.StatusConflict && a.Header.Get("Retry-After") != ""
-		if !again || time.Now().After(end) || !sleep(ctx, 200*time.Millisecond) {
+		if !again || time.Now().After(end) || program.Sleep(ctx, 200*time.Millisecond) != nil {
 			return all
 		}
 	}

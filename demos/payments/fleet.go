@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/etcdkit/etcdkit/demos/internal/backend"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // fleet is the child processes: the provider, and the servers by their places behind the proxy.
@@ -43,13 +43,7 @@ func (f *fleet) startAll(ctx context.Context) error {
 		return err
 	}
 	f.Provider = provider.URL
-	errs := make([]error, servers)
-	var wg sync.WaitGroup
-	for row := range servers {
-		wg.Go(func() { errs[row] = f.startServer(ctx, row, 1) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return program.Each(servers, func(row int) error { return f.startServer(ctx, row, 1) })
 }
 
 func (f *fleet) startServer(ctx context.Context, row, generation int) error {

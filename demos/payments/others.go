@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // others are the phases of the other ways.
@@ -61,7 +63,7 @@ func (d *demo) markerSlow(ctx context.Context) ([]result, error) {
 				return result{}, err
 			}
 			expired = len(resp.Kvs) == 0
-			if !expired && !sleep(ctx, 50*time.Millisecond) {
+			if !expired && program.Sleep(ctx, 50*time.Millisecond) != nil {
 				return result{}, context.Cause(ctx)
 			}
 		}

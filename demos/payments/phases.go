@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"sync"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // phase is one part of the demo: the same happens to all its orders.
@@ -156,7 +156,7 @@ func (d *demo) slow(ctx context.Context) ([]result, error) {
 			return result{}, err
 		}
 		first := collectSoon(ctx, answers, copies-2)
-		if !sleep(ctx, d.config.TTL+time.Second) {
+		if program.Sleep(ctx, d.config.TTL+time.Second) != nil {
 			return result{}, context.Cause(ctx)
 		}
 		first = append(first, d.client.send(ctx, x))
@@ -213,11 +213,5 @@ func (d *demo) differs(ctx context.Context) ([]result, error) {
 
 // together runs functions at the same time.
 func together(all ...func() error) error {
-	errs := make([]error, len(all))
-	var wg sync.WaitGroup
-	for i, f := range all {
-		wg.Go(func() { errs[i] = f() })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return program.Each(len(all), func(i int) error { return all[i]() })
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // outcome is the result of a run, and its last line of output.
@@ -73,8 +74,7 @@ func percentile(all []time.Duration, percent int) float64 {
 	return float64(all[max(0, (len(all)*percent+99)/100-1)].Round(100*time.Microsecond)) / float64(time.Millisecond)
 }
 
-// shown is the number of violations that are printed.
-const shown = 5
+func (o *outcome) Passed() bool { return o.OK }
 
 func (o *outcome) Write(out io.Writer) {
 	fmt.Fprintf(out, "%d servers behind a round-robin proxy; each payment is sent %d times at once, with one key\n", o.Servers, o.Copies)
@@ -98,18 +98,7 @@ func (o *outcome) Write(out io.Writer) {
 			fmt.Fprintln(out, "      no order was charged twice, and each receipt was returned")
 		}
 	}
-	fmt.Fprintf(out, "\nelapsed %.1f s\n", o.Elapsed)
-	for _, v := range o.Violations[:min(shown, len(o.Violations))] {
-		fmt.Fprintln(out, " ", v)
-	}
-	if more := len(o.Violations) - shown; more > 0 {
-		fmt.Fprintf(out, "  and %d more\n", more)
-	}
-	if o.OK {
-		fmt.Fprintln(out, "Every promise was kept: each order was charged once.")
-	} else {
-		fmt.Fprintln(out, "FAILED.")
-	}
+	program.WriteVerdict(out, o.Elapsed, o.Violations, "Every promise was kept: each order was charged once.")
 	child.WriteJSON(out, o)
 }
 

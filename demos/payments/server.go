@@ -28,21 +28,12 @@ type server struct {
 // serverMain runs a server until ctx ends.
 func serverMain(ctx context.Context, set settings) (err error) {
 	s := &server{settings: set, bank: newBank(set.Provider)}
-	if s.client, err = set.Dial(); err != nil {
-		return err
-	}
-	defer s.client.Close()
-	start, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	s.sess, err = concurrency.NewSession(start, s.client, set.Namespace, &concurrency.SessionOptions{TTL: set.TTL, Margin: set.Margin, Owner: set.Name})
+	var shut func()
+	s.sess, s.client, shut, err = backend.Session(ctx, set.Place, &concurrency.SessionOptions{TTL: set.TTL, Margin: set.Margin, Owner: set.Name})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		closing, stop := context.WithTimeout(context.Background(), 2*time.Second)
-		defer stop()
-		_ = s.sess.Close(closing)
-	}()
+	defer shut()
 	if s.store, err = newStore(s.sess); err != nil {
 		return err
 	}

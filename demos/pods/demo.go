@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -83,13 +82,7 @@ func (d *demo) startAll(ctx context.Context) error {
 	}
 	d.settings.Downstream = down.URL
 	d.downstream = downstream.Client{URL: down.URL}
-	errs := make([]error, instances)
-	var wg sync.WaitGroup
-	for i := range instances {
-		wg.Go(func() { errs[i] = d.startPod(ctx, i) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return program.Each(instances, func(i int) error { return d.startPod(ctx, i) })
 }
 
 // startPod starts an instance in a place behind the proxy.

@@ -58,22 +58,11 @@ type state struct {
 // serve runs an instance until ctx ends.
 func serve(ctx context.Context, set settings) error {
 	s := &instance{settings: set, downstream: downstream.Client{URL: set.Downstream}}
-	client, err := set.Dial()
+	sess, _, shut, err := backend.Session(ctx, set.Place, &concurrency.SessionOptions{TTL: set.TTL, Margin: set.Margin, Owner: set.Name})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	start, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	sess, err := concurrency.NewSession(start, client, set.Namespace, &concurrency.SessionOptions{TTL: set.TTL, Margin: set.Margin, Owner: set.Name})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		closing, stop := context.WithTimeout(context.Background(), 2*time.Second)
-		defer stop()
-		_ = sess.Close(closing)
-	}()
+	defer shut()
 	sem, err := newLimit(sess, set.Limit)
 	if err != nil {
 		return err

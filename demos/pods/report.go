@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // outcome is the result of a run, and its last line of output.
@@ -31,6 +32,8 @@ func (o *outcome) add(rows []*row) {
 	}
 }
 
+func (o *outcome) Passed() bool { return o.OK }
+
 // Write prints the table and, unless out is a terminal, the line of JSON.
 func (o *outcome) Write(out io.Writer) {
 	fmt.Fprintf(out, "%d instances behind a reverse proxy, limit %d, a request waits for up to %g s\n\n", o.Instances, o.Limit, o.Wait)
@@ -48,14 +51,6 @@ func (o *outcome) Write(out io.Writer) {
 	for _, name := range o.Skipped {
 		fmt.Fprintf(out, "%-38s skipped: it stops the member of an embedded etcd\n", name)
 	}
-	fmt.Fprintf(out, "\nelapsed %.1f s\n", o.Elapsed)
-	for _, v := range o.Violations {
-		fmt.Fprintln(out, " ", v)
-	}
-	if o.OK {
-		fmt.Fprintln(out, "Every promise was kept: the downstream service saw no more calls at once than the bound.")
-	} else {
-		fmt.Fprintln(out, "FAILED.")
-	}
+	program.WriteVerdict(out, o.Elapsed, o.Violations, "Every promise was kept: the downstream service saw no more calls at once than the bound.")
 	child.WriteJSON(out, o)
 }

@@ -11,18 +11,13 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // work runs the processes of the shop, each with a client and a session of its own, until ctx ends.
 func work(ctx context.Context, etcd cluster.Etcd) error {
-	var all sync.WaitGroup
-	errs := make([]error, 4)
-	for i := range errs {
-		all.Go(func() { errs[i] = process(ctx, etcd, fmt.Sprintf("web-%d", i+1)) })
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	return program.Each(4, func(i int) error { return process(ctx, etcd, fmt.Sprintf("web-%d", i+1)) })
 }
 
 // process is one process of the shop.

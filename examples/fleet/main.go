@@ -27,6 +27,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -43,40 +44,38 @@ func main() {
 		}
 		return
 	}
-	program.Demo("fleet", parseFlags, func(ctx context.Context, c config) (bool, error) {
-		c.sabotage = sabotage()
-		return fleet(ctx, c)
-	})
+	program.Demo("fleet", parseFlags, fleet)
 }
 
-// fleet runs once. It reports whether the run passed, as in report.OK.
-func fleet(ctx context.Context, c config) (ok bool, err error) {
+// fleet runs once.
+func fleet(ctx context.Context, c config, progress io.Writer) (r report, err error) {
+	c.sabotage = sabotage()
 	if !child.CanPause {
 		fmt.Fprintln(os.Stderr, "fleet: this system cannot pause processes: no process is paused")
 	}
 	out := outputs{c.timeline, c.history}
 	if err := out.check(); err != nil {
-		return false, err
+		return r, err
 	}
-	err = c.Run(ctx, 1, os.Stderr, func(ctx context.Context, at program.Place) (err error) {
-		ok, err = fleetAt(ctx, c, at, out)
+	err = c.Run(ctx, 1, progress, func(ctx context.Context, at program.Place) (err error) {
+		r, err = fleetAt(ctx, c, at, out)
 		return err
 	})
-	return ok, err
+	return r, err
 }
 
 // fleetAt is fleet on an etcd.
-func fleetAt(ctx context.Context, c config, at program.Place, out outputs) (ok bool, err error) {
+func fleetAt(ctx context.Context, c config, at program.Place, out outputs) (r report, err error) {
 	s := settings{Place: at, Limit: c.admits(), TTL: c.TTL, Margin: c.Margin(), MaxHold: c.maxHold(), Unchecked: c.sabotage == "unchecked"}
 	watcher, err := observe(ctx, s)
 	if err != nil {
-		return false, err
+		return r, err
 	}
 	log := newHistory(c)
 	p := newPool(c, s, log)
 	fmt.Fprintf(os.Stderr, "%d worker processes, %d executions, limit %d; a run with the default flags takes about 21 s\n", c.workers, c.executions, c.limit)
-	quiet := showProgress(os.Stderr, c, log)
 	begun, from := time.Now(), hostclock.Now()
+	quiet := program.ShowProgress(os.Stderr, 3*time.Second, func() string { return log.progress().line(c, time.Since(begun)) })
 	err = p.run(ctx)
 	elapsed := time.Since(begun)
 	quiet()
@@ -93,9 +92,7 @@ func fleetAt(ctx context.Context, c config, at program.Place, out outputs) (ok b
 		err = wrote
 	}
 	if err != nil {
-		return false, err
+		return r, err
 	}
-	r := newReport(c, p.plan, log, v, left, elapsed)
-	r.write(os.Stdout)
-	return r.OK, nil
+	return newReport(c, p.plan, log, v, left, elapsed), nil
 }

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -65,7 +66,7 @@ func (o *observer) leftBehind(ctx context.Context) (int, error) {
 		if n == 0 || time.Now().After(bound) {
 			return n, nil
 		}
-		sleep(ctx, 50*time.Millisecond)
+		_ = program.Sleep(ctx, 50*time.Millisecond)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/examples/child"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
 
@@ -169,7 +170,7 @@ func (r *run) done(e event) ending {
 // kill kills and reaps the process. For the referee the process may work until it is reaped.
 func (r *run) kill(ctx context.Context) (ending, error) {
 	if r.job.At == 0 {
-		sleep(ctx, 150*time.Millisecond) // until the request is in the queue
+		_ = program.Sleep(ctx, 150*time.Millisecond) // until the request is in the queue
 	}
 	if err := r.proc.Kill(); err != nil {
 		return "", fmt.Errorf("kill a worker: %w", err)
@@ -198,7 +199,7 @@ func (r *run) pauseProcess(ctx context.Context) error {
 		return fmt.Errorf("pause a worker: %w", err)
 	}
 	r.mark(evStop, hostclock.Now())
-	sleep(ctx, r.pause())
+	_ = program.Sleep(ctx, r.pause())
 	r.mark(evCont, hostclock.Now())
 	if err := r.proc.Continue(); err != nil {
 		return fmt.Errorf("continue a worker: %w", err)
@@ -214,11 +215,4 @@ func (r *run) lostProcess(err error) error {
 		status = errors.New("the process ended with status 0")
 	}
 	return fmt.Errorf("worker %d: %w", r.row+1, errors.Join(status, err))
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -52,8 +52,11 @@ func newReport(c config, p plan, log *history, v verdict, left int, elapsed time
 // maxListed bounds the violations and the unplanned ends that are printed.
 const maxListed = 5
 
-// write prints the table and, unless out is a terminal, the line of JSON.
-func (r report) write(out io.Writer) {
+// Passed is report.OK.
+func (r report) Passed() bool { return r.OK }
+
+// Write prints the table and, unless out is a terminal, the line of JSON.
+func (r report) Write(out io.Writer) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "  %-22s %s\n", name, fmt.Sprintf(format, args...))
 	}

@@ -21,7 +21,7 @@ func TestReadmeTranscript(t *testing.T) {
 		t.Fatalf("the README has no line of JSON: %v", err)
 	}
 	var printed bytes.Buffer
-	r.write(&printed)
+	r.Write(&printed)
 	if !strings.Contains(string(readme), "\n"+printed.String()+"```\n") {
 		t.Errorf("the README does not show what is printed:\n%s", &printed)
 	}

@@ -10,6 +10,11 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // Event is a line that a child writes for its parent.
@@ -71,6 +76,25 @@ func Serve(ctx context.Context, h http.Handler) error {
 	}
 	<-served
 	return nil
+}
+
+// Session opens the session of a child, with a client of its own. shut closes both.
+func Session(ctx context.Context, at program.Place, opts *concurrency.SessionOptions) (sess *concurrency.Session, client *clientv3.Client, shut func(), err error) {
+	if client, err = at.Dial(); err != nil {
+		return nil, nil, nil, err
+	}
+	start, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if sess, err = concurrency.NewSession(start, client, at.Namespace, opts); err != nil {
+		_ = client.Close()
+		return nil, nil, nil, err
+	}
+	return sess, client, func() {
+		closing, stop := context.WithTimeout(context.Background(), 2*time.Second)
+		defer stop()
+		_ = sess.Close(closing)
+		_ = client.Close()
+	}, nil
 }
 
 // Emit writes an event to the parent, in one piece.

@@ -11,11 +11,17 @@ import (
 	"syscall"
 )
 
+// Outcome is what a demo has found out.
+type Outcome interface {
+	Passed() bool
+	Write(out io.Writer)
+}
+
 // Demo is the body of main of a program with flags of its own, which starts processes and judges
-// what they did: it parses the flags, and runs the program with a context that ends on Ctrl-C and
-// SIGTERM. The exit status is 0 only if run returns true, 2 for wrong flags, and 130 if the program
-// was interrupted. Run must end its processes before it returns.
-func Demo[Config any](name string, parse func(args []string, out io.Writer) (Config, error), run func(context.Context, Config) (ok bool, err error)) {
+// what they did: it parses the flags, runs the program with a context that ends on Ctrl-C and
+// SIGTERM, and writes the outcome to standard output. The exit status is 0 only if the outcome is a good one,
+// 2 for wrong flags, and 130 if the program was interrupted. Run must end its processes before it returns.
+func Demo[Config any, Result Outcome](name string, parse func(args []string, out io.Writer) (Config, error), run func(ctx context.Context, c Config, progress io.Writer) (Result, error)) {
 	c, err := parse(os.Args[1:], os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -25,7 +31,11 @@ func Demo[Config any](name string, parse func(args []string, out io.Writer) (Con
 		os.Exit(2)
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := run(ctx, c)
+	o, err := run(ctx, c, os.Stderr)
+	ok := err == nil && o.Passed()
+	if err == nil {
+		o.Write(os.Stdout)
+	}
 	interrupted := ctx.Err() != nil
 	cancel()
 	switch {
