@@ -142,11 +142,11 @@ var fences = []fence{
 		planted: [2]string{"embedtest/start_test.go", module + "/concurrency"},
 	},
 	{
-		name: "only tests, examples and what exists to prove import embedtest",
-		why:  "it brings a whole etcd server, which no user's binary shall carry, and the command is one: it works on the user's etcd alone",
+		name: "only tests, examples, etcdkit-dev and what exists to prove import embedtest",
+		why:  "it brings a whole etcd server, which no user's binary shall carry, and the command is one: it works on the user's etcd alone; etcdkit-dev is that server",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(dir, "embedtest") && !f.test && !within(f.dir, "embedtest", "examples", "internal/proof")
+			return ok && within(dir, "embedtest") && !f.test && !within(f.dir, "embedtest", "examples", "internal/proof", "cmd/etcdkit-dev")
 		},
 		planted: [2]string{"concurrency/session.go", module + "/embedtest"},
 	},
@@ -178,10 +178,10 @@ var fences = []fence{
 		planted: [2]string{"idempotency/conformance/run.go", module + "/internal/keyspace"},
 	},
 	{
-		name: "only embedtest runs an etcd server",
+		name: "only embedtest runs an etcd server, which etcdkit-dev configures",
 		why:  "its dependencies are many times those of the client",
 		bans: func(f file, imp string) bool {
-			return within(imp, "go.etcd.io/etcd/server/v3") && !f.test && !within(f.dir, "embedtest")
+			return within(imp, "go.etcd.io/etcd/server/v3") && !f.test && !within(f.dir, "embedtest", "cmd/etcdkit-dev")
 		},
 		planted: [2]string{"examples/fleet/main.go", "go.etcd.io/etcd/server/v3/embed"},
 	},
@@ -349,6 +349,7 @@ func TestFencesFail(t *testing.T) {
 		"exporter/exporter.go":                         importing("exporter/exporter.go", "github.com/prometheus/client_golang/prometheus", module+"/internal/fleet"),
 		"examples/console/main.go":                     importing("examples/console/main.go", module+"/console", module+"/embedtest"),
 		"cmd/etcdkit/main.go":                          importing("cmd/etcdkit/main.go", module+"/cmd/etcdkit/internal/cli", module+"/cmd/etcdkit/internal/guard"),
+		"cmd/etcdkit-dev/main.go":                      importing("main/main.go", module+"/embedtest", "go.etcd.io/etcd/server/v3/embed"),
 		"cmd/etcdkit/internal/cli/export.go":           importing("cmd/etcdkit/internal/cli/export.go", "github.com/spf13/cobra", "github.com/prometheus/client_golang/prometheus", module+"/console", module+"/exporter", module+"/idempotency/idemtest"),
 		"cmd/etcdkit/internal/guard/front_linux.go":    importing("cmd/etcdkit/internal/guard/front_linux.go", "os/exec", "golang.org/x/sys/unix"),
 		"integration/go.mod":                           "module elsewhere",

@@ -85,6 +85,12 @@ What each prints, also when it refuses, is in the [transcripts of its tests](../
 
     go install github.com/etcdkit/etcdkit/cmd/etcdkit@latest
 
+Without an etcd to try it on, ` + "`etcdkit-dev`" + ` starts one on this machine, until ^C, and prints the variable by which
+` + "`etcdkit`, `etcdctl`" + ` and the examples reach it; ` + "`-data-dir`" + ` keeps its data. It is a program of its own, since it is an
+etcd server:
+
+    go install github.com/etcdkit/etcdkit/cmd/etcdkit-dev@latest
+
 `)
 	var links []string
 	for _, verb := range verbsOf(root) {
