@@ -145,7 +145,7 @@ func (r *remains) check(horizon time.Time) error {
 	case len(r.settings) > 0:
 		return fmt.Errorf("%w: a live process uses it", ErrInUse)
 	case r.user != "":
-		return fmt.Errorf("%w: %q has it (Locker.Job), and is alive", ErrInUse, r.user)
+		return fmt.Errorf("%w: %q has it (Locker.Job or NewGocronCron), and is alive", ErrInUse, r.user)
 	case r.latest.After(horizon):
 		return fmt.Errorf("%w: its tick %s has not come; a process with a wrong clock has claimed it", ErrInUse, stamp(r.latest))
 	}

@@ -48,7 +48,8 @@ type GocronLocker[L interface{ Unlock(context.Context) error }] struct {
 // a daily job at two times cannot have a period of a day. A second call in one period is logged as
 // a warning, once for each name. With periods of whole days a job at a time of day runs each day,
 // also when the clocks go forward and two of its calls come within one day in UTC. For other jobs at
-// times of day see NewGocronCron.
+// times of day see NewGocronCron. The locker knows no schedule: before its first run a job has no next fire time, and an alert
+// on the age of its latest success replaces one that it does not start (docs/observability.md, Jobs).
 //
 // Without LateBy, a tick starts within its period or not at all, and Lock returns one second, or a
 // tenth of a period below ten seconds, before gocron's next call: gocron skips a fire time that has

@@ -25,6 +25,12 @@ type GocronCron[L interface{ Unlock(context.Context) error }] struct {
 // WithDistributedJobLocker each process runs the job, and a warning is logged at the second fire
 // time.
 //
+// gocron passes the name of the job with its first call for the lock, not before. From then on etcd has
+// the plan of the job, as that of a Job, and knows that this process has it. Call Plan with the name to have both
+// before the first fire time, so that an alert can find that the job never starts:
+//
+//	err = daily.Plan("invoices")
+//
 // cron has the fire times: gocron's own Cron, or another. RunNow of gocron runs the latest tick
 // that has come, if it was not run. Fire times that gocron adds to those of its Cron, by
 // DaylightSavingsTimeRunAfterTransition, are skipped. Those that gocron leaves out by itself, as the
@@ -51,25 +57,88 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 	if err != nil {
 		return nil, err
 	}
-	g.ticks = &gocronTicks{times: timetable{schedule: cron, stuck: warnOfStuck(l.log, "of gocron")}, settings: s, valid: cron.IsValid, now: l.opts.Now, alone: func() {
+	c := &gocronSchedule{next: cron.Next, valid: cron.IsValid}
+	g.ticks = &gocronTicks{plans: l.plans, times: timetable{schedule: c, stuck: warnOfStuck(l.log, "of gocron")}, settings: s, valid: c.IsValid, now: l.opts.Now, alone: func() {
 		l.log.Warn("two fire times of a gocron job have come without a call for its lock: without the lock each process runs the job. Pass what NewGocronCron returned to gocron.WithDistributedJobLocker as well, not to WithCronImplementation alone")
 	}}
 	return &GocronCron[L]{g, g.ticks}, nil
 }
 
+// Plan sets the name of the job before gocron passes it on: the one that gocron.WithName has. As soon as gocron has
+// set the crontab, in NewJob, etcd gets the plan of the job, so that it is listed as one that has never run, with its next fire
+// time, and EtcdkitJobNotStarted rings if no process starts it. Plan can be called before NewJob and after it. It sends nothing to
+// etcd before it returns.
+//
+// Plan returns ErrInvalid if the name is out of range, or if the locker belongs to a job of another name. From then on
+// Lock returns ErrInvalid for another name.
+func (g *GocronCron[L]) Plan(name string) error {
+	err := checkName(name)
+	if err == nil {
+		err = g.named(name)
+	}
+	if err != nil {
+		return fmt.Errorf("plan job %q for gocron: %w", name, err)
+	}
+	g.register()
+	return nil
+}
+
+// Remove says that this process does not have the job any more, as Job.Remove does: call it after RemoveJob of gocron. Before the
+// name of the job is known it does nothing. After ErrClosed, ctx's error or an error of etcd's the plan may be
+// removed or not; it can be called again.
+func (g *GocronCron[L]) Remove(ctx context.Context) error {
+	l, t := g.locker, g.gocronTicks
+	ctx, cancel := l.untilClose(ctx)
+	defer cancel()
+	t.mu.Lock()
+	name := t.job
+	t.planned = ""
+	t.mu.Unlock()
+	if name == "" {
+		return nil
+	}
+	return l.about("remove", name, l.plans.remove(ctx, name, &t.times))
+}
+
+// gocronSchedule is a Cron of gocron that is safe for concurrent use: plans are written in the background, and IsValid sets
+// the crontab again when gocron updates a job.
+type gocronSchedule struct {
+	mu    sync.RWMutex
+	next  func(time.Time) time.Time
+	valid func(string, *time.Location, time.Time) error
+}
+
+// Next returns the first fire time after t.
+func (c *gocronSchedule) Next(t time.Time) time.Time {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.next(t)
+}
+
+// IsValid sets the crontab.
+func (c *gocronSchedule) IsValid(crontab string, location *time.Location, now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.valid(crontab, location, now)
+}
+
 // gocronTicks has the fire times of one job of gocron.
 type gocronTicks struct {
+	plans    *planner
 	times    timetable
 	settings settings
 	valid    func(string, *time.Location, time.Time) error
 	now      func() time.Time
 	alone    func() // called once if gocron does not ask for the lock
 
-	mu     sync.Mutex
-	set    bool      // gocron has asked for fire times
-	job    string    // that has asked for the lock, or "" before that
-	last   time.Time // the first fire time, or the last one that followed one that had come
-	passed int       // fire times that have come while gocron had not asked for the lock
+	mu      sync.Mutex
+	set     bool      // gocron has set the crontab
+	crontab string    // that it has set
+	job     string    // that has asked for the lock, or was named before; "" before that
+	locked  bool      // it has asked for the lock
+	planned string    // the job and the crontab of which the plan is stored, or ""
+	last    time.Time // the first fire time, or the last one that followed one that had come
+	passed  int       // fire times that have come while gocron had not asked for the lock
 }
 
 // IsValid is called by gocron: it sets the crontab. It returns an error of the Cron that was passed
@@ -78,9 +147,6 @@ func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.
 	if err := t.valid(crontab, location, now); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	t.set = true
-	t.mu.Unlock()
 	if location == nil {
 		location = now.Location()
 	}
@@ -88,7 +154,25 @@ func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.
 	if err := t.times.check(t.settings, now.In(location)); err != nil {
 		return fmt.Errorf("crontab %q for gocron: %w", crontab, err)
 	}
+	t.mu.Lock()
+	t.set, t.crontab = true, fmt.Sprintf("%s in %v", crontab, location)
+	t.mu.Unlock()
+	t.register()
 	return nil
+}
+
+// register has the plan stored as soon as the crontab and the name are known, and again when the crontab has changed.
+func (t *gocronTicks) register() {
+	t.mu.Lock()
+	name, as := t.job, t.job+" "+t.crontab
+	begin := t.set && name != "" && t.planned != as
+	if begin {
+		t.planned = as
+	}
+	t.mu.Unlock()
+	if begin {
+		t.plans.add(name, &t.times)
+	}
 }
 
 // Next is called by gocron: it returns the first fire time after the last run. Other callers may
@@ -97,7 +181,7 @@ func (t *gocronTicks) Next(lastRun time.Time) time.Time {
 	next, _ := t.times.next(lastRun)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.job != "" || t.passed > 1 {
+	if t.locked || t.passed > 1 {
 		return next
 	}
 	// gocron asks for the next fire time when one has come, possibly just before it asks for the lock
@@ -114,19 +198,29 @@ func (t *gocronTicks) Next(lastRun time.Time) time.Time {
 	return next
 }
 
-// belongsTo returns ErrInvalid if these are not the fire times of the job.
+// belongsTo returns ErrInvalid if these are not the fire times of the job that asks for the lock.
 func (t *gocronTicks) belongsTo(job string) error {
+	err := t.named(job)
 	t.mu.Lock()
-	set, owner := t.set, t.job
-	if owner == "" {
-		t.job = job
-	}
+	set := t.set
+	t.locked = true
 	t.mu.Unlock()
 	if !set {
 		return invalid("gocron asks another cron for the fire times: pass what NewGocronCron returned to gocron.WithCronImplementation as well")
 	}
-	if owner != "" && owner != job {
-		return invalid("the locker belongs to job %q: each job needs a NewGocronCron of its own", owner)
+	if err == nil {
+		t.register()
 	}
+	return err
+}
+
+// named takes the name of the job. It returns ErrInvalid if there is another one.
+func (t *gocronTicks) named(job string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.job != "" && t.job != job {
+		return invalid("the locker belongs to job %q: each job needs a NewGocronCron of its own, and Plan the name that gocron.WithName has", t.job)
+	}
+	t.job = job
 	return nil
 }

@@ -143,11 +143,11 @@ type Status struct {
 	// CoolingDown reports whether AtLeast keeps the job from starting.
 	CoolingDown bool
 	Paused      *Pause // or nil
-	Plan        *Plan  // of a job that a process has by Job, or nil
+	Plan        *Plan  // of a job that a process has by Job or NewGocronCron, or nil
 	Settings    string // the settings in force, as a text for operators
 }
 
-// Plan is what the processes that have a job by Job have planned. It stays when they have ended.
+// Plan is what the processes that have a job by Job or NewGocronCron have planned. It stays when they have ended.
 type Plan struct {
 	Text string // of the schedule, if it is known: see Crontab
 	Zone string // in which it is read, or "" for Periods

@@ -88,7 +88,7 @@ func (j *Job) Next(t time.Time) time.Time {
 	j.begin.Do(func() {
 		j.warnOfZone(t)
 		j.locker.register(j)
-		j.locker.plans.add(j)
+		j.locker.plans.add(j.name, &j.times)
 		if j.settings.misfire == Once || j.settings.repeats() {
 			j.locker.sess.Background(j.catchUp)
 		}
@@ -121,7 +121,7 @@ func (j *Job) Remove(ctx context.Context) error {
 		of.asked = nil
 	}
 	of.mu.Unlock()
-	return l.about("remove", j.name, l.plans.remove(ctx, j))
+	return l.about("remove", j.name, l.plans.remove(ctx, j.name, &j.times))
 }
 
 // Run runs the latest tick that has come, as Locker.Do does. Cron libraries call it. The result

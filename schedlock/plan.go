@@ -15,9 +15,9 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// planner stores what a process has planned: the schedules of its Jobs with their next fire times, without a
+// planner stores what a process has planned: the schedules of its jobs with their next fire times, without a
 // lease, so that they are known when no process is alive; and, on the lease of its session, that it has these
-// Jobs. It reads before it writes: of many processes with the same Jobs one writes. It is safe for concurrent
+// jobs. It reads before it writes: of many processes with the same jobs one writes. It is safe for concurrent
 // use.
 type planner struct {
 	locker *Locker
@@ -26,21 +26,21 @@ type planner struct {
 
 	mu      sync.Mutex
 	begun   bool
-	jobs    map[string]*Job
-	looked  map[string]bool  // whose plan was read or written
+	jobs    map[string]*timetable // by name
+	looked  map[string]bool       // whose plan was read or written
 	changed chan struct{}    // has room for one
-	put     map[int]string   // by number: the keys that say which Jobs it has
+	put     map[int]string   // by number: the keys that say which jobs it has
 	lease   clientv3.LeaseID // of these
 }
 
-// settle is the time within which a process with a new Job looks at the plans: another one may write them first.
+// settle is the time within which a process with a new job looks at the plans: another one may write them first.
 const settle = 2 * time.Second
 
-// add plans a Job, which has been asked for its fire times.
-func (p *planner) add(j *Job) {
+// add plans a job whose schedule has been asked for its fire times.
+func (p *planner) add(name string, times *timetable) {
 	p.mu.Lock()
-	p.jobs[j.name] = j
-	delete(p.looked, j.name)
+	p.jobs[name] = times
+	delete(p.looked, name)
 	begin := !p.begun
 	p.begun = true
 	p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *planner) keep() {
 	}
 }
 
-// write reads the plans that may be missing or have run out, writes what differs, and says which Jobs this process
+// write reads the plans that may be missing or have run out, writes what differs, and says which jobs this process
 // has.
 func (p *planner) write(ctx context.Context, e *engine.Epoch) error {
 	now := p.locker.opts.Now()
@@ -99,19 +99,25 @@ func (p *planner) write(ctx context.Context, e *engine.Epoch) error {
 // plansAtOnce is the number of plans in one read: etcd bounds the operations of a Txn.
 const plansAtOnce = 100
 
-// unsure returns the Jobs whose plans were not read, or have run out.
-func (p *planner) unsure(now time.Time) (out []*Job) {
+// planned is a job with its fire times.
+type planned struct {
+	name  string
+	times *timetable
+}
+
+// unsure returns the jobs whose plans were not read, or have run out.
+func (p *planner) unsure(now time.Time) (out []planned) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name, j := range p.jobs {
+	for name, times := range p.jobs {
 		if !p.looked[name] || !p.locker.job(name).plannedUntil().After(now) {
-			out = append(out, j)
+			out = append(out, planned{name, times})
 		}
 	}
 	return out
 }
 
-func (p *planner) writeSome(ctx context.Context, jobs []*Job, now time.Time) error {
+func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) error {
 	l := p.locker
 	kvs, err := l.get(ctx, func() (reads []clientv3.Op) {
 		for _, j := range jobs {
@@ -136,7 +142,7 @@ func (p *planner) writeSome(ctx context.Context, jobs []*Job, now time.Time) err
 		}
 		l.job(j.name).setPlanned(plan)
 		p.mu.Lock()
-		p.looked[j.name] = true
+		p.looked[j.name] = p.jobs[j.name] == j.times // and not one that has replaced it meanwhile
 		p.mu.Unlock()
 	}
 	return nil
@@ -176,7 +182,7 @@ func (p *planner) rest() time.Duration {
 // namesAtOnce bounds the names in one key, in bytes: a record has 32 KiB at most.
 const namesAtOnce = 16 << 10
 
-// publish says which Jobs this process has, if etcd does not know that.
+// publish says which jobs this process has, if etcd does not know that.
 func (p *planner) publish(ctx context.Context, e *engine.Epoch) error {
 	p.publishing.Lock() // an older list must not come after a newer one
 	defer p.publishing.Unlock()
@@ -199,7 +205,7 @@ func (p *planner) publish(ctx context.Context, e *engine.Epoch) error {
 	return p.unpublish(ctx, e)
 }
 
-// unpublish removes the keys with names of Jobs that this process does not need any more.
+// unpublish removes the keys with names of jobs that this process does not need any more.
 func (p *planner) unpublish(ctx context.Context, e *engine.Epoch) error {
 	need := len(p.names())
 	p.mu.Lock()
@@ -224,13 +230,13 @@ func (p *planner) unpublish(ctx context.Context, e *engine.Epoch) error {
 	return nil
 }
 
-// remove takes a Job from what this process has, and removes its plan if no other live process has it.
-func (p *planner) remove(ctx context.Context, j *Job) error {
+// remove takes a job from what this process has, and removes its plan if no other live process has it.
+func (p *planner) remove(ctx context.Context, name string, times *timetable) error {
 	p.mu.Lock()
-	if p.jobs[j.name] == j {
-		delete(p.jobs, j.name)
+	if p.jobs[name] == times {
+		delete(p.jobs, name)
 	}
-	has := p.jobs[j.name] != nil
+	has := p.jobs[name] != nil
 	p.mu.Unlock()
 	l := p.locker
 	asked := time.Now()
@@ -241,11 +247,11 @@ func (p *planner) remove(ctx context.Context, j *Job) error {
 	if err := p.publish(ctx, e); err != nil || has {
 		return err
 	}
-	key := l.job(j.name).keys.Plan()
+	key := l.job(name).keys.Plan()
 	kvs, err := l.get(ctx, func() []clientv3.Op {
 		return []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix())}
 	})
-	if err != nil || len(kvs[0]) == 0 || userOf(kvs[1], j.name) != "" {
+	if err != nil || len(kvs[0]) == 0 || userOf(kvs[1], name) != "" {
 		return err
 	}
 	_, err = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
@@ -300,7 +306,7 @@ func (p *planner) known(lease clientv3.LeaseID, n int, value string) bool {
 	return p.put[n] == value
 }
 
-// names returns the names of the Jobs in portions.
+// names returns the names of the jobs in portions.
 func (p *planner) names() (out [][]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
