@@ -63,7 +63,7 @@ func jobsOf(s *fleet.State) (rows []jobRow) {
 		if j.Forgotten() {
 			continue
 		}
-		h := j.History()
+		h := j.History(time.Now())
 		row := jobRow{Name: name, State: stateOf(j), Lost: h.Lost, Failed: h.Failed, Overdue: overdueSince(j, time.Now())}
 		if next := nextOf(j, 1); len(next) > 0 {
 			row.Next = next[0]
@@ -100,7 +100,7 @@ func overdueSince(j *fleet.Job, now time.Time) time.Time {
 	if j.Paused || j.Running() || j.Cooling {
 		return time.Time{}
 	}
-	return ticks.Unstarted(record.Time(j.History().Next), now)
+	return ticks.Unstarted(record.Time(j.History(now).Next), now)
 }
 
 // nextOf returns fire times that have not come and have no record, if they are known and the job is not paused.

@@ -148,7 +148,7 @@ func (n *totals) addJobs(s *fleet.State, now time.Time) {
 		if j.Forgotten() {
 			continue
 		}
-		h := j.History()
+		h := j.History(now)
 		n.LostRuns += h.Lost
 		n.FailedRuns += h.Failed
 		if j.Paused {

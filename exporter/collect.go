@@ -63,7 +63,7 @@ func samples(s *fleet.State, d descs, now int64, most int) (out []sample, droppe
 	if ms, ok := s.Skew(); ok {
 		out = append(out, sample{d.skew, seconds(ms), nil})
 	}
-	for _, subjects := range [...][]subject{queueSubjects(s), jobSubjects(s), storeSubjects(s)} {
+	for _, subjects := range [...][]subject{queueSubjects(s), jobSubjects(s, now), storeSubjects(s)} {
 		for i, sub := range firstOf(subjects) {
 			found := sub.samples(d, now)
 			if i < most {

@@ -135,6 +135,22 @@ func TestNextFireTimeOfASchedule(t *testing.T) {
 	require.Contains(t, e.series(), `job_paused{job_name="job"}`)
 }
 
+// K25: a job that is run by calls, of which no process lives between two, has a next fire time, later by as much as calls may be.
+func TestNextFireTimeOfCalls(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.Session(idle())
+	watcher, _ := f.Session(idle())
+	l, err := schedlock.New(s, nil)
+	require.NoError(t, err)
+	e := f.export(watcher, nil)
+	now := time.Now()
+	_, err = l.Do(ctxT(t), "job", nothing, schedlock.Tick(now), schedlock.Planned(daily{}, time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, s.Close(ctxT(t)))
+	e.shows(map[string]float64{`job_next_fire_timestamp_seconds{job_name="job"}`: float64(daily{}.Next(now).Add(time.Hour).Unix())})
+}
+
 // The latest success is known after its record was removed, and through another list.
 func TestLastSuccessOutlivesItsRecord(t *testing.T) {
 	t.Parallel()

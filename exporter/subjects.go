@@ -3,6 +3,7 @@ package exporter
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
 )
@@ -48,12 +49,12 @@ func queueSubjects(s *fleet.State) (out []subject) {
 	return out
 }
 
-func jobSubjects(s *fleet.State) (out []subject) {
+func jobSubjects(s *fleet.State, now int64) (out []subject) {
 	for name, j := range s.Jobs {
 		if j.Forgotten() {
 			continue
 		}
-		h := j.History()
+		h := j.History(time.UnixMilli(now))
 		out = append(out, subject{name: name, first: -int64(h.Lost + h.Failed), samples: func(d descs, _ int64) []sample { return samplesOfJob(j, d, name, h) }})
 	}
 	return out

@@ -22,8 +22,8 @@ type Func func(ctx context.Context, r *Run) error
 // the call may be on standby first.) Without Tick and Every each call is a tick of its own, so that only calls at
 // the same time exclude each other.
 //
-// Do knows no schedule: there is no next fire time, and no alert that the job does not start. An alert on the age of its
-// latest success replaces it (docs/observability.md, Jobs).
+// Without Planned, Do knows no schedule: there is no next fire time, and no alert that the job does not start. An alert on the age
+// of its latest success replaces it (docs/observability.md, Jobs).
 //
 // A name has up to 255 bytes of UTF-8, without control characters.
 //

@@ -143,11 +143,12 @@ type Status struct {
 	// CoolingDown reports whether AtLeast keeps the job from starting.
 	CoolingDown bool
 	Paused      *Pause // or nil
-	Plan        *Plan  // of a job that a process has by Job or NewGocronCron, or nil
+	Plan        *Plan  // of a job that a process has by Job or NewGocronCron, or that calls with Planned run, or nil
 	Settings    string // the settings in force, as a text for operators
 }
 
-// Plan is what the processes that have a job by Job or NewGocronCron have planned. It stays when they have ended.
+// Plan is what the processes that have a job by Job or NewGocronCron have planned, or calls with Planned. It stays when they
+// have ended.
 type Plan struct {
 	Text string // of the schedule, if it is known: see Crontab
 	Zone string // in which it is read, or "" for Periods
@@ -159,11 +160,20 @@ type Plan struct {
 	Next []time.Time
 	// Live reports whether a live process has the job.
 	Live bool
+	// Called reports whether calls of Do have written the plan, see Planned: no process has the job between two ticks.
+	Called bool
+	// Late is by how much these calls may come after a fire time.
+	Late time.Duration
+}
+
+// expected reports whether the plan counts at a time: a live process has the job, or calls are to come.
+func (p Plan) expected(now time.Time) bool {
+	return p.Live || p.Called && !now.After(p.Due.Add(p.Late+record.Kept))
 }
 
 // NextFire returns the first fire time after now that has no record, as the period or the plan shows it. It returns the
 // zero time if neither does, as when the fire times of the plan have passed, if the job is paused, or if no live process
-// has it.
+// has it. A plan by calls (Plan.Called) needs none: it counts until a week after its Due.
 func (s Status) NextFire(now time.Time) time.Time {
 	if s.Last != nil && s.Last.Tick.After(now) {
 		now = s.Last.Tick
@@ -174,7 +184,7 @@ func (s Status) NextFire(now time.Time) time.Time {
 		return time.Time{}
 	case ok && period >= ticks.Smallest:
 		return record.Time(ticks.Next(period, now).UnixMilli()).UTC()
-	case s.Plan == nil || !s.Plan.Live:
+	case s.Plan == nil || !s.Plan.expected(now):
 		return time.Time{}
 	}
 	for _, at := range s.Plan.Next {

@@ -8,7 +8,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// CallOption configures one call of Locker.Do: Tick, Every, and each Option. Of two options that
+// CallOption configures one call of Locker.Do: Tick, Every, Apart, Planned, and each Option. Of two options that
 // set the same thing, the last one counts.
 type CallOption interface{ applyCall(*request) error }
 

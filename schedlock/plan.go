@@ -28,9 +28,9 @@ type planner struct {
 	begun   bool
 	jobs    map[string]*timetable // by name
 	looked  map[string]bool       // whose plan was read or written
-	changed chan struct{}    // has room for one
-	put     map[int]string   // by number: the keys that say which jobs it has
-	lease   clientv3.LeaseID // of these
+	changed chan struct{}         // has room for one
+	put     map[int]string        // by number: the keys that say which jobs it has
+	lease   clientv3.LeaseID      // of these
 }
 
 // settle is the time within which a process with a new job looks at the plans: another one may write them first.
@@ -269,7 +269,7 @@ func planOf(kvs []*mvccpb.KeyValue) *Plan {
 	if !ok {
 		return nil
 	}
-	out := &Plan{Text: record.Text(p.Text), Zone: record.Text(p.Zone), Due: record.Time(p.DueMS)}
+	out := &Plan{Text: record.Text(p.Text), Zone: record.Text(p.Zone), Due: record.Time(p.DueMS), Called: p.Called, Late: time.Duration(p.LateMS) * time.Millisecond}
 	for _, at := range p.InRow() {
 		out.Next = append(out.Next, record.Time(at))
 	}

@@ -18,6 +18,8 @@ type request struct {
 	next      time.Time                      // the next fire time, before which AtMost of an attempt after a failure ends; zero: not known
 	passed    <-chan struct{}                // closed when a later tick has come, or nil
 	times     *timetable                     // of which the claim stores the plan, or nil
+	called    bool                           // by Planned: no process has the job between two ticks
+	callLate  time.Duration                  // by Planned
 	fires     string                         // the fire times of the schedule, see timetable.print
 	standby   func(*job, time.Time, request) // is on standby in place of the call, or nil
 	apart     time.Duration                  // the least time after another tick, or 0

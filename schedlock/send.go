@@ -117,7 +117,7 @@ func (l *Locker) creation(j *job, c *claimed, p plan, r request) commit.Creation
 		also = append(also, clientv3.OpDelete(j.keys.RequestedRun()))
 	}
 	if r.times != nil && r.times.print() != "" {
-		also = append(also, clientv3.OpPut(j.keys.Plan(), r.times.plan(c.tick).Encode()))
+		also = append(also, clientv3.OpPut(j.keys.Plan(), r.plan(c).Encode()))
 	}
 	if c.spare != 0 {
 		also = append(also, clientv3.OpPut(j.keys.Cooldown(), c.lock.Encode(), clientv3.WithLease(c.spare)))

@@ -142,11 +142,11 @@ func (j *Job) Lost(r Run) bool { return r.State == record.RunRunning && r.mod !=
 type History struct {
 	Lost, Failed int
 	LastRun      int64 // start of the latest attempt, or 0
-	Next         int64 // the fire time after the latest record, or the first planned one, and after the latest resumption; or 0
+	Next         int64 // by when a start is due: the fire time after the latest record, or the first planned one, and after the latest resumption; or 0
 }
 
-// History sums up the records.
-func (j *Job) History() (h History) {
+// History sums up the records, at a time.
+func (j *Job) History(now time.Time) (h History) {
 	latest := int64(-1)
 	for tick, r := range j.Runs {
 		switch {
@@ -162,16 +162,24 @@ func (j *Job) History() (h History) {
 	case latest >= 0 && j.Period >= ticks.Smallest:
 		latest = max(latest, j.operated) // no tick from before a resumption is started
 		h.Next = ticks.Next(j.Period, time.UnixMilli(latest)).UnixMilli()
-	case j.in != nil && j.in.Users(j.name) > 0:
+	case j.expected(now):
 		if h.Next = j.plan.DueMS; h.Next <= max(latest, j.operated) {
 			h.Next = j.plan.Later(max(latest, j.operated)) // due at that time, whatever was before
+		}
+		if h.Next != 0 {
+			h.Next += j.plan.LateMS
 		}
 	}
 	return h
 }
 
+// expected reports whether the plan of the job counts: a live process has it, or calls are to come.
+func (j *Job) expected(now time.Time) bool {
+	return j.in != nil && j.in.Users(j.name) > 0 || j.plan.Current(now)
+}
+
 // Upcoming returns up to n fire times after a time that have no record, as far as a period or the plan shows them,
-// if a live process has the job.
+// if a live process has the job or calls are to come.
 func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 	last := after.UnixMilli()
 	for tick := range j.Runs {
@@ -181,7 +189,7 @@ func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 		switch {
 		case j.Period >= ticks.Smallest:
 			last = ticks.Next(j.Period, time.UnixMilli(last)).UnixMilli()
-		case j.in != nil && j.in.Users(j.name) > 0:
+		case j.expected(after):
 			last = j.plan.Next(last)
 		default:
 			last = 0
@@ -195,5 +203,5 @@ func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 	return next
 }
 
-// Users returns how many live processes have a job by Locker.Job.
+// Users returns how many live processes have a job by Locker.Job or NewGocronCron.
 func (s *State) Users(job string) int { return s.users.have[job] }

@@ -26,7 +26,7 @@ func TestNextFireTime(t *testing.T) {
 		"a period is not known":  {0, 0, 0},
 	} {
 		j := &Job{Period: c.period, Runs: map[int64]Run{10 * hour: {State: "done"}}, operated: c.operated}
-		require.Equal(t, c.next, j.History().Next, name)
+		require.Equal(t, c.next, j.History(time.UnixMilli(500)).Next, name)
 	}
 }
 
@@ -34,37 +34,62 @@ func TestNextFireTime(t *testing.T) {
 // the job. It is not before the latest record or resumption.
 func TestNextFireTimeOfAPlan(t *testing.T) {
 	t.Parallel()
-	space, err := keyspace.New("/etcdkit", "shop")
-	require.NoError(t, err)
-	s, keys := NewState(space, true), space.Job("nightly")
-	put := func(key, value string) {
-		s.Put(&mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: 1, ModRevision: 1, Lease: 7}, 0)
-	}
+	s, put := planned(t)
+	space := s.space
+	keys := space.Job("nightly")
 	plan := record.Plan{Schedule: "fire time like", DueMS: 1000, NextMS: []int64{1000, 2000, 3000}}
 	put(keys.Plan(), plan.Encode())
 	j := s.Jobs["nightly"]
-	require.Zero(t, j.History().Next, "no process has it")
+	require.Zero(t, j.History(time.UnixMilli(500)).Next, "no process has it")
 	require.True(t, j.Planned())
 	put(space.User(7, 0), record.User{Jobs: []string{"other", "nightly"}}.Encode())
 	put(space.User(8, 0), record.User{Jobs: []string{"nightly"}}.Encode())
 	require.Equal(t, 2, s.Users("nightly"))
-	require.EqualValues(t, 1000, j.History().Next)
+	require.EqualValues(t, 1000, j.History(time.UnixMilli(500)).Next)
 	require.Equal(t, []time.Time{time.UnixMilli(2000), time.UnixMilli(3000)}, j.Upcoming(time.UnixMilli(1000), 5))
 	put(keys.Operated(), record.Operated{AtMS: 1500}.Encode())
-	require.EqualValues(t, 2000, j.History().Next)
+	require.EqualValues(t, 2000, j.History(time.UnixMilli(500)).Next)
 	plan.Sparse = 1
 	put(keys.Plan(), plan.Encode())
 	require.Equal(t, []time.Time{time.UnixMilli(2000)}, j.Upcoming(time.UnixMilli(1000), 5), "the third does not follow the second")
 	require.Empty(t, j.Upcoming(time.UnixMilli(2000), 5))
 	j.Runs[2000] = Run{State: "done"}
-	require.EqualValues(t, 3000, j.History().Next)
+	require.EqualValues(t, 3000, j.History(time.UnixMilli(500)).Next)
 	put(space.User(7, 0), record.User{Jobs: []string{"other"}}.Encode())
 	require.Equal(t, 1, s.Users("nightly"))
 	s.remove(space.User(8, 0))
 	require.Zero(t, s.Users("nightly"))
 	require.Equal(t, 1, s.Users("other"))
-	require.Zero(t, j.History().Next)
+	require.Zero(t, j.History(time.UnixMilli(500)).Next)
 	require.Empty(t, j.Upcoming(time.UnixMilli(0), 5))
+}
+
+// K25: the plan that calls have written counts without a live process, and a start is due by as much later as calls may
+// be late. A week after that it counts no more.
+func TestNextFireTimeOfCalls(t *testing.T) {
+	t.Parallel()
+	s, put := planned(t)
+	put(s.space.Job("nightly").Plan(), record.Plan{Schedule: "every 24h", DueMS: 1000, NextMS: []int64{1000, 2000, 3000}, Called: true, LateMS: 600}.Encode())
+	j := s.Jobs["nightly"]
+	require.EqualValues(t, 1600, j.History(time.UnixMilli(500)).Next)
+	require.Equal(t, []time.Time{time.UnixMilli(2000), time.UnixMilli(3000)}, j.Upcoming(time.UnixMilli(1000), 5))
+	j.Runs[1000] = Run{State: "done"}
+	require.EqualValues(t, 2600, j.History(time.UnixMilli(500)).Next, "a claim that has no plan")
+	week := time.UnixMilli(1600).Add(record.Kept)
+	require.EqualValues(t, 2600, j.History(week).Next)
+	require.Zero(t, j.History(week.Add(time.Millisecond)).Next)
+	require.Empty(t, j.Upcoming(week.Add(time.Millisecond), 5))
+}
+
+// planned returns a state, and what puts a key at the time 500.
+func planned(t *testing.T) (s *State, put func(key, value string)) {
+	t.Helper()
+	space, err := keyspace.New("/etcdkit", "shop")
+	require.NoError(t, err)
+	s = NewState(space, true)
+	return s, func(key, value string) {
+		s.Put(&mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: 1, ModRevision: 1, Lease: 7}, 500)
+	}
 }
 
 // A job of which Forget has left its floor alone is forgotten, and used again it is not.

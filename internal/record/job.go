@@ -92,6 +92,16 @@ type Plan struct {
 	DueMS    int64   `json:"due,omitempty"`    // the first fire time after the last start, or after the job was new
 	NextMS   []int64 `json:"next,omitempty"`   // fire times to come: the next ones, and some later ones
 	Sparse   int     `json:"sparse,omitempty"` // how many of them, at the end, do not follow the one before
+	Called   bool    `json:"called,omitempty"` // calls have written it, of a job that no process has between two ticks
+	LateMS   int64   `json:"late,omitempty"`   // by how much these calls may come after a fire time
+}
+
+// Kept is how long a plan counts that calls have written, after the fire time for which none has come.
+const Kept = 7 * 24 * time.Hour
+
+// Current reports whether calls have written the plan, and it counts at a time although no process has the job.
+func (p Plan) Current(now time.Time) bool {
+	return p.Called && now.UnixMilli() <= p.DueMS+p.LateMS+Kept.Milliseconds()
 }
 
 // InRow returns the fire times of the plan that follow each other.

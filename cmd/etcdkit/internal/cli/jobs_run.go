@@ -39,7 +39,10 @@ was lost and may not be repeated, or the latest run is older than half of the ti
 the one of this call.
 
 'etcdkit jobs history' shows the runs, and 'etcdkit jobs pause' keeps the command from running on all machines. All
-machines give the same --at-most and --retries.
+machines give the same --at-most and --retries. 'etcdkit jobs' shows the next time after the first run: with --every
+that of the latest run and the distance. No process of the job lives between two calls, so the alert EtcdkitJobNotStarted, and
+not EtcdkitJobGone, rings when no machine calls any more, with --every a quarter of it later, between 70 and 90
+minutes from 2h on. It rings for a week, or until 'etcdkit jobs forget'.
 
 The environment of the command has, besides its own, what 'etcdkit run' sets, with job as ETCDKIT_KIND;
 ETCDKIT_TICK, and ETCDKIT_ATTEMPT, which is 1 for the first start of a tick. It runs on Linux only.`
@@ -131,7 +134,8 @@ func (v *scheduledRun) options(tick time.Time, apart time.Duration) []schedlock.
 	if atMost == 0 {
 		atMost = unbounded
 	}
-	opts := []schedlock.CallOption{schedlock.Tick(tick), schedlock.AtMost(atMost), schedlock.Retries(v.retries)}
+	schedule, late := occasion{every: v.every, cron: v.parsed}.schedule()
+	opts := []schedlock.CallOption{schedlock.Tick(tick), schedlock.AtMost(atMost), schedlock.Retries(v.retries), schedlock.Planned(schedule, late)}
 	if apart > 0 {
 		opts = append(opts, schedlock.Apart(apart))
 	}

@@ -48,6 +48,21 @@ func apartBy(every time.Duration) time.Duration {
 	return every - min(less, mostNightly)
 }
 
+// schedule returns the schedule by which calls are made, and by how much they may come later: with --every by as much as
+// earlier, since a night in autumn has an hour more.
+func (o occasion) schedule() (schedlock.Schedule, time.Duration) {
+	if o.every > 0 {
+		return schedlock.Crontab{Text: "every " + o.every.String(), Schedule: distance(o.every)}, o.every - apartBy(o.every)
+	}
+	return schedlock.Crontab{Text: o.cron.Text(), Zone: o.cron.Location(), Schedule: o.cron}, 0
+}
+
+// distance is the schedule of --every: the next call comes so long after the one before.
+type distance time.Duration
+
+// Next returns the time of the call after one at t.
+func (d distance) Next(t time.Time) time.Time { return t.Add(time.Duration(d)) }
+
 // early is how much a call may come before its fire time: a clock that has been set back a little has called it.
 func (o occasion) early() time.Duration {
 	next := o.cron.Next(o.now)

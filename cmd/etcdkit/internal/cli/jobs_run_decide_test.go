@@ -180,3 +180,24 @@ func TestOccasionOfUnequalIntervals(t *testing.T) {
 	require.Equal(t, 48, cron)
 	require.Equal(t, 25, every, "at 00:00, and then at 45 past each hour")
 }
+
+// K25: with --every the next call comes no later than the plan says, also in the night of 25 hours; a call that is missing is
+// known before the next one.
+func TestOccasionIsPlanned(t *testing.T) {
+	t.Parallel()
+	for _, every := range []time.Duration{10 * time.Second, time.Hour, 2 * time.Hour, 4 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour} {
+		schedule, late := occasion{every: every}.schedule()
+		at := berlin(t, "2026-10-24 03:30:00")
+		next := schedule.Next(at)
+		require.Equal(t, at.Add(every), next)
+		require.Less(t, late, every)
+		if every >= hourly {
+			require.Greater(t, late, time.Hour, every)
+		}
+	}
+	line := inBerlin(t, "30 1 * * *")
+	schedule, late := occasion{cron: line}.schedule()
+	require.Zero(t, late)
+	require.Equal(t, berlin(t, "2026-10-25 01:30:00").UTC(), schedule.Next(berlin(t, "2026-10-24 03:30:00")).UTC())
+	require.Equal(t, "30 1 * * *", schedule.(schedlock.Crontab).Text)
+}

@@ -108,6 +108,27 @@ func TestJobsRunTenNights(t *testing.T) {
 	}
 }
 
+// K25: after its first run a job that cron calls has a next time, though no process of it lives.
+func TestJobsRunIsPlanned(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	for name, schedule := range map[string][]string{"every": {"--every", "24h"}, "cron": {"--cron", "30 1 * * *", "--zone", "Europe/Berlin"}} {
+		p := f.jobRun(append(append([]string{name}, schedule...), "--", "true")...)
+		code, _ := p.all()
+		require.Zero(t, code, p.errs)
+		st, err := f.locker("reader").Status(testkit.Context(t), name)
+		require.NoError(t, err)
+		require.True(t, st.Plan.Called)
+		want := st.Last.Tick.Add(24 * time.Hour)
+		if name == "cron" {
+			want = inBerlin(t, "30 1 * * *").Next(st.Last.Tick)
+		}
+		require.True(t, st.NextFire(time.Now()).Equal(want), "%v, %v", st.NextFire(time.Now()), want)
+		res := f.run("jobs", "list", "-N", "test")
+		require.Contains(t, res.out, instant(want), res.err)
+	}
+}
+
 // The exit code is the command's where it ran, and the history has it; a call of another machine exits with 0.
 func TestJobsRunExitCodes(t *testing.T) {
 	t.Parallel()
