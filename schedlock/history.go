@@ -148,7 +148,7 @@ type Status struct {
 }
 
 // Plan is what the processes that have a job by Job or NewGocronCron have planned, or calls with Planned. It stays when they
-// have ended.
+// have ended, for a week.
 type Plan struct {
 	Text string // of the schedule, if it is known: see Crontab
 	Zone string // in which it is read, or "" for Periods

@@ -31,7 +31,7 @@ type job struct {
 	callers     callers              // of this process
 	ahead       sync.Once            // a claim of a later tick than the present time is logged once
 	differs     sync.Once            // other fire times of one crontab are logged once
-	planned     time.Time            // the last fire time of the plan in etcd, as far as events have shown it
+	planned     record.Plan          // in etcd, as far as events have shown it
 	losses      losses
 	asked       *Job  // the one that runs what RequestRun asks for, or nil
 	served      int64 // mod revision of the latest request that this process has looked at
@@ -139,7 +139,7 @@ func (l *Locker) resync() {
 		if j.asked != nil {
 			l.sess.Background(func() { l.readRequested(j) })
 		}
-		if len(j.claimed) > 0 || !j.planned.IsZero() {
+		if len(j.claimed) > 0 || j.planned.Schedule != "" {
 			l.sess.Background(func() { reportLost(l, j) })
 		}
 		j.floor = time.Time{} // it may have been deleted
@@ -199,9 +199,8 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 	case key == j.keys.Lost():
 		j.losses.mark(ev.Kv.Value)
 	case key == j.keys.Plan():
-		p, _ := record.DecodePlan(ev.Kv.Value) // without a value, it has no fire times
-		j.planned = record.Time(p.Until())
-		return // no call waits for it
+		j.planned, _ = record.DecodePlan(ev.Kv.Value) // without a value, it has no fire times
+		return                                        // no call waits for it
 	case strings.HasPrefix(key, j.keys.Floors()):
 		switch tick, ok := j.keys.ParseFloor(key); {
 		case ok && !gone:
@@ -248,16 +247,21 @@ func (j *job) remaining(tick time.Time) (record, floor string) {
 	return j.keys.Run(j.floor) + "\x00", j.keys.Floor(j.floor)
 }
 
-// plannedUntil returns the last fire time of the plan that is stored, as far as this process knows, or zero.
+// plannedUntil returns until when the plan that is stored is up to date, as far as this process knows: until its last fire time, or
+// until its stamp is old. It is zero without a plan.
 func (j *job) plannedUntil() time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.planned
+	until := j.planned.Until()
+	if until == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(min(until, j.planned.AliveMS+stampEach.Milliseconds()))
 }
 
 // setPlanned records the plan that is stored.
 func (j *job) setPlanned(p record.Plan) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.planned = record.Time(p.Until())
+	j.planned = p
 }

@@ -31,6 +31,8 @@ type planner struct {
 	changed chan struct{}         // has room for one
 	put     map[int]string        // by number: the keys that say which jobs it has
 	lease   clientv3.LeaseID      // of these
+
+	retiredAt time.Time // when it has looked for plans of retired jobs
 }
 
 // settle is the time within which a process with a new job looks at the plans: another one may write them first.
@@ -77,7 +79,7 @@ func (p *planner) keep() {
 			return
 		}
 		wait := 5 * time.Second
-		if e, err := l.sess.Live(ctx); err == nil && p.write(ctx, e) == nil {
+		if e, err := l.sess.Live(ctx); err == nil && p.write(ctx, e) == nil && p.retire(ctx, e) == nil {
 			wait = p.rest()
 		}
 		again = time.After(wait)
@@ -129,7 +131,9 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 		return err
 	}
 	for n, j := range jobs {
-		plan, mod, ok := renewed(kvs[n], j.times.plan(now), now)
+		want := j.times.plan(now)
+		want.AliveMS = now.UnixMilli()
+		plan, mod, ok := renewed(kvs[n], want, now)
 		if ok {
 			key := l.job(j.name).keys.Plan()
 			// A copy, and the write of another process, find another revision.
@@ -149,7 +153,7 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 }
 
 // renewed returns the plan to be stored in place of what is stored, and whether that differs. When a list of fire
-// times has run out without a start, the first of them is still due.
+// times has run out without a start, the first of them is still due. One with an old stamp gets a new one.
 func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time) (plan record.Plan, mod int64, differs bool) {
 	if len(stored) == 0 {
 		return want, 0, true
@@ -158,7 +162,11 @@ func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time) (plan r
 	switch {
 	case !ok, is.Schedule != want.Schedule:
 	case is.Until() > now.UnixMilli() || want.Until() == 0 && is.Until() == 0:
-		return is, stored[0].ModRevision, false
+		old := now.Sub(time.UnixMilli(is.AliveMS)) >= stampEach
+		if old {
+			is.AliveMS = want.AliveMS
+		}
+		return is, stored[0].ModRevision, old
 	default:
 		want.DueMS = is.DueMS
 	}
@@ -170,7 +178,7 @@ func (p *planner) rest() time.Duration {
 	now := p.locker.opts.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	wait := 24 * time.Hour
+	wait := retireEach
 	for name := range p.jobs {
 		if until := p.locker.job(name).plannedUntil(); until.After(now) {
 			wait = min(wait, until.Sub(now))
@@ -247,17 +255,7 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable) err
 	if err := p.publish(ctx, e); err != nil || has {
 		return err
 	}
-	key := l.job(name).keys.Plan()
-	kvs, err := l.get(ctx, func() []clientv3.Op {
-		return []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix())}
-	})
-	if err != nil || len(kvs[0]) == 0 || userOf(kvs[1], name) != "" {
-		return err
-	}
-	_, err = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0][0].ModRevision)).Then(clientv3.OpDelete(key)).Commit()
-	})
-	return err
+	return p.unplan(ctx, name, func(record.Plan) bool { return true })
 }
 
 // planOf reads a job's plan, or returns nil.

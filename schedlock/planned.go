@@ -30,6 +30,6 @@ func Planned(schedule Schedule, late time.Duration) CallOption {
 // plan returns the plan that a claim stores.
 func (r request) plan(c *claimed) record.Plan {
 	p := r.times.plan(c.tick)
-	p.Called, p.LateMS = r.called, r.callLate.Milliseconds()
+	p.Called, p.LateMS, p.AliveMS = r.called, r.callLate.Milliseconds(), c.record.StartMS
 	return p
 }

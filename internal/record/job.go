@@ -94,9 +94,11 @@ type Plan struct {
 	Sparse   int     `json:"sparse,omitempty"` // how many of them, at the end, do not follow the one before
 	Called   bool    `json:"called,omitempty"` // calls have written it, of a job that no process has between two ticks
 	LateMS   int64   `json:"late,omitempty"`   // by how much these calls may come after a fire time
+	AliveMS  int64   `json:"alive,omitempty"`  // when a process had the job last, to within about a day
 }
 
-// Kept is how long a plan counts that calls have written, after the fire time for which none has come.
+// Kept is how long a plan is kept after the last process that had the job was alive. One that calls have written counts for as
+// long after the fire time for which none has come.
 const Kept = 7 * 24 * time.Hour
 
 // Current reports whether calls have written the plan, and it counts at a time although no process has the job.

@@ -29,7 +29,7 @@ func TestPlansOfADeploy(t *testing.T) {
 		most   int64
 	}{
 		"without delay":    {0, jobs},
-		"2 ms on each way": {2 * time.Millisecond, 3 * jobs},
+		"2 ms on each way": {2 * time.Millisecond, 5 * jobs}, // above 3 * jobs in one of 25
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, processes, func(t *testing.T, on []*desk) {

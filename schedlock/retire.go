@@ -1,0 +1,111 @@
+package schedlock
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// A plan has no lease, so it would stay for ever when a job is retired without Remove and Forget: a line that was removed from
+// a crontab. The processes that have a job stamp its plan once a day, and one process of the fleet removes plans without a
+// stamp of the last week.
+
+// stampEach is how old the stamp of a plan may be, and retireEach how often a process looks whether it is the one that
+// removes plans.
+const (
+	stampEach  = 24 * time.Hour
+	retireEach = time.Hour
+)
+
+// retired reports whether no process has had the job of a plan for so long that the plan counts no more.
+func retired(p record.Plan, now time.Time) bool {
+	last := p.AliveMS
+	if p.Called { // no process has the job between two ticks
+		last = max(last, p.DueMS+p.LateMS)
+	}
+	return p.AliveMS > 0 && now.UnixMilli() > last+record.Kept.Milliseconds()
+}
+
+// retire removes the plans of retired jobs, if this process is the first of those that have jobs.
+func (p *planner) retire(ctx context.Context, e *engine.Epoch) error {
+	l := p.locker
+	now := l.opts.Now()
+	p.mu.Lock()
+	looked := p.retiredAt
+	p.mu.Unlock()
+	if now.Sub(looked).Abs() < retireEach {
+		return nil
+	}
+	first, err := l.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(l.space.Users(), clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))}
+	})
+	if err != nil {
+		return err
+	}
+	if own := strings.TrimSuffix(l.space.User(int64(e.Lease()), 0), "0"); len(first[0]) > 0 && strings.HasPrefix(string(first[0][0].Key), own) {
+		if err := p.retireAll(ctx, now); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	p.retiredAt = now
+	p.mu.Unlock()
+	return nil
+}
+
+func (p *planner) retireAll(ctx context.Context, now time.Time) error {
+	l := p.locker
+	names, err := l.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	old := func(plan record.Plan) bool { return retired(plan, now) }
+	for batch := range slices.Chunk(names, plansAtOnce) {
+		kvs, err := l.get(ctx, func() (reads []clientv3.Op) {
+			for _, name := range batch {
+				reads = append(reads, clientv3.OpGet(l.space.Job(name).Plan()))
+			}
+			return reads
+		})
+		if err != nil {
+			return err
+		}
+		for n, kv := range kvs {
+			if len(kv) == 0 {
+				continue
+			}
+			if plan, ok := record.DecodePlan(kv[0].Value); ok && old(plan) {
+				if err := p.unplan(ctx, batch[n], old); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// unplan removes the plan of a job if no live process has the job and the plan, as it is read then, may be removed.
+func (p *planner) unplan(ctx context.Context, name string, may func(record.Plan) bool) error {
+	l := p.locker
+	key := l.space.Job(name).Plan()
+	kvs, err := l.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix())}
+	})
+	if err != nil || len(kvs[0]) == 0 || userOf(kvs[1], name) != "" {
+		return err
+	}
+	if plan, _ := record.DecodePlan(kvs[0][0].Value); !may(plan) {
+		return nil
+	}
+	// A process that begins to use the job meanwhile stamps the plan.
+	_, err = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0][0].ModRevision)).Then(clientv3.OpDelete(key)).Commit()
+	})
+	return err
+}

@@ -1,0 +1,87 @@
+package schedlock_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// K26: the plan of a job that no process has any more, as of a line that was removed from a crontab, is removed a week after the
+// last one that had it was alive; that of calls a week after the fire time for which none has come. The plan of a job that a
+// process has gets a stamp each day and stays, and so does the history.
+func TestPlansAreRetired(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(friday)
+	const day = 24 * time.Hour
+	operator, in := f.instance(nil, h.options()), f.instance(nil, schedlock.Settled(h.options()))
+	former := f.instance(nil, schedlock.Settled(h.options()))
+	_, err := former.Do(ctx, "called", nothing, schedlock.Tick(friday), schedlock.Planned(nine{}, time.Hour))
+	require.NoError(t, err)
+	for name, of := range map[string]instance{"removed": former, "kept": in} {
+		of.begin(t, name)
+		operator.waitPlan(t, name, func(p record.Plan, ok bool) bool { return ok && p.AliveMS == h.now().UnixMilli() })
+	}
+	require.Eventually(t, func() bool {
+		st, err := operator.Status(ctx, "removed")
+		return err == nil && !st.NextFire(h.now()).IsZero()
+	}, soon, 5*time.Millisecond)
+	require.NoError(t, former.sess.Close(ctx))
+	st, err := operator.Status(ctx, "removed")
+	require.NoError(t, err)
+	require.Zero(t, st.NextFire(h.now()), "it rings no more at once")
+
+	days := func(n time.Duration) {
+		h.set(friday.Add(n))
+		for look := range 2 { // the second one begins after all of the first
+			name := fmt.Sprintf("look-%v-%d", n, look)
+			in.begin(t, name)
+			operator.waitPlan(t, name, func(_ record.Plan, ok bool) bool { return ok })
+		}
+	}
+	has := func(name string) (ok bool) {
+		operator.waitPlan(t, name, func(_ record.Plan, is bool) bool { ok = is; return true })
+		return ok
+	}
+	days(7 * day)
+	require.True(t, has("removed"))
+	operator.waitPlan(t, "kept", func(p record.Plan, ok bool) bool { return ok && p.AliveMS == h.now().UnixMilli() })
+	days(7*day + time.Hour)
+	operator.waitPlan(t, "removed", func(_ record.Plan, ok bool) bool { return !ok })
+	_, err = operator.Status(ctx, "removed")
+	require.ErrorIs(t, err, schedlock.ErrUnknownJob)
+	require.True(t, has("called"))
+	require.True(t, has("kept"))
+	days(9 * day)
+	operator.waitPlan(t, "called", func(_ record.Plan, ok bool) bool { return !ok })
+	records, err := operator.History(ctx, "called")
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+}
+
+// begin has a process use a job.
+func (in instance) begin(t *testing.T, name string) {
+	t.Helper()
+	job, err := in.Job(name, nine{}, nothing)
+	require.NoError(t, err)
+	job.Next(friday)
+}
+
+// waitPlan waits until the stored plan of a job is as a condition wants it.
+func (in instance) waitPlan(t *testing.T, name string, is func(p record.Plan, ok bool) bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		resp, err := in.client.Get(ctxT(t), in.sess.NamespacePrefix()+"job/"+name+"/plan")
+		if err != nil || len(resp.Kvs) == 0 {
+			return err == nil && is(record.Plan{}, false)
+		}
+		p, ok := record.DecodePlan(resp.Kvs[0].Value)
+		return is(p, ok)
+	}, soon, 5*time.Millisecond)
+}
