@@ -135,16 +135,12 @@ func (v *cronRun) read(name string, in io.Reader) ([]crontab.Job, error) {
 
 // run runs the lines until a signal ends it.
 func (v *cronRun) run(ctx context.Context, jobs []crontab.Job) error {
-	ttl, margin, err := v.times()
+	opts, err := v.begin(v.app, "cron")
 	if err != nil {
 		return err
 	}
-	if err := guard.Supported(); err != nil {
-		return &exitError{exitNotRunnable, err}
-	}
-	v.app.surviveReader()
 	v.app.running = "cron"
-	opts := &concurrency.SessionOptions{Owner: owner("cron"), TTL: ttl, Margin: margin, Logger: warnings(v.app.std.Err)}
+	opts.Logger = warnings(v.app.std.Err)
 	return v.app.connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
 		l, err := schedlock.New(sess, &schedlock.Options{Done: v.report, Lost: losses(v.app)})
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/crontab"
-	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/observe"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -144,17 +143,13 @@ func (v *scheduledRun) options(tick time.Time, apart time.Duration) []schedlock.
 
 // run runs the command for the tick that is due, or is on standby for the run of another machine.
 func (v *scheduledRun) run(ctx context.Context) error {
-	ttl, margin, err := v.times()
+	opts, err := v.begin(v.app, "jobs run")
 	if err != nil {
 		return err
 	}
-	if err := guard.Supported(); err != nil {
-		return &exitError{exitNotRunnable, err}
-	}
-	v.app.surviveReader()
 	v.app.running = "jobs run"
 	renewed, hooks := renewals()
-	opts := &concurrency.SessionOptions{Owner: owner("jobs run"), TTL: ttl, Margin: margin, Logger: warnings(v.app.std.Err), Hooks: []observe.Hooks{hooks}}
+	opts.Logger, opts.Hooks = warnings(v.app.std.Err), []observe.Hooks{hooks}
 	return v.app.connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
 		l, err := schedlock.New(sess, &schedlock.Options{Now: v.now, Lost: losses(v.app)})
 		if err != nil {

@@ -171,19 +171,28 @@ func (x execution) times() (ttl, margin time.Duration, err error) {
 	return ttl, margin, nil
 }
 
+// begin begins a verb that runs commands under a guard, and returns the options of its session.
+func (x *execution) begin(a *app, verb string) (*concurrency.SessionOptions, error) {
+	ttl, margin, err := x.times()
+	if err != nil {
+		return nil, err
+	}
+	if err := guard.Supported(); err != nil {
+		return nil, &exitError{exitNotRunnable, err}
+	}
+	a.surviveReader()
+	return &concurrency.SessionOptions{Owner: owner(verb), TTL: ttl, Margin: margin}, nil
+}
+
 // execute acquires the permit and runs the command.
 func (a *app) execute(ctx context.Context, x *execution) error {
-	ttl, margin, err := x.times()
+	opts, err := x.begin(a, "run")
 	if err != nil {
 		return err
 	}
-	if err := guard.Supported(); err != nil {
-		return &exitError{exitNotRunnable, err}
-	}
-	a.surviveReader()
 	renewed, hooks := renewals()
 	reports := &waitReports{app: a, kind: x.kind}
-	opts := &concurrency.SessionOptions{Owner: owner("run"), TTL: ttl, Margin: margin, Hooks: []observe.Hooks{reports.hooks(), hooks}}
+	opts.Hooks = []observe.Hooks{reports.hooks(), hooks}
 	return a.connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
 		reports.sess.Store(sess)
 		p, err := a.acquire(ctx, sess, x.ask, x.kind, x.name)
