@@ -61,7 +61,8 @@
 //	etcdkit_job_last_run_timestamp_seconds      start of the latest attempt
 //	etcdkit_job_last_success_timestamp_seconds  latest end of a run without an error
 //	etcdkit_job_next_fire_timestamp_seconds     fire time after the latest recorded one, or the first
-//	                                            that was planned. If it has passed, no process has
+//	                                            that was planned, and after the cooldown of
+//	                                            AtLeast. If it has passed, no process has
 //	                                            started it. Only while a live process runs the job by
 //	                                            a period, has it by Locker.Job or
 //	                                            NewGocronCron, or calls with Planned (etcdkit

@@ -167,6 +167,9 @@ func (l *Locker) apply(events []*clientv3.Event) {
 			name, _, _ := strings.Cut(rest, "/")
 			if j := l.used(l.space.Jobs() + name + "/"); j != nil {
 				j.apply(key, ev)
+				if key == j.keys.Pause() && ev.Type == clientv3.EventTypeDelete {
+					l.plans.resume(j.name)
+				}
 				if j.losses.suspects() {
 					l.sess.Background(func() { reportLost(l, j) })
 				}

@@ -28,6 +28,7 @@ type planner struct {
 	begun   bool
 	jobs    map[string]*timetable // by name
 	looked  map[string]bool       // whose plan was read or written
+	resumed map[string]bool       // that were resumed since
 	changed chan struct{}         // has room for one
 	put     map[int]string        // by number: the keys that say which jobs it has
 	lease   clientv3.LeaseID      // of these
@@ -46,12 +47,30 @@ func (p *planner) add(name string, times *timetable) {
 	begin := !p.begun
 	p.begun = true
 	p.mu.Unlock()
+	p.wake()
+	if begin {
+		p.locker.sess.Background(p.keep)
+	}
+}
+
+// resume renews the plan of a job that was resumed, if this process has it: no tick that came before is due.
+func (p *planner) resume(name string) {
+	p.mu.Lock()
+	has := p.jobs[name] != nil
+	if has {
+		p.resumed[name] = true
+		delete(p.looked, name)
+	}
+	p.mu.Unlock()
+	if has {
+		p.wake()
+	}
+}
+
+func (p *planner) wake() {
 	select {
 	case p.changed <- struct{}{}:
 	default:
-	}
-	if begin {
-		p.locker.sess.Background(p.keep)
 	}
 }
 
@@ -103,8 +122,9 @@ const plansAtOnce = 100
 
 // planned is a job with its fire times.
 type planned struct {
-	name  string
-	times *timetable
+	name    string
+	times   *timetable
+	resumed bool
 }
 
 // unsure returns the jobs whose plans were not read, or have run out.
@@ -113,7 +133,7 @@ func (p *planner) unsure(now time.Time) (out []planned) {
 	defer p.mu.Unlock()
 	for name, times := range p.jobs {
 		if !p.looked[name] || !p.locker.job(name).plannedUntil().After(now) {
-			out = append(out, planned{name, times})
+			out = append(out, planned{name, times, p.resumed[name]})
 		}
 	}
 	return out
@@ -133,7 +153,7 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 	for n, j := range jobs {
 		want := j.times.plan(now)
 		want.AliveMS = now.UnixMilli()
-		plan, mod, ok := renewed(kvs[n], want, now)
+		plan, mod, ok := renewed(kvs[n], want, now, j.resumed)
 		if ok {
 			key := l.job(j.name).keys.Plan()
 			// A copy, and the write of another process, find another revision.
@@ -146,6 +166,9 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 		}
 		l.job(j.name).setPlanned(plan)
 		p.mu.Lock()
+		if j.resumed {
+			delete(p.resumed, j.name)
+		}
 		p.looked[j.name] = p.jobs[j.name] == j.times // and not one that has replaced it meanwhile
 		p.mu.Unlock()
 	}
@@ -153,14 +176,15 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 }
 
 // renewed returns the plan to be stored in place of what is stored, and whether that differs. When a list of fire
-// times has run out without a start, the first of them is still due. One with an old stamp gets a new one.
-func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time) (plan record.Plan, mod int64, differs bool) {
+// times has run out without a start, the first of them is still due. One with an old stamp gets a new one. After
+// a resumption nothing is due that came before it.
+func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time, resumed bool) (plan record.Plan, mod int64, differs bool) {
 	if len(stored) == 0 {
 		return want, 0, true
 	}
 	is, ok := record.DecodePlan(stored[0].Value)
 	switch {
-	case !ok, is.Schedule != want.Schedule:
+	case !ok, is.Schedule != want.Schedule, resumed && is.DueMS <= now.UnixMilli():
 	case is.Until() > now.UnixMilli() || want.Until() == 0 && is.Until() == 0:
 		old := now.Sub(time.UnixMilli(is.AliveMS)) >= stampEach
 		if old {

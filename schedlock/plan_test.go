@@ -162,6 +162,44 @@ func TestOnceOfAJobThatNeverRan(t *testing.T) {
 	}
 }
 
+// K27: ticks that AtLeast skips on purpose are not due, and not shown as the next ones.
+func TestPlanAfterACooldown(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	h := clock(friday)
+	in := f.instance(nil, schedlock.Settled(h.options()))
+	job, err := in.Job("job", nine{}, nothing, schedlock.AtLeast(36*time.Hour))
+	require.NoError(t, err)
+	job.Next(h.now())
+	in.planned(t, friday.AddDate(0, 0, 1))
+	res, err := job.RunContext(ctxT(t))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	st := in.planned(t, friday.AddDate(0, 0, 2))
+	require.True(t, st.NextFire(h.now()).Equal(friday.AddDate(0, 0, 2)))
+}
+
+// K28: when a job of a dense schedule is resumed, its processes write which fire time is due next: the list of those before
+// has one in ten minutes and one in an hour.
+func TestPlanAfterAResume(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(friday)
+	operator, in := f.instance(nil, nil), f.instance(nil, schedlock.Settled(h.options()))
+	job, err := in.Job("job", grid(time.Minute), nothing)
+	require.NoError(t, err)
+	job.Next(h.now())
+	operator.planned(t, friday.Add(time.Minute))
+	require.NoError(t, operator.Pause(ctx, "job", "moving house"))
+	require.NoError(t, operator.Resume(ctx, "job"))
+	require.NoError(t, operator.Pause(ctx, "job", "moving house again"))
+	h.set(friday.Add(20 * time.Minute))
+	require.NoError(t, operator.Resume(ctx, "job"))
+	st := operator.planned(t, friday.Add(21*time.Minute))
+	require.True(t, st.Plan.Next[1].Equal(friday.Add(22*time.Minute)))
+}
+
 // K14: the plan of a job goes with the last process that has removed it, and that process is known no more.
 func TestRemove(t *testing.T) {
 	t.Parallel()

@@ -27,9 +27,13 @@ func Planned(schedule Schedule, late time.Duration) CallOption {
 	})
 }
 
-// plan returns the plan that a claim stores.
+// plan returns the plan that a claim stores. It begins after the cooldown, whose ticks are skipped on purpose.
 func (r request) plan(c *claimed) record.Plan {
-	p := r.times.plan(c.tick)
+	from := c.tick
+	if cooled := time.UnixMilli(c.record.StartMS).Add(r.atLeast); r.atLeast > 0 && cooled.After(from) {
+		from = cooled
+	}
+	p := r.times.plan(from)
 	p.Called, p.LateMS, p.AliveMS = r.called, r.callLate.Milliseconds(), c.record.StartMS
 	return p
 }

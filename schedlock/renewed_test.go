@@ -16,17 +16,23 @@ func TestRenewedPlan(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1000)
 	want := record.Plan{Schedule: "mine", DueMS: 1100, NextMS: []int64{1100, 1200}}
+	mine := func(due, last int64) *record.Plan {
+		return &record.Plan{Schedule: "mine", DueMS: due, NextMS: []int64{900, last}}
+	}
 	for name, x := range map[string]struct {
 		stored  *record.Plan
 		value   string
+		resumed bool
 		plan    record.Plan
 		differs bool
 	}{
-		"none":                {nil, "", want, true},
-		"the same":            {&record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{900, 1050}}, "", record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{900, 1050}}, false},
-		"run out":             {&record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{900, 1000}}, "", record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{1100, 1200}}, true},
-		"of another schedule": {&record.Plan{Schedule: "theirs", DueMS: 900, NextMS: []int64{900, 2000}}, "", want, true},
-		"not readable":        {nil, "what?", want, true},
+		"none":                           {nil, "", false, want, true},
+		"the same":                       {mine(900, 1050), "", false, *mine(900, 1050), false},
+		"run out":                        {mine(900, 1000), "", false, record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{1100, 1200}}, true},
+		"of another schedule":            {&record.Plan{Schedule: "theirs", DueMS: 900, NextMS: []int64{900, 2000}}, "", false, want, true},
+		"not readable":                   {nil, "what?", false, want, true},
+		"K28: resumed, one has come":     {mine(900, 1050), "", true, want, true},
+		"K28: resumed, before the first": {mine(1050, 1050), "", true, *mine(1050, 1050), false},
 	} {
 		var kvs []*mvccpb.KeyValue
 		if x.stored != nil {
@@ -35,7 +41,7 @@ func TestRenewedPlan(t *testing.T) {
 		if x.value != "" {
 			kvs = []*mvccpb.KeyValue{{Value: []byte(x.value), ModRevision: 7}}
 		}
-		plan, mod, differs := renewed(kvs, want, now)
+		plan, mod, differs := renewed(kvs, want, now, x.resumed)
 		require.Equal(t, x.plan.Encode(), plan.Encode(), name)
 		require.Equal(t, x.differs, differs, name)
 		require.Equal(t, int64(7*len(kvs)), mod, name)

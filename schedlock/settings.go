@@ -9,7 +9,7 @@ import (
 
 // fingerprint returns the settings on which all users of a job in this process must agree.
 func (s settings) fingerprint() string {
-	text := fmt.Sprintf("AtMost %v, AtLeast %v, Retries %d", s.atMost, s.atLeast, s.retries)
+	text := fmt.Sprintf("AtMost %v%s%v, Retries %d", s.atMost, record.Least, s.atLeast, s.retries)
 	if s.every > 0 {
 		text += period + s.every.String()
 	}

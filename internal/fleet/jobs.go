@@ -20,11 +20,13 @@ type Job struct {
 	lock    int64         // create revision of the lock, or 0
 	Paused  bool          // a pause is stored
 	Period  time.Duration // of its settings, or 0
+	least   time.Duration // AtLeast of its settings
 	Runs    map[int64]Run // by tick
 	Success int64         // latest end of a run without an error, or 0
 
-	plan     record.Plan // of the processes that have it by Locker.Job, or zero
-	operated int64       // when it was paused or resumed last, or 0
+	plan        record.Plan // of the processes that have it by Locker.Job, or zero
+	operated    int64       // when it was paused or resumed last, as far as it is known, or 0
+	operatedMod int64       // revision of that
 
 	// With Options.Details:
 
@@ -42,7 +44,7 @@ type Run struct {
 	More *record.Run
 }
 
-func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool) {
+func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool, now int64) {
 	name, _, ok := s.space.ParseJob(key)
 	if !ok || keyspace.CheckJob(name) != nil {
 		return
@@ -52,7 +54,7 @@ func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool) {
 		j = &Job{name: name, in: s, queues: s.space.Job(name), Runs: map[int64]Run{}}
 		s.Jobs[name] = j
 	}
-	j.change(key, kv, s.details)
+	j.change(key, kv, s.details, now)
 	n := 0
 	switch {
 	case kv != nil && !known:
@@ -68,8 +70,17 @@ func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool) {
 	}
 }
 
+// resumed takes the time at which a pause or a resumption has arrived: that of this clock, which alone is known to be
+// the one that fire times are compared with.
+func (s *State) resumed(key string, now int64) {
+	name, _, _ := s.space.ParseJob(key)
+	if j := s.Jobs[name]; j != nil && key == j.queues.Operated() {
+		j.operated = now
+	}
+}
+
 // change adds, replaces or removes a key of the job.
-func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool) {
+func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 	switch key {
 	case j.queues.Lock():
 		if j.lock = 0; kv != nil {
@@ -85,7 +96,7 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool) {
 	case j.queues.Operated():
 		if j.operated = 0; kv != nil {
 			if at, ok := record.DecodeOperated(kv.Value); ok {
-				j.operated = at.AtMS
+				j.operated, j.operatedMod = min(at.AtMS, now), kv.ModRevision // it is of another clock
 			}
 		}
 	case j.queues.Plan():
@@ -93,9 +104,10 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool) {
 			j.plan, _ = record.DecodePlan(kv.Value)
 		}
 	case j.queues.Settings():
-		j.Period, j.Settings = 0, ""
+		j.Period, j.least, j.Settings = 0, 0, ""
 		if kv != nil {
 			j.Period, _ = record.PeriodOf(kv.Value)
+			j.least = record.LeastOf(kv.Value)
 			if details {
 				j.Settings = record.Text(string(kv.Value))
 			}
@@ -142,7 +154,9 @@ func (j *Job) Lost(r Run) bool { return r.State == record.RunRunning && r.mod !=
 type History struct {
 	Lost, Failed int
 	LastRun      int64 // start of the latest attempt, or 0
-	Next         int64 // by when a start is due: the fire time after the latest record, or the first planned one, and after the latest resumption; or 0
+	// Next is by when a start is due: the fire time after the latest record, or the first planned one, and after the latest
+	// resumption and cooldown; or 0. Of a dense schedule that is resumed it may be a later one, until a process has written the plan.
+	Next int64
 }
 
 // History sums up the records, at a time.
@@ -161,6 +175,9 @@ func (j *Job) History(now time.Time) (h History) {
 	switch {
 	case latest >= 0 && j.Period >= ticks.Smallest:
 		latest = max(latest, j.operated) // no tick from before a resumption is started
+		if j.least > 0 {
+			latest = max(latest, h.LastRun+j.least.Milliseconds()) // nor one within the cooldown
+		}
 		h.Next = ticks.Next(j.Period, time.UnixMilli(latest)).UnixMilli()
 	case j.expected(now):
 		if h.Next = j.plan.DueMS; h.Next <= max(latest, j.operated) {

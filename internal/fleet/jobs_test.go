@@ -18,14 +18,17 @@ func TestNextFireTime(t *testing.T) {
 	const hour = int64(time.Hour / time.Millisecond)
 	for name, c := range map[string]struct {
 		operated, next int64
-		period         time.Duration
+		period, least  time.Duration
 	}{
-		"after the record":       {0, 11 * hour, time.Hour},
-		"paused before it":       {9 * hour, 11 * hour, time.Hour},
-		"resumed three hours on": {13*hour + hour/2, 14 * hour, time.Hour},
-		"a period is not known":  {0, 0, 0},
+		"after the record":              {0, 11 * hour, time.Hour, 0},
+		"paused before it":              {9 * hour, 11 * hour, time.Hour, 0},
+		"resumed three hours on":        {13*hour + hour/2, 14 * hour, time.Hour, 0},
+		"a period is not known":         {0, 0, 0, 0},
+		"K27: a cooldown":               {0, 13 * hour, time.Hour, 2 * time.Hour}, // from one second after its tick
+		"K27: a cooldown of a part":     {0, 11 * hour, time.Hour, 10 * time.Minute},
+		"K27: resumed after a cooldown": {13*hour + hour/2, 14 * hour, time.Hour, 2 * time.Hour},
 	} {
-		j := &Job{Period: c.period, Runs: map[int64]Run{10 * hour: {State: "done"}}, operated: c.operated}
+		j := &Job{Period: c.period, least: c.least, Runs: map[int64]Run{10 * hour: {State: "done", Start: 10*hour + 1000}}, operated: c.operated}
 		require.Equal(t, c.next, j.History(time.UnixMilli(500)).Next, name)
 	}
 }
@@ -81,14 +84,46 @@ func TestNextFireTimeOfCalls(t *testing.T) {
 	require.Empty(t, j.Upcoming(week.Add(time.Millisecond), 5))
 }
 
-// planned returns a state, and what puts a key at the time 500.
+// K28: a resumption is of the time at which it has arrived here, and not of the operator's clock; if that is not known,
+// it is not of the future. Another list does not change it.
+func TestResumedByAnotherClock(t *testing.T) {
+	t.Parallel()
+	s, put := planned(t)
+	keys := s.space.Job("nightly")
+	plan := record.Plan{Schedule: "fire time like", DueMS: 1000, NextMS: []int64{1000, 2000, 3000}}.Encode()
+	user := record.User{Jobs: []string{"nightly"}}.Encode()
+	put(keys.Plan(), plan)
+	put(s.space.User(7, 0), user)
+	resume := func(s *State, at, now int64) {
+		s.Put(&mvccpb.KeyValue{Key: []byte(keys.Operated()), Value: []byte(record.Operated{AtMS: at}.Encode()), CreateRevision: 1, ModRevision: at}, now)
+	}
+	next := func(s *State) int64 { return s.Jobs["nightly"].History(time.UnixMilli(500)).Next }
+	resume(s, 2500, 500)
+	require.EqualValues(t, 1000, next(s), "a fast clock")
+	resume(s, 700, 1500)
+	require.EqualValues(t, 1000, next(s))
+	s.resumed(keys.Operated(), 1500)
+	require.EqualValues(t, 2000, next(s), "a slow clock")
+	s.resumed(keys.Plan(), 2500)
+	s.resumed("elsewhere", 2500)
+	require.EqualValues(t, 2000, next(s))
+	fresh, again := planned(t)
+	again(keys.Plan(), plan)
+	again(s.space.User(7, 0), user)
+	resume(fresh, 700, 4000)
+	require.EqualValues(t, 1000, next(fresh))
+	fresh.inherit(s)
+	require.EqualValues(t, 2000, next(fresh))
+}
+
+// planned returns a state, and what puts a key at the time 5000.
 func planned(t *testing.T) (s *State, put func(key, value string)) {
 	t.Helper()
 	space, err := keyspace.New("/etcdkit", "shop")
 	require.NoError(t, err)
 	s = NewState(space, true)
 	return s, func(key, value string) {
-		s.Put(&mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: 1, ModRevision: 1, Lease: 7}, 500)
+		s.Put(&mvccpb.KeyValue{Key: []byte(key), Value: []byte(value), CreateRevision: 1, ModRevision: 1, Lease: 7}, 5000)
 	}
 }
 

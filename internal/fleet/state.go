@@ -117,7 +117,7 @@ func (s *State) change(key string, kv *mvccpb.KeyValue, known bool, now int64) {
 	case strings.HasPrefix(key, s.ranges.limiters):
 		s.changeLimiter(key, kv, now)
 	case strings.HasPrefix(key, s.ranges.jobs):
-		s.changeJob(key, kv, known)
+		s.changeJob(key, kv, known, now)
 	case strings.HasPrefix(key, s.ranges.users):
 		s.users.change(key, kv)
 	case strings.HasPrefix(key, s.ranges.stores):
@@ -152,6 +152,9 @@ func (s *State) inherit(from *State) {
 	for name, j := range s.Jobs {
 		if old := from.Jobs[name]; old != nil {
 			j.Success = max(j.Success, old.Success)
+			if j.operatedMod == old.operatedMod {
+				j.operated = old.operated
+			}
 		}
 	}
 	for lease := range s.Sessions {

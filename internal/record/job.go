@@ -166,12 +166,23 @@ type Clock struct {
 // Period is what begins the period in the settings of a job, which are a text.
 const Period = ", Every "
 
+// Least is what begins AtLeast in the settings of a job.
+const Least = ", AtLeast "
+
 // PeriodOf returns the period in the settings of a job. ok is false if they have none, as those of a
 // job whose schedule is one of times of day.
 func PeriodOf(settings []byte) (d time.Duration, ok bool) {
 	_, text, _ := strings.Cut(string(settings), Period)
 	d, err := time.ParseDuration(text)
 	return d, err == nil && d > 0
+}
+
+// LeastOf returns AtLeast of the settings of a job, or 0.
+func LeastOf(settings []byte) time.Duration {
+	_, text, _ := strings.Cut(string(settings), Least)
+	text, _, _ = strings.Cut(text, ",")
+	d, _ := time.ParseDuration(text)
+	return max(0, d)
 }
 
 // Encode writes a record.
