@@ -151,6 +151,31 @@ func TestNextFireTimeOfCalls(t *testing.T) {
 	e.shows(map[string]float64{`job_next_fire_timestamp_seconds{job_name="job"}`: float64(daily{}.Next(now).Add(time.Hour).Unix())})
 }
 
+// K28: a Resume by an operator whose clock is slow, when no process of the job is alive, is of the time at which it arrives
+// here: no fire time from before it is due.
+func TestResumedBySlowClock(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.Session(idle())
+	other, _ := f.Session(idle())
+	watcher, _ := f.Session(idle())
+	l, err := schedlock.New(s, nil)
+	require.NoError(t, err)
+	e := f.export(watcher, nil)
+	now := time.Now()
+	const day = 24 * time.Hour
+	_, err = l.Do(ctxT(t), "job", nothing, schedlock.Tick(now.Add(-day*3/2)), schedlock.Planned(daily{}, 0))
+	require.NoError(t, err)
+	require.NoError(t, s.Close(ctxT(t)))
+	const name = `job_next_fire_timestamp_seconds{job_name="job"}`
+	e.shows(map[string]float64{name: float64(daily{}.Next(now.Add(-day * 3 / 2)).Unix())})
+	operator, err := schedlock.New(other, &schedlock.Options{Now: func() time.Time { return time.Now().Add(-2 * day) }})
+	require.NoError(t, err)
+	require.NoError(t, operator.Pause(ctxT(t), "job", "moving house"))
+	require.NoError(t, operator.Resume(ctxT(t), "job"))
+	e.shows(map[string]float64{name: float64(daily{}.Next(time.Now()).Unix())})
+}
+
 // The latest success is known after its record was removed, and through another list.
 func TestLastSuccessOutlivesItsRecord(t *testing.T) {
 	t.Parallel()

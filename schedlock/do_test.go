@@ -347,7 +347,7 @@ func TestUnlock(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	require.ErrorIs(t, b.Unlock(ctx, "job", ""), schedlock.ErrNotRunning)
+	require.ErrorIs(t, b.Unlock(ctx, "job", ""), schedlock.ErrUnknownJob)
 	started, done := do(ctx, a.Locker, "job", nil, schedlock.Tick(tick(1)), schedlock.Retries(3))
 	got(t, started, "it starts")
 	require.NoError(t, b.Unlock(ctx, "job", "it hangs"))

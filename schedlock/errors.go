@@ -8,6 +8,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/join"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // The errors of this package, one for each decision that a caller can make. They are wrapped with the
@@ -90,7 +91,7 @@ type SettingsError struct {
 
 // Error returns the job and both settings.
 func (e *SettingsError) Error() string {
-	return fmt.Sprintf("job %q is in use with other settings: here %s; there %s", e.Job, e.Mine, e.Theirs)
+	return fmt.Sprintf("job %q is in use with other settings: here %s; there %s", e.Job, record.SettingsText(e.Mine), record.SettingsText(e.Theirs))
 }
 
 // Is reports whether target is ErrSettings.

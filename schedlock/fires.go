@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // fires are the fire times of a schedule, as processes compare them and operators read them.
@@ -16,7 +18,7 @@ type fires struct {
 }
 
 const (
-	fireTime = "fire time like "
+	fireTime = record.Fires
 	sampled  = ", sampled "
 	parsedOf = ", by "
 )

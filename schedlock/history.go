@@ -261,7 +261,7 @@ func (l *Locker) status(ctx context.Context, name string) (Status, error) {
 		}
 	}
 	if len(kvs[4]) > 0 {
-		out.Settings = string(kvs[4][0].Value)
+		out.Settings = record.SettingsText(string(kvs[4][0].Value))
 	}
 	if out.Plan != nil {
 		out.Plan.Live, err = alive(ctx, l, j, kvs[4])

@@ -75,7 +75,7 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, err, schedlock.ErrUnknownJob)
 	_, err = a.Get(ctx, "job", tick(1))
 	require.ErrorIs(t, err, schedlock.ErrGone)
-	require.ErrorIs(t, a.Unlock(ctx, "job", ""), schedlock.ErrNotRunning)
+	require.ErrorIs(t, a.Unlock(ctx, "job", ""), schedlock.ErrUnknownJob)
 	require.ErrorIs(t, a.Pause(ctx, "job", strings.Repeat("x", 1025)), schedlock.ErrInvalid)
 	require.ErrorIs(t, a.Pause(ctx, "job", "\xff"), schedlock.ErrInvalid)
 	require.ErrorIs(t, a.Unlock(ctx, "job", "\xff"), schedlock.ErrInvalid)

@@ -75,7 +75,7 @@ func (j *job) use(print string) error {
 	defer j.mu.Unlock()
 	both, ok := agree(print, j.print)
 	if !ok {
-		return invalid("the job is in use with other settings in this process: here %s; there %s", print, j.print)
+		return invalid("the job is in use with other settings in this process: here %s; there %s", record.SettingsText(print), record.SettingsText(j.print))
 	}
 	j.print = both
 	return nil

@@ -134,7 +134,7 @@ func OnlyRun(token int64) UnlockOption { return func(u *unlocking) { u.only = &t
 // run has started. Unlock ends a cooldown (AtLeast), too. The tick is not started again, whatever
 // Retries allows. Which run is active can change between the look at it and the call: pass OnlyRun.
 // Unlock returns ErrNotRunning if the job neither runs nor cools down, or if OnlyRun excludes what it
-// does, and ErrInvalid if the name, the reason or an option is out of range. After ErrClosed, ctx's
+// does, ErrUnknownJob if nothing of the job is in etcd and this Locker has not used it, and ErrInvalid if the name, the reason or an option is out of range. After ErrClosed, ctx's
 // error or an error of etcd's the run may be ended or not.
 func (l *Locker) Unlock(ctx context.Context, name, reason string, opts ...UnlockOption) error {
 	var u unlocking
@@ -173,12 +173,15 @@ func (l *Locker) unlock(ctx context.Context, name, reason string, u unlocking) e
 func (l *Locker) unlockSeen(ctx context.Context, name, reason string, u unlocking) (commit.Removal, error) {
 	keys := l.space.Job(name)
 	kvs, err := l.get(ctx, func() []clientv3.Op {
-		return []clientv3.Op{clientv3.OpGet(keys.Lock()), clientv3.OpGet(keys.Cooldown())}
+		return []clientv3.Op{clientv3.OpGet(keys.Lock()), clientv3.OpGet(keys.Cooldown()), (&job{keys: keys}).any()}
 	})
 	if err != nil {
 		return commit.Absent, err
 	}
 	lock, cooldown := kvs[0], kvs[1]
+	if l.used(keys.Range) == nil && !(&job{keys: keys}).exists(kvs[2]) {
+		return commit.Absent, ErrUnknownJob
+	}
 	if len(lock) == 0 && len(cooldown) == 0 || u.only != nil && tokenOf(lock) != *u.only {
 		return commit.Absent, ErrNotRunning
 	}

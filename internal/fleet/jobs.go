@@ -109,7 +109,7 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 			j.Period, _ = record.PeriodOf(kv.Value)
 			j.least = record.LeastOf(kv.Value)
 			if details {
-				j.Settings = record.Text(string(kv.Value))
+				j.Settings = record.Text(record.SettingsText(string(kv.Value)))
 			}
 		}
 	default:

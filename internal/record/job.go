@@ -169,6 +169,14 @@ const Period = ", Every "
 // Least is what begins AtLeast in the settings of a job.
 const Least = ", AtLeast "
 
+// Fires is what begins the fire times in the settings of a job, which have the place of the period.
+const Fires = "fire time like "
+
+// SettingsText returns the settings of a job for people: the fire times are not called a period.
+func SettingsText(settings string) string {
+	return strings.Replace(settings, Period+Fires, ", "+Fires, 1)
+}
+
 // PeriodOf returns the period in the settings of a job. ok is false if they have none, as those of a
 // job whose schedule is one of times of day.
 func PeriodOf(settings []byte) (d time.Duration, ok bool) {

@@ -45,14 +45,6 @@ const (
 	patience = time.Second
 )
 
-// Supported returns an error if /proc does not show what a command starts.
-func Supported() error {
-	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
-		return errors.New("/proc is not mounted, or is that of another PID namespace: the processes that a command starts cannot be found there; mount it for this namespace ('unshare --mount-proc')")
-	}
-	return nil
-}
-
 // Start starts a guard, and the command under it. The command has ended at the deadline plus the grace, or
 // earlier, see Stop. This process becomes a subreaper, and catches the signals that a terminal and an operator send;
 // Events passes the command's events, and must be read until Empty.

@@ -488,3 +488,12 @@ func TestIgnoredSignals(t *testing.T) {
 	require.Equal(t, "lives", f.line())
 	require.Equal(t, &Status{Code: 3}, f.rest()[1].Exited)
 }
+
+// K30: with a low ulimit -u a message says so before Go's runtime ends with a dump. It does not bind root.
+func TestRoomForAGuard(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, room(1000, fewest))
+	require.NoError(t, room(1000, unix.RLIM_INFINITY))
+	require.NoError(t, room(0, 1))
+	require.ErrorContains(t, room(1000, fewest-1), "ulimit -u permits 19")
+}
