@@ -23,7 +23,7 @@ var exitCodes = []struct {
 	{exitNotAcquired, "no permit was granted, or a scheduled command was not run; a repetition may succeed"},
 	{exitLost, "the permit was lost while it was needed"},
 	{exitDenied, "etcd refuses the user"},
-	{exitNotRunnable, "the command of run could not be started, or ulimit -u leaves too few processes and threads for it; below about 10 Go's runtime ends with 2 and a dump"},
+	{exitNotRunnable, "the command of run could not be started, or ulimit -u leaves too few processes for it"},
 	{exitNotFound, "the command of run was not found"},
 	{128 + 15, "128 and the number of the signal that has ended the verb, as 130 for ^C; 0 for console, export and cron"},
 }
