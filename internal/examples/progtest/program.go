@@ -25,12 +25,17 @@ const asProgram = "EXAMPLE_TEST_MAIN"
 const tick = time.Millisecond
 
 // Main is the body of the TestMain of an example; main is its main function. childEnv are the environment
-// variables that make the program a child of one that Run runs.
+// variables that make the program a child of one that Run runs. The tests do not see the variables of etcdctl.
 func Main(m *testing.M, main func(), childEnv ...string) {
 	for _, name := range append(childEnv, asProgram) {
 		if os.Getenv(name) != "" {
 			main()
 			return
+		}
+	}
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "ETCDCTL_") {
+			_ = os.Unsetenv(name) // its user's own etcd
 		}
 	}
 	embedtest.Main(m)
@@ -55,7 +60,6 @@ func New(t *testing.T, args ...string) *Program {
 	}
 	p := &Program{Cmd: exec.CommandContext(t.Context(), self, args...), t: t, tmp: t.TempDir()}
 	p.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+p.tmp)
-	p.Env = slices.DeleteFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, "ETCDCTL_") })
 	p.Stdout, p.Stderr = &p.Out, &p.Err
 	t.Cleanup(func() {
 		if left := p.temporary(); len(left) > 0 {

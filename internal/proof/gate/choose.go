@@ -38,14 +38,14 @@ var readers = []string{"./internal/proof/deptest", "./internal/proof/gate", "./i
 
 // unraced are the reasons to leave a package out of the target race.
 var unraced = []omission{
-	{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, "./examples") }},
+	{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, "./examples", "./internal/examples") }},
 	{"it reads the tree, and runs nothing of the product", func(p pkg) bool { return slices.Contains(readers, p.path) }},
 }
 
 var omissions = map[string][]omission{
 	"race": unraced,
 	"etcd37": {
-		{"an example: make verify runs it with etcd 3.7", func(p pkg) bool { return under(p.path, "./examples") }},
+		{"an example: make verify runs it with etcd 3.7", func(p pkg) bool { return under(p.path, "./examples", "./internal/examples") }},
 		{"it asks etcd nothing that concurrency, schedlock and idempotency do not: make verify runs it with etcd 3.7", func(p pkg) bool {
 			return under(p.path, "./console", "./exporter")
 		}},

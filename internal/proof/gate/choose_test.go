@@ -10,11 +10,11 @@ import (
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	all := []pkg{
-		{"./concurrency", true}, {"./concurrency/limithttp", true}, {"./console", true}, {"./examples/fleet", true}, {"./examples-of-none", true},
+		{"./concurrency", true}, {"./concurrency/limithttp", true}, {"./console", true}, {"./examples/fleet", true}, {"./internal/examples/program", true}, {"./examples-of-none", true},
 		{"./internal/proof/deptest", false}, {"./internal/queue", false},
 	}
 	for target, want := range map[string][]string{
-		"test":   {"./examples/fleet", "./internal/proof/deptest"},
+		"test":   {"./examples/fleet", "./internal/examples/program", "./internal/proof/deptest"},
 		"race":   {"./concurrency", "./concurrency/limithttp", "./console", "./examples-of-none", "./internal/queue"},
 		"etcd37": {"./concurrency", "./concurrency/limithttp", "./examples-of-none"},
 	} {
