@@ -11,9 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxUserPages is the most that all pages for users may hold, in bytes, 250 KiB: they are read, not searched. It may
-// only shrink.
-const maxUserPages = 256_000
+// maxUserPages is the most that all pages for users may hold, in bytes: they are read, not searched. It may only shrink.
+const maxUserPages = 253_500
 
 // maxCell is the most that a cell of a table on a page for users may show, in characters: at night, on a screen
 // of a hundred columns, a longer one is no table.
