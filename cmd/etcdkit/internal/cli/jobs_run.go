@@ -58,11 +58,13 @@ type scheduledRun struct {
 
 	parsed crontab.Schedule
 	now    func() time.Time
+	work   func(ctx context.Context, r *schedlock.Run, env []string, renewed <-chan struct{}) error // runs the command
 }
 
 // jobRun returns the verb `jobs run`.
 func jobRun(a *app) *cobra.Command {
 	v := scheduledRun{app: a, now: wallClock}
+	v.work = v.guarded
 	cmd := &cobra.Command{
 		Use:     "run NAME -- COMMAND [ARG...]",
 		Short:   "Run a command once for each of its times, called by cron or a timer on several machines",
@@ -217,7 +219,7 @@ func (v *scheduledRun) claim(ctx context.Context, l *schedlock.Locker, opts []sc
 		ran = true
 		guard := r.Guard()
 		env := v.environment(v.app, guard.KeyBytes(), r.Token(), "ETCDKIT_TICK="+r.Tick().Format(time.RFC3339Nano), fmt.Sprintf("ETCDKIT_ATTEMPT=%d", r.Attempt()))
-		ended = v.app.guarded(fn, &v.execution, r, env, renewed)
+		ended = v.work(fn, r, env, renewed)
 		if errors.Is(r.Err(), schedlock.ErrLost) {
 			cancel() // another machine takes the next attempt
 		}
@@ -233,6 +235,11 @@ func (v *scheduledRun) claim(ctx context.Context, l *schedlock.Locker, opts []sc
 		return res, true, &exitError{exitLost, fmt.Errorf("%w: the command was ended", err)}
 	}
 	return res, true, ended
+}
+
+// guarded runs the command under its guard.
+func (v *scheduledRun) guarded(ctx context.Context, r *schedlock.Run, env []string, renewed <-chan struct{}) error {
+	return v.app.guarded(ctx, &v.execution, r, env, renewed)
 }
 
 // recorded is what the history has of an end of the command.
