@@ -58,6 +58,7 @@ func requiredIDs() []string {
 	add("M", "%d", 1, 18)
 	add("B", "%d", 1, 30)
 	add("K", "%d", 1, 30)
+	add("K", "%d", 46, 49)
 	return ids
 }
 

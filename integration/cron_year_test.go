@@ -1,0 +1,190 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	_ "time/tzdata" // the zones are the same on all machines
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/jonboulle/clockwork"
+	"github.com/robfig/cron/v3"
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/proof/crons"
+)
+
+// Why the plan of a library differs from that of cronie: the rows of a table in docs/migration.md.
+const (
+	refusedLine = "a line with 7 as the weekday"
+	eitherDay   = "a line with `*/2` as the day, and a weekday"
+	leftOut     = "a time that the clock leaves out"
+	foreignDay  = "a weekday, on the day without a midnight: fires although it does not fit"
+	lostDay     = "a weekday, on the day without a midnight: left out although it fits"
+	halfAnHour  = "a time in the week after a change by half an hour"
+	again       = "a time that comes twice: fires again"
+	onceOnly    = "a time that comes twice, of a line whose minute or hour begins with *: left out the second time"
+)
+
+// reasonOf names why a library has a fire time that cronie has not (extra), or lacks one. It is "" if there is no reason.
+func reasonOf(w crons.Window, at time.Time, loc *time.Location, extra bool) string {
+	shown := w.Change.In(loc)
+	noMidnight := w.By > 0 && shown.Add(-w.By).Format("15:04") == "23:00" && shown.Format("15:04") == "01:00"
+	onTheDay := noMidnight && at.In(loc).YearDay() == shown.YearDay()
+	switch {
+	case extra && w.Repeated(at):
+		return again
+	case extra && onTheDay:
+		return foreignDay
+	case extra:
+		return ""
+	case w.By > 0 && at.Equal(w.Change):
+		return leftOut
+	case w.Repeated(at):
+		return onceOnly
+	case w.By.Abs() == 30*time.Minute:
+		return halfAnHour
+	case onTheDay:
+		return lostDay
+	}
+	return ""
+}
+
+// library is one whose plans are compared.
+type library struct {
+	name string
+	year func(line string, loc *time.Location, like crons.Plan, windows []crons.Window) (crons.Plan, error)
+}
+
+var libraries = []library{{"robfig/cron", robfigYear}, {"gocron", gocronYear}}
+
+func robfigYear(line string, loc *time.Location, like crons.Plan, windows []crons.Window) (crons.Plan, error) {
+	s, err := cron.ParseStandard(line)
+	if err != nil {
+		return crons.Plan{}, err
+	}
+	return crons.NewPlan(like.Zone, line, windows, crons.Year(s.Next, loc)), nil
+}
+
+// gocronYear asks gocron's scheduler, at a clock of the test's. Of lines that fire more than twelve times a day it has
+// the times around the changes of the clock alone.
+func gocronYear(line string, loc *time.Location, like crons.Plan, windows []crons.Window) (crons.Plan, error) {
+	if like.Others < 12*366 {
+		all, err := gocronFires(line, loc, crons.Begin, crons.End)
+		return crons.NewPlan(like.Zone, line, windows, all), err
+	}
+	p := crons.Plan{Zone: like.Zone, Line: line, Others: like.Others, Digest: like.Digest}
+	for _, w := range windows {
+		all, err := gocronFires(line, loc, w.From, w.To)
+		if err != nil {
+			return p, err
+		}
+		p.Around = append(p.Around, all)
+	}
+	return p, nil
+}
+
+// gocronFires returns when gocron runs a job from one instant to before another.
+func gocronFires(line string, loc *time.Location, from, to time.Time) (all []time.Time, err error) {
+	s, err := gocron.NewScheduler(gocron.WithClock(clockwork.NewFakeClockAt(from.Add(-time.Second))), gocron.WithLocation(loc))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Shutdown()) }()
+	job, err := s.NewJob(gocron.CronJob(line, false), gocron.NewTask(func() {}))
+	if err != nil {
+		return nil, err
+	}
+	s.Start()
+	for n := 500; ; n *= 2 {
+		all, err := job.NextRuns(n)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(all, func(at time.Time) bool { return !at.Before(to) }); i >= 0 {
+			return all[:i], nil
+		}
+	}
+}
+
+// compare returns for each reason how many fire times of a library differ from a plan; and those that differ without one.
+func compare(l library, want crons.Plan, windows []crons.Window, loc *time.Location) (n map[string]int, unknown []string) {
+	n = map[string]int{}
+	got, err := l.year(want.Line, loc, want, windows)
+	fields := strings.Fields(want.Line)
+	switch {
+	case err != nil && strings.HasSuffix(want.Line, "7"):
+		n[refusedLine]++
+	case err != nil:
+		unknown = append(unknown, err.Error())
+	case len(fields) == 5 && strings.HasPrefix(fields[2], "*/") && fields[4] != "*":
+		if got.Others > want.Others {
+			n[eitherDay]++
+		}
+	case got.Others != want.Others || got.Digest != want.Digest:
+		unknown = append(unknown, fmt.Sprintf("%d fire times not around a change of the clock (%s), and not %d (%s)", got.Others, got.Digest, want.Others, want.Digest))
+	default:
+		for i, w := range windows {
+			for extra, all := range map[bool][]time.Time{false: crons.Without(want.Around[i], got.Around[i]), true: crons.Without(got.Around[i], want.Around[i])} {
+				for _, at := range all {
+					if reason := reasonOf(w, at, loc, extra); reason != "" {
+						n[reason]++
+					} else {
+						unknown = append(unknown, fmt.Sprintf("%v (not by cronie: %v)", at.In(loc), extra))
+					}
+				}
+			}
+		}
+	}
+	return n, unknown
+}
+
+// K46: a year of fire times of thirty public crontab lines in sixteen zones, by robfig/cron and gocron, is the plan of cronie
+// 1.7.2, with the differences that the table in docs/migration.md counts. -short compares two of the zones, without the counts.
+func TestYearOfTheLibraries(t *testing.T) {
+	t.Parallel()
+	zones := crons.Zones
+	if testing.Short() {
+		zones = []string{"Australia/Lord_Howe", "Asia/Tehran"}
+	}
+	var mu sync.Mutex
+	counts := map[string]int{}
+	t.Run("zones", func(t *testing.T) {
+		for _, name := range zones {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				loc, err := time.LoadLocation(name)
+				require.NoError(t, err)
+				windows := crons.Windows(loc)
+				plans, err := crons.Plans(name, windows)
+				require.NoError(t, err)
+				require.Len(t, plans, 30)
+				for _, want := range plans {
+					for _, l := range libraries {
+						n, unknown := compare(l, want, windows, loc)
+						require.Empty(t, unknown, "%s: %s", l.name, want.Line)
+						mu.Lock()
+						for reason, n := range n {
+							counts[reason+" | "+l.name] += n
+						}
+						mu.Unlock()
+					}
+				}
+			})
+		}
+	})
+	if testing.Short() || t.Failed() {
+		return
+	}
+	page, err := os.ReadFile("../docs/migration.md")
+	require.NoError(t, err)
+	for _, reason := range []string{refusedLine, eitherDay, leftOut, foreignDay, lostDay, halfAnHour, again, onceOnly} {
+		row := fmt.Sprintf("| %s | %d | %d |", reason, counts[reason+" | robfig/cron"], counts[reason+" | gocron"])
+		require.True(t, strings.Contains(string(page), row), "docs/migration.md has no row %s", row)
+	}
+}
