@@ -2,6 +2,7 @@ package crontab
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,4 +31,20 @@ func TestYearAsCronie(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A country that changes its standard time: cronie keeps the offset from UTC that it has, since there is no summer time on
+// either side, and a line fires an hour off until cronie is started again (findings/cronie-does-not-notice-a-new-standard-time.sh).
+// Here it fires by the new time.
+func TestNewStandardTime(t *testing.T) {
+	t.Parallel()
+	almaty := zone(t, "Asia/Almaty") // on 1 March 2024, +06 to +05
+	s := parsed(t, "30 2 * * *", almaty)
+	at := time.Date(2024, 2, 28, 12, 0, 0, 0, almaty)
+	var got []string
+	for range 3 {
+		at = s.Next(at)
+		got = append(got, at.Format("02 15:04 -0700"))
+	}
+	require.Equal(t, []string{"29 02:30 +0600", "01 02:30 +0500", "02 02:30 +0500"}, got)
 }
