@@ -23,7 +23,7 @@ type jobCall struct {
 	effects int
 	inEtcd  bool // effects go there, under the guard
 	stuck   bool // works on after its context has ended
-	fails   bool
+	failing int  // attempts up to this one fail
 	panics  bool
 }
 
@@ -46,7 +46,10 @@ func drawJobCall(r *rand.Rand, j scheduled) jobCall {
 		o.takes = time.Duration(r.Int64N(int64(j.longest)))
 	}
 	o.stuck = r.IntN(8) == 0
-	o.fails, o.panics = r.IntN(8) == 0, r.IntN(30) == 0
+	if r.IntN(8) == 0 || j.failed > 0 && r.IntN(2) == 0 {
+		o.failing = 1 + r.IntN(j.failed+2)
+	}
+	o.panics = r.IntN(30) == 0
 	return o
 }
 
@@ -67,12 +70,19 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.bound)
 	defer cancel()
-	opts, attr := o.options(tick.Add(time.Duration(o.ahead) * o.period))
+	tick = tick.Add(time.Duration(o.ahead) * o.period)
+	if o.apart > 0 {
+		if o, tick, err = o.asLine(ctx, l); err != nil {
+			return res, err
+		}
+	}
+	opts, attr := o.options(tick)
 	call := p.rec.Call(history.Event{Name: history.JobDo, Gate: o.gate(), Attr: attr})
 	// ctx bounds what comes before the function, and after it.
 	asked := p.rec.Call(history.Event{Name: history.JobClaim, Gate: o.gate(), Until: deadline(ctx)})
 	claimed := sync.OnceFunc(func() { asked.Return(history.Event{Outcome: history.OK}) })
 	var end *history.Call
+	failed := false
 	defer func() {
 		if v := recover(); v != nil {
 			if v != errPanic {
@@ -84,20 +94,25 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 	}()
 	res, err = l.Do(ctx, o.name, func(ctx context.Context, r *schedlock.Run) error {
 		claimed()
-		if end != nil {
-			end.Return(history.Event{Outcome: history.Fail, Error: "lost"}) // the attempt before was here, too
+		switch { // the attempt before was here, too
+		case end != nil && failed:
+			end.Return(history.Event{Outcome: history.OK})
+		case end != nil:
+			end.Return(history.Event{Outcome: history.Fail, Error: "lost"})
 		}
 		start := p.rec.Call(history.Event{Name: history.JobStart, Gate: o.gate(), ID: r.Tick().Format(time.RFC3339Nano), N: int64(r.Attempt()), Token: r.Token(),
-			Attr: map[string]string{"call": call.Tag(), "retries": attr["retries"], "atleast": attr["atleast"], "lateby": attr["lateby"]}})
+			Attr: map[string]string{"call": call.Tag(), "retries": attr["retries"], "atleast": attr["atleast"], "lateby": attr["lateby"],
+				"retryfailed": attr["retryfailed"], "pause": attr["pause"], "apart": attr["apart"]}})
 		belief := start.Granted(r.Token())
 		o.work(ctx, p, r, belief, register)
 		belief.Check(r)
 		belief.End(history.Released)
 		end = p.rec.Call(history.Event{Name: history.Release, Gate: o.gate(), Token: r.Token(), Until: deadline(ctx)})
+		failed = r.Attempt() <= o.failing && r.Err() == nil
 		switch {
 		case o.panics:
 			panic(errPanic)
-		case o.fails:
+		case r.Attempt() <= o.failing:
 			return errJob
 		}
 		return nil
@@ -124,6 +139,27 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 		return res, nil
 	}
 	return res, err
+}
+
+// asLine is the call of a line of a crontab, on each machine, as the command `jobs run --every` makes it: by the latest record
+// it is for a new tick, the time of the call, or for that of the record, whose run it may repeat.
+func (o jobCall) asLine(ctx context.Context, l *locker) (jobCall, time.Time, error) {
+	now := l.now().Truncate(time.Millisecond)
+	all, err := l.History(ctx, o.name)
+	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
+		return o, now, err
+	}
+	for _, r := range all {
+		if r.Tick.After(now.Add(time.Minute)) { // of a clock that is wrong
+			continue
+		}
+		if now.Sub(r.Tick) < o.apart {
+			o.apart = 0
+			return o, r.Tick, nil
+		}
+		break
+	}
+	return o, now, nil
 }
 
 // work is what the function does until its time is over or its run has ended. One that

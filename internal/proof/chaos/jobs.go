@@ -27,6 +27,9 @@ type scheduled struct {
 	atLeast time.Duration
 	lateBy  time.Duration
 	retries int
+	failed  int // attempts after a failure, each a pause after it
+	pause   time.Duration
+	apart   time.Duration // called as `jobs run --every` is: the tick is the time of the call, so far from the one before
 	longest time.Duration // that its function takes
 }
 
@@ -45,6 +48,14 @@ func (j scheduled) options(tick time.Time) (opts []schedlock.CallOption, attr ma
 	if j.atLeast > 0 {
 		attr["atleast"] = j.atLeast.String()
 		opts = append(opts, schedlock.AtLeast(j.atLeast))
+	}
+	if j.failed > 0 {
+		attr["retryfailed"], attr["pause"] = fmt.Sprint(j.failed), j.pause.String()
+		opts = append(opts, schedlock.RetryFailed(j.failed, j.pause))
+	}
+	if j.apart > 0 {
+		attr["apart"] = j.apart.String()
+		opts = append(opts, schedlock.Apart(j.apart))
 	}
 	if j.lateBy > 0 {
 		attr["lateby"] = j.lateBy.String()
@@ -82,6 +93,9 @@ func NewJobsOn(register func(name string) Register) *Jobs {
 		{name: "spaced", period: 300 * ms, atMost: time.Minute, atLeast: 700 * ms, longest: 50 * ms},
 		{name: "punctual", period: 400 * ms, atMost: time.Minute, lateBy: 150 * ms, longest: 100 * ms},
 		{name: "polled", period: 250 * ms, every: true, atMost: time.Minute, retries: 1, longest: 100 * ms},
+		{name: "failing", period: 400 * ms, atMost: time.Minute, retries: 1, failed: 2, pause: 50 * ms, longest: 50 * ms},
+		{name: "flaky", period: 500 * ms, every: true, atMost: 200 * ms, failed: 3, pause: 20 * ms, longest: 60 * ms},
+		{name: "nightly", period: 600 * ms, apart: 450 * ms, atMost: time.Minute, retries: 1, longest: 200 * ms},
 		{name: "by-hand", period: 250 * ms, untimed: true, atMost: time.Minute, longest: 60 * ms},
 	}}
 	for n := range 5 { // so that there is a run to be lost at any time, and time for another attempt

@@ -22,6 +22,12 @@ func (s *scene) started(fits func(c *claim, sp *history.Span) bool) (c *claim, s
 	return c, s.spanOf[c.lock], true
 }
 
+// afterLoss reports whether a claim is the attempt after one that was lost.
+func afterLoss(c *claim, sp *history.Span) bool { return c.attempt > 1 && !afterFailure(c, sp) }
+
+// afterFailure reports whether a claim is the attempt after one that failed.
+func afterFailure(c *claim, _ *history.Span) bool { return c.before != nil && c.before.mayFollow() }
+
 func everyone(*claim, *history.Span) bool { return true }
 
 // finished reports whether a run ended by itself.
@@ -67,14 +73,14 @@ var corruptionsOfJobs = []corruption{
 		return ok
 	}},
 	{"allow no other attempt", []string{"jobs/retries"}, func(s *scene) bool {
-		_, sp, ok := s.started(func(c *claim, _ *history.Span) bool { return c.attempt > 1 })
+		_, sp, ok := s.started(afterLoss)
 		if ok {
 			s.edit(func(e *history.Event) bool { return of(sp.Granted)(e) && e.Kind == history.KindCall }, func(e *history.Event) { e.Attr["retries"] = "0" })
 		}
 		return ok
 	}},
 	{"change the record that a second attempt found", []string{"jobs/again"}, func(s *scene) bool {
-		c, _, ok := s.started(func(c *claim, _ *history.Span) bool { return c.attempt > 1 })
+		c, _, ok := s.started(afterLoss)
 		if !ok {
 			return false
 		}
@@ -83,6 +89,40 @@ var corruptionsOfJobs = []corruption{
 			kv.Value = history.Bytes(strings.Replace(string(kv.Value), `"attempt":1`, `"attempt":3`, 1))
 			e.KV = &kv
 		}) > 0
+	}},
+	{"allow no attempt after a failure", []string{"jobs/retries"}, func(s *scene) bool {
+		_, sp, ok := s.started(afterFailure)
+		if ok {
+			s.edit(func(e *history.Event) bool { return of(sp.Granted)(e) && e.Kind == history.KindCall }, func(e *history.Event) { e.Attr["retryfailed"] = "0" })
+		}
+		return ok
+	}},
+	{"make the pause after a failure longer", []string{"jobs/pause"}, func(s *scene) bool {
+		_, sp, ok := s.started(afterFailure)
+		if ok {
+			s.edit(func(e *history.Event) bool { return of(sp.Granted)(e) && e.Kind == history.KindCall }, func(e *history.Event) { e.Attr["pause"] = "1h" })
+		}
+		return ok
+	}},
+	{"make a failure final", []string{"jobs/again"}, func(s *scene) bool {
+		c, _, ok := s.started(afterFailure)
+		return ok && s.edit(tappedKey(c.before.claim.lock.gone, history.KindPut, "/run/"+c.tick), func(e *history.Event) {
+			kv := *e.KV
+			kv.Value = history.Bytes(strings.Replace(string(kv.Value), `"state":"failed"`, `"state":"failed","final":true`, 1))
+			e.KV = &kv
+		}) > 0
+	}},
+	{"move ticks apart", []string{"jobs/apart"}, func(s *scene) bool {
+		_, sp, ok := s.started(func(c *claim, sp *history.Span) bool {
+			return c.attempt == 1 && slices.ContainsFunc(s.jobs[sp.Granted.Gate].claims, func(o *claim) bool {
+				r := s.lives[sp.Granted.Gate+"/run/"+o.tick]
+				return o.tick < c.tick && o.attempt == 1 && o.token < c.token && len(r) == 1 && (r[0].gone == never || r[0].gone > c.token)
+			})
+		})
+		if ok {
+			s.edit(func(e *history.Event) bool { return of(sp.Granted)(e) && e.Kind == history.KindCall }, func(e *history.Event) { e.Attr["apart"] = "24h" })
+		}
+		return ok
 	}},
 	{"move a tick behind the next ones", []string{"jobs/later"}, func(s *scene) bool {
 		c, sp, ok := s.started(func(c *claim, sp *history.Span) bool {

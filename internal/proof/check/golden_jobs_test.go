@@ -38,6 +38,43 @@ var goldenJobs = []goldenCase{
 		t.done(b)
 		t.returnsWith(a, "lost")
 	}},
+	{"a run that failed is tried again, and the next tick is", "", func(t *scenario) {
+		t.failsJob(t.runs(0, "a", 1, 1))
+		t.now += 20_000
+		t.done(t.runs(1, "a", 1, 2))
+		t.done(t.runs(1, "a", 2, 1))
+	}},
+	{"a run is tried again before the pause after its failure", "jobs/pause", func(t *scenario) {
+		t.failsJob(t.runs(0, "a", 1, 1))
+		b := t.callsFor(1, "a", 1, 2)
+		b.pause = "1h"
+		t.claims(b)
+		t.starts(b)
+		t.done(b)
+	}},
+	{"a failed run is tried again too often", "jobs/retries", func(t *scenario) {
+		t.failsJob(t.runs(0, "a", 1, 1))
+		t.now += 20_000
+		b := t.callsFor(1, "a", 1, 2)
+		b.failed = ""
+		t.claims(b)
+		t.starts(b)
+		t.done(b)
+	}},
+	{"a run is tried again after AtMost had passed", "jobs/again", func(t *scenario) {
+		a := t.runs(0, "a", 1, 1)
+		a.final = true
+		t.failsJob(a)
+		t.done(t.runs(1, "a", 1, 2))
+	}},
+	{"two lines of a crontab at about the same time", "jobs/apart", func(t *scenario) {
+		t.done(t.runs(0, "a", 1, 1))
+		b := t.callsFor(1, "a", 2, 1)
+		b.apart = "2s"
+		t.claims(b)
+		t.starts(b)
+		t.done(b)
+	}},
 	{"a claim is taken back, and made by another", "", func(t *scenario) {
 		a := t.callsFor(0, "a", 2, 1)
 		t.claims(a)

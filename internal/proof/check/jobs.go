@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -16,7 +17,8 @@ import (
 //
 //	claim     a lock was created without the record of its tick, was written again,
 //	          or belongs to a session that had ended
-//	again     a tick was claimed again, and not as the attempt after one that was lost
+//	again     a tick was claimed again, and not as the attempt after one that was lost, or that
+//	          failed and may be tried again
 //	later     a tick was claimed after a later one was, or after it was closed
 //	paused    a tick was claimed while the job was paused
 //	held      a tick was claimed before AtLeast had passed since the start before, or
@@ -32,7 +34,9 @@ import (
 //	twice     a function was started twice for one attempt at a tick, or by one claim
 //	token     a function was started that has no claim, or one for something else
 //	early     a function was started before its tick was claimed
-//	retries   an attempt was started that Retries does not allow
+//	retries   an attempt was started that Retries, or after a failure RetryFailed, does not allow
+//	pause     an attempt after a failure was claimed before its pause had passed
+//	apart     a tick was claimed nearer to one that was claimed before than Apart allows
 //	late      a tick was started later than LateBy allows, by its process's own clock
 //	reported  a call returned what was at no time so
 //
@@ -117,11 +121,60 @@ func (v *view) starts() (f []Finding) {
 		case v.tooLate(c, op):
 			f = append(f, at(c.token, bad("late", g.Gate, s.From, "%s has claimed tick %s at %s by its own clock, with LateBy of %s",
 				holder(s), c.tick, stampOf(time.UnixMilli(c.rec.StartMS)), op.Call.Attr["lateby"])))
-		case op.Call.Attr["retries"] != "" && n.n > 1+number(op.Call.Attr["retries"]):
-			f = append(f, at(c.token, bad("retries", g.Gate, s.From, "%s was started as attempt %d, with Retries of %s", holder(s), n.n, op.Call.Attr["retries"])))
+		default:
+			f = append(f, v.repeated(c, s, op)...)
+			f = append(f, v.apart(c, s, op)...)
 		}
 	}
 	return f
+}
+
+// repeated checks an attempt after another one: how many there may be, and the pause, by how the one before has ended.
+func (v *view) repeated(c *claim, s *history.Span, op *history.Op) []Finding {
+	name, attr := s.Granted.Gate, op.Call.Attr
+	option, most := "Retries", attr["retries"]
+	after := c.before != nil && c.before.mayFollow()
+	if after {
+		option, most = "RetryFailed", attr["retryfailed"]
+	}
+	if (most != "" || after) && int64(c.attempt) > 1+number(most) {
+		return []Finding{at(c.token, bad("retries", name, s.From, "%s was started as attempt %d, with %s of %s", holder(s), c.attempt, option, cmp.Or(most, "0")))}
+	}
+	pause, err := time.ParseDuration(attr["pause"])
+	if err != nil || !after || c.before.claim == nil || c.before.claim.lock.gone == never {
+		return nil
+	}
+	if passed := v.seen(c.token) - v.notBefore(c.before.claim.lock.gone); passed < int64(pause) {
+		return []Finding{at(c.token, bad("pause", name, s.From, "%s was started as attempt %d %s after the failure before it, with a pause of %s", holder(s), c.attempt, ms(passed), pause))}
+	}
+	return nil
+}
+
+// apart checks that a first attempt at a tick is as far from the ticks before as its call wanted.
+func (v *view) apart(c *claim, s *history.Span, op *history.Op) (f []Finding) {
+	name := s.Granted.Gate
+	from, ok := before(c.tick, op.Call.Attr["apart"])
+	if !ok || c.attempt > 1 {
+		return nil
+	}
+	for _, o := range v.jobs[name].claims {
+		if o.attempt != 1 || o.token >= c.token || o.tick <= from || o.tick >= c.tick {
+			continue
+		}
+		for _, l := range v.lives[name+"/run/"+o.tick] {
+			if l.created == o.token && (l.gone == never || l.gone > c.token) {
+				f = append(f, at(c.token, bad("apart", name, s.From, "%s has claimed tick %s, with Apart of %s, and %s has tick %s", holder(s), c.tick, op.Call.Attr["apart"], o.rec.Owner, o.tick)))
+			}
+		}
+	}
+	return f
+}
+
+// before returns the tick that is so much before another one.
+func before(tick, apart string) (from string, ok bool) {
+	d, err := time.ParseDuration(apart)
+	t, bad := time.Parse(tickText, tick)
+	return stampOf(t.Add(-d)), err == nil && bad == nil
 }
 
 // tooLate reports whether a claim was made too late for its tick. Its process may take a
@@ -199,13 +252,14 @@ func (v *view) skipped(op *history.Op) []Finding {
 	why, ok := op.Return.Cause, true
 	switch why {
 	case "claimed elsewhere":
-		ok = v.stoodFrom(name+"/run/"+tick, 0, op.Return.At)
+		ok = v.stoodFrom(name+"/run/"+tick, 0, op.Return.At) || v.nearClaimed(name, tick, op)
 	case "paused":
 		ok = v.stoodFrom(name+"/pause", op.Call.At, op.Return.At)
 	case "still running":
 		ok = v.stoodFrom(name+"/lock", op.Call.At, op.Return.At) || v.stoodFrom(name+"/hold", op.Call.At, op.Return.At)
 	case "late":
-		ok = op.Call.Attr["lateby"] != "" || v.laterClaimed(name, tick, op.Return.At)
+		// An attempt after a failure is too late, too, if it could last until the next fire time.
+		ok = op.Call.Attr["lateby"] != "" || op.Call.Attr["retryfailed"] != "" || v.laterClaimed(name, tick, op.Return.At)
 	case "ran", "failed", "lost":
 		s := v.spanOf[v.byToken[id{name, op.Return.Token}]]
 		ok = s != nil && s.Granted.Client == op.Call.Client
@@ -214,6 +268,15 @@ func (v *view) skipped(op *history.Op) []Finding {
 		return nil
 	}
 	return []Finding{bad("reported", name, op.Return.At, "%s (call %d) returned that tick %s is %s, which was at no time so", op.Call.Client, op.Call.Op, tick, why)}
+}
+
+// nearClaimed reports whether a tick that is less than Apart before that one may have been claimed.
+func (v *view) nearClaimed(name, tick string, op *history.Op) bool {
+	from, ok := before(tick, op.Call.Attr["apart"])
+	j := v.jobs[name]
+	return ok && j != nil && slices.ContainsFunc(j.claims, func(c *claim) bool {
+		return c.tick > from && c.tick < tick && v.notBefore(c.token) <= op.Return.At
+	})
 }
 
 // laterClaimed reports whether a tick after that one may have been claimed by then.

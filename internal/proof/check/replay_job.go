@@ -154,8 +154,8 @@ func (j *job) ordered(s *store, c history.Commit, cl *claim) {
 	switch b := cl.before; {
 	case cl.attempt == 1 && claimed:
 		j.breach("again", c, "", "tick %s was claimed once more as a first attempt, by %s", cl.tick, cl.rec.Owner)
-	case cl.attempt > 1 && (b == nil || b.rec.Attempt != cl.attempt-1 || b.rec.State != record.RunRunning):
-		j.breach("again", c, "", "attempt %d at tick %s was claimed by %s, and the attempt before was not lost: %s", cl.attempt, cl.tick, cl.rec.Owner, b)
+	case cl.attempt > 1 && (b == nil || b.rec.Attempt != cl.attempt-1 || b.rec.State != record.RunRunning && !b.mayFollow()):
+		j.breach("again", c, "", "attempt %d at tick %s was claimed by %s, and the attempt before was not lost, and is no failure that is tried again: %s", cl.attempt, cl.tick, cl.rec.Owner, b)
 	}
 	if !claimed {
 		j.ticks = slices.Insert(j.ticks, at, cl.tick)
@@ -259,6 +259,9 @@ func (j *job) trim(c history.Commit, ev *jobEvents) {
 func (j *job) breach(rule string, c history.Commit, key, format string, args ...any) {
 	j.breaches = append(j.breaches, breach{rule: rule, key: key, text: fmt.Sprintf(format, args...), rev: c.Rev, at: c.At})
 }
+
+// mayFollow reports whether there may be an attempt after one that has failed.
+func (e *runRecord) mayFollow() bool { return e.rec.State == record.RunFailed && !e.rec.Final }
 
 func (e *runRecord) String() string {
 	if e == nil {

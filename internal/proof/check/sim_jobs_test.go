@@ -22,6 +22,10 @@ type simRun struct {
 	until    int64
 	ended    bool
 	retries  string
+	failed   string // RetryFailed
+	pause    string // after a failure
+	apart    string
+	final    bool // it failed, and is not tried again
 	atLeast  string
 	lateBy   string
 	before   string // the record of the attempt before
@@ -36,12 +40,12 @@ func (r *simRun) key(part string) string { return "job/" + r.job + "/" + part }
 func (r *simRun) run() string            { return r.key("run/" + tickAt(r.tick)) }
 
 func (r *simRun) record(state string) string {
-	return record.Run{State: state, Attempt: r.attempt, Owner: r.client.name, Lease: r.lease, StartMS: midnight.UnixMilli()}.Encode()
+	return record.Run{State: state, Attempt: r.attempt, Owner: r.client.name, Lease: r.lease, StartMS: midnight.UnixMilli(), Final: r.final}.Encode()
 }
 
 // calls is a call for a tick by client n.
 func (s *sim) callsFor(n int, job string, tick, attempt int) *simRun {
-	r := &simRun{client: s.clients[n], job: job, tick: tick, attempt: attempt, lease: s.clients[n].lease, retries: "1"}
+	r := &simRun{client: s.clients[n], job: job, tick: tick, attempt: attempt, lease: s.clients[n].lease, retries: "1", failed: "1", pause: "20us", apart: "1s"}
 	s.ops++
 	r.call = s.ops
 	s.emit(history.Event{Kind: history.KindCall, Client: r.client.name, Op: r.call, Name: history.JobDo, Gate: "job/" + job})
@@ -64,7 +68,7 @@ func (s *sim) starts(r *simRun) {
 	s.ops++
 	r.op = s.ops
 	e := s.runEvent(r, history.KindCall)
-	e.N, e.Attr = int64(r.attempt), map[string]string{"call": history.Tag(r.client.name, r.call), "retries": r.retries, "atleast": r.atLeast, "lateby": r.lateBy}
+	e.N, e.Attr = int64(r.attempt), map[string]string{"call": history.Tag(r.client.name, r.call), "retries": r.retries, "atleast": r.atLeast, "lateby": r.lateBy, "retryfailed": r.failed, "pause": r.pause, "apart": r.apart}
 	s.emit(e)
 	e = s.runEvent(r, history.KindReturn)
 	e.Outcome = history.OK
@@ -108,6 +112,13 @@ func (s *sim) returns(r *simRun) {
 // finishes records the end of a run, together with more.
 func (s *sim) finishes(r *simRun, more ...change) {
 	s.commit(append([]change{{key: r.key("lock"), del: true}, {key: r.run(), value: r.record(record.RunDone)}}, more...)...)
+}
+
+// failsJob is the end of a run whose function has returned an error.
+func (s *sim) failsJob(r *simRun) {
+	s.returns(r)
+	s.commit(change{key: r.key("lock"), del: true}, change{key: r.run(), value: r.record(record.RunFailed)})
+	s.returnsWith(r, "failed")
 }
 
 // returnsWith is the return of a call.
@@ -171,6 +182,7 @@ type simJob struct {
 	floor   int
 	paused  bool
 	atLeast int64 // until when a cooldown lasts
+	again   int64 // from when on the last tick may be tried again, after a failure
 }
 
 // jobStep is something that happens to a job.
@@ -228,6 +240,9 @@ func (s *sim) due(j *simJob) {
 	case lost && j.last.attempt == 1:
 		r.attempt = 2
 		s.claimed(j, r)
+	case tick == j.top && j.again != 0 && s.now > j.again && j.last.attempt == 1:
+		r.attempt = 2
+		s.claimed(j, r)
 	case tick == j.top:
 		s.returnsWith(r, "claimed elsewhere")
 	case tick < j.top:
@@ -262,7 +277,7 @@ func (s *sim) claimed(j *simJob, r *simRun) {
 	if r.attempt == 1 {
 		j.kept = append(j.kept, r.tick)
 	}
-	j.top, j.last, j.run = r.tick, r, r
+	j.top, j.last, j.run, j.again = r.tick, r, r, 0
 }
 
 // goOn takes a function one step further.
@@ -280,6 +295,14 @@ func (s *sim) goOn(j *simJob, r *simRun) {
 	case 1:
 		s.goesOn(r)
 		s.writes(r, history.ModeGuard, history.OK)
+	case 2:
+		if r.attempt > 1 {
+			s.finishJob(j, r)
+			return
+		}
+		s.failsJob(r)
+		s.running = slices.DeleteFunc(s.running, func(o *simRun) bool { return o == r })
+		j.run, j.again = nil, s.now+40_000
 	default:
 		s.finishJob(j, r)
 	}

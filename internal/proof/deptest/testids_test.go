@@ -58,7 +58,7 @@ func requiredIDs() []string {
 	add("M", "%d", 1, 18)
 	add("B", "%d", 1, 30)
 	add("K", "%d", 1, 30)
-	add("K", "%d", 46, 49)
+	add("K", "%d", 46, 52)
 	return ids
 }
 
