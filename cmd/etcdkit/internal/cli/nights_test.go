@@ -52,7 +52,7 @@ func (m *machine) when(shown time.Time) time.Time {
 	return m.begun.Add(time.Duration(passed*float64(time.Second)) + time.Millisecond)
 }
 
-// Next and Run make a job one that the machine's clock calls.
+// called is a job that a machine calls by its own clock.
 type called struct {
 	*schedlock.Job
 	by *machine
@@ -180,7 +180,7 @@ func TestHundredNights(t *testing.T) {
 }
 
 // What TestHundredNights would not pass: a lock by name, as of `etcdkit run`, lets the machine whose clock is behind run the job
-// again; days since 1970, in place of a distance from the latest run, leave out a night; a Job that has no claims runs on both.
+// again; days since 1970, in place of a distance from the latest run, leave out a night; without claims both run it.
 func TestHundredNightsOfWrongRules(t *testing.T) {
 	t.Parallel()
 	claim := func(tick func(now time.Time) time.Time) func(*testing.T, *town, *machine) {
