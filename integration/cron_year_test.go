@@ -18,7 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/crons"
 )
 
-// Why the plan of a library differs from that of cronie: the rows of a table in docs/migration.md.
+// Why the plan of a library differs from that of cronie: the rows of the table in internal/proof/crons/README.md.
 const (
 	refusedLine = "a line with 7 as the weekday"
 	eitherDay   = "a line with `*/2` as the day, and a weekday"
@@ -190,7 +190,7 @@ func compare(l library, want crons.Plan, windows []crons.Window, on *schedulers)
 }
 
 // K46: a year of fire times of thirty public crontab lines in sixteen zones, by robfig/cron and gocron, is the plan of cronie
-// 1.7.2, with the differences that the table in docs/migration.md counts. Lines that fire often are compared for the whole year
+// 1.7.2, with the differences that the table in internal/proof/crons/README.md counts. Lines that fire often are compared for the whole year
 // in zones without changes of the clock, and elsewhere around these. -short compares two of the zones, without the counts.
 func TestYearOfTheLibraries(t *testing.T) {
 	t.Parallel()
@@ -228,10 +228,10 @@ func TestYearOfTheLibraries(t *testing.T) {
 	if testing.Short() || t.Failed() {
 		return
 	}
-	page, err := os.ReadFile("../docs/migration.md")
+	page, err := os.ReadFile("../internal/proof/crons/README.md")
 	require.NoError(t, err)
 	for _, reason := range []string{refusedLine, eitherDay, leftOut, foreignDay, lostDay, halfAnHour, again, onceOnly} {
 		row := fmt.Sprintf("| %s | %d | %d |", reason, counts[reason+" | robfig/cron"], counts[reason+" | gocron"])
-		require.True(t, strings.Contains(string(page), row), "docs/migration.md has no row %s", row)
+		require.True(t, strings.Contains(string(page), row), "internal/proof/crons/README.md has no row %s", row)
 	}
 }
