@@ -166,8 +166,9 @@ type Plan struct {
 	Late time.Duration
 }
 
-// expected reports whether the plan counts at a time: a live process has the job, or calls are to come.
-func (p Plan) expected(now time.Time) bool {
+// Expected reports whether the plan counts at a time: a live process has the job or, of a plan by calls, a week has not passed since
+// a call was due.
+func (p Plan) Expected(now time.Time) bool {
 	return p.Live || p.Called && !now.After(p.Due.Add(p.Late+record.Kept))
 }
 
@@ -184,7 +185,7 @@ func (s Status) NextFire(now time.Time) time.Time {
 		return time.Time{}
 	case ok && period >= ticks.Smallest:
 		return record.Time(ticks.Next(period, now).UnixMilli()).UTC()
-	case s.Plan == nil || !s.Plan.expected(now):
+	case s.Plan == nil || !s.Plan.Expected(now):
 		return time.Time{}
 	}
 	for _, at := range s.Plan.Next {

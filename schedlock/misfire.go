@@ -106,6 +106,11 @@ func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past,
 		// A claim after it shows that it concerns no tick after that one, whatever the clocks say.
 		if at := cmp.Or(r.Revision, kvs[3][0].ModRevision); len(kvs[0]) == 0 || kvs[0][0].CreateRevision < at {
 			p.resumed = time.UnixMilli(r.AtMS)
+			// Nor does it come before what a process of the job has written earlier, by a clock of the fleet.
+			if len(kvs[4]) > 0 && kvs[4][0].ModRevision < at {
+				plan, _ := record.DecodePlan(kvs[4][0].Value)
+				p.resumed = time.UnixMilli(max(r.AtMS, plan.AliveMS))
+			}
 		}
 	}
 	return p, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -135,6 +136,48 @@ func TestResumeFromAnotherClock(t *testing.T) {
 			_, _, reported := f.begins(saturday.Add(time.Hour))
 			res := got(t, reported, "it has looked for what was missed")
 			require.Equal(t, tt.want, res.Outcome == schedlock.Ran && res.Tick.Equal(saturday), "%v", res)
+		})
+	}
+}
+
+// K31: a Resume by an operator whose clock is days behind, when no process is alive, does not come before the stamp of the plan:
+// no tick from before that was missed, since the job was paused.
+func TestResumeAfterTheStampOfAPlan(t *testing.T) {
+	t.Parallel()
+	saturday := friday.AddDate(0, 0, 1)
+	for name, x := range map[string]struct {
+		operator time.Duration
+		begins   time.Time
+		want     schedlock.Outcome
+	}{
+		"behind":                    {-72 * time.Hour, saturday.Add(time.Hour), 0},
+		"behind, and a tick missed": {-72 * time.Hour, saturday.Add(25 * time.Hour), schedlock.Ran},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			h := clock(friday.Add(-time.Hour))
+			in := f.instance(nil, schedlock.Settled(h.options()))
+			job, err := in.Job("job", nine{}, nothing, schedlock.OnMisfire(schedlock.Once), schedlock.Retries(1))
+			require.NoError(t, err)
+			job.Next(h.now())
+			in.planned(t, friday)
+			require.NoError(t, in.Pause(ctx, "job", "moving house"))
+			h.set(saturday.Add(time.Minute))
+			in.begin(t, "wakes-it")
+			in.waitPlan(t, "job", func(p record.Plan, _ bool) bool { return p.AliveMS == h.now().UnixMilli() })
+			require.NoError(t, in.sess.Close(ctx))
+			operator := f.instance(nil, clock(h.now().Add(x.operator)).options())
+			require.NoError(t, operator.Resume(ctx, "job"))
+			require.NoError(t, operator.sess.Close(ctx))
+			late, starts, reported := f.begins(x.begins)
+			if x.want != 0 {
+				require.Equal(t, x.want, got(t, reported, "it has caught up").Outcome)
+				return
+			}
+			require.NoError(t, late.sess.Close(ctx))
+			require.Zero(t, starts.Load())
 		})
 	}
 }

@@ -55,7 +55,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 // Resume lets a paused job start again, from its next tick on: OnMisfire(Once) starts no tick from
 // before the call. That is a matter of etcd's order if the job has started since. Otherwise it is the time of the
 // call by the clock of this process, kept within a minute of the clocks of the processes that run jobs; if it is
-// not, a warning is logged. Resuming a job that is not paused is no error.
+// not, a warning is logged. With none alive, it is not before the plan was stamped last, once a day. Resuming a job that is not paused is no error.
 // Resume returns ErrInvalid if the name is out of range, and ErrUnknownJob if nothing of the job is
 // in etcd and this Locker has not used it. After ErrClosed, ctx's error or an error of etcd's the
 // job may be paused or not.

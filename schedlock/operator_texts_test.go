@@ -25,6 +25,9 @@ func TestTextsForOperators(t *testing.T) {
 		require.ErrorIs(t, other.Unlock(ctx, "jbo", "it hangs", opts...), schedlock.ErrUnknownJob)
 		require.ErrorIs(t, other.Unlock(ctx, "job", "it hangs", opts...), schedlock.ErrNotRunning)
 	}
+	_, err = in.Job("new", nine{}, nothing)
+	require.NoError(t, err)
+	require.ErrorIs(t, in.Unlock(ctx, "new", "it hangs"), schedlock.ErrNotRunning, "this process has it")
 
 	st, err := other.Status(ctx, "job")
 	require.NoError(t, err)

@@ -106,3 +106,42 @@ func TestPlanThatRunsOut(t *testing.T) {
 		require.LessOrEqual(t, plans.Load(), int64(10), "of three processes")
 	})
 }
+
+// K26: each day a job of a fleet costs one write, the stamp of its plan, and one process lists the jobs, once an hour.
+func TestStampsOfAFleet(t *testing.T) {
+	t.Parallel()
+	const processes, jobs = 3, 4
+	bubble(t, processes, func(t *testing.T, on []*desk) {
+		var plans, lists atomic.Int64
+		for _, d := range on {
+			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+				switch r := m.Body.(type) {
+				case *pb.TxnRequest:
+					for _, op := range r.Success {
+						if strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/plan") {
+							plans.Add(1)
+						}
+					}
+				case *pb.RangeRequest:
+					if strings.HasSuffix(string(r.Key), "/job/") {
+						lists.Add(1)
+					}
+				}
+				return fakeetcd.Fate{}
+			})
+			l := d.locker()
+			for n := range jobs {
+				job, err := l.Job(fmt.Sprint("job-", n), schedlock.Periods(300*24*time.Hour), func(context.Context, *schedlock.Run) error { return nil })
+				require.NoError(t, err)
+				job.Next(time.Now())
+			}
+		}
+		time.Sleep(time.Minute)
+		before := plans.Load()
+		time.Sleep(25 * time.Hour)
+		require.GreaterOrEqual(t, plans.Load()-before, int64(jobs))
+		require.LessOrEqual(t, plans.Load()-before, int64(2*jobs), "of three processes")
+		require.GreaterOrEqual(t, lists.Load(), int64(22))
+		require.LessOrEqual(t, lists.Load(), int64(28), "of three processes")
+	})
+}

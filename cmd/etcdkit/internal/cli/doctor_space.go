@@ -18,7 +18,6 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
-	"github.com/etcdkit/etcdkit/internal/ticks"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -263,7 +262,7 @@ func (d *examination) job(ctx context.Context, l *schedlock.Locker, name string)
 		return nil, err
 	}
 	if !since.IsZero() {
-		found = append(found, one(levelWarn, "The processes that have the job are stopped, busy, or do not reach etcd. The lease of one of them lives: after a restore, or a crash, until its TTL is over.",
+		found = append(found, one(levelWarn, "The processes that have the job are stopped, busy, or do not reach etcd. The lease of one of them lives: after a restore, or a crash, until its TTL is over. Of 'etcdkit jobs run' no machine calls any more.",
 			"job %s: no process has started it since its tick of %s", name, instant(since))...)
 	}
 	records, err := l.History(ctx, name)
@@ -290,30 +289,6 @@ func (d *examination) foreignKeys(ctx context.Context, job string) (n int, err e
 		}
 	}
 	return n, nil
-}
-
-// unstarted returns the first fire time since the latest record and since the latest resumption, if no process has
-// started it for a while and nothing that is stored keeps the job from starting; or zero.
-func (d *examination) unstarted(ctx context.Context, st schedlock.Status) (since time.Time, err error) {
-	period, ok := record.PeriodOf([]byte(st.Settings))
-	if !ok || period < ticks.Smallest || st.Last == nil || st.Running || st.CoolingDown || st.Paused != nil {
-		return since, nil
-	}
-	space, err := d.app.etcd.space()
-	if err != nil {
-		return since, err
-	}
-	resp, err := d.client.Get(ctx, space.Job(st.Job).Operated())
-	if err != nil {
-		return since, err
-	}
-	latest := st.Last.Tick
-	for _, kv := range resp.Kvs {
-		if at, ok := record.DecodeOperated(kv.Value); ok && record.Time(at.AtMS).After(latest) {
-			latest = record.Time(at.AtMS)
-		}
-	}
-	return ticks.Unstarted(ticks.Next(period, latest), d.now()), nil
 }
 
 // lost judges the history of a job, the latest run first.
