@@ -203,8 +203,7 @@ func (g *GocronLocker[L]) lock(ctx context.Context, key string) (*gocronLock, er
 // skips a fire time that has passed then. So without LateBy, Lock returns before that.
 func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result, error) {
 	l, r := g.locker, g.newRequest(key)
-	switch {
-	case g.ticks == nil:
+	if g.ticks == nil {
 		r.periodic = true
 		if again := !r.tick.IsZero(); again {
 			r.within = cmp.Or(r.within, r.every)
@@ -213,7 +212,8 @@ func (g *GocronLocker[L]) run(ctx context.Context, key string, fn Func) (Result,
 		now := l.opts.Now()
 		r.within = cmp.Or(r.within, min(r.every, now.Sub(r.tickAt(now))+inTime(r.every)))
 		return l.call(ctx, key, fn, r, g)
-	case !r.tick.IsZero():
+	}
+	if r.called = g.ticks.unnamed(); !r.tick.IsZero() {
 		return l.scheduled(ctx, key, fn, r, &g.ticks.times, r.tick)
 	}
 	tick, ok := l.due(ctx, &g.ticks.times)

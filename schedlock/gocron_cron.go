@@ -25,11 +25,14 @@ type GocronCron[L interface{ Unlock(context.Context) error }] struct {
 // WithDistributedJobLocker each process runs the job, and a warning is logged at the second fire
 // time.
 //
-// gocron passes the name of the job with its first call for the lock, not before. From then on etcd has
-// the plan of the job, as that of a Job, and knows that this process has it. Call Plan with the name to have both
-// before the first fire time, so that an alert can find that the job never starts:
+// gocron passes the name of the job with its calls for the lock, not before. Call Plan with the name, so that etcd has
+// the plan of the job before the first fire time, as that of a Job, and knows which processes have it: an alert can find
+// that the job never starts.
 //
 //	err = daily.Plan("invoices")
+//
+// Without Plan each claim stores the plan, as that of a call with Planned. When gocron runs the job no more, as after
+// WithLimitedRuns, call Remove or, without Plan, Forget.
 //
 // cron has the fire times: gocron's own Cron, or another. RunNow of gocron runs the latest tick
 // that has come, if it was not run. Fire times that gocron adds to those of its Cron, by
@@ -74,7 +77,7 @@ func NewGocronCron[L interface{ Unlock(context.Context) error }](l *Locker, cron
 func (g *GocronCron[L]) Plan(name string) error {
 	err := checkName(name)
 	if err == nil {
-		err = g.named(name)
+		err = g.is(name, true)
 	}
 	if err != nil {
 		return fmt.Errorf("plan job %q for gocron: %w", name, err)
@@ -83,18 +86,18 @@ func (g *GocronCron[L]) Plan(name string) error {
 	return nil
 }
 
-// Remove says that this process does not have the job any more, as Job.Remove does: call it after RemoveJob of gocron. Before the
-// name of the job is known it does nothing. After ErrClosed, ctx's error or an error of etcd's the plan may be
+// Remove says that this process does not have the job any more, as Job.Remove does: call it after RemoveJob of gocron. Without
+// Plan it does nothing. After ErrClosed, ctx's error or an error of etcd's the plan may be
 // removed or not; it can be called again.
 func (g *GocronCron[L]) Remove(ctx context.Context) error {
 	l, t := g.locker, g.gocronTicks
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	t.mu.Lock()
-	name := t.job
+	name, named := t.job, t.named
 	t.planned = ""
 	t.mu.Unlock()
-	if name == "" {
+	if !named {
 		return nil
 	}
 	return l.about("remove", name, l.plans.remove(ctx, name, &t.times))
@@ -134,7 +137,8 @@ type gocronTicks struct {
 	mu      sync.Mutex
 	set     bool      // gocron has set the crontab
 	crontab string    // that it has set
-	job     string    // that has asked for the lock, or was named before; "" before that
+	job     string    // that has asked for the lock, or was named by Plan; "" before that
+	named   bool      // by Plan
 	locked  bool      // it has asked for the lock
 	planned string    // the job and the crontab of which the plan is stored, or ""
 	last    time.Time // the first fire time, or the last one that followed one that had come
@@ -161,11 +165,11 @@ func (t *gocronTicks) IsValid(crontab string, location *time.Location, now time.
 	return nil
 }
 
-// register has the plan stored as soon as the crontab and the name are known, and again when the crontab has changed.
+// register has the plan stored as soon as the crontab is known and Plan has named the job, and again when the crontab has changed.
 func (t *gocronTicks) register() {
 	t.mu.Lock()
 	name, as := t.job, t.job+" "+t.crontab
-	begin := t.set && name != "" && t.planned != as
+	begin := t.set && t.named && t.planned != as
 	if begin {
 		t.planned = as
 	}
@@ -200,7 +204,7 @@ func (t *gocronTicks) Next(lastRun time.Time) time.Time {
 
 // belongsTo returns ErrInvalid if these are not the fire times of the job that asks for the lock.
 func (t *gocronTicks) belongsTo(job string) error {
-	err := t.named(job)
+	err := t.is(job, false)
 	t.mu.Lock()
 	set := t.set
 	t.locked = true
@@ -208,19 +212,23 @@ func (t *gocronTicks) belongsTo(job string) error {
 	if !set {
 		return invalid("gocron asks another cron for the fire times: pass what NewGocronCron returned to gocron.WithCronImplementation as well")
 	}
-	if err == nil {
-		t.register()
-	}
 	return err
 }
 
-// named takes the name of the job. It returns ErrInvalid if there is another one.
-func (t *gocronTicks) named(job string) error {
+// unnamed reports whether Plan has not named the job: then no process is known to have it, and its plan is one by calls.
+func (t *gocronTicks) unnamed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.named
+}
+
+// is takes the name of the job, from Plan or from gocron. It returns ErrInvalid if there is another one.
+func (t *gocronTicks) is(job string, byPlan bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.job != "" && t.job != job {
 		return invalid("the locker belongs to job %q: each job needs a NewGocronCron of its own, and Plan the name that gocron.WithName has", t.job)
 	}
-	t.job = job
+	t.job, t.named = job, t.named || byPlan
 	return nil
 }

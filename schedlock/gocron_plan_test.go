@@ -48,9 +48,9 @@ func TestGocronPlan(t *testing.T) {
 	}
 }
 
-// K24: without Plan, a process is known to have the job from its first call for the lock on, whether or not that call
-// starts the tick.
-func TestGocronPlanOfTheFirstLock(t *testing.T) {
+// K24: without Plan the claim stores the plan as one by calls: it counts when the processes of the claim are replaced, as in a
+// deploy, and no process is known to have the job before gocron has called for its lock.
+func TestGocronPlanOfAClaim(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -58,14 +58,27 @@ func TestGocronPlanOfTheFirstLock(t *testing.T) {
 	operator, in := f.instance(nil, h.options()), f.instance(nil, schedlock.Settled(h.options()))
 	daily, err := schedlock.NewGocronCron[gocronLock](in.Locker, anyCron{})
 	require.NoError(t, err)
-	require.NoError(t, daily.Remove(ctx), "it has no name")
 	require.NoError(t, daily.IsValid("0 9 * * *", time.UTC, h.now()))
-	require.NoError(t, operator.Pause(ctx, "job", "not yet", schedlock.BeforeFirstRun()))
-	_, err = daily.Lock(ctx, "job")
-	require.ErrorIs(t, err, schedlock.ErrSkipped)
-	require.NoError(t, operator.Resume(ctx, "job"))
+	lock, err := daily.Lock(ctx, "job")
+	require.NoError(t, err)
+	require.NoError(t, lock.Unlock(ctx))
+	require.NoError(t, daily.Remove(ctx), "it was not planned")
+	require.NoError(t, in.sess.Close(ctx))
+	st := operator.planned(t, friday.AddDate(0, 0, 1))
+	require.Equal(t, []any{true, false, "0 9 * * *"}, []any{st.Plan.Called, st.Plan.Live, st.Plan.Text})
 	operator.shows(t, h, friday.AddDate(0, 0, 1))
-	require.ErrorIs(t, operator.Forget(ctx, "job"), schedlock.ErrInUse)
+
+	named := f.instance(nil, schedlock.Settled(h.options()))
+	daily, err = schedlock.NewGocronCron[gocronLock](named.Locker, anyCron{})
+	require.NoError(t, err)
+	require.NoError(t, daily.Plan("job"))
+	require.NoError(t, daily.IsValid("0 9 * * *", time.UTC, h.now()))
+	h.set(friday.AddDate(0, 0, 1))
+	lock, err = daily.Lock(ctx, "job")
+	require.NoError(t, err)
+	require.NoError(t, lock.Unlock(ctx))
+	st = operator.planned(t, friday.AddDate(0, 0, 2))
+	require.False(t, st.Plan.Called)
 }
 
 // shows waits until the job has a next fire time.

@@ -143,7 +143,7 @@ type Status struct {
 	// CoolingDown reports whether AtLeast keeps the job from starting.
 	CoolingDown bool
 	Paused      *Pause // or nil
-	Plan        *Plan  // of a job that a process has by Job or NewGocronCron, or that calls with Planned run, or nil
+	Plan        *Plan  // of a job that a process has by Job or GocronCron.Plan, or that calls with Planned run, or nil
 	Settings    string // the settings in force, as a text for operators
 }
 

@@ -220,5 +220,5 @@ func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 	return next
 }
 
-// Users returns how many live processes have a job by Locker.Job or NewGocronCron.
+// Users returns how many live processes have a job by Locker.Job or GocronCron.Plan.
 func (s *State) Users(job string) int { return s.users.have[job] }
