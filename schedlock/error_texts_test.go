@@ -168,7 +168,7 @@ func TestErrorsNameTheAttempt(t *testing.T) {
 		`get record of job "x", tick 2026-03-01T12:00:00Z: no record of this tick`: only(in.Get(ctx, "x", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))),
 		`pause job "x": no such job (if the name is right, pass BeforeFirstRun)`:   in.Pause(ctx, "x", ""),
 		`resume job "x": no such job`:                                              in.Resume(ctx, "x"),
-		`unlock job "x": job is not running`:                                       in.Unlock(ctx, "x", ""),
+		`unlock job "x": no such job`:                                              in.Unlock(ctx, "x", ""),
 	} {
 		require.EqualError(t, err, want)
 	}
