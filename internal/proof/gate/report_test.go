@@ -1,9 +1,6 @@
 package main
 
 import (
-	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,22 +42,6 @@ func TestReport(t *testing.T) {
 	_, err = between("# Page\n", text)
 	require.Error(t, err)
 	require.Empty(t, slowestOf("# Page\n"))
-}
-
-// README says how long make test takes, and the figure is that of its last run in make verify, rounded up.
-func TestMinutesOfTheReadme(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("../../../README.md")
-	require.NoError(t, err)
-	page, err := os.ReadFile("../../../" + pageFile)
-	require.NoError(t, err)
-	said := regexp.MustCompile(`make test +#[^\n]*?(\d+) minutes on two cores`).FindAllSubmatch(readme, -1)
-	require.Len(t, said, 1, "the place that .ci/verify writes to")
-	row := regexp.MustCompile("(?m)^\\| `test` \\| \\S+ \\| \\w+ \\| green, (\\d+) s").FindSubmatch(page)
-	require.NotNil(t, row)
-	seconds, err := strconv.Atoi(string(row[1]))
-	require.NoError(t, err)
-	require.Equal(t, strconv.Itoa((seconds+59)/60), string(said[0][1]))
 }
 
 // A subject is tested at the commit of a run that has tested it, whole; otherwise it keeps its commit.
