@@ -97,21 +97,41 @@ func slowestFirst(paths, slow []string) []string {
 
 // tested lists the packages of this module that have tests.
 func tested(ctx context.Context) ([]pkg, error) {
+	out, err := listed(ctx)
+	return testedOf(out), err
+}
+
+// listed has a line for each program and each test binary of this module: its path and what it links.
+func listed(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-test", "-f", `{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}}`, "./...")
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("list the packages: %w", err)
+		return "", fmt.Errorf("list the packages: %w", err)
 	}
-	return testedOf(string(out)), nil
+	return string(out), nil
 }
 
 func testedOf(listed string) (all []pkg) {
 	for line := range strings.Lines(listed) {
 		name, deps, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if path, ok := strings.CutSuffix(name, ".test"); ok {
-			etcd := strings.Contains(deps, "go.etcd.io/etcd/client/v3") || strings.Contains(deps, "go.etcd.io/etcd/server/v3")
-			all = append(all, pkg{"./" + short(path), etcd})
+			all = append(all, pkg{"./" + short(path), linksEtcd(deps)})
 		}
 	}
 	return all
+}
+
+// untestedOf are the programs without tests that link etcd: no test binary compiles them.
+func untestedOf(listed string) (programs []string) {
+	for line := range strings.Lines(listed) {
+		name, deps, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if path := "./" + short(name); !strings.HasSuffix(name, ".test") && linksEtcd(deps) && !slices.Contains(paths(testedOf(listed)), path) {
+			programs = append(programs, path)
+		}
+	}
+	return programs
+}
+
+func linksEtcd(deps string) bool {
+	return strings.Contains(deps, "go.etcd.io/etcd/client/v3") || strings.Contains(deps, "go.etcd.io/etcd/server/v3")
 }

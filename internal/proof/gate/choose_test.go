@@ -29,11 +29,15 @@ func TestChoose(t *testing.T) {
 
 func TestTestedOf(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []pkg{{"./concurrency", true}, {"./internal/queue", false}, {"./compat", true}}, testedOf(
-		"github.com/etcdkit/etcdkit/cmd/etcdkit fmt\n"+ // a program without tests
-			"github.com/etcdkit/etcdkit/concurrency.test fmt go.etcd.io/etcd/client/v3 os\n"+
-			"github.com/etcdkit/etcdkit/internal/queue.test fmt os\n"+
-			"github.com/etcdkit/etcdkit/compat.test go.etcd.io/etcd/server/v3/embed\n"))
+	const listed = "github.com/etcdkit/etcdkit/cmd/etcdkit fmt go.etcd.io/etcd/client/v3\n" + // a program without tests
+		"github.com/etcdkit/etcdkit/cmd/quiet fmt\n" + // one without etcd
+		"github.com/etcdkit/etcdkit/concurrency.test fmt go.etcd.io/etcd/client/v3 os\n" +
+		"github.com/etcdkit/etcdkit/internal/queue.test fmt os\n" +
+		"github.com/etcdkit/etcdkit/compat go.etcd.io/etcd/server/v3/embed\n" +
+		"github.com/etcdkit/etcdkit/compat [github.com/etcdkit/etcdkit/compat.test] go.etcd.io/etcd/server/v3/embed\n" +
+		"github.com/etcdkit/etcdkit/compat.test go.etcd.io/etcd/server/v3/embed\n"
+	require.Equal(t, []pkg{{"./concurrency", true}, {"./internal/queue", false}, {"./compat", true}}, testedOf(listed))
+	require.Equal(t, []string{"./cmd/etcdkit"}, untestedOf(listed))
 }
 
 func TestSlowestFirst(t *testing.T) {

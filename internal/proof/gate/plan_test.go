@@ -86,7 +86,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	all := []pkg{{"./a", true}, {"./b", true}, {"./console", true}, {"./examples/fleet", true}, {"./internal/proof/deptest", false}}
 	long := []shortened{{"./a", "TestLong", "an hour"}, {"./a", "TestPart", ""}, {"./b", "TestLong", ""}, {"./examples/fleet", "TestFleet", ""}, {"./a", "FuzzShort", ""}}
-	g := &gate{slow: []string{"examples/fleet", "console", "b"}}
+	g := &gate{slow: []string{"examples/fleet", "console", "b"}, bare: []string{"./cmd/bare"}}
 	planned := func(changed func(string) string) map[string]step {
 		byName := map[string]step{}
 		for _, s := range g.plan(all, long, changed) {
@@ -103,7 +103,7 @@ func TestPlan(t *testing.T) {
 	require.Empty(t, test.flags, "whole")
 	require.Len(t, test.out, 3)
 	require.Equal(t, []string{"./b", "./a"}, longs.run, "of what is raced")
-	require.Equal(t, []string{"VETPKGS=./console ./examples/fleet"}, steps["etcd37"].args, "what has etcd and is not compiled for its tests")
+	require.Equal(t, []string{"VETPKGS=./console ./examples/fleet ./cmd/bare"}, steps["etcd37"].args, "what has etcd and is not compiled for its tests")
 	require.Equal(t, "'-run=^(TestLong|TestPart)$$'", longs.flags)
 	for _, s := range steps {
 		require.Empty(t, s.skip)
