@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/proof/mutants"
 )
 
 // Two steps run beside each other, and the next one begins when one of them has ended; those that mostly
@@ -139,6 +141,37 @@ func TestPlanOfThisTree(t *testing.T) {
 	}
 	require.Regexp(t, run, "TestChaos")
 	require.NotRegexp(t, run, "TestMutex")
+	for _, dir := range raced.run {
+		require.Empty(t, unattributed(t, dir), "these ask testing.Short, and long runs no test for them")
+	}
+	// Tests of other folders that call such a helper are not known as shortened.
+	require.Equal(t, []string{"internal/examples/progtest/demo.go"}, helpersThatAsk(t))
+	for _, dir := range raced.run {
+		funcs, err := functionsOf(dir)
+		require.NoError(t, err)
+		for _, f := range funcs {
+			require.NotContains(t, f.calls, "Frame", "%s.%s calls progtest.Frame", dir, f.name)
+		}
+	}
+}
+
+// The test that a mutant names is one that the gate runs.
+func TestTestsOfMutants(t *testing.T) {
+	t.Chdir("../../..")
+	all, err := tested(t.Context())
+	require.NoError(t, err)
+	raced, _ := choose("race", all)
+	whole, _ := choose("test", all)
+	known, err := mutants.All()
+	require.NoError(t, err)
+	named := 0
+	for _, m := range known {
+		if m.Test != "" {
+			named++
+			require.Contains(t, append(slices.Clone(raced), whole...), m.Package, m.Name)
+		}
+	}
+	require.Greater(t, named, 100)
 }
 
 // A run is green if all of its steps have passed. It is written to the pages then, unless a test has
