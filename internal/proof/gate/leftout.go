@@ -153,8 +153,9 @@ func selects(call *ast.CallExpr, x, name string) bool {
 	return x == "" || ok && of.Name == x
 }
 
-// printLeftOut lists what the gate does not run: packages that a target leaves out, tests that it runs
-// with -short, and subjects that it tests only when they have changed. make verify runs all of them.
+// printLeftOut lists what each target of the gate does not run, which another one may: packages that it leaves
+// out, tests that it runs with -short, and subjects that it tests only when they have changed. make verify runs
+// all of them, in each target.
 func printLeftOut(w io.Writer) error {
 	all, err := tested(context.Background())
 	if err != nil {

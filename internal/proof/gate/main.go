@@ -2,7 +2,7 @@
 //
 //	gate run                        all targets of the gate, as .ci/run calls it
 //	gate test [flag ...] go test …  one go test, with its progress, its times and a second try
-//	gate left-out                   the tests that the gate does not run, and where they run
+//	gate left-out                   what each target of the gate leaves out, and why
 //	gate each [flag ...] ./package  each test alone, and the slowest of them
 //
 // What a target leaves out cannot differ there, or runs in make verify: see choose.go. A package
