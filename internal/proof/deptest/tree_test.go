@@ -53,7 +53,7 @@ func repository(t *testing.T) *tree {
 func modules(t *testing.T) map[string]*tree {
 	t.Helper()
 	all := map[string]*tree{"": repository(t)}
-	for _, dir := range []string{"integration", "bench", "demos"} {
+	for _, dir := range []string{"integration", "bench", "demos", "compat/etcd35", "compat/etcd36", "compat/etcd37"} {
 		all[dir+"/"] = readTree(t, os.DirFS("../../../"+dir))
 	}
 	return all
