@@ -27,16 +27,7 @@ func readmeBreaches(readme string, tested []string) (found []string) {
 	if len(readme) > maxReadme {
 		found = append(found, fmt.Sprintf("the README has %d bytes, more than %d: move details to docs", len(readme), maxReadme))
 	}
-	blocks := goBlock.FindAllStringSubmatch(readme, -1)
-	if blocks == nil {
-		found = append(found, "the README has no Go program")
-	}
-	for _, block := range blocks {
-		if !slices.ContainsFunc(tested, func(source string) bool { return strings.Contains(source, words(block[1])) }) {
-			found = append(found, "no test or example has this code of the README:\n"+block[1])
-		}
-	}
-	return found
+	return append(found, untestedCode(readme, tested)...)
 }
 
 // testedSources returns the words of each file that tests compile and run to show users how:
@@ -75,16 +66,24 @@ func TestReadmeProgram(t *testing.T) {
 func TestPagesPrograms(t *testing.T) {
 	tested, all := testedSources(t, os.DirFS("../../..")), pages(t)
 	for _, name := range []string{"docs/adopt.md", "docs/limits.md", "docs/migration.md"} {
-		blocks := goBlock.FindAllStringSubmatch(all[name], -1)
-		if blocks == nil {
-			t.Errorf("%s: no Go code", name)
-		}
-		for _, block := range blocks {
-			if !slices.ContainsFunc(tested, func(source string) bool { return strings.Contains(source, words(block[1])) }) {
-				t.Errorf("%s: no test or example has this code:\n%s", name, block[1])
-			}
+		for _, breach := range untestedCode(all[name], tested) {
+			t.Errorf("%s: %s", name, breach)
 		}
 	}
+}
+
+// untestedCode compares the Go code of a page with the sources that tests run, white space aside.
+func untestedCode(page string, tested []string) (found []string) {
+	blocks := goBlock.FindAllStringSubmatch(page, -1)
+	if blocks == nil {
+		found = append(found, "there is no Go code")
+	}
+	for _, block := range blocks {
+		if !slices.ContainsFunc(tested, func(source string) bool { return strings.Contains(source, words(block[1])) }) {
+			found = append(found, "no test or example has this code:\n"+block[1])
+		}
+	}
+	return found
 }
 
 // TestReadmeProgramFails shows that code that differs, none at all, and a long README are
