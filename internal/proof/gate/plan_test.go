@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -153,6 +154,17 @@ func TestPlanOfThisTree(t *testing.T) {
 			require.NotContains(t, f.calls, "Frame", "%s.%s calls progtest.Frame", dir, f.name)
 		}
 	}
+}
+
+// The names of the long tests arrive at go test as they are: with another pattern, which may match nothing, long
+// would pass without a test.
+func TestLongThroughMake(t *testing.T) {
+	t.Chdir("../../..")
+	s := (&gate{}).long([]string{"./a"}, []shortened{{"./a", "TestLong", ""}, {"./a", "TestPart", ""}})
+	out, err := exec.CommandContext(t.Context(), "make", append([]string{s.target, "TESTFLAGS=" + s.flags, "PKGS=./a", `RERUN=printf %s\\n`}, s.args...)...).Output()
+	require.NoError(t, err)
+	require.Contains(t, strings.Split(string(out), "\n"), "-run=^(TestLong|TestPart)$", string(out))
+	require.NotContains(t, string(out), "-short")
 }
 
 // The test that a mutant names is one that the gate runs.
