@@ -22,7 +22,9 @@ import (
 // end (Watch shows that). In Lead, the context of the leader's function ends with a
 // *StepDownError as its cause, and the term is released when the function has returned. A
 // caller of Campaign receives the request through Permit.StopRequested; a leader that never
-// checks keeps leading. To end a term without the leader's consent, use EvictToken.
+// checks keeps leading. If the leader's process has not seen yet that it leads, its request is withdrawn:
+// Lead campaigns again, and Campaign returns a *LostError that matches ErrEvicted. To end a term without the
+// leader's consent, use EvictToken.
 //
 // It returns ErrInvalid, ErrClosed, ctx's error or one of etcd's. After an error the
 // request may have been stored or not; StepDown may safely be called again: the first request that

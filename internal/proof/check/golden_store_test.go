@@ -260,6 +260,23 @@ var goldenStore = []goldenCase{
 		b.req = t.put(b)
 		t.grant(b)
 	}},
+	{"asked to stop while it waited, and queued again", "", func(t *scenario) {
+		a := t.asks(0, t.mutex, 1)
+		t.askToStop(a.req)
+		t.remove(a.req, "withdrawn")
+		a.req = t.put(a)
+		t.grant(a)
+	}},
+	{"another was asked to stop", "store/delete", func(t *scenario) {
+		a := t.asks(0, t.mutex, 1)
+		b := t.asks(1, t.mutex, 1)
+		t.grant(a)
+		t.askToStop(a.req)
+		t.gives(a)
+		t.remove(b.req, "withdrawn")
+		b.req = t.put(b)
+		t.grant(b)
+	}},
 	{"evicted without a call", "store/delete", func(t *scenario) {
 		a := t.asks(0, t.sem, 1)
 		t.evictOne(a.req)

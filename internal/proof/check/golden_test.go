@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -48,6 +49,13 @@ func (t *scenario) forget(calls ...*simCall) {
 	for _, c := range calls {
 		c.state = "done"
 	}
+}
+
+// askToStop has another session ask that a request end, and its session take note of that.
+func (t *scenario) askToStop(r *simReq) {
+	key := fmt.Sprintf("session/%016x/stepdown/%016x", r.lease, r.token)
+	t.commit(change{key: key, lease: r.lease, value: record.Notice{Cause: record.CauseStepDown, Key: simPrefix + r.key}.Encode()})
+	t.commit(change{key: key, del: true})
 }
 
 // storeLimit stores a limit as it is.

@@ -17,7 +17,8 @@ const (
 	keyDefault                    // the limit of all keys of a limiter that have none of their own
 	keyID                         // the request of an ID
 	keyAlive                      // presence of a session
-	keyNotice                     // word to a session
+	keyNotice                     // word to a session that a request was taken away
+	keyStop                       // the same, that a request is to end by itself
 	keyJobLock                    // exists while a job runs
 	keyJobRun                     // the claim and the record of a tick
 	keyJobFloor                   // ticks up to it are closed
@@ -38,7 +39,7 @@ type parsedKey struct {
 	lease  int64
 	slot   string // the lease and the number of a request
 	try    bool
-	token  int64 // of a notice
+	token  int64 // of the request to which a notice belongs
 	tick   string
 }
 
@@ -76,7 +77,7 @@ var (
 	defaultName = regexp.MustCompile(`^(limiter/[^/]+)/default$`)
 	keyOfName   = regexp.MustCompile(`^(limiter/[^/]+)/key/[^/]+$`)
 	idName      = regexp.MustCompile(`^id/((?:sem|mutex|election)/[^/]+|limiter/[^/]+/key/[^/]+)/`)
-	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16})(?:/.+)?)$`)
+	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16})(?:/.+)?|stepdown/([0-9a-f]{16}))$`)
 	jobName     = regexp.MustCompile(`^(job/[^/]+)/(?:(lock|hold|pause|settings)|(run|floor)/([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z))$`)
 	clockName   = regexp.MustCompile(`^clock/([0-9a-f]{16})$`)
 	recordName  = regexp.MustCompile(`^(idem/[^/]+/r/[0-9a-f]{16}/[A-Za-z0-9_-]{43})(/claim)?$`)
@@ -113,6 +114,9 @@ func parseEtcdkit(name string) parsedKey {
 	if m := sessionName.FindStringSubmatch(name); m != nil {
 		if m[2] != "" {
 			return parsedKey{kind: keyAlive, lease: hex(m[1])}
+		}
+		if m[4] != "" {
+			return parsedKey{kind: keyStop, lease: hex(m[1]), token: hex(m[4])}
 		}
 		return parsedKey{kind: keyNotice, lease: hex(m[1]), token: hex(m[3])}
 	}

@@ -155,6 +155,10 @@ func (s *store) commit(c history.Commit) {
 			} else {
 				g.remove(e, c, s.leases, notices)
 			}
+		case keyStop:
+			if e.Kind == history.KindPut {
+				s.stop(k, e)
+			}
 		case keyOther:
 			if e.Kind == history.KindPut {
 				s.others = append(s.others, put{key: string(e.KV.Key), value: string(e.KV.Value), rev: c.Rev, at: c.At})
@@ -167,6 +171,18 @@ func (s *store) commit(c history.Commit) {
 	s.pair(c)
 	s.runJobs(c)
 	s.runRequests(c)
+}
+
+// stop notes that a request was asked to end.
+func (s *store) stop(k parsedKey, e history.Event) {
+	asked, _ := record.DecodeNotice([]byte(e.KV.Value))
+	for _, g := range s.gates {
+		for _, r := range g.queue {
+			if r.token == k.token && r.key == asked.Key {
+				r.asked = true
+			}
+		}
+	}
 }
 
 // note keeps the lives of all keys.

@@ -51,6 +51,7 @@ type request struct {
 	goneAt   int64
 	how      ending
 	notice   record.Notice // if it was taken away
+	asked    bool          // another session asked that it end
 	of       *request      // in the queue of a total: the one at its key
 	next     *request      // the one in the queue of the total that was put last for it
 	proven   bool          // its key's request was admitted when it was put

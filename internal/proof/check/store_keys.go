@@ -73,6 +73,8 @@ func (v *view) unexplained(r *request) string {
 			return ""
 		}
 		return "it was deleted while its holder believed in it, and before it was released"
+	case cmp.Or(r.of, r).asked: // its session withdraws it, also if etcd has admitted it and the session does not know that yet
+		return ""
 	case op != nil && op.Outcome() == history.OK && op.Call.Name == history.Acquire && v.again(r, op):
 		return "it was deleted while its caller waited, and the caller queued again"
 	}
@@ -159,7 +161,7 @@ func (v *view) leftOver() (f []Finding) {
 		kinds []keyKind
 	}{
 		{history.MarkIdle, []keyKind{keyRequest, keyID}},
-		{history.MarkDrained, []keyKind{keyRequest, keyID, keyAlive, keyNotice}},
+		{history.MarkDrained, []keyKind{keyRequest, keyID, keyAlive, keyNotice, keyStop}},
 	} {
 		for _, m := range v.h.Marks(phase.mark) {
 			rev, ok := v.tappedBefore(m.At)
