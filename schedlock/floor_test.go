@@ -48,7 +48,8 @@ func TestRemainingRecords(t *testing.T) {
 		}
 		require.Equal(t, []string{keys.Run(c.want) + "\x00", keys.Floor(c.want)}, []string{record, floor}, name)
 	}
-	l := &Locker{jobs: map[string]*job{}}
+	l := &Locker{jobs: map[string]*job{}, opts: Options{Now: time.Now}}
+	l.plans = &planner{locker: l}
 	l.jobs[keys.Range] = &job{keys: keys, changed: make(chan struct{}), floor: at(3)}
 	l.resync()
 	record, _ := l.jobs[keys.Range].remaining(at(9))

@@ -129,6 +129,7 @@ func (j *job) split(live []int64) (runners, others []int64) {
 // resync is called when the watch is established again. The events that were missed may concern the
 // active runs of this process, calls on standby, and the loss of another process's run.
 func (l *Locker) resync() {
+	l.plans.missed()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, j := range l.jobs {
@@ -167,6 +168,10 @@ func (l *Locker) apply(events []*clientv3.Event) {
 			name, _, _ := strings.Cut(rest, "/")
 			if j := l.used(l.space.Jobs() + name + "/"); j != nil {
 				j.apply(key, ev)
+				if key == j.keys.Plan() {
+					plan, _ := record.DecodePlan(ev.Kv.Value)
+					l.plans.stored(j.name, plan)
+				}
 				if key == j.keys.Pause() && ev.Type == clientv3.EventTypeDelete {
 					l.plans.resume(j.name)
 				}

@@ -106,7 +106,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	}
 	sess := engine.Of(s)
 	l := &Locker{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
-	l.plans = &planner{locker: l, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, changed: make(chan struct{}, 1), put: map[int]string{}}
+	l.plans = &planner{locker: l, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, others: map[string]time.Time{}, changed: make(chan struct{}, 1), put: map[int]string{}}
 	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){

@@ -29,6 +29,7 @@ type planner struct {
 	jobs    map[string]*timetable // by name
 	looked  map[string]bool       // whose plan was read or written
 	resumed map[string]bool       // that were resumed since
+	others  map[string]time.Time  // since when another plan may be stored than that of this process
 	changed chan struct{}         // has room for one
 	put     map[int]string        // by number: the keys that say which jobs it has
 	lease   clientv3.LeaseID      // of these
@@ -132,7 +133,8 @@ func (p *planner) unsure(now time.Time) (out []planned) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, times := range p.jobs {
-		if !p.looked[name] || !p.locker.job(name).plannedUntil().After(now) {
+		since := p.others[name]
+		if !p.looked[name] || !p.locker.job(name).plannedUntil().After(now) || !since.IsZero() && now.Sub(since) >= otherFor {
 			out = append(out, planned{name, times, p.resumed[name]})
 		}
 	}
@@ -169,6 +171,7 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 		if j.resumed {
 			delete(p.resumed, j.name)
 		}
+		delete(p.others, j.name)
 		p.looked[j.name] = p.jobs[j.name] == j.times // and not one that has replaced it meanwhile
 		p.mu.Unlock()
 	}
@@ -184,7 +187,7 @@ func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time, resumed
 	}
 	is, ok := record.DecodePlan(stored[0].Value)
 	switch {
-	case !ok, is.Schedule != want.Schedule, resumed && is.DueMS <= now.UnixMilli():
+	case !ok, !sameSchedule(is.Schedule, want.Schedule), resumed && is.DueMS <= now.UnixMilli():
 	case is.Until() > now.UnixMilli() || want.Until() == 0 && is.Until() == 0:
 		old := now.Sub(time.UnixMilli(is.AliveMS)) >= stampEach
 		if old {
@@ -203,6 +206,9 @@ func (p *planner) rest() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait := retireEach
+	for _, since := range p.others {
+		wait = min(wait, max(0, otherFor-now.Sub(since)))
+	}
 	for name := range p.jobs {
 		if until := p.locker.job(name).plannedUntil(); until.After(now) {
 			wait = min(wait, until.Sub(now))
@@ -267,6 +273,7 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable) err
 	p.mu.Lock()
 	if p.jobs[name] == times {
 		delete(p.jobs, name)
+		delete(p.others, name)
 	}
 	has := p.jobs[name] != nil
 	p.mu.Unlock()
@@ -349,15 +356,15 @@ func (p *planner) names() (out [][]string) {
 
 // plan returns the plan of a schedule from a time on.
 func (tt *timetable) plan(from time.Time) record.Plan {
-	p := record.Plan{Schedule: tt.print(), Zone: tt.home(time.UTC).String()}
+	p := record.Plan{Schedule: tt.stored(), Zone: tt.home(time.UTC).String()}
 	tt.mu.Lock()
 	p.Text = tt.text
 	tt.mu.Unlock()
 	if p.Text == "" {
 		p.Text = textOf(tt.schedule)
 	}
-	if every, ok := tt.schedule.(Periods); ok {
-		p.Schedule, p.Zone = time.Duration(every).String(), ""
+	if _, ok := tt.schedule.(Periods); ok {
+		p.Zone = ""
 	}
 	next := from
 	for range 3 {

@@ -75,3 +75,23 @@ func TestPlanOfASchedule(t *testing.T) {
 	tt.next(from)
 	require.Empty(t, tt.plan(from).NextMS)
 }
+
+// K60: a plan of one schedule by other zone files is not another one, and a period is none of fire times.
+func TestSameSchedule(t *testing.T) {
+	t.Parallel()
+	of := func(sample, crontab string) string { return fires{"2024", sample, crontab}.String() }
+	for _, x := range []struct {
+		a, b string
+		same bool
+	}{
+		{"5m0s", "5m0s", true},
+		{"5m0s", "10m0s", false},
+		{"5m0s", of("a", ""), false},
+		{"", of("a", ""), false},
+		{of("a", ""), of("b", ""), false},
+		{of("a", `"0 9 * * *" in UTC`), of("b", `"0 9 * * *" in UTC`), true},
+		{of("a", `"0 9 * * *" in UTC`), of("a", `"0 9 * * *" in Europe/London`), false},
+	} {
+		require.Equal(t, x.same, sameSchedule(x.a, x.b), "%s and %s", x.a, x.b)
+	}
+}

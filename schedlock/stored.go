@@ -1,0 +1,58 @@
+package schedlock
+
+import (
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// What is done when events show another plan than that of this process.
+
+// otherFor is how long the plan of another schedule stays beside a process that has the job: in a rolling deploy those of the
+// former schedule may store it with their claims, and end. With the time by which a look is delayed it is as long as
+// EtcdkitJobNotStarted waits after a fire time.
+const otherFor = time.Minute
+
+// stored takes the event of a plan. One that was removed, or that is of another schedule, is looked at again.
+func (p *planner) stored(name string, plan record.Plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch times := p.jobs[name]; {
+	case times == nil || sameSchedule(plan.Schedule, times.stored()):
+		delete(p.others, name)
+		return
+	case plan.Schedule == "":
+		delete(p.looked, name)
+	case p.others[name].IsZero():
+		p.others[name] = p.locker.opts.Now()
+	}
+	p.wake()
+}
+
+// missed is called when events may have been missed: any plan may have been removed or replaced since.
+func (p *planner) missed() {
+	now := p.locker.opts.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.jobs {
+		if p.others[name].IsZero() {
+			p.others[name] = now
+		}
+	}
+	p.wake()
+}
+
+// stored returns the schedule as a plan has it: a period, or fire times.
+func (tt *timetable) stored() string {
+	if every, ok := tt.schedule.(Periods); ok {
+		return time.Duration(every).String()
+	}
+	return tt.print()
+}
+
+// sameSchedule reports whether two plans are of one schedule. The fire times of one text differ if zone files do.
+func sameSchedule(a, b string) bool {
+	of, ok := parseFires(a)
+	other, also := parseFires(b)
+	return a == b || ok && also && of.agree(other)
+}
