@@ -180,10 +180,7 @@ func (j *Job) History(now time.Time) (h History) {
 		}
 		h.Next = ticks.Next(j.Period, time.UnixMilli(latest)).UnixMilli()
 	case j.expected(now):
-		if h.Next = j.plan.DueMS; h.Next <= max(latest, j.operated) {
-			h.Next = j.plan.Later(max(latest, j.operated)) // due at that time, whatever was before
-		}
-		if h.Next != 0 {
+		if h.Next = j.plan.Due(max(latest, j.operated)); h.Next != 0 {
 			h.Next += j.plan.LateMS
 		}
 	}
@@ -192,7 +189,7 @@ func (j *Job) History(now time.Time) (h History) {
 
 // expected reports whether the plan of the job counts: a live process has it, or calls are to come.
 func (j *Job) expected(now time.Time) bool {
-	return j.in != nil && j.in.Users(j.name) > 0 || j.plan.Current(now)
+	return j.in != nil && j.in.Users(j.name) > 0 || j.plan.Current(now, j.operated)
 }
 
 // Upcoming returns up to n fire times after a time that have no record, as far as a period or the plan shows them,

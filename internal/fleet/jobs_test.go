@@ -84,6 +84,32 @@ func TestNextFireTimeOfCalls(t *testing.T) {
 	require.Empty(t, j.Upcoming(week.Add(time.Millisecond), 5))
 }
 
+// K62: a pause that outlasts the list of a plan by calls, which no process renews, ends with a fire time: a call is due by the
+// greatest distance later.
+func TestResumedPlanOfCalls(t *testing.T) {
+	t.Parallel()
+	const resumed = int64(9000)
+	for name, c := range map[string]struct {
+		plan record.Plan
+		next int64
+	}{
+		"within the list":   {record.Plan{NextMS: []int64{1000, 2000, 10000}}, 10600},
+		"beyond it":         {record.Plan{NextMS: []int64{1000, 2000, 4000}}, 11600},
+		"within later ones": {record.Plan{NextMS: []int64{1000, 2000, 3000, 20000}, Sparse: 1}, 10600},
+		"one fire time":     {record.Plan{NextMS: []int64{1000}}, 0},
+	} {
+		s, put := planned(t)
+		c.plan.Schedule, c.plan.DueMS, c.plan.Called, c.plan.LateMS = "every hour", 1000, true, 600
+		put(s.space.Job("nightly").Plan(), c.plan.Encode())
+		j := s.Jobs["nightly"]
+		j.operated = resumed
+		now := time.UnixMilli(resumed)
+		require.Equal(t, c.next, j.History(now).Next, name)
+		require.Equal(t, c.next, j.History(now.Add(record.Kept)).Next, name)
+		require.Zero(t, j.History(now.Add(record.Kept+time.Second)).Next, name)
+	}
+}
+
 // K28: a resumption is of the time at which it has arrived here, and not of the operator's clock; if that is not known,
 // it is not of the future. Another list does not change it.
 func TestResumedByAnotherClock(t *testing.T) {

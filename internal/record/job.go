@@ -101,9 +101,29 @@ type Plan struct {
 // long after the fire time for which none has come.
 const Kept = 7 * 24 * time.Hour
 
-// Current reports whether calls have written the plan, and it counts at a time although no process has the job.
-func (p Plan) Current(now time.Time) bool {
-	return p.Called && now.UnixMilli() <= p.DueMS+p.LateMS+Kept.Milliseconds()
+// Current reports whether calls have written the plan, and it counts at a time although no process has the job. Operated is when
+// the job was resumed last, or 0.
+func (p Plan) Current(now time.Time, operated int64) bool {
+	return p.Called && now.UnixMilli() <= max(p.DueMS, operated)+p.LateMS+Kept.Milliseconds()
+}
+
+// Due returns the fire time that is due after a start or a resumption, or 0 if the plan does not show it. Beyond the list of a plan
+// that calls have written, which no process renews, a call is due by the greatest distance of the list later.
+func (p Plan) Due(after int64) int64 {
+	row := p.InRow()
+	switch next := p.Next(after); {
+	case p.DueMS > after:
+		return p.DueMS // whatever was before
+	case !p.Called || len(row) < 2:
+		return p.Later(after)
+	case next != 0:
+		return next
+	}
+	var most int64
+	for n := range len(row) - 1 {
+		most = max(most, row[n+1]-row[n])
+	}
+	return after + most
 }
 
 // InRow returns the fire times of the plan that follow each other.
