@@ -27,7 +27,8 @@ them runs the command again if --retries permits that; otherwise they report the
 that calls later, changes nothing.
 
 With --every, a call is for a new tick if the latest one is nearly that old: a quarter less, but at most 90 minutes
-and, from 2h on, at least 70 minutes, for the night of the change of the clocks. Ticks are the times of the calls. With --cron, the tick is the latest time of
+and, from 2h on, at least 70 minutes, for the night of the change of the clocks. Ticks are the times of the calls. Calls at uneven
+distances, as on weekdays or once a month, need --cron: with --every a weekend rings as a call that is missing. With --cron, the tick is the latest time of
 the schedule that has come, in --zone; a schedule means what 'etcdkit cron' says. Clocks of two machines may differ
 by up to a minute, and by less than half of the time between two ticks.
 
