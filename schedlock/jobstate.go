@@ -273,3 +273,14 @@ func (j *job) setPlanned(p record.Plan) {
 	defer j.mu.Unlock()
 	j.planned = p
 }
+
+// written reports whether events have shown a plan that is up to date: another process has written it.
+func (j *job) written(want record.Plan, now time.Time, resumed bool) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.planned.Schedule == "" {
+		return false
+	}
+	_, differs := renew(j.planned, want, now, resumed)
+	return !differs
+}

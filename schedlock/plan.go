@@ -141,8 +141,14 @@ func (p *planner) unsure(now time.Time) (out []planned) {
 	return out
 }
 
-func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) error {
+func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) (err error) {
 	l := p.locker
+	p.look(jobs, true) // events that come from here on count
+	defer func() {
+		if err != nil {
+			p.look(jobs, false)
+		}
+	}()
 	kvs, err := l.get(ctx, func() (reads []clientv3.Op) {
 		for _, j := range jobs {
 			reads = append(reads, clientv3.OpGet(l.job(j.name).keys.Plan()))
@@ -156,6 +162,9 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 		want := j.times.plan(now)
 		want.AliveMS = now.UnixMilli()
 		plan, mod, ok := renewed(kvs[n], want, now, j.resumed)
+		if ok && l.job(j.name).written(want, now, j.resumed) { // one that finds another revision is a write for etcd, too
+			continue
+		}
 		if ok {
 			key := l.job(j.name).keys.Plan()
 			// A copy, and the write of another process, find another revision.
@@ -167,37 +176,27 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 			}
 		}
 		l.job(j.name).setPlanned(plan)
-		p.mu.Lock()
-		if j.resumed {
-			delete(p.resumed, j.name)
-		}
-		delete(p.others, j.name)
-		p.looked[j.name] = p.jobs[j.name] == j.times // and not one that has replaced it meanwhile
-		p.mu.Unlock()
 	}
 	return nil
 }
 
-// renewed returns the plan to be stored in place of what is stored, and whether that differs. When a list of fire
-// times has run out without a start, the first of them is still due. One with an old stamp gets a new one. After
-// a resumption nothing is due that came before it.
-func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time, resumed bool) (plan record.Plan, mod int64, differs bool) {
-	if len(stored) == 0 {
-		return want, 0, true
-	}
-	is, ok := record.DecodePlan(stored[0].Value)
-	switch {
-	case !ok, !sameSchedule(is.Schedule, want.Schedule), resumed && is.DueMS <= now.UnixMilli():
-	case is.Until() > now.UnixMilli() || want.Until() == 0 && is.Until() == 0:
-		old := now.Sub(time.UnixMilli(is.AliveMS)) >= stampEach
-		if old {
-			is.AliveMS = want.AliveMS
+// look records whether the plans of these jobs were read or written.
+func (p *planner) look(jobs []planned, looked bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, j := range jobs {
+		switch {
+		case !looked:
+			delete(p.looked, j.name)
+			if j.resumed {
+				p.resumed[j.name] = true
+			}
+		case p.jobs[j.name] == j.times: // and not one that has replaced it meanwhile
+			p.looked[j.name] = true
+			delete(p.resumed, j.name)
+			delete(p.others, j.name)
 		}
-		return is, stored[0].ModRevision, old
-	default:
-		want.DueMS = is.DueMS
 	}
-	return want, stored[0].ModRevision, true
 }
 
 // rest returns how long the plans are up to date.
@@ -352,6 +351,14 @@ func (p *planner) names() (out [][]string) {
 		out[len(out)-1] = append(out[len(out)-1], name)
 	}
 	return out
+}
+
+// stored returns the schedule as a plan has it: a period, or fire times.
+func (tt *timetable) stored() string {
+	if every, ok := tt.schedule.(Periods); ok {
+		return time.Duration(every).String()
+	}
+	return tt.print()
 }
 
 // plan returns the plan of a schedule from a time on.

@@ -95,3 +95,26 @@ func TestSameSchedule(t *testing.T) {
 		require.Equal(t, x.same, sameSchedule(x.a, x.b), "%s and %s", x.a, x.b)
 	}
 }
+
+// K63: what events have shown is not written again.
+func TestPlanThatEventsHaveShown(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1000)
+	want := record.Plan{Schedule: "mine", DueMS: 1100, NextMS: []int64{1100, 1200}}
+	for name, x := range map[string]struct {
+		shown   record.Plan
+		resumed bool
+		written bool
+	}{
+		"nothing":                   {record.Plan{}, false, false},
+		"what was to be written":    {want, false, true},
+		"one that has run out":      {record.Plan{Schedule: "mine", NextMS: []int64{900}}, false, false},
+		"of another schedule":       {record.Plan{Schedule: "theirs", NextMS: []int64{1100}}, false, false},
+		"of before the resumption":  {record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{900, 1100}}, true, false},
+		"of after the resumption":   {want, true, true},
+		"without a fire time to be": {record.Plan{Schedule: "mine"}, false, false},
+	} {
+		j := &job{planned: x.shown}
+		require.Equal(t, x.written, j.written(want, now, x.resumed), name)
+	}
+}

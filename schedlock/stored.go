@@ -41,18 +41,3 @@ func (p *planner) missed() {
 	}
 	p.wake()
 }
-
-// stored returns the schedule as a plan has it: a period, or fire times.
-func (tt *timetable) stored() string {
-	if every, ok := tt.schedule.(Periods); ok {
-		return time.Duration(every).String()
-	}
-	return tt.print()
-}
-
-// sameSchedule reports whether two plans are of one schedule. The fire times of one text differ if zone files do.
-func sameSchedule(a, b string) bool {
-	of, ok := parseFires(a)
-	other, also := parseFires(b)
-	return a == b || ok && also && of.agree(other)
-}

@@ -1,0 +1,48 @@
+package schedlock
+
+import (
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// What is stored in place of a plan. Nothing here asks etcd or waits.
+
+// renewed returns the plan to be stored in place of what is stored, and whether that differs.
+func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time, resumed bool) (plan record.Plan, mod int64, differs bool) {
+	if len(stored) == 0 {
+		return want, 0, true
+	}
+	plan, differs = want, true
+	if is, ok := record.DecodePlan(stored[0].Value); ok {
+		plan, differs = renew(is, want, now, resumed)
+	}
+	return plan, stored[0].ModRevision, differs
+}
+
+// renew returns the plan to be stored in place of another one, and whether that differs. When a list of fire times has run out
+// without a start, the first of them is still due. One with an old stamp gets a new one. After a resumption nothing is due that
+// came before it.
+func renew(is, want record.Plan, now time.Time, resumed bool) (plan record.Plan, differs bool) {
+	switch {
+	case !sameSchedule(is.Schedule, want.Schedule), resumed && is.DueMS <= now.UnixMilli():
+		return want, true
+	case is.Until() > now.UnixMilli() || want.Until() == 0 && is.Until() == 0:
+		old := now.Sub(time.UnixMilli(is.AliveMS)) >= stampEach
+		if old {
+			is.AliveMS = want.AliveMS
+		}
+		return is, old
+	}
+	want.DueMS = is.DueMS
+	return want, true
+}
+
+// sameSchedule reports whether two plans are of one schedule. The fire times of one text differ if zone files do.
+func sameSchedule(a, b string) bool {
+	of, ok := parseFires(a)
+	other, also := parseFires(b)
+	return a == b || ok && also && of.agree(other)
+}
