@@ -327,8 +327,11 @@ func trigger(ctx context.Context, l *schedlock.Locker, name, reason string) erro
 		time.Sleep(50 * time.Millisecond)
 	}
 	why := "no live process has it by Locker.Job"
-	if st, err := l.Status(ctx, name); err == nil && st.Obstacle() != "" {
+	switch st, err := l.Status(ctx, name); {
+	case err == nil && st.Obstacle() != "":
 		why = st.Obstacle()
+	case err == nil && st.Plan != nil && st.Plan.Called && !st.Plan.Live:
+		why = "calls start it, and no process waits for requests between two of them"
 	}
 	return changed{fmt.Errorf("no process has started job %q within %v: %s; one that receives the request within a minute may start it later", name, startBound, why)}
 }

@@ -59,7 +59,7 @@ func requiredIDs() []string {
 	add("B", "%d", 1, 30)
 	add("K", "%d", 1, 32)
 	add("K", "%d", 46, 52)
-	add("K", "%d", 60, 63)
+	add("K", "%d", 60, 64)
 	return ids
 }
 

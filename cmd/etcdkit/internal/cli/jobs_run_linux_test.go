@@ -126,6 +126,9 @@ func TestJobsRunIsPlanned(t *testing.T) {
 		require.True(t, st.NextFire(time.Now()).Equal(want), "%v, %v", st.NextFire(time.Now()), want)
 		res := f.run("jobs", "list", "-N", "test")
 		require.Contains(t, res.out, instant(want), res.err)
+		res = f.run("jobs", "trigger", "-N", "test", name, "--reason", "now", "--wait", "100ms")
+		require.Equal(t, exitNotAcquired, res.code, res.err)
+		require.Contains(t, res.err, "calls start it", "K64")
 	}
 }
 

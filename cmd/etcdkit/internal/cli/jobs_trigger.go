@@ -75,8 +75,11 @@ func started(ctx, caller context.Context, l *schedlock.Locker, name, id string, 
 // whyNot returns why no process has started a job.
 func whyNot(ctx context.Context, l *schedlock.Locker, name string) string {
 	st, err := l.Status(ctx, name)
-	if err == nil && st.Obstacle() != "" {
+	switch {
+	case err == nil && st.Obstacle() != "":
 		return st.Obstacle()
+	case err == nil && st.Plan != nil && st.Plan.Called && !st.Plan.Live:
+		return "calls start it, as those of 'etcdkit jobs run' in a crontab, and no process waits for requests between two of them"
 	}
 	return "no live process has it by Locker.Job"
 }
