@@ -214,14 +214,19 @@ func TestJobsRunWhenAMachineDies(t *testing.T) {
 func TestJobsRunFlags(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := f.jobRun("slow", "--every", "1h", "--at-most", "300ms", "--grace", "100ms", "--", "sleep", "600")
+	p := f.jobRun("slow", "--every", "1h", "--at-most", "2s", "--grace", "100ms", "--", "sleep", "600")
 	code, _ := p.all()
 	require.Equal(t, 143, code, p.errs)
-	require.Contains(t, p.errs.String(), "AtMost of 300ms has passed; ending the command")
+	require.Contains(t, p.errs.String(), "AtMost of 2s has passed; ending the command")
 	require.NotContains(t, p.errs.String(), "has not confirmed", "the end is recorded")
 	h, err := f.locker("reader").History(testkit.Context(t), "slow")
 	require.NoError(t, err)
 	require.Equal(t, schedlock.RunFailed, h[0].State)
+	p = f.jobRun("short", "--every", "1h", "--at-most", "1ms", "--", "true") // over before a guard can be ready
+	code, _ = p.all()
+	require.Equal(t, exitNotRunnable, code, p.errs)
+	require.Contains(t, p.errs.String(), "the command was not started: ")
+	require.Contains(t, p.errs.String(), "AtMost of 1ms has passed")
 	for args, want := range map[string]string{
 		"x -- true":                                "either --every or --cron",
 		"x --every 1h --cron @daily -- true":       "either --every or --cron",

@@ -258,6 +258,8 @@ func (a *app) start(ctx context.Context, x *execution, p holding, env []string) 
 		return g, nil
 	case errors.As(err, &killed) && slices.Contains(ending, os.Signal(killed.Signal)): // one to the process group
 		return nil, interrupted{killed.Signal}
+	case ctx.Err() != nil && p.Err() != nil: // its time was over, or it was lost, before the guard was ready
+		return nil, &exitError{exitNotRunnable, fmt.Errorf("the command was not started: %w", p.Err())}
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	default:
