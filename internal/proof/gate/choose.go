@@ -13,8 +13,9 @@ import (
 
 // pkg is a package that has tests.
 type pkg struct {
-	path string // below the module, with "./" before it
-	etcd bool   // its test binary links etcd's client or server
+	path  string // below the module, with "./" before it
+	etcd  bool   // its test binary links etcd's client or server
+	alone bool   // it runs in one goroutine, see runsAlone
 }
 
 func paths(all []pkg) (list []string) {
@@ -40,6 +41,8 @@ var readers = []string{"./internal/proof/deptest", "./internal/proof/gate", "./i
 var unraced = []omission{
 	{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, "./examples", "./internal/examples") }},
 	{"it reads the tree, and runs nothing of the product", func(p pkg) bool { return slices.Contains(readers, p.path) }},
+	{"what it runs in virtual time is raced on a real etcd: make verify races it", func(p pkg) bool { return p.path == "./internal/proof/virtual" }},
+	{"it runs in one goroutine", func(p pkg) bool { return p.alone }},
 }
 
 var omissions = map[string][]omission{
@@ -115,7 +118,8 @@ func testedOf(listed string) (all []pkg) {
 	for line := range strings.Lines(listed) {
 		name, deps, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if path, ok := strings.CutSuffix(name, ".test"); ok {
-			all = append(all, pkg{"./" + short(path), linksEtcd(deps)})
+			path := "./" + short(path)
+			all = append(all, pkg{path: path, etcd: linksEtcd(deps), alone: !linksEtcd(deps) && runsAlone(path)})
 		}
 	}
 	return all

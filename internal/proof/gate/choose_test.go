@@ -10,11 +10,11 @@ import (
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	all := []pkg{
-		{"./concurrency", true}, {"./concurrency/limithttp", true}, {"./console", true}, {"./examples/fleet", true}, {"./internal/examples/program", true}, {"./examples-of-none", true},
-		{"./internal/proof/deptest", false}, {"./internal/queue", false},
+		{path: "./concurrency", etcd: true}, {path: "./concurrency/limithttp", etcd: true}, {path: "./console", etcd: true}, {path: "./examples/fleet", etcd: true}, {path: "./internal/examples/program", etcd: true}, {path: "./examples-of-none", etcd: true},
+		{path: "./internal/proof/deptest", etcd: false}, {path: "./internal/queue", etcd: false}, {path: "./internal/ticks", alone: true},
 	}
 	for target, want := range map[string][]string{
-		"test":   {"./examples/fleet", "./internal/examples/program", "./internal/proof/deptest"},
+		"test":   {"./examples/fleet", "./internal/examples/program", "./internal/proof/deptest", "./internal/ticks"},
 		"race":   {"./concurrency", "./concurrency/limithttp", "./console", "./examples-of-none", "./internal/queue"},
 		"etcd37": {"./concurrency", "./concurrency/limithttp", "./examples-of-none"},
 	} {
@@ -36,7 +36,7 @@ func TestTestedOf(t *testing.T) {
 		"github.com/etcdkit/etcdkit/compat go.etcd.io/etcd/server/v3/embed\n" +
 		"github.com/etcdkit/etcdkit/compat [github.com/etcdkit/etcdkit/compat.test] go.etcd.io/etcd/server/v3/embed\n" +
 		"github.com/etcdkit/etcdkit/compat.test go.etcd.io/etcd/server/v3/embed\n"
-	require.Equal(t, []pkg{{"./concurrency", true}, {"./internal/queue", false}, {"./compat", true}}, testedOf(listed))
+	require.Equal(t, []pkg{{path: "./concurrency", etcd: true}, {path: "./internal/queue", etcd: false}, {path: "./compat", etcd: true}}, testedOf(listed))
 	require.Equal(t, []string{"./cmd/etcdkit"}, untestedOf(listed))
 }
 

@@ -75,7 +75,7 @@ func (g *gate) plan(all []pkg, long []shortened, changed func(what string) (reas
 // uncompiled are the packages that a step leaves out although another etcd could keep them from compiling.
 func uncompiled(out []leftOut, all []pkg) (list []string) {
 	for _, l := range out {
-		if slices.Contains(all, pkg{l.path, true}) {
+		if slices.ContainsFunc(all, func(p pkg) bool { return p.path == l.path && p.etcd }) {
 			list = append(list, l.path)
 		}
 	}

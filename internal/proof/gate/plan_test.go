@@ -87,7 +87,7 @@ func TestDo(t *testing.T) {
 // The plan has every test once with etcd's floor, whole, and leaves out what has not changed.
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	all := []pkg{{"./a", true}, {"./b", true}, {"./console", true}, {"./examples/fleet", true}, {"./internal/proof/deptest", false}}
+	all := []pkg{{path: "./a", etcd: true}, {path: "./b", etcd: true}, {path: "./console", etcd: true}, {path: "./examples/fleet", etcd: true}, {path: "./internal/proof/deptest", etcd: false}}
 	long := []shortened{{"./a", "TestLong", "an hour"}, {"./a", "TestPart", ""}, {"./b", "TestLong", ""}, {"./examples/fleet", "TestFleet", ""}, {"./a", "FuzzShort", ""}}
 	g := &gate{slow: []string{"examples/fleet", "console", "b"}, bare: []string{"./cmd/bare"}}
 	planned := func(changed func(string) string) map[string]step {

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A package is left out of the race detector's run only if nothing in it or in its tests can race.
+func TestRunsAlone(t *testing.T) {
+	t.Parallel()
+	const alone = "package a\n\nimport \"strings\"\n\nfunc F(s string) string { return strings.ToUpper(s) }\n"
+	for name, text := range map[string]string{
+		"a goroutine":   "package a\n\nfunc g() { go F(\"\") }\n",
+		"a channel":     "package a\n\nvar c chan int\n",
+		"a select":      "package a\n\nfunc g() { select {} }\n",
+		"a lock":        "package a\n\nimport \"sync\"\n\nvar mu sync.Mutex\n",
+		"an atomic":     "package a\n\nimport \"sync/atomic\"\n\nvar n atomic.Int64\n",
+		"a context":     "package a\n\nimport \"context\"\n\nvar ctx context.Context\n",
+		"no Go":         "package",
+		"nothing of it": "package a\n",
+	} {
+		for _, file := range []string{"b.go", "b_test.go"} {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "a.go"), []byte(alone), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+			require.Equal(t, name == "nothing of it", runsAlone(dir), "%s in %s", name, file)
+		}
+	}
+}
