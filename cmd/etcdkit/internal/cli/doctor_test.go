@@ -90,12 +90,20 @@ func TestDoctorHalfDown(t *testing.T) {
 	require.NoError(t, err)
 	order := []int{(leader + 1) % 3, leader, (leader + 2) % 3}
 	args := []string{"doctor", "-N", "test", "-o", "json", "--command-timeout", "3s", "--slow", "1m"}
-	r := f.run(args...)
-	require.Zero(t, r.code, r.out)
+	var r result
+	healthy := func(when string) { // a busy machine may have the members elect again
+		t.Helper()
+		for range 10 {
+			if r = f.run(args...); r.code == 0 {
+				return
+			}
+		}
+		require.Zero(t, r.code, "%s: %s", when, r.out)
+	}
+	healthy("all members are up")
 
 	require.NoError(t, etcd.Stop(order[0]))
-	r = f.run(args...)
-	require.Zero(t, r.code, "a majority works: %s", r.out)
+	healthy("a majority works")
 	_, by := findings(t, r)
 	require.Contains(t, by["endpoint"], "WARN "+etcd.Endpoints()[order[0]])
 	require.Contains(t, by["majority"], "OK a majority answers")
