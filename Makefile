@@ -21,7 +21,7 @@ BENCHTIME   ?= 1s
 ROUNDS      ?= 3
 NOTE        ?=
 ARGS        ?=
-PARTS       ?= test race etcd37 bench-test demos-test browser stall chaos chaos-processes runbook mutants compat model fuzz
+PARTS       ?= test race etcd37 bench-test demos-test integration browser stall chaos chaos-processes runbook mutants compat model fuzz
 FILE        ?=
 OUT         ?=
 

@@ -173,12 +173,14 @@ func printLeftOut(w io.Writer) error {
 			return err
 		}
 	}
-	benches, err := foldersOf("bench")
-	if err != nil {
-		return err
-	}
-	if err := printShortened(w, "bench", benches); err != nil {
-		return err
+	for _, module := range []string{"bench", "integration"} {
+		of, err := foldersOf(module)
+		if err != nil {
+			return err
+		}
+		if err := printShortened(w, module, of); err != nil {
+			return err
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(subjects)) {
 		of, err := subjects[name].whole()

@@ -55,9 +55,9 @@ func (g *gate) plan(all []pkg, long []shortened, changed func(what string) (reas
 		s.run = slowestFirst(s.run, g.slow)
 		return s
 	}
-	integration := step{target: "integration", waits: true}
+	integration := step{target: "integration", flags: "-short", waits: true}
 	if why := changed("browser"); why != "" {
-		integration.flags, integration.out = "-skip="+browserTests, []leftOut{{"the tests in a browser, " + browserTests, why}}
+		integration.flags, integration.out = "-short -skip="+browserTests, []leftOut{{"the tests in a browser, " + browserTests, why}}
 	}
 	race, etcd37 := chosen("race", "-short"), chosen("etcd37", "-short")
 	etcd37.args = []string{"VETPKGS=" + strings.Join(append(uncompiled(etcd37.out, all), g.bare...), " ")}
@@ -154,12 +154,12 @@ func (g *gate) do(ctx context.Context, s step) outcome {
 
 // printParts lists the tests of which the step leaves out a part.
 func (s step) printParts(w io.Writer) (err error) {
-	if s.flags != "-short" {
+	if !strings.HasPrefix(s.flags, "-short") {
 		return nil
 	}
 	dirs := s.run
-	if s.target == "bench-test" {
-		if dirs, err = foldersOf("bench"); err != nil {
+	if dirs == nil { // a module of its own
+		if dirs, err = foldersOf(strings.TrimSuffix(s.target, "-test")); err != nil {
 			return err
 		}
 	}

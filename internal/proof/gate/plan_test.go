@@ -114,7 +114,7 @@ func TestPlan(t *testing.T) {
 	steps = planned(func(what string) string { return what + " as it was" })
 	require.Equal(t, "bench as it was", steps["bench-test"].skip)
 	require.Equal(t, "demos as it was", steps["demos-test"].skip)
-	require.Equal(t, "-skip=^TestConsole", steps["integration"].flags)
+	require.Equal(t, "-short -skip=^TestConsole", steps["integration"].flags)
 	require.Equal(t, "browser as it was", steps["integration"].out[0].why)
 	require.Empty(t, steps["test"].skip)
 }

@@ -55,7 +55,7 @@ func TestTestedAt(t *testing.T) {
 	require.Equal(t, map[string]string{"bench": "0123456789ab", "browser": "a12b2c2d3e4f"}, ran(good))
 	for name, change := range map[string]func(*outcome){
 		"it has failed":                      func(o *outcome) { o.passed = false },
-		"the tests were left out":            func(o *outcome) { o.flags = "-skip=" + browserTests },
+		"the tests were left out":            func(o *outcome) { o.flags = "-short -skip=" + browserTests },
 		"the machine has no browser":         func(o *outcome) { o.skipped = true },
 		"another target":                     func(o *outcome) { o.target = "test" },
 		"the whole step was left out by now": func(o *outcome) { o.skip = "nothing has changed" },
