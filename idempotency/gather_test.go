@@ -148,7 +148,7 @@ func TestWritesGather(t *testing.T) {
 			if fault != nil {
 				fault.Method, fault.Match = "Txn", isBatch
 				inj := in.client.Inject(*fault)
-				defer func() { require.Equal(t, fault.Times, inj.Hits()) }()
+				defer func() { require.NotZero(t, inj.Hits()) }() // how many batches there are depends on time
 			}
 			before := f.RaftIndex()
 			for n := range many * callers {
