@@ -100,6 +100,9 @@ func TestSupportedVersions(t *testing.T) {
 // moduleLine is the command by which the README makes a module use a clone.
 var moduleLine = regexp.MustCompile(`(?m)^    (go mod edit .*) && go mod tidy$`)
 
+// unreachable is how go says that it has no way to a module.
+var unreachable = regexp.MustCompile(`dial tcp|module lookup disabled|TLS handshake timeout|no such host`)
+
 // A newcomer pastes the first program into an empty folder and types what the README says. It compiles, with the
 // client of etcd that is tested: go mod tidy alone takes the newest one, with which embedtest does not compile.
 func TestReadmeInAnEmptyFolder(t *testing.T) {
@@ -124,9 +127,12 @@ func TestReadmeInAnEmptyFolder(t *testing.T) {
 		args := strings.Fields(strings.ReplaceAll(line, "/path/to/the/clone", root))
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Dir = dir
-		// Only modules that the build of this test has downloaded.
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+		// It may need modules that the build of this test does not.
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOSUMDB=off", "GOWORK=off")
 		out, err := cmd.CombinedOutput()
+		if unreachable.Match(out) {
+			t.Skipf("modules cannot be downloaded here: %s", out)
+		}
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		}
