@@ -166,7 +166,7 @@ func (e *Env) workers(ctx context.Context, dir string, l Lock, w Crowd) (sample 
 		return nil, err
 	}
 	from := time.Now()
-	if err := after(e.For)(ctx); err != nil {
+	if err := e.untilEnough(ctx, logs, from); err != nil {
 		return nil, err
 	}
 	to := time.Now()
@@ -177,17 +177,39 @@ func (e *Env) workers(ctx context.Context, dir string, l Lock, w Crowd) (sample 
 	if err := after(100 * time.Millisecond)(ctx); err != nil { // the last lines
 		return nil, err
 	}
-	var done int64
-	for _, log := range logs {
-		n, err := counted(log, from, to)
-		if err != nil {
-			return nil, err
-		}
-		done += n
+	done, err := countedAll(logs, from, to)
+	if err != nil {
+		return nil, err
 	}
 	sample = measure.Sample{measure.Rate: float64(done) / to.Sub(from).Seconds()}
 	fromEtcd(sample, later.Sub(before), done)
 	return sample, nil
+}
+
+// untilEnough waits for Env.For, and as [Env.window] for up to five times as long if the workers have
+// finished fewer operations than make a rate.
+func (e *Env) untilEnough(ctx context.Context, logs []string, from time.Time) error {
+	err := after(e.For)(ctx)
+	for err == nil && time.Since(from) < 5*e.For {
+		done, failed := countedAll(logs, from, time.Now())
+		if failed != nil || done >= enough {
+			return failed
+		}
+		err = after(e.For / 10)(ctx)
+	}
+	return err
+}
+
+// countedAll returns how many operations the workers have finished between two times.
+func countedAll(logs []string, from, to time.Time) (all int64, err error) {
+	for _, log := range logs {
+		n, err := counted(log, from, to)
+		if err != nil {
+			return 0, err
+		}
+		all += n
+	}
+	return all, nil
 }
 
 // counted returns how many operations a worker has finished between two times, by its lines.
@@ -198,10 +220,14 @@ func counted(log string, from, to time.Time) (int64, error) {
 	}
 	defer func() { _ = f.Close() }()
 	var first, last int64
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	for lines := bufio.NewReader(f); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil { // the end, or a line that is being written
+			return last - first, nil
+		}
 		var t tally
-		if !strings.HasPrefix(lines.Text(), "{") || json.Unmarshal(lines.Bytes(), &t) != nil {
-			return 0, errors.New(lines.Text()) // a worker's error
+		if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &t) != nil {
+			return 0, errors.New(strings.TrimSpace(line)) // a worker's error
 		}
 		if t.At <= from.UnixNano() {
 			first = t.Done
@@ -210,5 +236,4 @@ func counted(log string, from, to time.Time) (int64, error) {
 			last = t.Done
 		}
 	}
-	return last - first, nil
 }
