@@ -162,7 +162,7 @@ func TestCronLibrariesAtChangesOfTheClock(t *testing.T) {
 }
 
 // plans has a year of fire times in UTC for lines of crontabs, which `etcdkit cron` is compared with in its own package.
-const plans = "../cmd/etcdkit/internal/crontab/testdata/robfig-utc.txt"
+const plans = "../schedlock/crontab/testdata/robfig-utc.txt"
 
 // robfig/cron has the fire times of that file, but for lines that it refuses or takes for something else: those are named
 // with the reason.

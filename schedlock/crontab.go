@@ -6,15 +6,19 @@ import (
 	"time"
 )
 
-// Crontab is a schedule with the text from which it was parsed. Processes that use a job compare the
-// text and the zone in place of fire times, and etcd shows both to operators:
+// Crontab is a schedule with the text from which another parser than [schedlock/crontab] has read it.
+// Processes that use a job compare the text and the zone in place of fire times, and etcd shows both to
+// operators:
 //
 //	const spec = "0 9 * * 1-5"
 //	parsed, err := cron.ParseStandard(spec)
 //	berlin, err := time.LoadLocation("Europe/Berlin")
 //	job, err := lk.Job("invoices", schedlock.Crontab{Text: spec, Zone: berlin, Schedule: parsed}, send)
 //
-// Two parsers that read one text in two ways are not found by that.
+// Two parsers that read one text in two ways are not found by that. That parser also decides what happens
+// in the nights in which the clock is changed; a job may have no fire time, or two, in one.
+//
+// [schedlock/crontab]: https://pkg.go.dev/github.com/etcdkit/etcdkit/schedlock/crontab
 type Crontab struct {
 	// Text is what was parsed.
 	Text string
@@ -37,18 +41,31 @@ func (c Crontab) Next(t time.Time) time.Time {
 	return next.In(t.Location())
 }
 
-// textOf returns the text of a schedule, or "".
-func textOf(s Schedule) string {
-	if c, ok := s.(Crontab); ok {
-		return strings.Join(strings.Fields(c.Text), " ")
-	}
-	return ""
+// parsed is a schedule that has the text from which it was parsed, such as those of package crontab.
+type parsed interface {
+	Text() string
+	Location() *time.Location
 }
 
-// zoneOf returns the zone that a schedule has of its own, or nil: that of a Crontab, or the field
-// Location of what robfig/cron and its forks parse, in which time.Local stands for the zone of the
-// caller.
+// textOf returns the text of a schedule, or "".
+func textOf(s Schedule) string {
+	text := ""
+	switch s := s.(type) {
+	case Crontab:
+		text = s.Text
+	case parsed:
+		text = s.Text()
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// zoneOf returns the zone that a schedule has of its own, or nil: that of a Crontab or of a parsed
+// schedule, or the field Location of what robfig/cron and its forks parse. time.Local stands for the zone
+// of the caller.
 func zoneOf(s Schedule) *time.Location {
+	if p, ok := s.(parsed); ok {
+		return unlessLocal(p.Location())
+	}
 	if c, ok := s.(Crontab); ok {
 		if c.Zone != nil {
 			return c.Zone
@@ -69,10 +86,16 @@ func zoneOf(s Schedule) *time.Location {
 	if !field.IsValid() || !field.CanInterface() {
 		return nil
 	}
-	if zone, ok := field.Interface().(*time.Location); ok && zone != time.Local {
-		return zone
+	zone, _ := field.Interface().(*time.Location)
+	return unlessLocal(zone)
+}
+
+// unlessLocal returns a zone, or nil for time.Local, which is another one on each machine.
+func unlessLocal(zone *time.Location) *time.Location {
+	if zone == time.Local {
+		return nil
 	}
-	return nil
+	return zone
 }
 
 // zoneIn returns the zone with which a crontab's text begins, or nil.

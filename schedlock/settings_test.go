@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/schedlock/crontab"
 )
 
 // The settings of a Job are stored with its fire times, in place of the period. What a release before this
@@ -27,6 +29,7 @@ func TestFireTimesInTheSettings(t *testing.T) {
 	)
 	require.Equal(t, golden, print(daily{}, berlin))
 	require.Equal(t, named, print(Crontab{Text: " 0 9  * * *", Zone: berlin, Schedule: daily{}}, time.UTC))
+	require.Equal(t, named, print(crontab.MustParse(" 0 9  * * *", berlin), time.UTC))
 
 	for _, x := range [][3]string{{old, golden, golden}, {golden, old, golden}, {golden, golden, golden}, {golden, "", golden},
 		{golden, former, former}, {former, golden, golden}, {named, golden, golden}, {golden, named, named}, {named, former, former}} {
@@ -103,4 +106,6 @@ func TestZoneOfASchedule(t *testing.T) {
 	require.Equal(t, berlin, zoneOf(Crontab{Text: "CRON_TZ=Europe/Berlin 0 9 * * *", Schedule: daily{}}))
 	require.Equal(t, berlin, zoneOf(Crontab{Text: "TZ=Asia/Tokyo 0 9 * * *", Zone: berlin, Schedule: daily{}}))
 	require.Nil(t, zoneOf(Crontab{Text: "CRON_TZ=Nowhere/At_All 0 9 * * *", Schedule: daily{}}))
+	require.Equal(t, berlin, zoneOf(crontab.MustParse("0 9 * * *", berlin)))
+	require.Nil(t, zoneOf(crontab.MustParse("0 9 * * *", time.Local)), "each machine has its own")
 }

@@ -17,17 +17,18 @@ const (
 
 // Changes returns the changes of the clock in the year after an instant, with the fire times around them.
 func (s Schedule) Changes(from time.Time) (all []Change) {
-	at := from.In(s.loc)
+	zone := s.Location()
+	at := from.In(zone)
 	for {
 		_, before := at.Zone()
 		_, next := at.ZoneBounds()
 		if next.IsZero() || next.Sub(from) > year {
 			return all
 		}
-		if !next.After(at) { // see within
+		if !next.After(at) { // of the last day of a leap year, the bounds are those of the day before it (Go 1.26)
 			next = at.Add(24 * time.Hour)
 		}
-		at = next.In(s.loc)
+		at = next.In(zone)
 		if _, after := at.Zone(); after != before {
 			c := Change{At: at, By: time.Duration(after-before) * time.Second}
 			for fire := s.Next(at.Add(-around)); !fire.IsZero() && fire.Before(at.Add(around)); fire = s.Next(fire) {

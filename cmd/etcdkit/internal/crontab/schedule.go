@@ -2,180 +2,27 @@ package crontab
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"time"
+
+	"github.com/etcdkit/etcdkit/schedlock/crontab"
 )
 
-// Schedule has the fire times of a line. The zero value has none.
-type Schedule struct {
-	text                              string
-	loc                               *time.Location
-	minute, hour, day, month, weekday set
-	wild                              bool // the minute or the hour begins with *: it fires by the clock on the wall
-	either                            bool // a day fits by its date or its weekday; otherwise by both
+// Schedule has the fire times of a line, and what the command asks of them.
+type Schedule struct{ crontab.Schedule }
+
+// Parse reads five fields, or a word such as @daily, whose times are those of a zone. Its error is the reason alone:
+// the text is in the line that is shown with it.
+func Parse(text string, zone *time.Location) (Schedule, error) {
+	s, err := crontab.Parse(text, zone)
+	if wrong, ok := errors.AsType[*crontab.ParseError](err); ok {
+		return Schedule{}, wrong.Err
+	}
+	return Schedule{s}, err
 }
 
-// shorthands are the words with the five fields that each means.
-var shorthands = map[string]string{
-	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
-	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
-}
-
-// Parse reads five fields, or a word such as @daily, whose times are those of a zone.
-func Parse(text string, loc *time.Location) (Schedule, error) {
-	words := strings.Fields(text)
-	if len(words) == 1 && strings.HasPrefix(words[0], "@") {
-		meaning, ok := shorthands[words[0]]
-		if !ok {
-			return Schedule{}, unknownWord(words[0])
-		}
-		words = strings.Fields(meaning)
-	}
-	if len(words) != 5 {
-		return Schedule{}, fmt.Errorf("%q has %d fields, and a schedule has five: minute, hour, day of the month, month, weekday", text, len(words))
-	}
-	s := Schedule{text: text, loc: loc}
-	for i, f := range []struct {
-		field
-		to *set
-	}{{minutes, &s.minute}, {hours, &s.hour}, {days, &s.day}, {months, &s.month}, {weekdays, &s.weekday}} {
-		all, err := f.parse(words[i])
-		if err != nil {
-			return Schedule{}, err
-		}
-		*f.to = all
-	}
-	if s.weekday.has(7) {
-		s.weekday |= 1
-	}
-	star := func(i int) bool { return strings.HasPrefix(words[i], "*") }
-	s.wild = star(0) || star(1)
-	s.either = !star(2) && !star(4)
-	if begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); s.match(begin, begin.AddDate(horizon, 0, 0)).IsZero() {
-		return Schedule{}, fmt.Errorf("%q never fires: no month that it names has such a day", text)
-	}
-	return s, nil
-}
-
-// unknownWord is the error of a word that is none of shorthands.
-func unknownWord(word string) error {
-	switch {
-	case word == "@reboot":
-		return errors.New("@reboot: the start of a machine is no time on which a fleet agrees")
-	case strings.HasPrefix(word, "@every"):
-		return errors.New("@every is of another scheduler: write a step, such as */15 * * * *, or use 'etcdkit jobs run --every'")
-	}
-	return fmt.Errorf("%s is none of @hourly, @daily, @midnight, @weekly, @monthly, @yearly and @annually", word)
-}
-
-// String returns the text of the schedule, and its zone.
-func (s Schedule) String() string { return "CRON_TZ=" + s.loc.String() + " " + s.text }
-
-// Text returns the five fields, or the word, as Parse was given them.
-func (s Schedule) Text() string { return s.text }
-
-// Location returns the zone of the schedule.
-func (s Schedule) Location() *time.Location { return s.loc }
-
-// Changes of the clock by less than mostChange are caught up with, by lines that do not fire by the clock on the wall.
-const mostChange = 3 * time.Hour
-
-// horizon is how far Next looks: February 29 is a given weekday each 28 years, or 40 around 2100.
-const horizon = 41
-
-// Next returns the first fire time after t, in the location of t, or the zero time if there is none.
-func (s Schedule) Next(t time.Time) time.Time {
-	if s.loc == nil {
-		return time.Time{}
-	}
-	end := t.AddDate(horizon, 0, 0)
-	for at := t.Truncate(time.Minute).Add(time.Minute); at.Before(end); {
-		found, next := s.within(at)
-		if !found.IsZero() {
-			return found.In(t.Location())
-		}
-		if next.IsZero() {
-			break
-		}
-		at = next
-	}
-	return time.Time{}
-}
-
-// within returns the first fire time from an instant on, before the clock of the zone is changed next; or when that is, or
-// zero if it is not changed any more. Instants are whole minutes.
-func (s Schedule) within(at time.Time) (found, next time.Time) {
-	at = at.In(s.loc)
-	begin, next := at.ZoneBounds()
-	if !next.IsZero() && !next.After(at) { // of the last day of a leap year, the bounds are those of the day before it (Go 1.26)
-		next = at.Add(24 * time.Hour)
-	}
-	_, offset := at.Zone()
-	wall := clock(at, offset)
-	if !begin.IsZero() && !s.wild {
-		_, before := begin.Add(-time.Second).In(s.loc).Zone()
-		switch shown, shows := clock(begin, before), clock(begin, offset); {
-		case shows.Sub(shown) >= mostChange || shown.Sub(shows) >= mostChange:
-		case shows.Before(shown) && wall.Before(shown): // these times have been before
-			wall = shown
-		case at.Equal(begin) && shown.Before(shows):
-			if missed := s.match(shown, shows); !missed.IsZero() {
-				return at, next
-			}
-		}
-	}
-	last := wall.AddDate(horizon, 0, 0)
-	if !next.IsZero() {
-		last = clock(next, offset)
-	}
-	fits := s.match(wall, last)
-	if fits.IsZero() {
-		return time.Time{}, next
-	}
-	return fits.Add(-time.Duration(offset) * time.Second), next
-}
-
-// clock is what the clock on the wall shows at an instant, as if it were UTC.
-func clock(at time.Time, offset int) time.Time {
-	return at.UTC().Add(time.Duration(offset) * time.Second)
-}
-
-// match returns the first minute that fits from one time on the clock to before another, or zero.
-func (s Schedule) match(from, before time.Time) time.Time {
-	at := from.Truncate(time.Minute)
-	if at.Before(from) {
-		at = at.Add(time.Minute)
-	}
-	for at.Before(before) {
-		switch {
-		case !s.month.has(int(at.Month())):
-			at = time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)
-		case !s.fits(at):
-			at = time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, time.UTC)
-		case !s.hour.has(at.Hour()):
-			at = at.Truncate(time.Hour).Add(time.Hour)
-		case !s.minute.has(at.Minute()):
-			at = at.Add(time.Minute)
-		default:
-			return at
-		}
-	}
-	return time.Time{}
-}
-
-// fits reports whether a day fits.
-func (s Schedule) fits(at time.Time) bool {
-	day, weekday := s.day.has(at.Day()), s.weekday.has(int(at.Weekday()))
-	if s.either {
-		return day || weekday
-	}
-	return day && weekday
-}
-
-// Latest returns the latest fire time that is not after t, or the zero time if there was none.
+// Latest returns the latest fire time that is not after t, or the zero time if there was none in forty years.
 func (s Schedule) Latest(t time.Time) (latest time.Time) {
-	for span := time.Hour; span < horizon*366*24*time.Hour; span *= 4 {
+	for span := time.Hour; span < 41*year; span *= 4 {
 		for at := s.Next(t.Add(-span)); !at.IsZero() && !at.After(t); at = s.Next(at) {
 			latest = at
 		}
