@@ -65,7 +65,7 @@
 //	                                            AtLeast. If it has passed, no process has
 //	                                            started it. Only while a live process runs the job by
 //	                                            a period, has it by Locker.Job or
-//	                                            GocronCron.Plan, or calls (etcdkit jobs run)
+//	                                            gocronlock.Cron.Plan, or calls (etcdkit jobs run)
 //	                                            are expected
 //	etcdkit_job_running                         1 while a run is active
 //	etcdkit_job_paused                          1 while the job is paused

@@ -15,6 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/crons"
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // adapters start the jobs of a process in a zone under a library, and return how it is stopped.
@@ -35,7 +36,7 @@ var adapters = map[string]func(t *testing.T, l *schedlock.Locker, loc *time.Loca
 		s, err := gocron.NewScheduler(gocron.WithLocation(loc))
 		require.NoError(t, err)
 		for _, line := range lines {
-			locker, err := schedlock.NewGocronCron[gocron.Lock](l, gocron.NewDefaultCron(false))
+			locker, err := gocronlock.NewCron[gocron.Lock](l, gocron.NewDefaultCron(false))
 			require.NoError(t, err)
 			_, err = s.NewJob(gocron.CronJob(line, false), gocron.NewTask(func() {
 				if r, ok := locker.Running(line); ok {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // The edges of gocron v2.21.2 and robfig/cron v3.0.1 that docs/migration.md has a table of. A test that fails after an
@@ -31,7 +32,7 @@ func TestGocronLimitedRuns(t *testing.T) {
 	s := newStarts()
 	var scheds []gocron.Scheduler
 	for _, in := range all {
-		locker, err := schedlock.NewGocronLocker[gocron.Lock](in.Locker, period)
+		locker, err := gocronlock.New[gocron.Lock](in.Locker, period)
 		require.NoError(t, err)
 		sched := scheduler(t, gocron.WithDistributedLocker(locker))
 		_, err = sched.NewJob(gocron.DurationJob(period), gocron.NewTask(func() {
@@ -65,7 +66,7 @@ func TestGocronOneTimeJob(t *testing.T) {
 	var ran atomic.Int32
 	var scheds []gocron.Scheduler
 	for _, in := range all {
-		locker, err := schedlock.NewGocronLocker[gocron.Lock](in.Locker, time.Hour)
+		locker, err := gocronlock.New[gocron.Lock](in.Locker, time.Hour)
 		require.NoError(t, err)
 		sched := scheduler(t, gocron.WithDistributedLocker(locker))
 		_, err = sched.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)), gocron.NewTask(func() { ran.Add(1) }), gocron.WithName("once"))
@@ -93,7 +94,7 @@ func TestGocronElectorNextRun(t *testing.T) {
 	for i, in := range all {
 		el, err := concurrency.NewElection(in.sess, "cron")
 		require.NoError(t, err)
-		e, err := schedlock.NewGocronElector(el)
+		e, err := gocronlock.NewElector(el)
 		require.NoError(t, err)
 		sched := scheduler(t, gocron.WithDistributedElector(e))
 		job, err := sched.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(func() { ran <- i }))

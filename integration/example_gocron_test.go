@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // A nightly job under gocron: all processes have the schedule, one of them runs each fire
@@ -24,7 +25,7 @@ func Example_gocron() {
 		if lk, err = schedlock.New(sess, &schedlock.Options{Done: failed}); err != nil {
 			log.Fatal(err)
 		}
-		nightly, err := schedlock.NewGocronCron[gocron.Lock](lk, gocron.NewDefaultCron(true)) // false without seconds
+		nightly, err := gocronlock.NewCron[gocron.Lock](lk, gocron.NewDefaultCron(true)) // false without seconds
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -17,12 +17,13 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 var (
-	_ gocron.Locker = (*schedlock.GocronLocker[gocron.Lock])(nil)
-	_ gocron.Locker = (*schedlock.GocronCron[gocron.Lock])(nil)
-	_ gocron.Cron   = (*schedlock.GocronCron[gocron.Lock])(nil)
+	_ gocron.Locker = (*gocronlock.Locker[gocron.Lock])(nil)
+	_ gocron.Locker = (*gocronlock.Cron[gocron.Lock])(nil)
+	_ gocron.Cron   = (*gocronlock.Cron[gocron.Lock])(nil)
 )
 
 // scheduler makes a scheduler of gocron's, which is shut down when the test ends.
@@ -42,7 +43,7 @@ func TestGocronIntervals(t *testing.T) {
 	all := fleet(t, 5, concurrency.SessionOptions{}, schedlock.Options{})
 	s := newStarts()
 	for i, in := range all {
-		locker, err := schedlock.NewGocronLocker[gocron.Lock](in.Locker, period)
+		locker, err := gocronlock.New[gocron.Lock](in.Locker, period)
 		require.NoError(t, err)
 		sched := scheduler(t, gocron.WithDistributedLocker(locker))
 		_, err = sched.NewJob(gocron.DurationJob(period), gocron.NewTask(func() {
@@ -73,7 +74,7 @@ func TestGocronCron(t *testing.T) {
 	all := fleet(t, 4, concurrency.SessionOptions{}, schedlock.Options{})
 	s := newStarts()
 	for _, in := range all {
-		each, err := schedlock.NewGocronCron[gocron.Lock](in.Locker, gocron.NewDefaultCron(true))
+		each, err := gocronlock.NewCron[gocron.Lock](in.Locker, gocron.NewDefaultCron(true))
 		require.NoError(t, err)
 		sched := scheduler(t)
 		job, err := sched.NewJob(gocron.CronJob("* * * * * *", true), gocron.NewTask(func() {
@@ -101,7 +102,7 @@ func TestGocronSkips(t *testing.T) {
 	t.Parallel()
 	ctx := ctxT(t)
 	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, 500*time.Millisecond)
+	locker, err := gocronlock.New[gocron.Lock](all[0].Locker, 500*time.Millisecond)
 	require.NoError(t, err)
 	_, err = all[0].Do(ctx, "job", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Every(500*time.Millisecond))
 	require.NoError(t, err)
@@ -115,7 +116,7 @@ func TestGocronSkips(t *testing.T) {
 	for {
 		select {
 		case err := <-skips:
-			var skip *schedlock.SkippedError
+			var skip *gocronlock.SkippedError
 			require.ErrorAs(t, err, &skip)
 			if skip.Result.Outcome == schedlock.Claimed {
 				continue // the period of the call above
@@ -134,7 +135,7 @@ func TestGocronShutdown(t *testing.T) {
 	t.Parallel()
 	ctx := ctxT(t)
 	all := fleet(t, 2, concurrency.SessionOptions{}, schedlock.Options{})
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, 500*time.Millisecond)
+	locker, err := gocronlock.New[gocron.Lock](all[0].Locker, 500*time.Millisecond)
 	require.NoError(t, err)
 	begun, end := make(chan *schedlock.Run, 100), make(chan struct{})
 	sched := scheduler(t, gocron.WithDistributedLocker(locker))
@@ -180,7 +181,7 @@ func TestGocronDefaultName(t *testing.T) {
 	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
 	lk, err := schedlock.New(all[0].sess, &schedlock.Options{Done: func(res schedlock.Result, err error) { done <- call{res, err} }})
 	require.NoError(t, err)
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](lk, 100*time.Millisecond)
+	locker, err := gocronlock.New[gocron.Lock](lk, 100*time.Millisecond)
 	require.NoError(t, err)
 	sched := scheduler(t, gocron.WithDistributedLocker(locker))
 	job, err := sched.NewJob(gocron.DurationJob(100*time.Millisecond), gocron.NewTask(sweep))
@@ -214,13 +215,13 @@ func TestGocronDefaultName(t *testing.T) {
 func TestGocronBadNames(t *testing.T) {
 	t.Parallel()
 	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, time.Second)
+	locker, err := gocronlock.New[gocron.Lock](all[0].Locker, time.Second)
 	require.NoError(t, err)
 	_, err = locker.Lock(ctxT(t), string(make([]byte, 10_000)))
 	require.True(t, errors.Is(err, schedlock.ErrInvalid), err)
 }
 
-var _ gocron.Elector = (*schedlock.GocronElector)(nil)
+var _ gocron.Elector = (*gocronlock.Elector)(nil)
 
 // Only the leader's scheduler runs jobs, and the next leader's after it.
 func TestGocronElector(t *testing.T) {
@@ -228,11 +229,11 @@ func TestGocronElector(t *testing.T) {
 	ctx := ctxT(t)
 	all := fleet(t, 3, concurrency.SessionOptions{}, schedlock.Options{})
 	ran := make(chan int, 1000)
-	var electors []*schedlock.GocronElector
+	var electors []*gocronlock.Elector
 	for i, in := range all {
 		el, err := concurrency.NewElection(in.sess, "cron")
 		require.NoError(t, err)
-		e, err := schedlock.NewGocronElector(el)
+		e, err := gocronlock.NewElector(el)
 		require.NoError(t, err)
 		electors = append(electors, e)
 		sched := scheduler(t, gocron.WithDistributedElector(e))
@@ -264,7 +265,7 @@ func TestGocronFail(t *testing.T) {
 	t.Parallel()
 	ctx := ctxT(t)
 	all := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})
-	locker, err := schedlock.NewGocronLocker[gocron.Lock](all[0].Locker, time.Hour)
+	locker, err := gocronlock.New[gocron.Lock](all[0].Locker, time.Hour)
 	require.NoError(t, err)
 	require.False(t, locker.Fail("panics", errors.New("no run continues")))
 	for name, x := range map[string]struct {
@@ -323,9 +324,9 @@ func TestGocronRetryWithALimit(t *testing.T) {
 			}()
 			<-started
 
-			slow, err := schedlock.NewGocronLocker[gocron.Lock](all[1].Locker, time.Hour, late, retries)
+			slow, err := gocronlock.New[gocron.Lock](all[1].Locker, time.Hour, late, retries)
 			require.NoError(t, err)
-			each, err := schedlock.NewGocronLocker[gocron.Lock](all[1].Locker, 100*time.Millisecond)
+			each, err := gocronlock.New[gocron.Lock](all[1].Locker, 100*time.Millisecond)
 			require.NoError(t, err)
 			again, fast := make(chan int, 100), make(chan struct{}, 100)
 			sched := scheduler(t, gocron.WithLimitConcurrentJobs(1, gocron.LimitModeReschedule))
@@ -364,7 +365,7 @@ func TestGocronRetryWithALimit(t *testing.T) {
 	}
 }
 
-// What NewGocronCron returned is passed to gocron as its cron alone, so that no job is locked. That is
+// What gocronlock.NewCron returned is passed to gocron as its cron alone, so that no job is locked. That is
 // logged once; and not for a job that has its lock, however often a page asks for fire times.
 func TestGocronCronAlone(t *testing.T) {
 	t.Parallel()
@@ -373,7 +374,7 @@ func TestGocronCronAlone(t *testing.T) {
 			t.Parallel()
 			core, lines := observer.New(zapcore.WarnLevel)
 			all := fleet(t, 1, concurrency.SessionOptions{Logger: zap.New(core)}, schedlock.Options{})
-			each, err := schedlock.NewGocronCron[gocron.Lock](all[0].Locker, gocron.NewDefaultCron(true))
+			each, err := gocronlock.NewCron[gocron.Lock](all[0].Locker, gocron.NewDefaultCron(true))
 			require.NoError(t, err)
 			ran := make(chan struct{}, 100)
 			opts := []gocron.JobOption{gocron.WithName("job"), gocron.WithCronImplementation(each)}
@@ -412,7 +413,7 @@ func TestGocronAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const period = 5 * time.Second
 	in := fleet(t, 1, concurrency.SessionOptions{TTL: time.Minute}, schedlock.Options{})[0]
-	each, err := schedlock.NewGocronCron[gocron.Lock](in.Locker, gocron.NewDefaultCron(true))
+	each, err := gocronlock.NewCron[gocron.Lock](in.Locker, gocron.NewDefaultCron(true))
 	require.NoError(t, err)
 	s := newStarts()
 	sched := scheduler(t)
@@ -438,7 +439,7 @@ func TestGocronCronRefused(t *testing.T) {
 	lk := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})[0]
 	s := scheduler(t)
 	for tab, says := range map[string]string{"* * * * * *": "AtLeast(1s) is as long", "0 0 0 31 4 *": "invalid crontab"} {
-		locker, err := schedlock.NewGocronCron[gocron.Lock](lk.Locker, gocron.NewDefaultCron(true), schedlock.AtLeast(time.Second))
+		locker, err := gocronlock.NewCron[gocron.Lock](lk.Locker, gocron.NewDefaultCron(true), schedlock.AtLeast(time.Second))
 		require.NoError(t, err)
 		_, err = s.NewJob(gocron.CronJob(tab, true), gocron.NewTask(func() {}), gocron.WithName("job"),
 			gocron.WithCronImplementation(locker), gocron.WithDistributedJobLocker(locker))

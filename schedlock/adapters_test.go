@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // The shapes of the libraries' types; the real ones are in integration/.
@@ -41,7 +42,7 @@ func (c *crontab) IsValid(tab string, _ *time.Location, _ time.Time) error {
 	return err
 }
 
-var _ gocronLike = (*schedlock.GocronLocker[gocronLock])(nil)
+var _ gocronLike = (*gocronlock.Locker[gocronLock])(nil)
 
 // hand is a clock that a test sets.
 type hand struct{ at atomic.Pointer[time.Time] }
@@ -319,18 +320,18 @@ func TestGocronLocker(t *testing.T) {
 	now := clock(time.Date(2026, 3, 1, 12, 0, 10, 0, time.UTC))
 	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
 	for _, every := range []time.Duration{0, -1, time.Microsecond, time.Second + 1} {
-		_, err := schedlock.NewGocronLocker[gocronLock](a.Locker, every)
+		_, err := gocronlock.New[gocronLock](a.Locker, every)
 		require.ErrorIs(t, err, schedlock.ErrInvalid, every)
 	}
-	_, err := schedlock.NewGocronLocker[interface {
+	_, err := gocronlock.New[interface {
 		gocronLock
 		More()
 	}](a.Locker, time.Minute)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 
-	one, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Minute)
+	one, err := gocronlock.New[gocronLock](a.Locker, time.Minute)
 	require.NoError(t, err)
-	two, err := schedlock.NewGocronLocker[gocronLock](b.Locker, time.Minute)
+	two, err := gocronlock.New[gocronLock](b.Locker, time.Minute)
 	require.NoError(t, err)
 	_, err = one.Lock(ctx, "")
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
@@ -343,7 +344,7 @@ func TestGocronLocker(t *testing.T) {
 	skipped := func(l gocronLike, want schedlock.Outcome) {
 		t.Helper()
 		_, err := l.Lock(ctx, "job")
-		var skip *schedlock.SkippedError
+		var skip *gocronlock.SkippedError
 		require.ErrorAs(t, err, &skip)
 		require.Equal(t, want, skip.Result.Outcome)
 		require.ErrorContains(t, err, want.String())
@@ -376,7 +377,7 @@ func TestGocronUnlockWithCanceledCtx(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, nil)
-	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Hour)
+	l, err := gocronlock.New[gocronLock](a.Locker, time.Hour)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(ctxT(t))
 	lock, err := l.Lock(ctx, "job")
@@ -405,7 +406,7 @@ func TestGocronDefaultNames(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a := f.instance(nil, nil)
-	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Hour)
+	l, err := gocronlock.New[gocronLock](a.Locker, time.Hour)
 	require.NoError(t, err)
 	names := []string{"example.com/shop/jobs.sweep", "example.com/shop.jobs.sweep", "example.com%2Fshop%2Fjobs.sweep", "main.(*T).sweep-fm", "example.com/shop/jobs"}
 	for _, name := range names {
@@ -432,15 +433,15 @@ func TestGocronReportsErrorsBeforeTheCall(t *testing.T) {
 	ctx := ctxT(t)
 	var reported results
 	a := f.instance(nil, &schedlock.Options{Done: reported.done})
-	locker, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Hour)
+	locker, err := gocronlock.New[gocronLock](a.Locker, time.Hour)
 	require.NoError(t, err)
-	daily, err := schedlock.NewGocronCron[gocronLock](a.Locker, &crontab{})
+	daily, err := gocronlock.NewCron[gocronLock](a.Locker, &crontab{})
 	require.NoError(t, err)
 	_, noName := locker.Lock(ctx, "")
 	_, control := daily.Lock(ctx, "\x00")
 	_, notSet := daily.Lock(ctx, "job")
 	require.NoError(t, daily.IsValid("1h", time.UTC, time.Now()))
-	daily.Next(time.Now())
+	require.NoError(t, daily.Plan("job"))
 	_, other := daily.Lock(ctx, "other")
 	reported.mu.Lock()
 	defer reported.mu.Unlock()
@@ -459,14 +460,14 @@ func TestGocronCron(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := clock(at.Add(-time.Second))
 	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
-	_, err := schedlock.NewGocronCron[gocronLock](a.Locker, &crontab{}, schedlock.AtMost(-1))
+	_, err := gocronlock.NewCron[gocronLock](a.Locker, &crontab{}, schedlock.AtMost(-1))
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
-	_, err = schedlock.NewGocronCron[gocronLock](a.Locker, nil)
+	_, err = gocronlock.NewCron[gocronLock](a.Locker, nil)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 
-	var crons []*schedlock.GocronCron[gocronLock]
+	var crons []*gocronlock.Cron[gocronLock]
 	for _, in := range []instance{a, b} {
-		c, err := schedlock.NewGocronCron[gocronLock](in.Locker, &crontab{})
+		c, err := gocronlock.NewCron[gocronLock](in.Locker, &crontab{})
 		require.NoError(t, err)
 		_, err = c.Lock(ctx, "job")
 		require.ErrorContains(t, err, "WithCronImplementation")
@@ -485,7 +486,7 @@ func TestGocronCron(t *testing.T) {
 				require.Equal(t, at.Add(time.Duration(n)*time.Minute), r.Tick())
 				require.NoError(t, lock.Unlock(ctx))
 			} else {
-				var skip *schedlock.SkippedError
+				var skip *gocronlock.SkippedError
 				require.True(t, errors.As(err, &skip), err)
 				require.Equal(t, schedlock.Claimed, skip.Result.Outcome)
 			}
@@ -502,11 +503,11 @@ func TestGocronLockWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(nil, nil)
-	l, err := schedlock.NewGocronLocker[gocronLock](a.Locker, time.Second)
+	l, err := gocronlock.New[gocronLock](a.Locker, time.Second)
 	require.NoError(t, err)
 	a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1})
 	_, err = l.Lock(ctxT(t), "job")
-	var skip *schedlock.SkippedError
+	var skip *gocronlock.SkippedError
 	require.ErrorAs(t, err, &skip)
 	require.Equal(t, schedlock.Late, skip.Result.Outcome)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 func berlin(t testing.TB) *time.Location {
@@ -24,15 +25,15 @@ func TestDailyJobWhenTheClocksChange(t *testing.T) {
 	zone := berlin(t)
 	const day = 24 * time.Hour
 	for way, call := range map[string]func(in instance, starts *atomic.Int64) func(){
-		"NewGocronLocker": func(in instance, starts *atomic.Int64) func() {
-			g, err := schedlock.NewGocronLocker[gocronLock](in.Locker, day)
+		"gocronlock.New": func(in instance, starts *atomic.Int64) func() {
+			g, err := gocronlock.New[gocronLock](in.Locker, day)
 			require.NoError(t, err)
 			return func() {
 				if lock, err := g.Lock(ctxT(t), "job"); err == nil {
 					starts.Add(1)
 					require.NoError(t, lock.Unlock(ctxT(t)))
 				} else {
-					require.ErrorIs(t, err, schedlock.ErrSkipped)
+					require.ErrorIs(t, err, gocronlock.ErrSkipped)
 				}
 			}
 		},
@@ -97,7 +98,7 @@ func TestRunALittleEarly(t *testing.T) {
 	in := shared(t).instance(nil, now.options())
 	job, err := in.Job("job", nine{}, nothing)
 	require.NoError(t, err)
-	cron, err := schedlock.NewGocronCron[gocronLock](in.Locker, anyCron{})
+	cron, err := gocronlock.NewCron[gocronLock](in.Locker, anyCron{})
 	require.NoError(t, err)
 	require.NoError(t, cron.IsValid("", time.UTC, at))
 	for day := range 3 {
@@ -146,11 +147,11 @@ func TestRunBeforeTheFirstTick(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, schedlock.Result{Job: "job", Outcome: schedlock.Late}, res)
 		require.Equal(t, []schedlock.Outcome{schedlock.Late}, reported.outcomes())
-		cron, err := schedlock.NewGocronCron[gocronLock](in.Locker, first(at))
+		cron, err := gocronlock.NewCron[gocronLock](in.Locker, first(at))
 		require.NoError(t, err)
 		require.NoError(t, cron.IsValid("", time.UTC, now.now()))
 		_, err = cron.Lock(ctxT(t), "job")
-		require.ErrorIs(t, err, schedlock.ErrSkipped)
+		require.ErrorIs(t, err, gocronlock.ErrSkipped)
 	}
 	require.Zero(t, starts.Load())
 }
@@ -161,7 +162,7 @@ type noTimes struct{}
 func (noTimes) Next(time.Time) time.Time                        { return time.Time{} }
 func (noTimes) IsValid(string, *time.Location, time.Time) error { return nil }
 
-// K4, K5: what a Job refuses, NewGocronCron refuses when gocron passes the crontab on.
+// K4, K5: what a Job refuses, gocronlock.NewCron refuses when gocron passes the crontab on.
 func TestGocronCronRefusesWhatJobRefuses(t *testing.T) {
 	t.Parallel()
 	in := shared(t).instance(nil, nil)
@@ -181,7 +182,7 @@ func TestGocronCronRefusesWhatJobRefuses(t *testing.T) {
 		if x.atLeast > 0 {
 			opts, jobOpts = append(opts, schedlock.AtLeast(x.atLeast)), append(jobOpts, schedlock.AtLeast(x.atLeast))
 		}
-		cron, err := schedlock.NewGocronCron[gocronLock](in.Locker, x.schedule, opts...)
+		cron, err := gocronlock.NewCron[gocronLock](in.Locker, x.schedule, opts...)
 		require.NoError(t, err)
 		err = cron.IsValid("0 9 * * *", berlin(t), time.Now())
 		require.ErrorIs(t, err, schedlock.ErrInvalid)

@@ -49,6 +49,9 @@
 // claimed, and settings that are refused (once, not at each tick). Without both, only History shows
 // a job that fails each night.
 //
+// Package gocronlock has the lockers and the elector for gocron. A Job fits robfig/cron, and Wrap any
+// library whose jobs have a Run. For other schedulers see Adapter.
+//
 // # Terms
 //
 // A tick is a fire time of a job: an instant in UTC, the same in all processes. The tick record is

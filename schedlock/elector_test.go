@@ -9,13 +9,14 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
-func (f fixture) elector(in instance) *schedlock.GocronElector {
+func (f fixture) elector(in instance) *gocronlock.Elector {
 	f.T.Helper()
 	el, err := concurrency.NewElection(in.sess, "cron")
 	require.NoError(f.T, err)
-	e, err := schedlock.NewGocronElector(el)
+	e, err := gocronlock.NewElector(el)
 	require.NoError(f.T, err)
 	f.T.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
@@ -25,7 +26,7 @@ func (f fixture) elector(in instance) *schedlock.GocronElector {
 	return e
 }
 
-func leads(t testing.TB, e *schedlock.GocronElector) {
+func leads(t testing.TB, e *gocronlock.Elector) {
 	t.Helper()
 	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, 5*time.Millisecond)
 }
@@ -35,7 +36,7 @@ func TestElectorIsClosed(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	_, err := schedlock.NewGocronElector(nil)
+	_, err := gocronlock.NewElector(nil)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	e := f.elector(a)

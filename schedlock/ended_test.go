@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // A17: a call that ends because its caller's ctx has ended returns the ctx's error. A cause that
@@ -21,7 +22,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 	in := f.instance(&concurrency.SessionOptions{TTL: 300 * time.Second}, nil)
 	job, err := in.Job("cron", grid(time.Hour), nothing)
 	require.NoError(t, err)
-	locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Hour)
+	locker, err := gocronlock.New[gocronLock](in.Locker, time.Hour)
 	require.NoError(t, err)
 	end := make(chan struct{})
 	started, done := do(ctxT(t), in.Locker, "busy", end, schedlock.Tick(tick(1)), schedlock.Retries(1))
@@ -115,7 +116,7 @@ func TestElectorCtxOfAnotherSession(t *testing.T) {
 	s := f.instance(patient(), nil)
 	el, err := concurrency.NewElection(s.sess, "e")
 	require.NoError(t, err)
-	e, err := schedlock.NewGocronElector(el)
+	e, err := gocronlock.NewElector(el)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, 5*time.Millisecond)
 	s.client.BlackHole()

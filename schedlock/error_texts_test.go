@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // N5: what a function returns is printed once by the error of its run, also if it is what has
@@ -110,7 +111,7 @@ func TestTexts(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	skipped := func(res schedlock.Result) error {
 		res.Job, res.Tick = "sweep", at
-		return &schedlock.SkippedError{Result: res}
+		return &gocronlock.SkippedError{Result: res}
 	}
 	const job = `job "sweep", tick 2026-03-01T12:00:00Z`
 	for want, err := range map[string]error{
@@ -127,7 +128,7 @@ func TestTexts(t *testing.T) {
 	} {
 		require.EqualError(t, err, want)
 		for sentinel, is := range map[error]bool{
-			schedlock.ErrSkipped:       errors.As(err, new(*schedlock.SkippedError)),
+			gocronlock.ErrSkipped:      errors.As(err, new(*gocronlock.SkippedError)),
 			schedlock.ErrSettings:      errors.As(err, new(*schedlock.SettingsError)),
 			concurrency.ErrLost:        errors.As(err, new(*schedlock.LostError)),
 			concurrency.ErrUnconfirmed: errors.As(err, new(*schedlock.UnconfirmedError)),
@@ -160,9 +161,10 @@ func TestErrorsNameTheAttempt(t *testing.T) {
 		`new job "x": the schedule is nil`:                                         only(in.Job("x", nil, nothing)),
 		`new job "x": the period -1ns is below a millisecond`:                      only(in.Job("x", schedlock.Periods(-1), nothing)),
 		`wrap job "x": the period 0s is below a millisecond`:                       only(schedlock.Wrap[cronJob](in.Locker, "x", 0)),
-		"new gocron locker: the period 0s is below a millisecond":                  only(schedlock.NewGocronLocker[gocronLock](in.Locker, 0)),
-		"new gocron cron: the cron is nil":                                         only(schedlock.NewGocronCron[gocronLock](in.Locker, nil)),
-		"new gocron elector: the election is nil":                                  only(schedlock.NewGocronElector(nil)),
+		"new locker for gocron: the period 0s is below a millisecond":              only(gocronlock.New[gocronLock](in.Locker, 0)),
+		"new cron for gocron: the cron is nil":                                     only(gocronlock.NewCron[gocronLock](in.Locker, nil)),
+		"new adapter: the schedule is nil":                                         only(schedlock.NewAdapter(in.Locker, nil)),
+		"new elector for gocron: the election is nil":                              only(gocronlock.NewElector(nil)),
 		`read history of job "x": no such job`:                                     only(in.History(ctx, "x")),
 		`read status of job "x": no such job`:                                      only(in.Status(ctx, "x")),
 		`get record of job "x", tick 2026-03-01T12:00:00Z: no record of this tick`: only(in.Get(ctx, "x", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))),

@@ -65,10 +65,6 @@ var (
 	// ErrSettings: the job is in use with other settings. It always comes as a *SettingsError.
 	ErrSettings = errors.New("job is in use with other settings")
 
-	// ErrSkipped: the tick was not started by this call. It always comes as a *SkippedError, from the
-	// lockers for gocron.
-	ErrSkipped = errors.New("tick was not started")
-
 	// ErrGone: etcd has no record of that tick: there never was one, or it was removed (Options.Keep,
 	// KeepFor).
 	ErrGone = errors.New("no record of this tick")

@@ -24,7 +24,7 @@ const forgetFor = 24 * time.Hour
 // allows. A later tick starts as that of a new job.
 //
 // Forget returns ErrInUse, and removes nothing, if the job runs or cools down, if a live process has it by
-// Job or GocronCron.Plan, has stored its settings or has claimed one of the recorded ticks, if this Locker uses it, or if something
+// Job or gocronlock.Cron.Plan, has stored its settings or has claimed one of the recorded ticks, if this Locker uses it, or if something
 // of the job changes meanwhile. A live process that uses the job otherwise and has no part in what is recorded
 // cannot be known: for that process it is a new job. Forget returns ErrUnknownJob if nothing of the job
 // is in etcd, and ErrInvalid if the name is out of range. After ErrClosed, ctx's error or an error of
@@ -145,7 +145,7 @@ func (r *remains) check(horizon time.Time) error {
 	case len(r.settings) > 0:
 		return fmt.Errorf("%w: a live process uses it", ErrInUse)
 	case r.user != "":
-		return fmt.Errorf("%w: %q has it (Locker.Job or GocronCron.Plan), and is alive", ErrInUse, r.user)
+		return fmt.Errorf("%w: %q has it (Locker.Job or gocronlock.Cron.Plan), and is alive", ErrInUse, r.user)
 	case r.latest.After(horizon):
 		return fmt.Errorf("%w: its tick %s has not come; a process with a wrong clock has claimed it", ErrInUse, stamp(r.latest))
 	}

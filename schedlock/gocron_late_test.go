@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // gocron leaves out a fire time that has passed when Lock returns. So a Lock that waits for etcd
@@ -22,14 +23,14 @@ func TestGocronLockReturnsBeforeTheNextCall(t *testing.T) {
 		opts []schedlock.Option
 		late time.Duration // after the tick of at
 	}{
-		"NewGocronCron":                        {at: friday, cron: true, late: day - time.Second},
-		"NewGocronCron with LateBy":            {at: friday, cron: true, opts: []schedlock.Option{schedlock.LateBy(day)}, late: day},
-		"NewGocronLocker":                      {at: midnight, late: day - time.Second},
-		"NewGocronLocker, early":               {at: midnight.Add(-20 * time.Millisecond), late: day - time.Second - 20*time.Millisecond},
-		"NewGocronLocker, in the period":       {at: midnight.Add(time.Hour), late: day},
-		"NewGocronLocker, late in the period":  {at: midnight.Add(day - time.Minute), late: day},
-		"NewGocronLocker with LateBy":          {at: midnight, opts: []schedlock.Option{schedlock.LateBy(day)}, late: day},
-		"NewGocronLocker with a longer LateBy": {at: midnight, opts: []schedlock.Option{schedlock.LateBy(2 * day)}, late: 2 * day},
+		"gocronlock.NewCron":                  {at: friday, cron: true, late: day - time.Second},
+		"gocronlock.NewCron with LateBy":      {at: friday, cron: true, opts: []schedlock.Option{schedlock.LateBy(day)}, late: day},
+		"gocronlock.New":                      {at: midnight, late: day - time.Second},
+		"gocronlock.New, early":               {at: midnight.Add(-20 * time.Millisecond), late: day - time.Second - 20*time.Millisecond},
+		"gocronlock.New, in the period":       {at: midnight.Add(time.Hour), late: day},
+		"gocronlock.New, late in the period":  {at: midnight.Add(day - time.Minute), late: day},
+		"gocronlock.New with LateBy":          {at: midnight, opts: []schedlock.Option{schedlock.LateBy(day)}, late: day},
+		"gocronlock.New with a longer LateBy": {at: midnight, opts: []schedlock.Option{schedlock.LateBy(2 * day)}, late: 2 * day},
 	} {
 		for passed, now := range map[bool]time.Duration{false: tt.late - time.Millisecond, true: tt.late} {
 			t.Run(name+map[bool]string{false: ", in time", true: ", too late"}[passed], func(t *testing.T) {
@@ -41,12 +42,12 @@ func TestGocronLockReturnsBeforeTheNextCall(t *testing.T) {
 				tick := midnight
 				if tt.cron {
 					tick = friday
-					c, err := schedlock.NewGocronCron[gocronLock](in.Locker, anyCron{}, tt.opts...)
+					c, err := gocronlock.NewCron[gocronLock](in.Locker, anyCron{}, tt.opts...)
 					require.NoError(t, err)
 					require.NoError(t, c.IsValid("", time.UTC, tt.at))
 					locker = c
 				} else {
-					l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, day, tt.opts...)
+					l, err := gocronlock.New[gocronLock](in.Locker, day, tt.opts...)
 					require.NoError(t, err)
 					locker = l
 				}
@@ -63,7 +64,7 @@ func TestGocronLockReturnsBeforeTheNextCall(t *testing.T) {
 				h.set(tick.Add(now))
 				require.NoError(t, inj.Release())
 				err := got(t, done, "Lock returns")
-				var skipped *schedlock.SkippedError
+				var skipped *gocronlock.SkippedError
 				if !passed {
 					require.NoError(t, err)
 				} else if errors.As(err, &skipped) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // K24: of a job of gocron at times of day etcd has the plan before it has run, if its name is known: "never run", with its
@@ -20,7 +21,7 @@ func TestGocronPlan(t *testing.T) {
 			ctx := ctxT(t)
 			h := clock(friday.Add(-time.Hour))
 			operator, in := f.instance(nil, h.options()), f.instance(nil, schedlock.Settled(h.options()))
-			daily, err := schedlock.NewGocronCron[gocronLock](in.Locker, anyCron{})
+			daily, err := gocronlock.NewCron[gocronLock](in.Locker, anyCron{})
 			require.NoError(t, err)
 			require.ErrorIs(t, daily.Plan(""), schedlock.ErrInvalid)
 			if before {
@@ -56,7 +57,7 @@ func TestGocronPlanOfAClaim(t *testing.T) {
 	ctx := ctxT(t)
 	h := clock(friday)
 	operator, in := f.instance(nil, h.options()), f.instance(nil, schedlock.Settled(h.options()))
-	daily, err := schedlock.NewGocronCron[gocronLock](in.Locker, anyCron{})
+	daily, err := gocronlock.NewCron[gocronLock](in.Locker, anyCron{})
 	require.NoError(t, err)
 	require.NoError(t, daily.IsValid("0 9 * * *", time.UTC, h.now()))
 	lock, err := daily.Lock(ctx, "job")
@@ -69,7 +70,7 @@ func TestGocronPlanOfAClaim(t *testing.T) {
 	operator.shows(t, h, friday.AddDate(0, 0, 1))
 
 	named := f.instance(nil, schedlock.Settled(h.options()))
-	daily, err = schedlock.NewGocronCron[gocronLock](named.Locker, anyCron{})
+	daily, err = gocronlock.NewCron[gocronLock](named.Locker, anyCron{})
 	require.NoError(t, err)
 	require.NoError(t, daily.Plan("job"))
 	require.NoError(t, daily.IsValid("0 9 * * *", time.UTC, h.now()))

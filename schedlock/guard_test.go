@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // Run.Txn leaves the caller's slice of conditions as it was, also where that has room for more.
@@ -32,7 +33,7 @@ func TestTxnLeavesTheCallersSlice(t *testing.T) {
 	require.Equal(t, second, conds[1])
 }
 
-// An elector reads its options after NewGocronElector has returned, and not from the caller's
+// An elector reads its options after gocronlock.NewElector has returned, and not from the caller's
 // slice.
 func TestElectorKeepsItsOptions(t *testing.T) {
 	t.Parallel()
@@ -40,7 +41,7 @@ func TestElectorKeepsItsOptions(t *testing.T) {
 	require.NoError(t, err)
 	for range 20 {
 		opts := []concurrency.AcquireOption{concurrency.Weight(1)}
-		e, err := schedlock.NewGocronElector(el, opts...)
+		e, err := gocronlock.NewElector(el, opts...)
 		require.NoError(t, err)
 		opts[0] = nil
 		leads(t, e)

@@ -143,11 +143,11 @@ type Status struct {
 	// CoolingDown reports whether AtLeast keeps the job from starting.
 	CoolingDown bool
 	Paused      *Pause // or nil
-	Plan        *Plan  // of a job that a process has by Job or GocronCron.Plan, or that calls with Planned run, or nil
+	Plan        *Plan  // of a job that a process has by Job or gocronlock.Cron.Plan, or that calls with Planned run, or nil
 	Settings    string // the settings in force, as a text for operators
 }
 
-// Plan is what the processes that have a job by Job or NewGocronCron have planned, or calls with Planned. It stays when they
+// Plan is what the processes that have a job by Job or gocronlock.NewCron have planned, or calls with Planned. It stays when they
 // have ended, for a week.
 type Plan struct {
 	Text string // of the schedule, if it is known: see Crontab

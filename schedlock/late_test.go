@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // nine fires at nine, in the zone of the time that it is given, as robfig's schedules do.
@@ -151,15 +152,15 @@ func ways() map[string]way {
 			}
 			return err
 		}},
-		"NewGocronLocker": {midnight, func(ctx context.Context, in instance, _ schedlock.Func) error {
-			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, day, again)
+		"gocronlock.New": {midnight, func(ctx context.Context, in instance, _ schedlock.Func) error {
+			l, err := gocronlock.New[gocronLock](in.Locker, day, again)
 			if err == nil {
 				_, err = l.Lock(ctx, "job")
 			}
 			return err
 		}},
-		"NewGocronCron": {friday, func(ctx context.Context, in instance, _ schedlock.Func) error {
-			c, err := schedlock.NewGocronCron[gocronLock](in.Locker, &crontab{}, again)
+		"gocronlock.NewCron": {friday, func(ctx context.Context, in instance, _ schedlock.Func) error {
+			c, err := gocronlock.NewCron[gocronLock](in.Locker, &crontab{}, again)
 			if err == nil {
 				err = c.IsValid("1h", time.UTC, friday)
 			}
@@ -209,7 +210,7 @@ func TestNoRetryAfterASleep(t *testing.T) {
 func TestNoOwnRetryAfterASleep(t *testing.T) {
 	t.Parallel()
 	for name, way := range ways() {
-		if strings.HasPrefix(name, "NewGocron") {
+		if strings.HasPrefix(name, "gocronlock.") {
 			continue // whose tasks are never started again by the same process
 		}
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // A log line and a page ask a Job for its fire times, in another zone, for times long ago
@@ -91,7 +92,7 @@ func TestGocronCronInTheZoneOfTheScheduler(t *testing.T) {
 	ctx := ctxT(t)
 	berlin := time.FixedZone("Berlin", 2*3600)
 	now := clock(time.Date(2026, 7, 1, 8, 0, 0, 0, berlin))
-	c, err := schedlock.NewGocronCron[gocronLock](shared(t).instance(nil, now.options()).Locker, anyCron{})
+	c, err := gocronlock.NewCron[gocronLock](shared(t).instance(nil, now.options()).Locker, anyCron{})
 	require.NoError(t, err)
 	c.Next(now.now().UTC())
 	require.NoError(t, c.IsValid("", berlin, now.now()))
@@ -108,7 +109,7 @@ func TestGocronCronInTheZoneOfTheScheduler(t *testing.T) {
 			require.NoError(t, lock.Unlock(ctx))
 			continue
 		}
-		var skip *schedlock.SkippedError
+		var skip *gocronlock.SkippedError
 		require.ErrorAs(t, err, &skip)
 		require.Equal(t, []any{schedlock.Claimed, next.UTC()}, []any{skip.Result.Outcome, skip.Result.Tick})
 	}

@@ -125,8 +125,8 @@ func LateBy(d time.Duration) Option {
 // begins later looks once for a lost run, see Job.Next.
 //
 // A loss is detected after the TTL and half a second. If the calls on standby end before that,
-// they report Late, and there is no further attempt. Under a Job and NewGocronCron they end when the
-// next tick comes. Under Wrap and NewGocronLocker they end with the period, or after LateBy if that
+// they report Late, and there is no further attempt. Under a Job and gocronlock.NewCron they end when the
+// next tick comes. Under Wrap and gocronlock.New they end with the period, or after LateBy if that
 // is longer: set LateBy above the duration of a run plus the TTL. Ticks that come meanwhile are
 // skipped as StillRunning.
 func Retries(n int) Option {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // A job that has never run is paused before its first run, by a process that does not run it:
@@ -28,7 +29,7 @@ func TestPauseBeforeTheFirstRun(t *testing.T) {
 	res, err := worker.Do(ctx, "nightly", nothing, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
 	require.Equal(t, []any{schedlock.Paused, ops.sess.Owner(), "moving house"}, []any{res.Outcome, res.Paused.By, res.Paused.Reason})
-	require.ErrorContains(t, &schedlock.SkippedError{Result: res}, "paused by "+ops.sess.Owner()+": moving house")
+	require.ErrorContains(t, &gocronlock.SkippedError{Result: res}, "paused by "+ops.sess.Owner()+": moving house")
 	require.NoError(t, ops.Resume(ctx, "nightly"))
 	res, err = worker.Do(ctx, "nightly", nothing, schedlock.Tick(tick(2)))
 	require.NoError(t, err)
@@ -36,5 +37,5 @@ func TestPauseBeforeTheFirstRun(t *testing.T) {
 	require.NoError(t, ops.Pause(ctx, "nightly", ""), "it is known now")
 	res, err = worker.Do(ctx, "nightly", nothing, schedlock.Tick(tick(3)))
 	require.NoError(t, err)
-	require.ErrorContains(t, &schedlock.SkippedError{Result: res}, ": paused by "+ops.sess.Owner())
+	require.ErrorContains(t, &gocronlock.SkippedError{Result: res}, ": paused by "+ops.sess.Owner())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // logged is an instance whose session has a Logger, and what that gets of warnings.
@@ -97,7 +98,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
 		in, lines := f.logged(nil, nil)
-		locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Second)
+		locker, err := gocronlock.New[gocronLock](in.Locker, time.Second)
 		require.NoError(t, err)
 		in.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1})
 		_, err = locker.Lock(ctxT(t), "late")
@@ -108,7 +109,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
 		in, lines := f.logged(nil, nil)
-		locker, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Hour)
+		locker, err := gocronlock.New[gocronLock](in.Locker, time.Hour)
 		require.NoError(t, err)
 		for range 3 {
 			_, err = locker.Lock(ctxT(t), "a\nb")
@@ -208,7 +209,7 @@ func TestTwoCallsForOneTick(t *testing.T) {
 			return []func(){only(cronFunc(func() {})).Run, only(cronFunc(func() {})).Run}
 		}, twoCalls},
 		"a gocron job at two times of a day": {func(t *testing.T, in instance) []func() {
-			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, 24*time.Hour)
+			l, err := gocronlock.New[gocronLock](in.Locker, 24*time.Hour)
 			require.NoError(t, err)
 			call := func() {
 				if lock, err := l.Lock(ctxT(t), "job"); err == nil {
@@ -218,7 +219,7 @@ func TestTwoCallsForOneTick(t *testing.T) {
 			return []func(){call, call}
 		}, twoCalls},
 		"two gocron jobs": {func(t *testing.T, in instance) []func() {
-			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Hour)
+			l, err := gocronlock.New[gocronLock](in.Locker, time.Hour)
 			require.NoError(t, err)
 			call := func(name string) func() {
 				return func() {

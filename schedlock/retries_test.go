@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // A run is lost, and several calls are on standby: one starts the tick again, the others report that it was
@@ -78,13 +79,13 @@ func TestRetriesNeedLateBy(t *testing.T) {
 	a, b := f.instance(nil, now.options()), f.instance(nil, now.options())
 	started, done := do(ctx, a.Locker, "job", nil, schedlock.Every(every), schedlock.Retries(1))
 	got(t, started, "it starts")
-	locker := func(opts ...schedlock.Option) *schedlock.GocronLocker[gocronLock] {
-		l, err := schedlock.NewGocronLocker[gocronLock](b.Locker, every, append(opts, schedlock.Retries(1))...)
+	locker := func(opts ...schedlock.Option) *gocronlock.Locker[gocronLock] {
+		l, err := gocronlock.New[gocronLock](b.Locker, every, append(opts, schedlock.Retries(1))...)
 		require.NoError(t, err)
 		return l
 	}
 	_, err := locker().Lock(ctx, "job")
-	var skip *schedlock.SkippedError
+	var skip *gocronlock.SkippedError
 	require.ErrorAs(t, err, &skip)
 	require.Equal(t, schedlock.Late, skip.Result.Outcome, "it was on standby until the period was over")
 

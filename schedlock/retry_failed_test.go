@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 var errDown = errors.New("the database is down")
@@ -272,9 +273,9 @@ func TestRetryFailedRefused(t *testing.T) {
 	f := shared(t)
 	in := f.instance(nil, nil)
 	option := schedlock.RetryFailed(2, time.Second)
-	_, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Hour, option)
+	_, err := gocronlock.New[gocronLock](in.Locker, time.Hour, option)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
-	_, err = schedlock.NewGocronCron[gocronLock](in.Locker, anyCron{}, option)
+	_, err = gocronlock.NewCron[gocronLock](in.Locker, anyCron{}, option)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 	_, err = schedlock.Wrap[cronJob](in.Locker, "job", time.Hour, option)
 	require.ErrorIs(t, err, schedlock.ErrInvalid)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // The clock of a process is ahead by a day, and is then set right. The process runs the ticks of
@@ -26,8 +27,8 @@ func TestClockSetBack(t *testing.T) {
 	}{
 		"Job":              {friday, job(nine{})},
 		"Job with Periods": {midnight, job(schedlock.Periods(24 * time.Hour))},
-		"NewGocronCron": {friday, func(ctx context.Context, in instance) (func() error, error) {
-			c, err := schedlock.NewGocronCron[gocronLock](in.Locker, anyCron{})
+		"gocronlock.NewCron": {friday, func(ctx context.Context, in instance) (func() error, error) {
+			c, err := gocronlock.NewCron[gocronLock](in.Locker, anyCron{})
 			if err == nil {
 				err = c.IsValid("", time.UTC, friday)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 var errOwn = errors.New("the function's own")
@@ -54,7 +55,7 @@ func TestOutageWhenTheRunIsDone(t *testing.T) {
 			_, _ = job.Trigger(ctxT(t))
 		},
 		"gocron": func(t *testing.T, in instance, fn schedlock.Func) {
-			l, err := schedlock.NewGocronLocker[gocronLock](in.Locker, time.Hour)
+			l, err := gocronlock.New[gocronLock](in.Locker, time.Hour)
 			require.NoError(t, err)
 			lock, err := l.Lock(ctxT(t), "job")
 			require.NoError(t, err)

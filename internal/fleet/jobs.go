@@ -217,5 +217,5 @@ func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 	return next
 }
 
-// Users returns how many live processes have a job by Locker.Job or GocronCron.Plan.
+// Users returns how many live processes have a job by Locker.Job or gocronlock.Cron.Plan.
 func (s *State) Users(job string) int { return s.users.have[job] }

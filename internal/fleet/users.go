@@ -6,7 +6,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// users are the live processes that have jobs by Locker.Job or GocronCron.Plan.
+// users are the live processes that have jobs by Locker.Job or gocronlock.Cron.Plan.
 type users struct {
 	of   map[string][]string // the names of jobs, by the key that has them
 	have map[string]int      // how many processes have a job, by its name

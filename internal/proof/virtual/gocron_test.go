@@ -8,14 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
 
 // gocronLock is gocron's type of a lock.
 type gocronLock interface{ Unlock(context.Context) error }
 
-func (d *desk) gocron(opts ...schedlock.Option) *schedlock.GocronLocker[gocronLock] {
+func (d *desk) gocron(opts ...schedlock.Option) *gocronlock.Locker[gocronLock] {
 	d.t.Helper()
-	l, err := schedlock.NewGocronLocker[gocronLock](d.locker(), time.Hour, opts...)
+	l, err := gocronlock.New[gocronLock](d.locker(), time.Hour, opts...)
 	require.NoError(d.t, err)
 	return l
 }
@@ -82,9 +83,9 @@ func TestElectorOfACutOffLeader(t *testing.T) {
 	for how, away := range aways {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, 2, func(t *testing.T, on []*desk) {
-				var electors []*schedlock.GocronElector
+				var electors []*gocronlock.Elector
 				for _, d := range on {
-					e, err := schedlock.NewGocronElector(electionOf(d))
+					e, err := gocronlock.NewElector(electionOf(d))
 					require.NoError(t, err)
 					defer e.Close(within(t, time.Minute)) //nolint:errcheck // it may be closed
 					electors = append(electors, e)
@@ -97,26 +98,26 @@ func TestElectorOfACutOffLeader(t *testing.T) {
 						require.ErrorIs(t, e.IsLeader(t.Context()), want[i])
 					}
 				}
-				leads(nil, schedlock.ErrNotLeading)
+				leads(nil, gocronlock.ErrNotLeading)
 				time.Sleep(time.Hour) // between two renewals
 				renewed := on[0].renewed()
 				away(on[0].client)
 				at := func(moment time.Time) { time.Sleep(time.Until(moment)) }
 				at(renewed.Add(ttl - margin - 1))
-				leads(nil, schedlock.ErrNotLeading)
+				leads(nil, gocronlock.ErrNotLeading)
 				at(renewed.Add(ttl - margin))
-				leads(schedlock.ErrNotLeading, schedlock.ErrNotLeading)
+				leads(gocronlock.ErrNotLeading, gocronlock.ErrNotLeading)
 				at(renewed.Add(ttl - 1))
-				leads(schedlock.ErrNotLeading, schedlock.ErrNotLeading)
+				leads(gocronlock.ErrNotLeading, gocronlock.ErrNotLeading)
 				at(renewed.Add(ttl + 1))
-				leads(schedlock.ErrNotLeading, nil)
+				leads(gocronlock.ErrNotLeading, nil)
 				on[0].client.Mend()
 				on[0].client.Resume()
 				time.Sleep(time.Minute)
-				leads(schedlock.ErrNotLeading, nil)
+				leads(gocronlock.ErrNotLeading, nil)
 				require.NoError(t, next.Close(t.Context()))
 				time.Sleep(time.Minute)
-				require.ErrorIs(t, next.IsLeader(t.Context()), schedlock.ErrNotLeading)
+				require.ErrorIs(t, next.IsLeader(t.Context()), gocronlock.ErrNotLeading)
 				require.NoError(t, old.IsLeader(t.Context()), "it campaigns again")
 			})
 		})

@@ -21,8 +21,8 @@ func (a *app) jobs() *cobra.Command {
 
 STATE is running, cooling down (AtLeast keeps the job from starting), idle or never run, and paused beside
 one of these. NEXT is the next fire time, if the job is not paused: for a job with a period while a process
-that uses the job lives; for one of Locker.Job, GocronCron.Plan or 'etcdkit cron' as its processes have planned it, while
-one of them lives; for one of 'etcdkit jobs run', or of NewGocronCron without Plan, as its latest run has planned it.`,
+that uses the job lives; for one of Locker.Job, gocronlock.Cron.Plan or 'etcdkit cron' as its processes have planned it, while
+one of them lives; for one of 'etcdkit jobs run', or of gocronlock.NewCron without Plan, as its latest run has planned it.`,
 		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -1,8 +1,7 @@
-package schedlock
+package gocronlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,10 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// ErrNotLeading: this process does not lead. Another one may lead, or none at the moment.
-var ErrNotLeading = errors.New("not leading")
-
-// GocronElector is an Elector of gocron (v2): jobs run in the process that leads. It is a candidate
+// Elector is an Elector of gocron (v2): jobs run in the process that leads. It is a candidate
 // of a concurrency.Election that campaigns until Close, term after term. It is safe for concurrent
 // use.
 //
@@ -21,9 +17,9 @@ var ErrNotLeading = errors.New("not leading")
 // partitioned or paused. But gocron asks only before it starts a task. So a task that runs when the
 // term ends continues beside the tasks of the next leader, and a tick that comes between two
 // leaders is run by neither or, if their clocks differ, by both. If that matters, use
-// NewGocronLocker. On processes that do not lead, gocron's NextRun stays in the past: do not alert
+// New. On processes that do not lead, gocron's NextRun stays in the past: do not alert
 // on it.
-type GocronElector struct {
+type Elector struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -32,18 +28,18 @@ type GocronElector struct {
 	err  error // why it has ended
 }
 
-// NewGocronElector returns an elector and begins to campaign. The options are those of
+// NewElector returns an elector and begins to campaign. The options are those of
 // concurrency.Election.Lead. It returns ErrInvalid if the election is nil.
 //
-//	elector, err := schedlock.NewGocronElector(election)
+//	elector, err := gocronlock.NewElector(election)
 //	s, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
-func NewGocronElector(el *concurrency.Election, opts ...concurrency.AcquireOption) (*GocronElector, error) {
+func NewElector(el *concurrency.Election, opts ...concurrency.AcquireOption) (*Elector, error) {
 	if el == nil {
-		return nil, fmt.Errorf("new gocron elector: %w", invalid("the election is nil"))
+		return nil, fmt.Errorf("new elector for gocron: %w", invalid("the election is nil"))
 	}
 	opts = slices.Clone(opts) // used after the return
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &GocronElector{cancel: cancel, done: make(chan struct{})}
+	e := &Elector{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(e.done)
 		err := el.Lead(ctx, func(ctx context.Context, term *concurrency.Permit) error {
@@ -57,7 +53,7 @@ func NewGocronElector(el *concurrency.Election, opts ...concurrency.AcquireOptio
 	return e, nil
 }
 
-func (e *GocronElector) set(term *concurrency.Permit, err error) {
+func (e *Elector) set(term *concurrency.Permit, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.term, e.err = term, err
@@ -67,7 +63,7 @@ func (e *GocronElector) set(term *concurrency.Permit, err error) {
 // clocks, so that its answer is right even after a pause of the process. It returns nil or
 // ErrNotLeading. If the elector no longer campaigns, ErrNotLeading is joined with the reason:
 // ErrClosed, or an error of concurrency.Election.Lead.
-func (e *GocronElector) IsLeader(context.Context) error {
+func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	term, err := e.term, e.err
 	e.mu.Unlock()
@@ -83,7 +79,7 @@ func (e *GocronElector) IsLeader(context.Context) error {
 // Close resigns and ends the candidacy, as the end of the session does. Stop gocron first, so that
 // its tasks have ended. If ctx ends before that, Close returns an error, ctx's own, and resigning
 // continues in the background.
-func (e *GocronElector) Close(ctx context.Context) error {
+func (e *Elector) Close(ctx context.Context) error {
 	e.cancel()
 	select {
 	case <-e.done:

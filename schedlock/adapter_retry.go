@@ -1,0 +1,72 @@
+package schedlock
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Retry has a tick whose run was lost started again, as Retries allows, by a call of again, which makes
+// the scheduler call Start for the job once more, as the RunNow of a job of gocron does.
+//
+// Without Retry the call of Start itself is on standby: the scheduler waits for it. With Retry such a
+// call returns at once, as Claimed, and the Locker is on standby in the background. Call Retry before the
+// first Start. It has no effect without Retries.
+func (a *Adapter) Retry(name string, again func() error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.again[name] = again
+}
+
+// request returns the request of a call of Start. If Retry was called for the job, the Locker is on
+// standby in place of the call.
+func (a *Adapter) request(name string) request {
+	r := request{settings: a.settings, within: a.settings.lateBy, single: true} // the scheduler runs the task
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	again := a.again[name]
+	if again == nil {
+		return r
+	}
+	if tick, ok := a.lost[name]; ok {
+		delete(a.lost, name)
+		r.tick = tick
+	}
+	r.standby = func(j *job, tick time.Time, r request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.watched[name] {
+			return
+		}
+		a.watched[name] = a.locker.sess.Background(func() {
+			free := a.waitLost(j, tick, r)
+			a.mu.Lock()
+			a.watched[name] = false
+			if free {
+				a.lost[name] = tick
+			}
+			a.mu.Unlock()
+			if !free {
+				return
+			}
+			if err := again(); err != nil {
+				a.locker.log.Warn("a scheduler refused to run a job again whose run was lost", zap.String("job", name), zap.Time("tick", tick), zap.Error(err))
+			}
+		})
+	}
+	return r
+}
+
+// waitLost waits until the run of a tick has ended, and reports whether it was lost and another attempt
+// may be made.
+func (a *Adapter) waitLost(j *job, tick time.Time, r request) bool {
+	l := a.locker
+	r.standby = nil // this is the standby
+	ctx, cancel := l.untilClose(context.Background())
+	defer cancel()
+	ctx, intime := r.bound(ctx, tick, l.opts.Now())
+	defer intime()
+	next, err := l.obstacle(ctx, j, plan{tick: tick}, r)
+	return err == nil && next.action == send
+}
