@@ -88,7 +88,7 @@ func (a *Adapter) Start(ctx context.Context, name string) (*Started, Result, err
 		defer close(s.ended)
 		defer cancel(nil)
 		s.res, s.err = a.call(work, name, fn)
-		a.locker.report(s.res, s.err)
+		a.locker.reports.result(s.res, s.err)
 	}()
 	select {
 	case <-begun:
@@ -132,8 +132,8 @@ func inTime(period time.Duration) time.Duration { return period - min(period/10,
 // Refuse reports a call that the adapter itself refuses with err, before Start: to Options.Done and the
 // session's Logger, as Start does with its own errors.
 func (a *Adapter) Refuse(name string, err error) {
-	a.locker.callDone(&Result{Job: name}, &err)
-	a.locker.report(Result{Job: name}, err)
+	a.locker.reports.callDone(&Result{Job: name}, &err)
+	a.locker.reports.result(Result{Job: name}, err)
 }
 
 // Now returns the time by the clock that decides which ticks have come, Options.Now.

@@ -67,6 +67,6 @@ func (a *Adapter) waitLost(j *job, tick time.Time, r request) bool {
 	defer cancel()
 	ctx, intime := r.bound(ctx, tick, l.opts.Now())
 	defer intime()
-	next, err := l.obstacle(ctx, j, plan{tick: tick}, r)
+	next, err := (&claim{Locker: l, job: j, request: r}).obstacle(ctx, plan{tick: tick})
 	return err == nil && next.action == send
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // claimed is a tick that this process has claimed.
@@ -29,16 +30,41 @@ type claimed struct {
 	spare   clientv3.LeaseID // of the cooldown, or 0
 }
 
-// claim claims a tick for this process. If it returns nil and no error, the Result has the reason.
-func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, r request) (*claimed, Result, error) {
-	sent, intime := r.bound(ctx, tick, l.opts.Now())
+// claim is one call's way to a tick: what it asks for, of which job. Several claims may be sent, for one
+// tick or, after a lost run, for its further attempts.
+type claim struct {
+	*Locker
+	job *job
+	request
+}
+
+// seen is take as hooks see it.
+func (k *claim) seen(ctx context.Context, tick time.Time) (*claimed, Result, error) {
+	begun := time.Now()
+	within, span := k.sess.Hooks().Start(ctx, observe.Call{Op: observe.Claim, Kind: observe.Job, Name: k.job.name, Tick: tick})
+	defer span.Unwind(begun) // a schedule is the caller's
+	c, res, err := k.take(within, tick)
+	if span != nil {
+		o := observe.Outcome{Err: err, Took: time.Since(begun), Tick: res.Tick}
+		if c != nil {
+			o.Token, o.Tick, o.Attempt = c.token, c.tick, c.attempt
+		}
+		o.Result, o.Reason = endOfClaim(c != nil, res.Outcome, err, ctx.Err())
+		span.End(o)
+	}
+	return c, res, err
+}
+
+// take claims a tick for this process. If it returns nil and no error, the Result has the reason.
+func (k *claim) take(ctx context.Context, tick time.Time) (*claimed, Result, error) {
+	sent, intime := k.bound(ctx, tick, k.opts.Now())
 	defer intime()
-	ctx, cancel := l.untilClose(sent)
+	ctx, cancel := k.untilClose(sent)
 	defer cancel()
-	c, res, err := l.ask(ctx, sent, j, plan{tick: tick, attempt: 1, settings: j.expected(r.shared())}, r)
+	c, res, err := k.ask(ctx, sent, plan{tick: tick, attempt: 1, settings: k.job.expected(k.shared())})
 	if tooLate(ctx, err) {
 		if err != errLate { //nolint:errorlint // joined with what was in the way
-			l.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", j.name), zap.Time("tick", tick), zap.Error(err))
+			k.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", k.job.name), zap.Time("tick", tick), zap.Error(err))
 		}
 		res.Outcome, err = Late, nil
 	}
@@ -47,16 +73,16 @@ func (l *Locker) claim(ctx context.Context, j *job, tick time.Time, r request) (
 
 // ask sends claims until the tick is claimed by this process, or until it is decided that it is not.
 // ctx ends when Close begins. sent does not: it is the ctx of a claim in flight.
-func (l *Locker) ask(ctx, sent context.Context, j *job, p plan, r request) (*claimed, Result, error) {
-	res := Result{Job: j.name, Tick: p.tick}
+func (k *claim) ask(ctx, sent context.Context, p plan) (*claimed, Result, error) {
+	res := Result{Job: k.job.name, Tick: p.tick}
 	if err := ended(ctx); err != nil {
 		return nil, res, err
 	}
 	var pause commit.Backoff
 	for {
-		c, next, err := l.try(ctx, sent, j, p, r)
+		c, next, err := k.try(ctx, sent, p)
 		if err == nil && next.action == read {
-			next, err = l.obstacle(ctx, j, p, r)
+			next, err = k.obstacle(ctx, p)
 		}
 		if next.action == send {
 			if next.plan.seen = p.seen; next.plan.mod != p.mod {
@@ -77,36 +103,36 @@ func (l *Locker) ask(ctx, sent context.Context, j *job, p plan, r request) (*cla
 // try waits for this process's place in the order and for a turn, and sends a claim. It returns the
 // claim, or what to do instead. If a wait fails, a tick that events have shown to be claimed is
 // skipped all the same: that needs no etcd.
-func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*claimed, decision, error) {
+func (k *claim) try(ctx, sent context.Context, p plan) (*claimed, decision, error) {
 	instead := func(err error) (*claimed, decision, error) {
-		h, _ := j.seen(j.keys.Run(p.tick))
-		if next := r.unread(p, h, false); next.action == skip {
+		h, _ := k.job.seen(k.job.keys.Run(p.tick))
+		if next := k.unread(p, h, false); next.action == skip {
 			return nil, next, nil
 		}
 		return nil, decision{}, err
 	}
-	if r.ordered() {
-		seen, err := l.wait(ctx, j, p, r)
+	if k.ordered() {
+		seen, err := k.wait(ctx, p)
 		if err != nil {
 			return instead(err)
 		}
-		if next := r.unread(p, seen, false); next.action != send {
+		if next := k.unread(p, seen, false); next.action != send {
 			return nil, next, nil
 		}
 	}
-	leave, err := l.turn(ctx)
+	leave, err := k.turns.take(ctx)
 	if err != nil {
 		return instead(err)
 	}
 	defer leave()
 	// An event may have arrived meanwhile. And the clock is read again, because timers do not count the
 	// time in which the machine was suspended.
-	h, _ := j.seen(j.keys.Run(p.tick))
-	next := r.unread(p, h, r.late(p, l.opts.Now()))
+	h, _ := k.job.seen(k.job.keys.Run(p.tick))
+	next := k.unread(p, h, k.late(p, k.opts.Now()))
 	if next.action != send {
 		return nil, next, nil
 	}
-	c, err := l.write(ctx, sent, j, p, r)
+	c, err := k.write(ctx, sent, p)
 	if c == nil {
 		next.action = read
 	}
@@ -115,29 +141,29 @@ func (l *Locker) try(ctx, sent context.Context, j *job, p plan, r request) (*cla
 
 // obstacle reads why a claim had no effect, and waits on standby if that is decided. It returns what
 // to do then: send another claim, or skip the tick.
-func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request) (decision, error) {
+func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
 	for {
-		_, changed := j.seen(j.keys.Run(p.tick)) // before the read, so that no event is missed
-		st, err := l.look(ctx, j, p.tick, r.since(p.tick))
+		_, changed := k.job.seen(k.job.keys.Run(p.tick)) // before the read, so that no event is missed
+		st, err := k.look(ctx, p.tick)
 		if err != nil {
 			return decision{}, err
 		}
-		j.read(st.settled())
-		warnOfFires(l.log, j, r.shared(), st.settled())
-		if now := l.opts.Now(); st.latest.After(now.Add(early)) {
-			j.ahead.Do(func() { warnOfAhead(l.log, j.name, st.latest.Sub(now), l.Clocks()) })
+		k.job.read(st.settled())
+		warnOfFires(k.log, k.job, k.shared(), st.settled())
+		if now := k.opts.Now(); st.latest.After(now.Add(early)) {
+			k.job.ahead.Do(func() { warnOfAhead(k.log, k.job.name, st.latest.Sub(now), k.Clocks()) })
 		}
-		next := st.decide(j.name, p.tick, r, l.sess.Lease())
+		next := st.decide(k.job.name, p.tick, k.request, k.sess.Lease())
 		switch next.action {
 		case refuse:
-			l.sess.Background(func() { l.revokeSpares(j) })
+			k.sess.Background(func() { k.job.cooldown.revokeSpares() })
 			return decision{}, next.err
 		case delegate:
-			r.standby(j, p.tick, r)
+			k.standby(k.job, p.tick, k.request)
 			next.action = skip
 			return next, nil
 		case await:
-			if err := l.waitEvent(ctx, changed); err != nil {
+			if err := waitEvent(ctx, k.sess.TTL(), changed); err != nil {
 				if err != errLate { //nolint:errorlint // by this package
 					err = fmt.Errorf("%w: the run of this tick by %s had not ended", err, next.owner)
 				}
@@ -149,38 +175,27 @@ func (l *Locker) obstacle(ctx context.Context, j *job, p plan, r request) (decis
 	}
 }
 
-// waitEvent waits for an event of the job.
-func (l *Locker) waitEvent(ctx context.Context, changed <-chan struct{}) error {
-	select {
-	case <-changed:
-	case <-time.After(l.sess.TTL()): // in case an event is lost
-	case <-ctx.Done():
-		return ended(ctx)
-	}
-	return nil
-}
-
 // wait waits for this process's place in the order of the tick. An event ends it early: the claim of
 // the tick or, before a further attempt, any event of the job. wait returns what events have shown.
-func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (observed, error) {
-	run := j.keys.Run(p.tick)
-	if h, _ := j.seen(run); h.claimed && p.attempt == 1 {
+func (k *claim) wait(ctx context.Context, p plan) (observed, error) {
+	run := k.job.keys.Run(p.tick)
+	if h, _ := k.job.seen(run); h.claimed && p.attempt == 1 {
 		return h, nil
 	}
 	asked := time.Now()
-	d, err := place(ctx, l, j, run)
+	d, err := place(ctx, k.Locker, k.job, run)
 	if err != nil {
-		return observed{}, l.endError(ctx, asked, err)
+		return observed{}, k.endError(ctx, asked, err)
 	}
-	if r.within > 0 {
-		d = min(d, r.within/4) // the claim needs most of the time
+	if k.within > 0 {
+		d = min(d, k.within/4) // the claim needs most of the time
 	}
 	if p.pause > 0 {
 		d = max(d, p.pause-time.Since(p.seen))
 	}
 	own := time.After(d)
 	for {
-		h, changed := j.seen(run)
+		h, changed := k.job.seen(run)
 		if h.claimed && p.attempt == 1 {
 			return h, nil
 		}
@@ -197,6 +212,17 @@ func (l *Locker) wait(ctx context.Context, j *job, p plan, r request) (observed,
 	}
 }
 
+// waitEvent waits for an event of a job. An event may be lost, so it waits for the TTL of a session at most.
+func waitEvent(ctx context.Context, ttl time.Duration, changed <-chan struct{}) error {
+	select {
+	case <-changed:
+	case <-time.After(ttl):
+	case <-ctx.Done():
+		return ended(ctx)
+	}
+	return nil
+}
+
 // place returns how long this process waits for those before it in the order of a tick or a request.
 func place(ctx context.Context, l *Locker, j *job, of string) (time.Duration, error) {
 	e, err := l.sess.Live(ctx)
@@ -210,14 +236,17 @@ func place(ctx context.Context, l *Locker, j *job, of string) (time.Duration, er
 	return delay(int64(e.Lease()), runners, others, of), nil
 }
 
-// turn waits until fewer than turns claims of this process are in flight. A claim that hangs gives up
+// turns are the claims of a process in flight.
+type turns chan struct{}
+
+// take waits until fewer than mostTurns claims of this process are in flight. A claim that hangs gives up
 // its turn after a while.
-func (l *Locker) turn(ctx context.Context) (leave func(), err error) {
+func (t turns) take(ctx context.Context) (leave func(), err error) {
 	select {
-	case l.turns <- struct{}{}:
-		end := sync.OnceFunc(func() { <-l.turns })
-		t := time.AfterFunc(hung, end)
-		return func() { t.Stop(); end() }, nil
+	case t <- struct{}{}:
+		end := sync.OnceFunc(func() { <-t })
+		timer := time.AfterFunc(hung, end)
+		return func() { timer.Stop(); end() }, nil
 	case <-ctx.Done():
 		return nil, ended(ctx)
 	}

@@ -40,7 +40,7 @@ type Func func(ctx context.Context, r *Run) error
 // returns fn's own result, and Result.Unconfirmed reports that. The run is not lost in this case:
 // it was active when fn returned. Do may be called concurrently.
 func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOption) (res Result, err error) {
-	defer l.callDone(&res, &err)
+	defer l.reports.callDone(&res, &err)
 	res.Job = name
 	r, err := newRequest(opts)
 	err = cmp.Or(checkName(name), err)
@@ -48,7 +48,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOptio
 		err = invalid("the function is nil")
 	}
 	if err != nil {
-		return res, l.refuse(ctx, name, r.tick, fmt.Errorf("run job %q: %w", name, err))
+		return res, l.reports.refuse(ctx, name, r.tick, fmt.Errorf("run job %q: %w", name, err))
 	}
 	return l.do(ctx, name, fn, r)
 }
@@ -60,7 +60,7 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 	res := Result{Job: name, Tick: tick}
 	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
 		err := fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), invalid("the tick is %v in the future (Options.MaxSkew allows %v)", ahead.Round(time.Millisecond), l.opts.MaxSkew))
-		return res, l.refuse(ctx, name, tick, err)
+		return res, l.reports.refuse(ctx, name, tick, err)
 	}
 	if r.periodic && r.again.IsZero() {
 		r.again = tick.Add(r.every)
@@ -68,11 +68,12 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 	}
 	j := l.job(name)
 	if err := j.use(r.fingerprint()); err != nil {
-		return res, l.refuse(ctx, name, tick, fmt.Errorf("run job %q: %w", name, err))
+		return res, l.reports.refuse(ctx, name, tick, fmt.Errorf("run job %q: %w", name, err))
 	}
+	k := &claim{Locker: l, job: j, request: r}
 	var lost error // of the previous attempt, if this call made it
 	for {
-		c, this, err := l.claimSeen(ctx, j, tick, r)
+		c, this, err := k.seen(ctx, tick)
 		if err != nil {
 			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
 		}
@@ -83,8 +84,8 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 			return this, err
 		}
 		// Further attempts are for this tick, even if the call had no fire time.
-		tick, r.tick, r.asked.mod = c.tick, c.tick, 0 // the request is used up
-		this, err = l.run(ctx, j, c, fn, r)
+		tick, k.tick, k.asked.mod = c.tick, c.tick, 0 // the request is used up
+		this, err = k.run(ctx, c, fn)
 		if errors.Is(err, errNotStarted) {
 			if lost == nil {
 				res = this
@@ -92,17 +93,80 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 			if ctx.Err() != nil {
 				return res, join.Errors(lost, joinEnd(ctx, err))
 			}
-			r.withdrawn = true
+			k.withdrawn = true
 			continue
 		}
 		res, lost = this, err
-		if !r.afterRun(c.attempt, res, err) || ctx.Err() != nil || l.sess.Accepting().Err() != nil {
+		if !k.afterRun(c.attempt, res, err) || ctx.Err() != nil || l.sess.Accepting().Err() != nil {
 			return res, err
 		}
 		if res.Outcome == Failed {
 			l.log.Warn("a run failed, and may be tried again", zap.String("job", name), zap.Time("tick", tick), zap.Int("attempt", c.attempt), zap.Error(err))
 		}
 	}
+}
+
+// due returns the tick for which a library calls now, and false if none has come. If the call is a little
+// early, it waits for the tick.
+func (l *Locker) due(ctx context.Context, times *timetable) (time.Time, bool) {
+	times.setBack(l.horizon())
+	tick, in, ok := times.due(l.opts.Now())
+	if in > 0 {
+		ctx, cancel := l.untilClose(ctx)
+		defer cancel()
+		select {
+		case <-time.After(in):
+		case <-ctx.Done(): // the claim returns the reason
+		}
+	}
+	return tick, ok
+}
+
+// noTick is the result of a call for a job of which no tick has come.
+func noTick(l *Locker, name string) (res Result, err error) {
+	defer l.reports.callDone(&res, &err)
+	return Result{Job: name, Outcome: Late}, nil
+}
+
+// scheduled runs one tick of a timetable.
+func (l *Locker) scheduled(ctx context.Context, name string, fn Func, r request, times *timetable, tick time.Time) (res Result, err error) {
+	defer l.reports.callDone(&res, &err)
+	times.setBack(l.horizon())
+	passed, ok := times.advance(tick)
+	if !ok {
+		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
+	}
+	r.tick, r.passed, r.fires, r.times = tick, passed, times.print(), times
+	r.next = times.after(tick)
+	if r.within == 0 && !r.next.IsZero() {
+		r.within = r.next.Sub(tick)
+	}
+	return l.do(ctx, name, fn, r)
+}
+
+// call is do for one that does not know its fire times, with the result reported to Options.Done.
+func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by any) (res Result, err error) {
+	defer l.reports.callDone(&res, &err)
+	if !r.tick.IsZero() {
+		return l.do(ctx, name, fn, r)
+	}
+	now := l.opts.Now()
+	r.tick = r.tickAt(now)
+	former := l.job(name).callers.ofPeriod(l.log, name, by, r.tick, r.every, now)
+	res, err = l.do(ctx, name, fn, r)
+	if err != nil || res.Outcome != Claimed || r.every%(24*time.Hour) != 0 {
+		return res, err
+	}
+	var started time.Time
+	if former.IsZero() {
+		if rec, err := l.Get(ctx, name, r.tick); err == nil {
+			started = rec.Start
+		}
+	}
+	if !nextDay(r.every, former, started, now) {
+		return res, err
+	}
+	return l.do(ctx, name, fn, r.halfway(now))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -21,59 +21,41 @@ import (
 // the claim, or because it became too late.
 var errNotStarted = errors.New("not started")
 
-// withdraw undoes a claim whose function was not started, and restores the record of the previous
-// attempt if there was one.
-func (l *Locker) withdraw(ctx context.Context, j *job, c *claimed) error {
-	run := j.keys.Run(c.tick)
-	undo := []clientv3.Op{clientv3.OpDelete(run)}
-	if c.before != "" {
-		undo[0] = clientv3.OpPut(run, c.before)
-	}
-	for _, k := range []string{j.keys.Lock(), j.keys.Cooldown()} {
-		undo = append(undo, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k), "=", c.token)},
-			[]clientv3.Op{clientv3.OpDelete(k)}, nil))
-	}
-	_, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
-	})
-	return err
-}
-
 // run starts the function for a claim, and returns when the run has ended.
-func (l *Locker) run(ctx context.Context, j *job, c *claimed, fn Func, req request) (Result, error) {
-	r := &Run{locker: l, job: j, claim: c}
-	if !c.epoch.Valid() || req.late(plan{tick: c.tick, attempt: c.attempt}, l.opts.Now()) || !l.cooldownLasts(ctx, c) {
-		err := l.withdraw(ctx, j, c)
-		l.sess.Background(func() {
+func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
+	r := &Run{locker: k.Locker, job: k.job, claim: c}
+	if !c.epoch.Valid() || k.late(plan{tick: c.tick, attempt: c.attempt}, k.opts.Now()) || !k.job.cooldown.lasts(ctx, c) {
+		err := k.withdraw(ctx, c)
+		k.sess.Background(func() {
 			if err != nil {
-				_ = l.withdraw(l.sess.Context(), j, c)
+				_ = k.withdraw(k.sess.Context(), c)
 			}
-			l.revoke(c.spare)
+			k.revoke(c.spare)
 		})
 		c.leave()
-		return Result{Job: j.name, Tick: c.tick}, join.Errors(errNotStarted, err)
+		return Result{Job: k.job.name, Tick: c.tick}, join.Errors(errNotStarted, err)
 	}
-	r.outcome = Result{Job: j.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
+	r.outcome = Result{Job: k.job.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
 	r.began = time.Now()
-	within, span := l.sess.Hooks().Start(ctx, r.describe())
+	within, span := k.sess.Hooks().Start(ctx, r.describe())
 	r.span = span
 	r.life = life.New(within, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
 	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.Lose(r.lostWithSession()) })
 	r.stopRequested = sync.OnceValue(func() context.Context {
-		ctx, cancel := l.sess.Open(r.Context())
+		ctx, cancel := k.sess.Open(r.Context())
 		context.AfterFunc(ctx, cancel)
 		return ctx
 	})
-	r.atMost.Store(int64(req.atMost))
-	_ = r.life.Bound(r.began.Add(req.atMost))
-	j.mu.Lock()
-	j.runs[r.claim.token] = r
-	if j.lockGone > r.claim.token {
+	r.atMost.Store(int64(k.atMost))
+	_ = r.life.Bound(r.began.Add(k.atMost))
+	k.job.mu.Lock()
+	k.job.runs[r.claim.token] = r
+	if k.job.lockGone > r.claim.token {
 		r.lockLost()
 	}
-	j.mu.Unlock()
+	k.job.mu.Unlock()
 	if c.spare != 0 {
-		l.sess.Background(func() { l.endCooldown(c, r.began, req.atLeast) })
+		k.sess.Background(func() { k.job.cooldown.end(c, r.began, k.atLeast) })
 	}
 
 	if span != nil {

@@ -18,48 +18,28 @@ import (
 // ticks are refused for as long.
 const forgetFor = 24 * time.Hour
 
-// Forget removes what etcd has of a job that no process uses any more: its records, its plan and its pause. Then
-// Jobs does not list it. Its ticks up to the latest record stay refused as Late for a day, so that a
-// process that was suspended does not start one of them again. After that day it could, if its LateBy
-// allows. A later tick starts as that of a new job.
-//
-// Forget returns ErrInUse, and removes nothing, if the job runs or cools down, if a live process has it by
-// Job or gocronlock.Cron.Plan, has stored its settings or has claimed one of the recorded ticks, if this Locker uses it, or if something
-// of the job changes meanwhile. A live process that uses the job otherwise and has no part in what is recorded
-// cannot be known: for that process it is a new job. Forget returns ErrUnknownJob if nothing of the job
-// is in etcd, and ErrInvalid if the name is out of range. After ErrClosed, ctx's error or an error of
-// etcd's the job may be forgotten or not.
-func (l *Locker) Forget(ctx context.Context, name string) error {
-	err := checkName(name)
-	if err == nil {
-		err = l.forget(ctx, name)
-	}
-	return l.about("forget", name, err)
-}
-
-func (l *Locker) forget(ctx context.Context, name string) error {
-	ctx, cancel := l.untilClose(ctx)
+func (o *operator) forget(ctx context.Context) error {
+	ctx, cancel := o.untilClose(ctx)
 	defer cancel()
-	keys := l.space.Job(name)
-	if j := l.used(keys.Range); j != nil && j.inUse() {
+	if j := o.used(o.keys.Range); j != nil && j.inUse() {
 		return fmt.Errorf("%w by this process", ErrInUse)
 	}
-	old, err := l.remains(ctx, keys)
+	old, err := o.remains(ctx)
 	if err != nil {
 		return err
 	}
-	if err := old.check(l.horizon()); err != nil {
+	if err := old.check(o.horizon()); err != nil {
 		return err
 	}
-	lease, err := repeat(ctx, l, func(call context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return l.client.Grant(call, int64(forgetFor/time.Second))
+	lease, err := repeat(ctx, o.etcd, func(call context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return o.client.Grant(call, int64(forgetFor/time.Second))
 	})
 	if err != nil {
 		return err
 	}
-	res, err := commit.Amend(ctx, l.kv, old.removal(keys, lease.ID, rand.Text()))
+	res, err := commit.Amend(ctx, o.kv, old.removal(o.keys, lease.ID, rand.Text()))
 	if err == nil && res.Outcome != commit.Amended {
-		l.sess.Background(func() { l.revoke(lease.ID) })
+		o.sess.Background(func() { o.revoke(lease.ID) })
 		return fmt.Errorf("%w: it has changed meanwhile", ErrInUse)
 	}
 	return joinEnd(ctx, err)
@@ -84,23 +64,22 @@ type remains struct {
 	alive                    map[int64]string // the owners of the processes that run jobs, by lease
 }
 
-func (l *Locker) remains(ctx context.Context, keys keyspace.Job) (remains, error) {
-	resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.kv.Txn(call).Then(clientv3.OpGet(keys.Range, clientv3.WithPrefix()), clientv3.OpGet(l.space.Clocks(), clientv3.WithPrefix()), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix())).Commit()
+func (o *operator) remains(ctx context.Context) (remains, error) {
+	resp, err := repeat(ctx, o.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return o.kv.Txn(call).Then(clientv3.OpGet(o.keys.Range, clientv3.WithPrefix()), clientv3.OpGet(o.space.Clocks(), clientv3.WithPrefix()), clientv3.OpGet(o.space.Users(), clientv3.WithPrefix())).Commit()
 	})
 	if err != nil {
 		return remains{}, err
 	}
 	old := remains{revision: resp.Header.Revision, latest: time.UnixMilli(0), alive: map[int64]string{}}
 	for _, kv := range resp.Responses[0].GetResponseRange().Kvs {
-		old.take(keys, kv)
+		old.take(o.keys, kv)
 	}
 	for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
 		r, _ := record.DecodeClock(kv.Value)
 		old.alive[kv.Lease] = r.Owner
 	}
-	name, _, _ := l.space.ParseJob(keys.Range + "x")
-	old.user = userOf(resp.Responses[2].GetResponseRange().Kvs, name)
+	old.user = userOf(resp.Responses[2].GetResponseRange().Kvs, o.name)
 	return old, nil
 }
 

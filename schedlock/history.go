@@ -3,17 +3,13 @@ package schedlock
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
-	"maps"
-	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/internal/ticks"
 )
@@ -58,8 +54,8 @@ type Record struct {
 // cannot be read are left out. It returns ErrInvalid if the name is out of range, ErrUnknownJob if
 // nothing of the job is in etcd, ErrClosed, ctx's error or an error of etcd's. It changes nothing.
 func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
-	j := &job{name: name, keys: l.space.Job(name)}
-	kvs, err := l.read(ctx, j, clientv3.OpGet(j.keys.Lock()),
+	j := recordsOf(l, name)
+	kvs, err := j.read(ctx, clientv3.OpGet(j.keys.Lock()),
 		clientv3.OpGet(j.keys.Runs(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)), j.any())
 	if err == nil && !j.exists(kvs[2]) {
 		err = ErrUnknownJob
@@ -76,26 +72,12 @@ func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 	return out, nil
 }
 
-// any reads the first keys of the job, for exists.
-func (j *job) any() clientv3.Op {
-	return clientv3.OpGet(j.keys.Range, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(2))
-}
-
-// exists reports whether something of the job is in etcd besides its floor, which alone is what Forget
-// has left.
-func (j *job) exists(first []*mvccpb.KeyValue) bool {
-	return slices.ContainsFunc(first, func(kv *mvccpb.KeyValue) bool {
-		_, floor := j.keys.ParseFloor(string(kv.Key))
-		return !floor
-	})
-}
-
 // Get returns the record of one tick. It returns ErrGone if etcd has none, also if nothing of the
 // job is in etcd, ErrInvalid if the name is out of range, ErrClosed, ctx's error or an error of
 // etcd's.
 func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, error) {
-	j := &job{name: name, keys: l.space.Job(name)}
-	kvs, err := l.read(ctx, j, clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Run(tick)))
+	j := recordsOf(l, name)
+	kvs, err := j.read(ctx, clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Run(tick)))
 	if err == nil {
 		err = ErrGone
 		if len(kvs[1]) > 0 {
@@ -105,33 +87,6 @@ func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, 
 		}
 	}
 	return Record{}, fmt.Errorf("get record of job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
-}
-
-// record reads one run record. A run that is recorded as running is active only while the lock exists
-// that was written with the record.
-func (j *job) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool) {
-	tick, ok := j.keys.ParseRun(string(kv.Key))
-	r, readable := record.DecodeRun(kv.Value)
-	if !ok || !readable {
-		return Record{}, false
-	}
-	out := Record{Job: j.name, Tick: tick, Attempt: r.Attempt, Owner: r.Owner, Start: record.Time(r.StartMS), End: record.Time(r.EndMS), Error: r.Error, By: r.By, Request: r.Request, State: State(r.State)}
-	if ended, ok := j.open[kv.ModRevision]; ok && r.State == record.RunRunning {
-		out.State, out.End, out.Error = RunUnconfirmed, record.Time(ended.EndMS), ended.Error
-	} else if r.State == record.RunRunning && tokenOf(lock) != kv.ModRevision {
-		out.State = RunLost
-	}
-	if out.State == RunActive {
-		out.Token = kv.ModRevision
-	}
-	for _, e := range r.Earlier {
-		was := Record{Job: j.name, Tick: tick, State: State(e.State), Attempt: e.Attempt, Owner: e.Owner, Start: record.Time(e.StartMS), End: record.Time(e.EndMS), Error: e.Error}
-		if e.State == record.RunRunning {
-			was.State = RunLost
-		}
-		out.Earlier = append(out.Earlier, was)
-	}
-	return out, true
 }
 
 // Status is the state of a job, as of one revision of etcd.
@@ -235,39 +190,8 @@ func pauseOf(kvs []*mvccpb.KeyValue) *Pause {
 
 // Status returns the state of a job. It returns the errors of History, ErrUnknownJob among them.
 func (l *Locker) Status(ctx context.Context, name string) (Status, error) {
-	out, err := l.status(ctx, name)
+	out, err := recordsOf(l, name).status(ctx)
 	return out, l.about("read status of", name, err)
-}
-
-// lastRuns is how many of the last keys of runs are read for the latest record: it is the first that can be read, since
-// a foreign or damaged one after it hides no run.
-const lastRuns = 4
-
-func (l *Locker) status(ctx context.Context, name string) (Status, error) {
-	j := &job{name: name, keys: l.space.Job(name)}
-	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(lastRuns)}
-	kvs, err := l.read(ctx, j, clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Runs(), last...),
-		clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()), clientv3.OpGet(j.keys.Settings()), j.any(), clientv3.OpGet(j.keys.Plan()))
-	switch {
-	case err != nil:
-		return Status{}, err
-	case !j.exists(kvs[5]):
-		return Status{}, ErrUnknownJob
-	}
-	out := Status{Job: name, Running: len(kvs[0]) > 0, Token: tokenOf(kvs[0]), CoolingDown: len(kvs[2]) > 0, Paused: pauseOf(kvs[3]), Plan: planOf(kvs[6])}
-	for _, kv := range kvs[1] {
-		if r, ok := j.record(kv, kvs[0]); ok {
-			out.Last = &r
-			break
-		}
-	}
-	if len(kvs[4]) > 0 {
-		out.Settings = record.SettingsText(string(kvs[4][0].Value))
-	}
-	if out.Plan != nil {
-		out.Plan.Live, err = alive(ctx, l, j, kvs[4])
-	}
-	return out, err
 }
 
 // Watch yields the record of each run of the job when it starts and when it ends, from the call on.
@@ -280,7 +204,7 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error
 			yield(Record{}, fmt.Errorf("watch job %q: %w", name, err))
 			return
 		}
-		j := &job{name: name, keys: l.space.Job(name)}
+		j := recordsOf(l, name)
 		ctx, cancel := l.untilClose(ctx)
 		defer cancel()
 		records, done := make(chan Record), make(chan struct{})
@@ -303,24 +227,6 @@ func (l *Locker) Watch(ctx context.Context, name string) iter.Seq2[Record, error
 	}
 }
 
-// pass sends the records that events have put, until ctx ends.
-func (j *job) pass(ctx context.Context, events []*clientv3.Event, to chan<- Record) {
-	for _, ev := range events {
-		if ev.Type == clientv3.EventTypeDelete {
-			continue
-		}
-		// At the revision of the event, the lock of a run that has started exists.
-		r, ok := j.record(ev.Kv, []*mvccpb.KeyValue{{CreateRevision: ev.Kv.ModRevision}})
-		if !ok {
-			continue
-		}
-		select {
-		case to <- r:
-		case <-ctx.Done():
-		}
-	}
-}
-
 // page is the number of keys that one read of the jobs returns.
 const page = 1000
 
@@ -332,7 +238,7 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 	var names []string
 	first, end := l.space.Jobs(), clientv3.GetPrefixRangeEnd(l.space.Jobs())
 	for {
-		resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.GetResponse, error) {
+		resp, err := repeat(ctx, l.etcd, func(call context.Context) (*clientv3.GetResponse, error) {
 			return l.kv.Get(call, first, clientv3.WithRange(end), clientv3.WithKeysOnly(), clientv3.WithLimit(page))
 		})
 		if err != nil {
@@ -355,46 +261,4 @@ func (l *Locker) Jobs(ctx context.Context) ([]string, error) {
 			return names, nil
 		}
 	}
-}
-
-// read checks the name of a job and is get, with the job's ends that etcd has not confirmed.
-func (l *Locker) read(ctx context.Context, j *job, reads ...clientv3.Op) ([][]*mvccpb.KeyValue, error) {
-	if err := checkName(j.name); err != nil {
-		return nil, err
-	}
-	ctx, cancel := l.untilClose(ctx)
-	defer cancel()
-	j.open = l.openEnds(j.name) // before the read: it does not show those that are confirmed meanwhile
-	kvs, err := l.get(ctx, func() []clientv3.Op { return reads })
-	maps.Copy(j.open, l.openEnds(j.name)) // and after it: the read may have waited for etcd
-	return kvs, err
-}
-
-// get returns what each of several reads has found, as of one revision. It repeats them until etcd
-// answers. It calls reads each time: a bound that depends on the clock would be as old as an outage.
-func (l *Locker) get(ctx context.Context, reads func() []clientv3.Op) ([][]*mvccpb.KeyValue, error) {
-	resp, err := repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.kv.Txn(call).Then(reads()...).Commit()
-	})
-	if err != nil {
-		return nil, err
-	}
-	found := make([][]*mvccpb.KeyValue, len(resp.Responses))
-	for i, r := range resp.Responses {
-		found[i] = r.GetResponseRange().Kvs
-	}
-	return found, nil
-}
-
-// repeat repeats a call that may be sent twice, such as a read, until etcd answers. send computes
-// what depends on the clock or on the state of this process.
-func repeat[T any](ctx context.Context, l *Locker, send func(call context.Context) (T, error)) (found T, err error) {
-	asked := time.Now()
-	if err = ended(ctx); err == nil {
-		found, err = commit.Read(ctx, send)
-	}
-	if err != nil && !commit.Transient(err) && !errors.Is(err, ctx.Err()) {
-		return found, err // etcd has answered
-	}
-	return found, l.endError(ctx, asked, err)
 }

@@ -1,9 +1,7 @@
 package schedlock
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -27,45 +25,6 @@ type Job struct {
 	warned   sync.Once
 }
 
-// Job returns a job for a cron library. It sends nothing to etcd.
-//
-// A schedule that counts from the time at which it is asked, such as @every, has no fire times on
-// which processes could agree, and is refused: pass Periods in its place. (robfig's @every 1s fires
-// at whole seconds, and is accepted.) So is one without a fire time, such as the 31st of April.
-// Without LateBy, a tick starts before the next fire time or not at all.
-//
-// Two Jobs of one name are one job: at most one of them starts for each tick. If one process uses
-// both, a warning is logged once.
-//
-// Job returns ErrInvalid if the name, the schedule or an option is out of range, if the schedule or
-// the function is nil, and if options contradict each other, the schedule, or the settings with
-// which this process uses the job.
-func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption) (*Job, error) {
-	periods, _ := schedule.(Periods)
-	s, err := newSettings(time.Duration(periods), opts)
-	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}}
-	j.times.stuck = warnOfStuck(l.log, name)
-	err = cmp.Or(checkName(name), err)
-	switch {
-	case err != nil:
-	case schedule == nil:
-		err = invalid("the schedule is nil")
-	case fn == nil:
-		err = invalid("the function is nil")
-	case schedule == periods:
-		err = cmp.Or(checkPeriod(fmt.Sprintf("the period %v", s.every), s.every), s.checkFailed(s.every))
-	default:
-		err = j.times.check(s, l.opts.Now())
-	}
-	if err == nil {
-		err = l.job(name).use(s.fingerprint())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("new job %q: %w", name, err)
-	}
-	return j, nil
-}
-
 // Next returns the schedule's next fire time after t, in the location of t. The answer makes no
 // tick: Run takes the latest fire time that has come, whatever Next was asked. So other callers
 // than the cron library may call Next, for any t, after the job was passed to the library.
@@ -87,7 +46,7 @@ func (j *Job) Next(t time.Time) time.Time {
 	}
 	j.begin.Do(func() {
 		j.warnOfZone(t)
-		j.locker.register(j)
+		j.register()
 		j.locker.plans.add(j.name, &j.times)
 		if j.settings.misfire == Once || j.settings.repeats() {
 			j.locker.sess.Background(j.catchUp)
@@ -131,7 +90,7 @@ func (j *Job) Remove(ctx context.Context) error {
 // was run. Before the first tick there is none to run: Late. Up to 10 s before a fire time (a
 // twentieth of an interval below 200 s) the call is for that one and waits for it, since a timer may
 // be early after the wall clock was set back. To run the job now, see Trigger.
-func (j *Job) Run() { j.locker.report(j.RunContext(context.Background())) }
+func (j *Job) Run() { j.locker.reports.result(j.RunContext(context.Background())) }
 
 // RunContext is Run with a ctx, and returns the result. It returns the errors of Locker.Do, ErrLost
 // and ErrTooLong among them.
@@ -154,7 +113,7 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 // With Retries a lost run is repeated as that of a tick: until LateBy after the call of Trigger, by
 // default before the next fire time.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
-	defer j.locker.callDone(&res, &err)
+	defer j.locker.reports.callDone(&res, &err)
 	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, times: &j.times, again: j.times.after(j.locker.opts.Now()), next: j.times.after(j.locker.opts.Now())})
 }
 
@@ -162,42 +121,4 @@ func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 func (j *Job) run(ctx context.Context, tick time.Time) (Result, error) {
 	j.locker.job(j.name).callers.ofJob(j.locker.log, j.name, j, tick)
 	return j.locker.scheduled(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy}, &j.times, tick)
-}
-
-// due returns the tick for which a library calls now, and false if none has come. If the call is a little
-// early, it waits for the tick.
-func (l *Locker) due(ctx context.Context, times *timetable) (time.Time, bool) {
-	times.setBack(l.horizon())
-	tick, in, ok := times.due(l.opts.Now())
-	if in > 0 {
-		ctx, cancel := l.untilClose(ctx)
-		defer cancel()
-		select {
-		case <-time.After(in):
-		case <-ctx.Done(): // the claim returns the reason
-		}
-	}
-	return tick, ok
-}
-
-// noTick is the result of a call for a job of which no tick has come.
-func noTick(l *Locker, name string) (res Result, err error) {
-	defer l.callDone(&res, &err)
-	return Result{Job: name, Outcome: Late}, nil
-}
-
-// scheduled runs one tick of a timetable.
-func (l *Locker) scheduled(ctx context.Context, name string, fn Func, r request, times *timetable, tick time.Time) (res Result, err error) {
-	defer l.callDone(&res, &err)
-	times.setBack(l.horizon())
-	passed, ok := times.advance(tick)
-	if !ok {
-		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
-	}
-	r.tick, r.passed, r.fires, r.times = tick, passed, times.print(), times
-	r.next = times.after(tick)
-	if r.within == 0 && !r.next.IsZero() {
-		r.within = r.next.Sub(tick)
-	}
-	return l.do(ctx, name, fn, r)
 }

@@ -27,11 +27,11 @@ type job struct {
 	lockGone    int64                // revision of the last deletion of the lock
 	floor       time.Time            // up to which records were removed, if events have shown that
 	changed     chan struct{}        // closed and replaced at each event
-	spares      []clientv3.LeaseID   // unused leases for cooldowns
-	callers     callers              // of this process
-	ahead       sync.Once            // a claim of a later tick than the present time is logged once
-	differs     sync.Once            // other fire times of one crontab are logged once
-	planned     record.Plan          // in etcd, as far as events have shown it
+	cooldown    *cooldown
+	callers     callers     // of this process
+	ahead       sync.Once   // a claim of a later tick than the present time is logged once
+	differs     sync.Once   // other fire times of one crontab are logged once
+	planned     record.Plan // in etcd, as far as events have shown it
 	losses      losses
 	asked       *Job  // the one that runs what RequestRun asks for, or nil
 	served      int64 // mod revision of the latest request that this process has looked at
@@ -46,26 +46,6 @@ func checkName(name string) error {
 		return invalid("the name of the job %w", err)
 	}
 	return nil
-}
-
-// job returns the job of that name.
-func (l *Locker) job(name string) *job {
-	keys := l.space.Job(name)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	j := l.jobs[keys.Range]
-	if j == nil {
-		j = &job{name: name, keys: keys, claimed: map[string]string{}, runners: map[int64]bool{}, runs: map[int64]*Run{}, open: map[int64]record.Run{}, changed: make(chan struct{})}
-		l.jobs[keys.Range] = j
-	}
-	return j
-}
-
-// used returns the job with that range, or nil if this process does not use it.
-func (l *Locker) used(jobRange string) *job {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.jobs[jobRange]
 }
 
 // use records the settings of a call. It returns ErrInvalid if this process uses the job with other
@@ -126,63 +106,13 @@ func (j *job) split(live []int64) (runners, others []int64) {
 	return runners, others
 }
 
-// resync is called when the watch is established again. The events that were missed may concern the
-// active runs of this process, calls on standby, and the loss of another process's run.
-func (l *Locker) resync() {
-	l.plans.missed()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, j := range l.jobs {
-		j.mu.Lock()
-		for _, r := range j.runs {
-			l.sess.Background(func() { _ = r.Check(r.claim.epoch.Context()) })
-		}
-		if j.asked != nil {
-			l.sess.Background(func() { l.readRequested(j) })
-		}
-		if len(j.claimed) > 0 || j.planned.Schedule != "" {
-			l.sess.Background(func() { reportLost(l, j) })
-		}
-		j.floor = time.Time{} // it may have been deleted
-		j.notify()
-		j.mu.Unlock()
-	}
-}
-
 // notify wakes the calls that wait for an event of the job. The job must be locked.
 func (j *job) notify() {
 	close(j.changed)
 	j.changed = make(chan struct{})
 }
 
-// apply passes events on to their jobs. It ignores jobs that this process does not use.
-func (l *Locker) apply(events []*clientv3.Event) {
-	// A run record has the reason why a lock was deleted, so records come first.
-	for _, locks := range []bool{false, true} {
-		for _, ev := range events {
-			key := string(ev.Kv.Key)
-			rest, ok := strings.CutPrefix(key, l.space.Jobs())
-			if !ok || strings.HasSuffix(key, "/lock") != locks {
-				continue
-			}
-			name, _, _ := strings.Cut(rest, "/")
-			if j := l.used(l.space.Jobs() + name + "/"); j != nil {
-				j.apply(key, ev)
-				if key == j.keys.Plan() {
-					plan, _ := record.DecodePlan(ev.Kv.Value)
-					l.plans.stored(j.name, plan)
-				}
-				if key == j.keys.Pause() && ev.Type == clientv3.EventTypeDelete {
-					l.plans.resume(j.name)
-				}
-				if j.losses.suspects() {
-					l.sess.Background(func() { reportLost(l, j) })
-				}
-			}
-		}
-	}
-}
-
+// apply takes an event of the job.
 func (j *job) apply(key string, ev *clientv3.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -3,6 +3,9 @@ package schedlock
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,8 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
-	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/members"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Options configure a Locker. nil means all defaults.
@@ -77,19 +79,16 @@ func (o *Options) withDefaults() (Options, error) {
 // Locker runs the jobs of one namespace in this process. One Locker per session is enough; it lives
 // as long as its session. It is safe for concurrent use.
 type Locker struct {
-	sess   *engine.Session
-	client *members.Etcd
-	kv     clientv3.KV // of the session
-	space  keyspace.Space
-	opts   Options
-	log    *zap.Logger
-	plans  *planner
-	clocks *clocks
-	turns  chan struct{} // one for each claim in flight
+	*etcd
+	opts    Options
+	log     *zap.Logger
+	reports *reports
+	plans   *planner
+	clocks  *clocks
+	turns   turns // one for each claim in flight
 
-	mu      sync.Mutex
-	jobs    map[string]*job   // by range
-	refused map[string]string // by name: the reason, already logged, why the last call of a job was refused
+	mu   sync.Mutex
+	jobs map[string]*job // by range
 }
 
 // New returns a Locker on a session. It sends nothing to etcd before it returns; in the background
@@ -105,7 +104,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 		return nil, fmt.Errorf("new locker: %w", err)
 	}
 	sess := engine.Of(s)
-	l := &Locker{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space(), opts: o, log: sess.Log(), jobs: map[string]*job{}, refused: map[string]string{}, turns: make(chan struct{}, turns)}
+	l := &Locker{etcd: &etcd{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space()}, opts: o, log: sess.Log(), jobs: map[string]*job{}, reports: &reports{log: sess.Log(), done: o.Done, hooks: sess.Hooks(), refused: map[string]string{}}, turns: make(turns, mostTurns)}
 	l.plans = &planner{locker: l, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, others: map[string]time.Time{}, changed: make(chan struct{}, 1), put: map[int]string{}}
 	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
@@ -129,4 +128,128 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 // reads no etcd and never fails.
 func (l *Locker) Clocks() []Clock {
 	return l.clocks.list(l.sess.Lease())
+}
+
+// Job returns a job for a cron library. It sends nothing to etcd.
+//
+// A schedule that counts from the time at which it is asked, such as @every, has no fire times on
+// which processes could agree, and is refused: pass Periods in its place. (robfig's @every 1s fires
+// at whole seconds, and is accepted.) So is one without a fire time, such as the 31st of April.
+// Without LateBy, a tick starts before the next fire time or not at all.
+//
+// Two Jobs of one name are one job: at most one of them starts for each tick. If one process uses
+// both, a warning is logged once.
+//
+// Job returns ErrInvalid if the name, the schedule or an option is out of range, if the schedule or
+// the function is nil, and if options contradict each other, the schedule, or the settings with
+// which this process uses the job.
+func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption) (*Job, error) {
+	periods, _ := schedule.(Periods)
+	s, err := newSettings(time.Duration(periods), opts)
+	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}}
+	j.times.stuck = warnOfStuck(l.log, name)
+	err = cmp.Or(checkName(name), err)
+	switch {
+	case err != nil:
+	case schedule == nil:
+		err = invalid("the schedule is nil")
+	case fn == nil:
+		err = invalid("the function is nil")
+	case schedule == periods:
+		err = cmp.Or(checkPeriod(fmt.Sprintf("the period %v", s.every), s.every), s.checkFailed(s.every))
+	default:
+		err = j.times.check(s, l.opts.Now())
+	}
+	if err == nil {
+		err = l.job(name).use(s.fingerprint())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("new job %q: %w", name, err)
+	}
+	return j, nil
+}
+
+// job returns the job of that name.
+func (l *Locker) job(name string) *job {
+	keys := l.space.Job(name)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j := l.jobs[keys.Range]
+	if j == nil {
+		j = &job{name: name, keys: keys, claimed: map[string]string{}, runners: map[int64]bool{}, runs: map[int64]*Run{}, open: map[int64]record.Run{}, changed: make(chan struct{}), cooldown: &cooldown{etcd: l.etcd}}
+		l.jobs[keys.Range] = j
+	}
+	return j
+}
+
+// used returns the job with that range, or nil if this process does not use it.
+func (l *Locker) used(jobRange string) *job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.jobs[jobRange]
+}
+
+// resync is called when the watch is established again. The events that were missed may concern the
+// active runs of this process, calls on standby, and the loss of another process's run.
+func (l *Locker) resync() {
+	l.plans.missed()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, j := range l.jobs {
+		j.mu.Lock()
+		for _, r := range j.runs {
+			l.sess.Background(func() { _ = r.Check(r.claim.epoch.Context()) })
+		}
+		if j.asked != nil {
+			l.sess.Background(func() { readRequested(l, j) })
+		}
+		if len(j.claimed) > 0 || j.planned.Schedule != "" {
+			l.sess.Background(func() { reportLost(l, j) })
+		}
+		j.floor = time.Time{} // it may have been deleted
+		j.notify()
+		j.mu.Unlock()
+	}
+}
+
+// apply passes events on to their jobs. It ignores jobs that this process does not use.
+func (l *Locker) apply(events []*clientv3.Event) {
+	// A run record has the reason why a lock was deleted, so records come first.
+	for _, locks := range []bool{false, true} {
+		for _, ev := range events {
+			key := string(ev.Kv.Key)
+			rest, ok := strings.CutPrefix(key, l.space.Jobs())
+			if !ok || strings.HasSuffix(key, "/lock") != locks {
+				continue
+			}
+			name, _, _ := strings.Cut(rest, "/")
+			if j := l.used(l.space.Jobs() + name + "/"); j != nil {
+				j.apply(key, ev)
+				if key == j.keys.Plan() {
+					plan, _ := record.DecodePlan(ev.Kv.Value)
+					l.plans.stored(j.name, plan)
+				}
+				if key == j.keys.Pause() && ev.Type == clientv3.EventTypeDelete {
+					l.plans.resume(j.name)
+				}
+				if j.losses.suspects() {
+					l.sess.Background(func() { reportLost(l, j) })
+				}
+			}
+		}
+	}
+}
+
+// horizon returns the latest tick whose claim keeps earlier ticks from starting: a process that claims
+// beyond it has a wrong clock.
+func (l *Locker) horizon() time.Time { return l.opts.Now().Add(l.opts.MaxSkew + smallest) }
+
+// revokeAllSpares is revokeSpares for all jobs, after the session has closed.
+func (l *Locker) revokeAllSpares() {
+	l.mu.Lock()
+	jobs := slices.Collect(maps.Values(l.jobs))
+	l.mu.Unlock()
+	for _, j := range jobs {
+		j.cooldown.revokeSpares()
+	}
 }

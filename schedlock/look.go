@@ -19,14 +19,16 @@ type state struct {
 	endedHere                            bool               // run belongs to a run of this process whose end etcd has not confirmed
 }
 
-func (l *Locker) look(ctx context.Context, j *job, tick, since time.Time) (st state, err error) {
+// look reads what may keep the tick from being claimed.
+func (k *claim) look(ctx context.Context, tick time.Time) (st state, err error) {
+	j, since := k.job, k.since(tick)
 	run := j.keys.Run(tick)
 	last := []clientv3.OpOption{clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend)}
-	kvs, err := l.get(ctx, func() []clientv3.Op {
+	kvs, err := k.get(ctx, func() []clientv3.Op {
 		ops := []clientv3.Op{
 			clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Pause()),
 			clientv3.OpGet(j.keys.Settings()), clientv3.OpGet(run),
-			clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(l.horizon())))...),
+			clientv3.OpGet(run+"\x00", append(slices.Clone(last), clientv3.WithRange(j.keys.Run(k.horizon())))...),
 			clientv3.OpGet(j.keys.Floor(tick), append(slices.Clone(last), clientv3.WithRange(clientv3.GetPrefixRangeEnd(j.keys.Floors())))...),
 			clientv3.OpGet(j.keys.RequestedRun(), clientv3.WithKeysOnly()),
 		}

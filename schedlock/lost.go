@@ -117,7 +117,7 @@ func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 	var latest, mod int64
 	for _, kv := range lost {
 		latest = max(latest, kv.ModRevision)
-		if r, ok := reader(j).record(kv, kvs[0]); ok {
+		if r, ok := recordsOf(l, j.name).record(kv, kvs[0]); ok {
 			logLost(l, r)
 		}
 	}
@@ -126,7 +126,7 @@ func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 	}
 	value := record.Reported{Token: latest, By: l.sess.Owner()}.Encode()
 	// A copy, and the mark of another process, find another revision.
-	_, _ = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
+	_, _ = repeat(ctx, l.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
 		return l.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(j.keys.Lost()), "=", mod)).Then(clientv3.OpPut(j.keys.Lost(), value)).Commit()
 	})
 	return nil
@@ -156,9 +156,6 @@ func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []*mvccpb.K
 	return lost, active
 }
 
-// reader returns what reads records of a job, without the ends of this process that etcd has not confirmed.
-func reader(j *job) *job { return &job{name: j.name, keys: j.keys} }
-
 // logLost logs that a run was lost, and calls Options.Lost.
 func logLost(l *Locker, r Record) {
 	r.State, r.Token = RunLost, 0
@@ -185,7 +182,7 @@ func lostBefore(l *Locker, j *job, c *claimed, mod int64) {
 	if c.before == "" || j.losses.isReported(mod) {
 		return
 	}
-	if r, ok := reader(j).record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost {
+	if r, ok := recordsOf(l, j.name).record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost {
 		logLost(l, r)
 	}
 }

@@ -21,7 +21,7 @@ func (j *Job) catchUp() {
 	for {
 		job, s := l.job(j.name), j.settings
 		_, changed := job.seen("")
-		p, err := l.past(ctx, job, s.atLeast)
+		p, err := j.past(ctx)
 		if err != nil {
 			if pause.Wait(ctx, err) != nil {
 				return
@@ -38,7 +38,7 @@ func (j *Job) catchUp() {
 		case some && p.locked:
 			// If that run is active, its end will show that the tick was skipped. If it was lost,
 			// its lock disappears without an end, and the tick was missed.
-			if l.waitEvent(ctx, changed) == nil {
+			if waitEvent(ctx, l.sess.TTL(), changed) == nil {
 				continue
 			}
 		case some:
@@ -46,9 +46,9 @@ func (j *Job) catchUp() {
 			if err == nil && res.Outcome == StillRunning {
 				continue
 			}
-			l.report(res, err)
+			l.reports.result(res, err)
 		case s.repeats() && !p.last.IsZero():
-			l.report(j.run(life, p.last))
+			l.reports.result(j.run(life, p.last))
 		}
 		return
 	}
@@ -77,12 +77,14 @@ func (p past) since() time.Time {
 	return p.last
 }
 
-func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past, error) {
+// past reads what is known of the ticks that have come.
+func (j *Job) past(ctx context.Context) (past, error) {
+	l, keys, atLeast := j.locker, j.locker.space.Job(j.name), j.settings.atLeast
 	kvs, err := l.get(ctx, func() []clientv3.Op {
 		return []clientv3.Op{
-			clientv3.OpGet(j.keys.Runs(), clientv3.WithRange(j.keys.Run(l.horizon())),
+			clientv3.OpGet(keys.Runs(), clientv3.WithRange(keys.Run(l.horizon())),
 				clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(1)),
-			clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Cooldown()), clientv3.OpGet(j.keys.Operated()), clientv3.OpGet(j.keys.Plan()),
+			clientv3.OpGet(keys.Lock()), clientv3.OpGet(keys.Cooldown()), clientv3.OpGet(keys.Operated()), clientv3.OpGet(keys.Plan()),
 		}
 	})
 	if err != nil {
@@ -90,7 +92,7 @@ func (l *Locker) past(ctx context.Context, j *job, atLeast time.Duration) (past,
 	}
 	p := past{locked: len(kvs[1])+len(kvs[2]) > 0}
 	if len(kvs[0]) > 0 {
-		p.last, _ = j.keys.ParseRun(string(kvs[0][0].Key))
+		p.last, _ = keys.ParseRun(string(kvs[0][0].Key))
 		r, _ := record.DecodeRun(kvs[0][0].Value)
 		p.began, p.ended = time.UnixMilli(r.StartMS), time.UnixMilli(max(r.EndMS, r.StartMS+atLeast.Milliseconds()))
 		if r.Attempt > 1 {

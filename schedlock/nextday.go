@@ -1,9 +1,6 @@
 package schedlock
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // A daily job at a time of day, under an adapter whose ticks are days in UTC: on the day on which the clocks
 // go forward it comes 23 hours after the day before, possibly in the same day in UTC. That is a tick of its
@@ -33,29 +30,4 @@ func nextDay(every time.Duration, former, started, now time.Time) bool {
 func wall(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
-}
-
-// call is do for one that does not know its fire times, with the result reported to Options.Done.
-func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by any) (res Result, err error) {
-	defer l.callDone(&res, &err)
-	if !r.tick.IsZero() {
-		return l.do(ctx, name, fn, r)
-	}
-	now := l.opts.Now()
-	r.tick = r.tickAt(now)
-	former := l.job(name).callers.ofPeriod(l.log, name, by, r.tick, r.every, now)
-	res, err = l.do(ctx, name, fn, r)
-	if err != nil || res.Outcome != Claimed || r.every%(24*time.Hour) != 0 {
-		return res, err
-	}
-	var started time.Time
-	if former.IsZero() {
-		if rec, err := l.Get(ctx, name, r.tick); err == nil {
-			started = rec.Start
-		}
-	}
-	if !nextDay(r.every, former, started, now) {
-		return res, err
-	}
-	return l.do(ctx, name, fn, r.halfway(now))
 }

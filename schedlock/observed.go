@@ -10,33 +10,6 @@ import (
 
 // How calls and runs are reported to the hooks of the session.
 
-// claimSeen is claim as hooks see it.
-func (l *Locker) claimSeen(ctx context.Context, j *job, tick time.Time, r request) (*claimed, Result, error) {
-	begun := time.Now()
-	within, span := l.sess.Hooks().Start(ctx, observe.Call{Op: observe.Claim, Kind: observe.Job, Name: j.name, Tick: tick})
-	defer span.Unwind(begun) // a schedule is the caller's
-	c, res, err := l.claim(within, j, tick, r)
-	if span != nil {
-		o := observe.Outcome{Err: err, Took: time.Since(begun), Tick: res.Tick}
-		if c != nil {
-			o.Token, o.Tick, o.Attempt = c.token, c.tick, c.attempt
-		}
-		o.Result, o.Reason = endOfClaim(c != nil, res.Outcome, err, ctx.Err())
-		span.End(o)
-	}
-	return c, res, err
-}
-
-// refuse reports a claim that is refused without a request to etcd, and returns its error.
-func (l *Locker) refuse(ctx context.Context, job string, tick time.Time, err error) error {
-	if _, span := l.sess.Hooks().Start(ctx, observe.Call{Op: observe.Claim, Kind: observe.Job, Name: job, Tick: tick}); span != nil {
-		o := observe.Outcome{Err: err, Tick: tick}
-		o.Result, o.Reason = endOfClaim(false, NotClaimed, err, nil)
-		span.End(o)
-	}
-	return err
-}
-
 // endOfClaim returns how a claim has ended that returns this outcome and err. ended is the error of the
 // caller's ctx.
 func endOfClaim(claimed bool, outcome Outcome, err, ended error) (observe.Result, observe.Reason) {

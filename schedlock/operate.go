@@ -6,11 +6,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -42,12 +41,12 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 	value := record.Pause{By: l.sess.Owner(), Reason: reason, AtMS: l.opts.Now().UnixMilli()}.Encode()
 	err := cmp.Or(engine.CheckReason(reason), checkName(name))
 	if err == nil && !p.anyName {
-		if err = l.known(ctx, name); errors.Is(err, ErrUnknownJob) {
+		if err = operatorOf(l, name).known(ctx); errors.Is(err, ErrUnknownJob) {
 			err = fmt.Errorf("%w (if the name is right, pass BeforeFirstRun)", err)
 		}
 	}
 	if err == nil {
-		err = l.operate(ctx, name, switched, func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
+		err = operatorOf(l, name).operate(ctx, switched, func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
 	}
 	return l.about("pause", name, err)
 }
@@ -60,63 +59,11 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 // in etcd and this Locker has not used it. After ErrClosed, ctx's error or an error of etcd's the
 // job may be paused or not.
 func (l *Locker) Resume(ctx context.Context, name string) error {
-	err := l.known(ctx, name)
+	err := operatorOf(l, name).known(ctx)
 	if err == nil {
-		err = l.operate(ctx, name, switched, func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
+		err = operatorOf(l, name).operate(ctx, switched, func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
 	}
 	return l.about("resume", name, err)
-}
-
-// operation is what an operator does to a job.
-type operation int
-
-const (
-	switched operation = iota + 1 // Pause or Resume
-	aside                         // what says nothing about the ticks to come
-)
-
-// operate makes a change after all changes that came before it, and once: a late copy of
-// it finds that another has come since.
-func (l *Locker) operate(ctx context.Context, name string, kind operation, change func(keyspace.Job) clientv3.Op) error {
-	ctx, cancel := l.untilClose(ctx)
-	defer cancel()
-	keys := l.space.Job(name)
-	note := record.Operated{Nonce: rand.Text(), By: l.sess.Owner()}
-	mine := func(b []byte) bool { r, ok := record.DecodeOperated(b); return ok && r.Nonce == note.Nonce }
-	for {
-		kvs, err := l.get(ctx, func() []clientv3.Op {
-			return []clientv3.Op{clientv3.OpGet(keys.Operated()), clientv3.OpGet(l.space.Clocks(), clientv3.WithPrefix())}
-		})
-		if err == nil {
-			var last int64
-			before := record.Operated{}
-			if len(kvs[0]) > 0 {
-				last = kvs[0][0].ModRevision
-				before, _ = record.DecodeOperated(kvs[0][0].Value)
-			}
-			if note.AtMS, note.Revision = before.AtMS, before.Revision; kind == switched {
-				note.AtMS, note.Revision = fleetTime(l, kvs[1]).UnixMilli(), 0
-			} else if note.Revision == 0 {
-				note.Revision = last // of the Pause or Resume before
-			}
-			_, _, err = commit.Swap(ctx, l.kv, keys.Operated(), last, note.Encode(), mine, change(keys))
-		}
-		if !errors.Is(err, commit.ErrConflict) {
-			return joinEnd(ctx, err)
-		}
-	}
-}
-
-// known returns ErrUnknownJob for a job that is neither in etcd nor used here.
-func (l *Locker) known(ctx context.Context, name string) error {
-	if err := checkName(name); err != nil {
-		return err
-	}
-	if l.used(l.space.Job(name).Range) != nil {
-		return nil
-	}
-	_, err := l.status(ctx, name)
-	return err
 }
 
 // UnlockOption configures a call of Unlock.
@@ -146,73 +93,79 @@ func (l *Locker) Unlock(ctx context.Context, name, reason string, opts ...Unlock
 	}
 	err := cmp.Or(engine.CheckReason(reason), checkName(name))
 	if err == nil {
-		err = l.unlock(ctx, name, reason, u)
+		err = operatorOf(l, name).unlock(ctx, reason, u)
 	}
 	return l.about("unlock", name, err)
 }
 
-func (l *Locker) unlock(ctx context.Context, name, reason string, u unlocking) error {
-	ctx, cancel := l.untilClose(ctx)
-	defer cancel()
-	for {
-		removal, err := l.unlockSeen(ctx, name, reason, u)
-		switch {
-		case err != nil:
-			return err
-		case removal != commit.Absent:
-			return nil
-		case u.only != nil:
-			return ErrNotRunning
+// Forget removes what etcd has of a job that no process uses any more: its records, its plan and its pause. Then
+// Jobs does not list it. Its ticks up to the latest record stay refused as Late for a day, so that a
+// process that was suspended does not start one of them again. After that day it could, if its LateBy
+// allows. A later tick starts as that of a new job.
+//
+// Forget returns ErrInUse, and removes nothing, if the job runs or cools down, if a live process has it by
+// Job or gocronlock.Cron.Plan, has stored its settings or has claimed one of the recorded ticks, if this Locker uses it, or if something
+// of the job changes meanwhile. A live process that uses the job otherwise and has no part in what is recorded
+// cannot be known: for that process it is a new job. Forget returns ErrUnknownJob if nothing of the job
+// is in etcd, and ErrInvalid if the name is out of range. After ErrClosed, ctx's error or an error of
+// etcd's the job may be forgotten or not.
+func (l *Locker) Forget(ctx context.Context, name string) error {
+	err := checkName(name)
+	if err == nil {
+		err = operatorOf(l, name).forget(ctx)
+	}
+	return l.about("forget", name, err)
+}
+
+// RequestRun asks the processes that use the job to run it now, once, and returns the request's id. One of
+// those starts it that have a Job of this name that a cron library has asked for its fire times; of Do,
+// Wrap and the lockers for gocron the function is not known. The run is as one by Job.Trigger, for a tick
+// of its own: the time at which that process starts it, by its own clock. The clock of the caller has no
+// part in it. RequestRun does not wait for the run: Requested returns its record once it has started.
+//
+// No process starts the run if the job is paused, runs or cools down, or if none receives the request
+// within a minute (LateBy, if that is shorter). A further request replaces one that no process has started.
+//
+// RequestRun returns ErrInvalid if the name or the reason is out of range, and ErrUnknownJob if nothing
+// of the job is in etcd. After ErrClosed, ctx's error or an error of etcd's a run may be started or not.
+func (l *Locker) RequestRun(ctx context.Context, name, reason string) (id string, err error) {
+	if err = cmp.Or(engine.CheckReason(reason), checkName(name)); err == nil {
+		err = operatorOf(l, name).known(ctx)
+	}
+	var lease *clientv3.LeaseGrantResponse
+	if err == nil {
+		ctx, cancel := l.untilClose(ctx)
+		defer cancel()
+		lease, err = repeat(ctx, l.etcd, func(call context.Context) (*clientv3.LeaseGrantResponse, error) {
+			return l.client.Grant(call, int64(requestedFor/time.Second))
+		})
+	}
+	if err == nil {
+		id = rand.Text()
+		value := record.RequestedRun{Nonce: id, By: l.sess.Owner(), Reason: reason, SentMS: l.opts.Now().UnixMilli()}.Encode()
+		// After the run has started the request is gone, and a late copy must not put it again.
+		err = operatorOf(l, name).operate(ctx, aside, func(k keyspace.Job) clientv3.Op {
+			return clientv3.OpPut(k.RequestedRun(), value, clientv3.WithLease(lease.ID))
+		})
+	}
+	if err != nil {
+		return "", l.about("request a run of", name, err)
+	}
+	return id, nil
+}
+
+// Requested returns the record of the run that was started for a request, see RequestRun. It returns
+// ErrGone if no process has started one, or its record was removed, ErrInvalid if the name is out of range,
+// ErrClosed, ctx's error or an error of etcd's.
+func (l *Locker) Requested(ctx context.Context, name, id string) (Record, error) {
+	runs, err := l.History(ctx, name)
+	if err != nil {
+		return Record{}, err
+	}
+	for _, r := range runs {
+		if r.Request == id && id != "" {
+			return r, nil
 		}
-		// The run has ended meanwhile, and may cool down, or another one is active.
 	}
-}
-
-// unlockSeen removes the lock that it reads, with its cooldown, or a cooldown alone. It returns Absent if that is gone
-// meanwhile.
-func (l *Locker) unlockSeen(ctx context.Context, name, reason string, u unlocking) (commit.Removal, error) {
-	keys := l.space.Job(name)
-	kvs, err := l.get(ctx, func() []clientv3.Op {
-		return []clientv3.Op{clientv3.OpGet(keys.Lock()), clientv3.OpGet(keys.Cooldown()), (&job{keys: keys}).any()}
-	})
-	if err != nil {
-		return commit.Absent, err
-	}
-	lock, cooldown := kvs[0], kvs[1]
-	if l.used(keys.Range) == nil && !(&job{keys: keys}).exists(kvs[2]) {
-		return commit.Absent, ErrUnknownJob
-	}
-	if len(lock) == 0 && len(cooldown) == 0 || u.only != nil && tokenOf(lock) != *u.only {
-		return commit.Absent, ErrNotRunning
-	}
-	if len(lock) == 0 {
-		removal, err := commit.Remove(ctx, l.kv, keys.Cooldown(), cooldown[0].CreateRevision)
-		return removal, joinEnd(ctx, err)
-	}
-	token := tokenOf(lock)
-	// The run record was written with the lock. The tick is read from its key, not from the lock's
-	// value, which may be damaged: the tick must not start again in any case.
-	run, err := l.get(ctx, func() []clientv3.Op {
-		return []clientv3.Op{clientv3.OpGet(keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(token), clientv3.WithMaxModRev(token))}
-	})
-	if err != nil {
-		return commit.Absent, err
-	}
-	then := []clientv3.Op{clientv3.OpDelete(keys.Cooldown())} // if the run is active still
-	for _, kv := range run[0] {
-		rec, _ := record.DecodeRun(kv.Value)
-		rec.State, rec.Attempt = record.RunUnlocked, max(rec.Attempt, 1)
-		rec.EndMS, rec.Error, rec.By = l.opts.Now().UnixMilli(), reason, l.sess.Owner()
-		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
-	}
-	removal, err := commit.RemoveWith(ctx, l.kv, keys.Lock(), token, then)
-	return removal, joinEnd(ctx, err)
-}
-
-// tokenOf returns the token of the run that has the lock, or 0.
-func tokenOf(lock []*mvccpb.KeyValue) int64 {
-	if len(lock) == 0 {
-		return 0
-	}
-	return lock[0].CreateRevision
+	return Record{}, l.about("find the requested run of", name, ErrGone)
 }

@@ -17,8 +17,8 @@ const (
 	// If many jobs are due at once, etcd is slower than the steps. So each process has few claims
 	// in flight, and those for which it is first in the order come first. Before it comes to the
 	// others, it has received the events of their claims.
-	turns = 4
-	hung  = time.Second // after which a claim gives up its turn
+	mostTurns = 4
+	hung      = time.Second // after which a claim gives up its turn
 )
 
 // score is the rank of a process for a tick, by rendezvous hashing: if other processes join or

@@ -168,7 +168,7 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 		if ok {
 			key := l.job(j.name).keys.Plan()
 			// A copy, and the write of another process, find another revision.
-			_, err = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
+			_, err = repeat(ctx, l.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
 				return l.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", mod)).Then(clientv3.OpPut(key, plan.Encode())).Commit()
 			})
 			if err != nil {
@@ -229,7 +229,7 @@ func (p *planner) publish(ctx context.Context, e *engine.Epoch) error {
 		if p.known(e.Lease(), n, value) {
 			continue
 		}
-		_, err := repeat(ctx, l, func(call context.Context) (*clientv3.PutResponse, error) {
+		_, err := repeat(ctx, l.etcd, func(call context.Context) (*clientv3.PutResponse, error) {
 			return l.kv.Put(call, l.space.User(int64(e.Lease()), n), value, clientv3.WithLease(e.Lease()))
 		})
 		if err != nil {
@@ -254,7 +254,7 @@ func (p *planner) unpublish(ctx context.Context, e *engine.Epoch) error {
 	}
 	p.mu.Unlock()
 	for _, n := range surplus {
-		_, err := repeat(ctx, p.locker, func(call context.Context) (*clientv3.DeleteResponse, error) {
+		_, err := repeat(ctx, p.locker.etcd, func(call context.Context) (*clientv3.DeleteResponse, error) {
 			return p.locker.client.Delete(call, p.locker.space.User(int64(e.Lease()), n))
 		})
 		if err != nil {
@@ -302,16 +302,6 @@ func planOf(kvs []*mvccpb.KeyValue) *Plan {
 		out.Next = append(out.Next, record.Time(at))
 	}
 	return out
-}
-
-// alive reports whether a live process has the job. Settings are on the lease of one that has claimed it; only without
-// them it reads what all processes have.
-func alive(ctx context.Context, l *Locker, j *job, settings []*mvccpb.KeyValue) (bool, error) {
-	if len(settings) > 0 {
-		return true, nil
-	}
-	kvs, err := l.read(ctx, j, clientv3.OpGet(l.space.Users(), clientv3.WithPrefix()))
-	return err == nil && userOf(kvs[0], j.name) != "", err
 }
 
 // userOf returns the owner of a live process that has a job, by the keys of all, or "".

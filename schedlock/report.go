@@ -3,26 +3,42 @@ package schedlock
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/hook"
+	"github.com/etcdkit/etcdkit/observe"
 )
+
+// reports are how calls that do not start a run, or whose caller drops their result, are reported: to
+// Options.Done, to the session's Logger and to its hooks. It is safe for concurrent use.
+type reports struct {
+	log   *zap.Logger
+	done  func(Result, error) // or nil
+	hooks *hook.Set
+
+	mu      sync.Mutex
+	refused map[string]string // by name: the reason, already logged, why the last call of a job was refused
+}
 
 // callDone calls Options.Done for a call that returns. If the function has panicked, the call does
 // not return, and the run calls Options.Done.
-func (l *Locker) callDone(res *Result, err *error) {
-	if l.opts.Done != nil && (res.Outcome != NotClaimed || *err != nil) {
-		l.opts.Done(*res, *err)
+func (p *reports) callDone(res *Result, err *error) {
+	if p.done != nil && (res.Outcome != NotClaimed || *err != nil) {
+		p.done(*res, *err)
 	}
 }
 
-// report logs the result of a call whose caller drops it, as cron libraries do, so that a job that
+// result logs the result of a call whose caller drops it, as cron libraries do, so that a job that
 // fails each night is noticed.
-func (l *Locker) report(res Result, err error) {
-	log := l.log.With(zap.String("job", res.Job), zap.Time("tick", res.Tick))
+func (p *reports) result(res Result, err error) {
+	log := p.log.With(zap.String("job", res.Job), zap.Time("tick", res.Tick))
 	if res.Outcome.Started() {
-		l.mu.Lock()
-		delete(l.refused, res.Job)
-		l.mu.Unlock()
+		p.mu.Lock()
+		delete(p.refused, res.Job)
+		p.mu.Unlock()
 		log = log.With(zap.Int("attempt", res.Attempt), zap.Duration("took", res.Took))
 	}
 	if res.Unconfirmed != nil {
@@ -44,7 +60,7 @@ func (l *Locker) report(res Result, err error) {
 	case errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled):
 		log.Debug("a tick was not started: the ctx or the session has ended", zap.Error(err))
 	case errors.Is(err, ErrSettings) || errors.Is(err, ErrInvalid):
-		if l.newRefusal(res.Job, err) {
+		if p.newRefusal(res.Job, err) {
 			log.Warn("a job is refused, and does not run in this process", zap.Error(err))
 		}
 	default:
@@ -54,16 +70,26 @@ func (l *Locker) report(res Result, err error) {
 
 // newRefusal records why a job is refused, and reports whether the reason is new: it is the same at
 // each tick.
-func (l *Locker) newRefusal(job string, err error) bool {
+func (p *reports) newRefusal(job string, err error) bool {
 	why := err.Error() // includes the tick, unless it is one of these
 	if settings, ok := errors.AsType[*SettingsError](err); ok {
 		why = settings.Error()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.refused[job] == why {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refused[job] == why {
 		return false
 	}
-	l.refused[job] = why
+	p.refused[job] = why
 	return true
+}
+
+// refuse reports a claim that is refused without a request to etcd, and returns its error.
+func (p *reports) refuse(ctx context.Context, job string, tick time.Time, err error) error {
+	if _, span := p.hooks.Start(ctx, observe.Call{Op: observe.Claim, Kind: observe.Job, Name: job, Tick: tick}); span != nil {
+		o := observe.Outcome{Err: err, Tick: tick}
+		o.Result, o.Reason = endOfClaim(false, NotClaimed, err, nil)
+		span.End(o)
+	}
+	return err
 }

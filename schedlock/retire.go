@@ -104,7 +104,7 @@ func (p *planner) unplan(ctx context.Context, name string, may func(record.Plan)
 		return nil
 	}
 	// A process that begins to use the job meanwhile stamps the plan.
-	_, err = repeat(ctx, l, func(call context.Context) (*clientv3.TxnResponse, error) {
+	_, err = repeat(ctx, l.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
 		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0][0].ModRevision)).Then(clientv3.OpDelete(key)).Commit()
 	})
 	return err

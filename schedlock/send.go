@@ -13,20 +13,16 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// horizon returns the latest tick whose claim keeps earlier ticks from starting: a process that claims
-// beyond it has a wrong clock.
-func (l *Locker) horizon() time.Time { return l.opts.Now().Add(l.opts.MaxSkew + smallest) }
-
 func none(first, end string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(first).WithRange(end), "=", 0)
 }
 
 // write sends a claim. It returns nil and no error if the claim has no effect.
-func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (got *claimed, err error) {
+func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err error) {
 	asked := time.Now()
-	e, err := l.sess.Live(ctx)
+	e, err := k.sess.Live(ctx)
 	if err != nil {
-		return nil, l.endError(ctx, asked, err)
+		return nil, k.endError(ctx, asked, err)
 	}
 	// Once a claim is sent, other processes may have received its event and skip the tick. So Close waits
 	// for the claim and for its run: withdrawing it would lose the tick.
@@ -41,16 +37,16 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 	}()
 	sent, cancel := context.WithCancelCause(sent)
 	defer cancel(nil)
-	defer context.AfterFunc(l.sess.Context(), func() { cancel(endedBy{ErrClosed}) })()
+	defer context.AfterFunc(k.sess.Context(), func() { cancel(endedBy{ErrClosed}) })()
 
-	c := l.draft(e, p, r)
+	c := k.draft(e, p)
 	c.leave = leave
-	if r.atLeast > 0 {
-		if c.spare, err = l.spare(ctx, j, r.atLeast); err != nil {
-			return nil, l.endError(ctx, asked, err)
+	if k.atLeast > 0 {
+		if c.spare, err = k.job.cooldown.spare(ctx, k.atLeast); err != nil {
+			return nil, k.endError(ctx, asked, err)
 		}
 	}
-	created, err := e.Fence().Create(sent, l.creation(j, c, p, r))
+	created, err := e.Fence().Create(sent, k.creation(c, p))
 	if err == nil && created.Token != 0 {
 		c.token = created.Token
 		if len(created.Read) > 0 {
@@ -58,97 +54,115 @@ func (l *Locker) write(ctx, sent context.Context, j *job, p plan, r request) (go
 				c.older = append(c.older, string(kv.Key))
 			}
 		}
-		afterClaim(l, j, c, p.mod)
+		afterClaim(k.Locker, k.job, c, p.mod)
 		return c, nil
 	}
 	if pending, ok := errors.AsType[*commit.PendingError](err); ok {
-		l.discard(j, c, pending)
-		return nil, l.endError(sent, asked, err)
+		k.discard(c, pending)
+		return nil, k.endError(sent, asked, err)
 	}
-	l.keepSpare(j, c.spare)
+	k.job.cooldown.keep(c.spare)
 	if err == nil || errors.Is(err, commit.ErrOccupied) || errors.Is(err, commit.ErrGone) { // the lease of the session or of the cooldown has ended
 		return nil, nil
 	}
-	return nil, l.endError(sent, asked, err)
+	return nil, k.endError(sent, asked, err)
 }
 
 // draft returns a claim that is not sent yet.
-func (l *Locker) draft(e *engine.Epoch, p plan, r request) *claimed {
-	at, lease := l.opts.Now().UnixMilli(), int64(e.Lease())
+func (k *claim) draft(e *engine.Epoch, p plan) *claimed {
+	at, lease := k.opts.Now().UnixMilli(), int64(e.Lease())
 	before, _ := record.DecodeRun([]byte(p.before))
 	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(),
-		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: l.sess.Owner(), Lease: lease, StartMS: at, Request: cmp.Or(r.asked.id, before.Request), Earlier: before.Again()},
-		lock:   record.Lock{Nonce: l.sess.Nonce(), Lease: lease, Tick: stamp(p.tick), Attempt: p.attempt, Owner: l.sess.Owner(), AtMS: at},
+		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: k.sess.Owner(), Lease: lease, StartMS: at, Request: cmp.Or(k.asked.id, before.Request), Earlier: before.Again()},
+		lock:   record.Lock{Nonce: k.sess.Nonce(), Lease: lease, Tick: stamp(p.tick), Attempt: p.attempt, Owner: k.sess.Owner(), AtMS: at},
 	}
 }
 
 // creation returns the Txn of a claim. It takes effect if the tick is not claimed, or its previous
 // attempt is as it was read; if no later tick is claimed; and if the job does not run, cool down or
 // pause.
-func (l *Locker) creation(j *job, c *claimed, p plan, r request) commit.Creation {
-	run := j.keys.Run(c.tick)
+func (k *claim) creation(c *claimed, p plan) commit.Creation {
+	run := k.job.keys.Run(c.tick)
 	// The tick's own record counts in any case: the clock may have been set back.
-	horizon := max(j.keys.Run(l.horizon()), run+"\x00")
+	horizon := max(k.job.keys.Run(k.horizon()), run+"\x00")
 	ifs := []clientv3.Cmp{
-		none(j.keys.Floor(c.tick), clientv3.GetPrefixRangeEnd(j.keys.Floors())),
-		clientv3.Compare(clientv3.CreateRevision(j.keys.Cooldown()), "=", 0),
-		clientv3.Compare(clientv3.CreateRevision(j.keys.Pause()), "=", 0),
+		none(k.job.keys.Floor(c.tick), clientv3.GetPrefixRangeEnd(k.job.keys.Floors())),
+		clientv3.Compare(clientv3.CreateRevision(k.job.keys.Cooldown()), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(k.job.keys.Pause()), "=", 0),
 	}
 	also := []clientv3.Op{clientv3.OpPut(run, c.record.Encode())}
 	if p.attempt == 1 {
-		ifs = append(ifs, none(j.keys.Run(r.since(c.tick)), horizon))
+		ifs = append(ifs, none(k.job.keys.Run(k.since(c.tick)), horizon))
 	} else {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(run), "=", p.mod), none(run+"\x00", horizon))
 	}
-	settled := clientv3.Compare(clientv3.Value(j.keys.Settings()), "=", p.settings)
+	settled := clientv3.Compare(clientv3.Value(k.job.keys.Settings()), "=", p.settings)
 	if p.settings == "" {
-		settled = clientv3.Compare(clientv3.CreateRevision(j.keys.Settings()), "=", 0)
+		settled = clientv3.Compare(clientv3.CreateRevision(k.job.keys.Settings()), "=", 0)
 	}
 	ifs = append(ifs, settled)
-	both, ok := agree(r.shared(), p.settings)
+	both, ok := agree(k.shared(), p.settings)
 	if !ok {
-		both = r.shared() // replaces what this process has stored before
+		both = k.shared() // replaces what this process has stored before
 	}
 	if both != p.settings {
-		also = append(also, clientv3.OpPut(j.keys.Settings(), both, clientv3.WithLease(c.epoch.Lease())))
+		also = append(also, clientv3.OpPut(k.job.keys.Settings(), both, clientv3.WithLease(c.epoch.Lease())))
 	}
-	if r.asked.mod != 0 && p.attempt == 1 { // one claim uses the request up
-		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(j.keys.RequestedRun()), "=", r.asked.mod))
-		also = append(also, clientv3.OpDelete(j.keys.RequestedRun()))
+	if k.asked.mod != 0 && p.attempt == 1 { // one claim uses the request up
+		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(k.job.keys.RequestedRun()), "=", k.asked.mod))
+		also = append(also, clientv3.OpDelete(k.job.keys.RequestedRun()))
 	}
-	if r.times != nil && r.times.print() != "" {
-		also = append(also, clientv3.OpPut(j.keys.Plan(), r.plan(c).Encode()))
+	if k.times != nil && k.times.print() != "" {
+		also = append(also, clientv3.OpPut(k.job.keys.Plan(), k.plan(c).Encode()))
 	}
 	if c.spare != 0 {
-		also = append(also, clientv3.OpPut(j.keys.Cooldown(), c.lock.Encode(), clientv3.WithLease(c.spare)))
+		also = append(also, clientv3.OpPut(k.job.keys.Cooldown(), c.lock.Encode(), clientv3.WithLease(c.spare)))
 	}
-	first, _ := j.remaining(c.tick)
+	first, _ := k.job.remaining(c.tick)
 	return commit.Creation{
-		Key: j.keys.Lock(), Value: c.lock.Encode(), If: ifs, Also: also,
+		Key: k.job.keys.Lock(), Value: c.lock.Encode(), If: ifs, Also: also,
 		Mine: func(v []byte) bool {
 			r, ok := record.DecodeLock(v)
 			return ok && r.Nonce == c.lock.Nonce && r.Lease == c.lock.Lease
 		},
 		Read: []clientv3.Op{clientv3.OpGet(first, clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
-			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(l.opts.Keep)+1))},
+			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(k.opts.Keep)+1))},
 	}
 }
 
 // discard undoes, in the background, a claim whose outcome is unknown, and restores the record of the
 // previous attempt if there was one.
-func (l *Locker) discard(j *job, c *claimed, pending *commit.PendingError) {
-	run := j.keys.Run(c.tick)
-	undo, back := []string{j.keys.Cooldown()}, []clientv3.Op(nil)
+func (k *claim) discard(c *claimed, pending *commit.PendingError) {
+	run := k.job.keys.Run(c.tick)
+	undo, back := []string{k.job.keys.Cooldown()}, []clientv3.Op(nil)
 	if c.before != "" {
 		back = append(back, clientv3.OpPut(run, c.before))
 	} else {
 		undo = append(undo, run)
 	}
-	if !l.sess.Background(func() {
+	if !k.sess.Background(func() {
 		_ = pending.DiscardWith(c.epoch.Context(), back, undo...)
-		l.revoke(c.spare) // if the session was lost, the cooldown may still be written
+		k.revoke(c.spare) // if the session was lost, the cooldown may still be written
 	}) {
 		pending.Abandon()
-		l.revoke(c.spare)
+		k.revoke(c.spare)
 	}
+}
+
+// withdraw undoes a claim whose function was not started, and restores the record of the previous
+// attempt if there was one.
+func (k *claim) withdraw(ctx context.Context, c *claimed) error {
+	run := k.job.keys.Run(c.tick)
+	undo := []clientv3.Op{clientv3.OpDelete(run)}
+	if c.before != "" {
+		undo[0] = clientv3.OpPut(run, c.before)
+	}
+	for _, key := range []string{k.job.keys.Lock(), k.job.keys.Cooldown()} {
+		undo = append(undo, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", c.token)},
+			[]clientv3.Op{clientv3.OpDelete(key)}, nil))
+	}
+	_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return k.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
+	})
+	return err
 }

@@ -121,14 +121,3 @@ func (j *job) endedHere(token int64) bool {
 	_, ok := j.open[token]
 	return ok
 }
-
-// openEnds returns, by token, the ends of a job's runs that etcd has not confirmed.
-func (l *Locker) openEnds(name string) map[int64]record.Run {
-	ends := map[int64]record.Run{}
-	if j := l.used(l.space.Job(name).Range); j != nil {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		maps.Copy(ends, j.open)
-	}
-	return ends
-}

@@ -80,7 +80,7 @@ type wrapped struct {
 func (w *wrapped) Run() {
 	s := w.settings
 	r := request{settings: s, periodic: true, within: cmp.Or(s.lateBy, s.every)}
-	w.locker.report(w.locker.call(context.Background(), w.name, func(context.Context, *Run) error {
+	w.locker.reports.result(w.locker.call(context.Background(), w.name, func(context.Context, *Run) error {
 		w.work()
 		return nil
 	}, r, w))

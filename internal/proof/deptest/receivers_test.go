@@ -42,8 +42,6 @@ var tooLarge = map[string]extent{
 	"internal/engine.Session":                   {47, 6},
 	"internal/fleet.State":                      {maxMethods, 6},
 	"internal/mirror.Source":                    {maxMethods, 5},
-	"schedlock.Locker":                          {65, 19},
-	"schedlock.job":                             {maxMethods, 6},
 }
 
 // receivers measures the types of the product that have methods, by folder and name. A method that is

@@ -1,0 +1,141 @@
+package schedlock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// operator is one call of an operator's about a job.
+type operator struct {
+	*Locker
+	name string
+	keys keyspace.Job
+}
+
+func operatorOf(l *Locker, name string) *operator {
+	return &operator{Locker: l, name: name, keys: l.space.Job(name)}
+}
+
+// operation is what an operator does to a job.
+type operation int
+
+const (
+	switched operation = iota + 1 // Pause or Resume
+	aside                         // what says nothing about the ticks to come
+)
+
+// operate makes a change after all changes that came before it, and once: a late copy of
+// it finds that another has come since.
+func (o *operator) operate(ctx context.Context, kind operation, change func(keyspace.Job) clientv3.Op) error {
+	ctx, cancel := o.untilClose(ctx)
+	defer cancel()
+	note := record.Operated{Nonce: rand.Text(), By: o.sess.Owner()}
+	mine := func(b []byte) bool { r, ok := record.DecodeOperated(b); return ok && r.Nonce == note.Nonce }
+	for {
+		kvs, err := o.get(ctx, func() []clientv3.Op {
+			return []clientv3.Op{clientv3.OpGet(o.keys.Operated()), clientv3.OpGet(o.space.Clocks(), clientv3.WithPrefix())}
+		})
+		if err == nil {
+			var last int64
+			before := record.Operated{}
+			if len(kvs[0]) > 0 {
+				last = kvs[0][0].ModRevision
+				before, _ = record.DecodeOperated(kvs[0][0].Value)
+			}
+			if note.AtMS, note.Revision = before.AtMS, before.Revision; kind == switched {
+				note.AtMS, note.Revision = fleetTime(o.Locker, kvs[1]).UnixMilli(), 0
+			} else if note.Revision == 0 {
+				note.Revision = last // of the Pause or Resume before
+			}
+			_, _, err = commit.Swap(ctx, o.kv, o.keys.Operated(), last, note.Encode(), mine, change(o.keys))
+		}
+		if !errors.Is(err, commit.ErrConflict) {
+			return joinEnd(ctx, err)
+		}
+	}
+}
+
+// known returns ErrUnknownJob for a job that is neither in etcd nor used here.
+func (o *operator) known(ctx context.Context) error {
+	if err := checkName(o.name); err != nil {
+		return err
+	}
+	if o.used(o.keys.Range) != nil {
+		return nil
+	}
+	_, err := recordsOf(o.Locker, o.name).status(ctx)
+	return err
+}
+
+func (o *operator) unlock(ctx context.Context, reason string, u unlocking) error {
+	ctx, cancel := o.untilClose(ctx)
+	defer cancel()
+	for {
+		removal, err := o.unlockSeen(ctx, reason, u)
+		switch {
+		case err != nil:
+			return err
+		case removal != commit.Absent:
+			return nil
+		case u.only != nil:
+			return ErrNotRunning
+		}
+		// The run has ended meanwhile, and may cool down, or another one is active.
+	}
+}
+
+// unlockSeen removes the lock that it reads, with its cooldown, or a cooldown alone. It returns Absent if that is gone
+// meanwhile.
+func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (commit.Removal, error) {
+	kvs, err := o.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(o.keys.Lock()), clientv3.OpGet(o.keys.Cooldown()), recordsOf(o.Locker, o.name).any()}
+	})
+	if err != nil {
+		return commit.Absent, err
+	}
+	lock, cooldown := kvs[0], kvs[1]
+	if o.used(o.keys.Range) == nil && !recordsOf(o.Locker, o.name).exists(kvs[2]) {
+		return commit.Absent, ErrUnknownJob
+	}
+	if len(lock) == 0 && len(cooldown) == 0 || u.only != nil && tokenOf(lock) != *u.only {
+		return commit.Absent, ErrNotRunning
+	}
+	if len(lock) == 0 {
+		removal, err := commit.Remove(ctx, o.kv, o.keys.Cooldown(), cooldown[0].CreateRevision)
+		return removal, joinEnd(ctx, err)
+	}
+	token := tokenOf(lock)
+	// The run record was written with the lock. The tick is read from its key, not from the lock's
+	// value, which may be damaged: the tick must not start again in any case.
+	run, err := o.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(o.keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(token), clientv3.WithMaxModRev(token))}
+	})
+	if err != nil {
+		return commit.Absent, err
+	}
+	then := []clientv3.Op{clientv3.OpDelete(o.keys.Cooldown())} // if the run is active still
+	for _, kv := range run[0] {
+		rec, _ := record.DecodeRun(kv.Value)
+		rec.State, rec.Attempt = record.RunUnlocked, max(rec.Attempt, 1)
+		rec.EndMS, rec.Error, rec.By = o.opts.Now().UnixMilli(), reason, o.sess.Owner()
+		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
+	}
+	removal, err := commit.RemoveWith(ctx, o.kv, o.keys.Lock(), token, then)
+	return removal, joinEnd(ctx, err)
+}
+
+// tokenOf returns the token of the run that has the lock, or 0.
+func tokenOf(lock []*mvccpb.KeyValue) int64 {
+	if len(lock) == 0 {
+		return 0
+	}
+	return lock[0].CreateRevision
+}

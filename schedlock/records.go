@@ -1,0 +1,149 @@
+package schedlock
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// records are what etcd has of a job, as one call reads them.
+type records struct {
+	locker *Locker
+	name   string
+	keys   keyspace.Job
+	open   map[int64]record.Run // by token: ends of this process's runs that etcd has not confirmed, as of read
+}
+
+func recordsOf(l *Locker, name string) *records {
+	return &records{locker: l, name: name, keys: l.space.Job(name)}
+}
+
+// read checks the name of a job and is get, with the job's ends that etcd has not confirmed.
+func (r *records) read(ctx context.Context, reads ...clientv3.Op) ([][]*mvccpb.KeyValue, error) {
+	if err := checkName(r.name); err != nil {
+		return nil, err
+	}
+	ctx, cancel := r.locker.untilClose(ctx)
+	defer cancel()
+	r.open = r.openEnds() // before the read: it does not show those that are confirmed meanwhile
+	kvs, err := r.locker.get(ctx, func() []clientv3.Op { return reads })
+	maps.Copy(r.open, r.openEnds()) // and after it: the read may have waited for etcd
+	return kvs, err
+}
+
+// openEnds returns, by token, the ends of the job's runs that etcd has not confirmed.
+func (r *records) openEnds() map[int64]record.Run {
+	ends := map[int64]record.Run{}
+	if j := r.locker.used(r.keys.Range); j != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		maps.Copy(ends, j.open)
+	}
+	return ends
+}
+
+// any reads the first keys of the job, for exists.
+func (r *records) any() clientv3.Op {
+	return clientv3.OpGet(r.keys.Range, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(2))
+}
+
+// exists reports whether something of the job is in etcd besides its floor, which alone is what Forget
+// has left.
+func (r *records) exists(first []*mvccpb.KeyValue) bool {
+	return slices.ContainsFunc(first, func(kv *mvccpb.KeyValue) bool {
+		_, floor := r.keys.ParseFloor(string(kv.Key))
+		return !floor
+	})
+}
+
+// record reads one run record. A run that is recorded as running is active only while the lock exists
+// that was written with the record.
+func (r *records) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool) {
+	tick, ok := r.keys.ParseRun(string(kv.Key))
+	run, readable := record.DecodeRun(kv.Value)
+	if !ok || !readable {
+		return Record{}, false
+	}
+	out := Record{Job: r.name, Tick: tick, Attempt: run.Attempt, Owner: run.Owner, Start: record.Time(run.StartMS), End: record.Time(run.EndMS), Error: run.Error, By: run.By, Request: run.Request, State: State(run.State)}
+	if ended, ok := r.open[kv.ModRevision]; ok && run.State == record.RunRunning {
+		out.State, out.End, out.Error = RunUnconfirmed, record.Time(ended.EndMS), ended.Error
+	} else if run.State == record.RunRunning && tokenOf(lock) != kv.ModRevision {
+		out.State = RunLost
+	}
+	if out.State == RunActive {
+		out.Token = kv.ModRevision
+	}
+	for _, e := range run.Earlier {
+		was := Record{Job: r.name, Tick: tick, State: State(e.State), Attempt: e.Attempt, Owner: e.Owner, Start: record.Time(e.StartMS), End: record.Time(e.EndMS), Error: e.Error}
+		if e.State == record.RunRunning {
+			was.State = RunLost
+		}
+		out.Earlier = append(out.Earlier, was)
+	}
+	return out, true
+}
+
+// lastRuns is how many of the last keys of runs are read for the latest record: it is the first that can be read, since
+// a foreign or damaged one after it hides no run.
+const lastRuns = 4
+
+// status reads the state of the job.
+func (r *records) status(ctx context.Context) (Status, error) {
+	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(lastRuns)}
+	kvs, err := r.read(ctx, clientv3.OpGet(r.keys.Lock()), clientv3.OpGet(r.keys.Runs(), last...),
+		clientv3.OpGet(r.keys.Cooldown()), clientv3.OpGet(r.keys.Pause()), clientv3.OpGet(r.keys.Settings()), r.any(), clientv3.OpGet(r.keys.Plan()))
+	switch {
+	case err != nil:
+		return Status{}, err
+	case !r.exists(kvs[5]):
+		return Status{}, ErrUnknownJob
+	}
+	out := Status{Job: r.name, Running: len(kvs[0]) > 0, Token: tokenOf(kvs[0]), CoolingDown: len(kvs[2]) > 0, Paused: pauseOf(kvs[3]), Plan: planOf(kvs[6])}
+	for _, kv := range kvs[1] {
+		if last, ok := r.record(kv, kvs[0]); ok {
+			out.Last = &last
+			break
+		}
+	}
+	if len(kvs[4]) > 0 {
+		out.Settings = record.SettingsText(string(kvs[4][0].Value))
+	}
+	if out.Plan != nil {
+		out.Plan.Live, err = r.alive(ctx, kvs[4])
+	}
+	return out, err
+}
+
+// alive reports whether a live process has the job. Settings are on the lease of one that has claimed it; only without
+// them it reads what all processes have.
+func (r *records) alive(ctx context.Context, settings []*mvccpb.KeyValue) (bool, error) {
+	if len(settings) > 0 {
+		return true, nil
+	}
+	kvs, err := r.read(ctx, clientv3.OpGet(r.locker.space.Users(), clientv3.WithPrefix()))
+	return err == nil && userOf(kvs[0], r.name) != "", err
+}
+
+// pass sends the records that events have put, until ctx ends.
+func (r *records) pass(ctx context.Context, events []*clientv3.Event, to chan<- Record) {
+	for _, ev := range events {
+		if ev.Type == clientv3.EventTypeDelete {
+			continue
+		}
+		// At the revision of the event, the lock of a run that has started exists.
+		out, ok := r.record(ev.Kv, []*mvccpb.KeyValue{{CreateRevision: ev.Kv.ModRevision}})
+		if !ok {
+			continue
+		}
+		select {
+		case to <- out:
+		case <-ctx.Done():
+		}
+	}
+}
