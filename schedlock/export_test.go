@@ -19,3 +19,10 @@ func WithClock(o Options, ahead time.Duration) *Options {
 	o.beat, o.settle = 50*time.Millisecond, time.Millisecond
 	return &o
 }
+
+// Beating returns options with which plans are written at once, and the time of the process is published often.
+func Beating(o *Options) *Options {
+	out := Settled(o)
+	out.beat = 50 * time.Millisecond
+	return out
+}

@@ -205,6 +205,9 @@ func (p *planner) rest() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait := retireEach
+	if now.Sub(p.retiredAt).Abs() >= retireEach { // the clock of another process was not known: it is after its next beat
+		wait = beat
+	}
 	for _, since := range p.others {
 		wait = min(wait, max(0, otherFor-now.Sub(since)))
 	}

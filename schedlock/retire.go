@@ -32,7 +32,8 @@ func retired(p record.Plan, now time.Time) bool {
 	return p.AliveMS > 0 && now.UnixMilli() > last+record.Kept.Milliseconds()
 }
 
-// retire removes the plans of retired jobs, if this process is the first of those that have jobs.
+// retire removes the plans of retired jobs, if this process is the first of those that have jobs. It judges by the slowest of the
+// clocks that are known, and does nothing while one is not: a process whose clock is ahead would remove plans that count.
 func (p *planner) retire(ctx context.Context, e *engine.Epoch) error {
 	l := p.locker
 	now := l.opts.Now()
@@ -42,6 +43,10 @@ func (p *planner) retire(ctx context.Context, e *engine.Epoch) error {
 	if now.Sub(looked).Abs() < retireEach {
 		return nil
 	}
+	slowest, known := l.clocks.slowest(e.Lease())
+	if !known { // see rest
+		return nil
+	}
 	first, err := l.get(ctx, func() []clientv3.Op {
 		return []clientv3.Op{clientv3.OpGet(l.space.Users(), clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))}
 	})
@@ -49,7 +54,7 @@ func (p *planner) retire(ctx context.Context, e *engine.Epoch) error {
 		return err
 	}
 	if own := strings.TrimSuffix(l.space.User(int64(e.Lease()), 0), "0"); len(first[0]) > 0 && strings.HasPrefix(string(first[0][0].Key), own) {
-		if err := p.retireAll(ctx, now); err != nil {
+		if err := p.retireAll(ctx, slowest); err != nil {
 			return err
 		}
 	}

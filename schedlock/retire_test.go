@@ -2,6 +2,7 @@ package schedlock_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,8 +21,8 @@ func TestPlansAreRetired(t *testing.T) {
 	ctx := ctxT(t)
 	h := clock(friday)
 	const day = 24 * time.Hour
-	operator, in := f.instance(nil, h.options()), f.instance(nil, schedlock.Settled(h.options()))
-	former := f.instance(nil, schedlock.Settled(h.options()))
+	operator, in := f.instance(nil, schedlock.Beating(h.options())), f.instance(nil, schedlock.Beating(h.options()))
+	former := f.instance(nil, schedlock.Beating(h.options()))
 	_, err := former.Do(ctx, "called", nothing, schedlock.Tick(friday), schedlock.Planned(nine{}, time.Hour))
 	require.NoError(t, err)
 	for name, of := range map[string]instance{"removed": former, "kept": in} {
@@ -37,6 +38,7 @@ func TestPlansAreRetired(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, st.NextFire(h.now()), "it rings no more at once")
 
+	in.knowsClocks(t, 1)
 	days := func(n time.Duration) {
 		h.set(friday.Add(n))
 		for look := range 2 { // the second one begins after all of the first
@@ -89,5 +91,36 @@ func (in instance) waitPlan(t *testing.T, name string, is func(p record.Plan, ok
 		}
 		p, ok := record.DecodePlan(resp.Kvs[0].Value)
 		return is(p, ok)
+	}, soon, 5*time.Millisecond)
+}
+
+// B32: whether a plan counts no more is judged by the slowest clock that is known. A process whose clock is a month ahead
+// removes no plan of a job that cron called yesterday, but one that no clock takes for alive.
+func TestPlansAreRetiredByTheSlowestClock(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	fast, right := clock(friday.AddDate(0, 1, 0)), clock(friday)
+	options := func(h *hand) *schedlock.Options { return schedlock.Beating(h.options()) }
+	former := f.instance(nil, clock(friday.AddDate(0, -1, 0)).options())
+	_, err := former.Do(ctx, "old", nothing, schedlock.Tick(friday.AddDate(0, -1, 0)), schedlock.Planned(nine{}, time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, former.sess.Close(ctx))
+	in, other := f.instance(nil, options(fast)), f.instance(nil, options(right))
+	_, err = other.Do(ctx, "called", nothing, schedlock.Tick(friday), schedlock.Planned(nine{}, time.Hour))
+	require.NoError(t, err)
+	in.begin(t, "kept")
+	in.knowsClocks(t, 1)
+	in.begin(t, "another")
+	other.waitPlan(t, "old", func(_ record.Plan, ok bool) bool { return !ok })
+	other.waitPlan(t, "called", func(_ record.Plan, ok bool) bool { require.True(t, ok); return true })
+}
+
+// knowsClocks waits until the clocks of so many other processes, and of no more, are known: after their next beats.
+func (in instance) knowsClocks(t *testing.T, others int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		all := in.Clocks()
+		return len(all) == others && !slices.ContainsFunc(all, func(c schedlock.Clock) bool { return !c.Known })
 	}, soon, 5*time.Millisecond)
 }

@@ -15,6 +15,17 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
+// plansIn returns how many plans a request puts.
+func plansIn(m fakeetcd.Message) (n int64) {
+	r, _ := m.Body.(*pb.TxnRequest)
+	for _, op := range r.GetSuccess() {
+		if strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/plan") {
+			n++
+		}
+	}
+	return n
+}
+
 // K16: what a deploy writes: one plan for each job and one key for each process, and not one for each process and job.
 // Where processes look at the same moment, some write in vain.
 func TestPlansOfADeploy(t *testing.T) {
@@ -30,24 +41,16 @@ func TestPlansOfADeploy(t *testing.T) {
 	}{
 		"without delay":    {20, 0, 20},
 		"2 ms on each way": {20, 2 * time.Millisecond, 60},
-		"K63: 200 jobs":    {200, 2 * time.Millisecond, 400}, // 528 without what events show,
+		"K63: 200 jobs":    {200, 2 * time.Millisecond, 400}, // 528 without what events show
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, processes, func(t *testing.T, on []*desk) {
 				var plans, users atomic.Int64
 				for _, d := range on {
 					d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-						switch r := m.Body.(type) {
-						case *pb.TxnRequest:
-							for _, op := range r.Success {
-								if strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/plan") {
-									plans.Add(1)
-								}
-							}
-						case *pb.PutRequest:
-							if strings.Contains(string(r.Key), "/user/") {
-								users.Add(1)
-							}
+						plans.Add(plansIn(m))
+						if r, ok := m.Body.(*pb.PutRequest); ok && strings.Contains(string(r.Key), "/user/") {
+							users.Add(1)
 						}
 						if m.Method == "Txn" || m.Method == "Put" {
 							return fakeetcd.Fate{Before: x.travel, After: x.travel}
@@ -83,13 +86,7 @@ func TestPlanThatRunsOut(t *testing.T) {
 		begun := time.Now()
 		for _, d := range on {
 			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-				if r, ok := m.Body.(*pb.TxnRequest); ok {
-					for _, op := range r.Success {
-						if strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/plan") {
-							plans.Add(1)
-						}
-					}
-				}
+				plans.Add(plansIn(m))
 				return fakeetcd.Fate{}
 			})
 			l := d.locker()
@@ -116,17 +113,9 @@ func TestStampsOfAFleet(t *testing.T) {
 		var plans, lists atomic.Int64
 		for _, d := range on {
 			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-				switch r := m.Body.(type) {
-				case *pb.TxnRequest:
-					for _, op := range r.Success {
-						if strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/plan") {
-							plans.Add(1)
-						}
-					}
-				case *pb.RangeRequest:
-					if strings.HasSuffix(string(r.Key), "/job/") {
-						lists.Add(1)
-					}
+				plans.Add(plansIn(m))
+				if r, ok := m.Body.(*pb.RangeRequest); ok && strings.HasSuffix(string(r.Key), "/job/") {
+					lists.Add(1)
 				}
 				return fakeetcd.Fate{}
 			})
