@@ -3,6 +3,7 @@ package program_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +39,8 @@ func main() {
 
 func TestMain(m *testing.M) { progtest.Main(m, main) }
 
-// A program takes TLS and the user as etcdctl does, in flags and in variables. Without one of them it fails.
+// A program takes TLS, a client certificate and the user as etcdctl does, in flags and in variables. Without one of
+// them it fails.
 func TestSecured(t *testing.T) {
 	t.Parallel()
 	etcd := progtest.Etcd(t)
@@ -46,6 +48,7 @@ func TestSecured(t *testing.T) {
 	for i, flags := 0, etcd.Flags(); i < len(flags); i += 2 {
 		variables = append(variables, "ETCDCTL_"+strings.ToUpper(flags[i][1:])+"="+flags[i+1])
 	}
+	at := func(flag string) string { return etcd.Flags()[slices.Index(etcd.Flags(), flag)+1] }
 	for name, tt := range map[string]struct {
 		args, env []string
 		status    int
@@ -55,6 +58,8 @@ func TestSecured(t *testing.T) {
 		"variables":      {env: variables, says: "etcd at https://127.0.0.1:"},
 		"wrong password": {args: etcd.Flags("-user", "example:wrong"), status: 1, says: "authentication failed"},
 		"flag first":     {args: []string{"-user", "example:wrong"}, env: variables, status: 1, says: "authentication failed"},
+		"no certificate": {args: []string{"-endpoints", at("-endpoints"), "-cacert", at("-cacert"), "-user", at("-user")}, status: 1, says: "deadline exceeded"},
+		"half of one":    {args: []string{"-endpoints", at("-endpoints"), "-cacert", at("-cacert"), "-cert", at("-cert")}, status: 2, says: "-key"},
 		"no password":    {args: etcd.Flags("-user", "example"), status: 2, says: "ETCDCTL_PASSWORD"},
 		"empty user":     {args: etcd.Flags("-user", ""), status: 2, says: "-user is empty"},
 		"no such file":   {args: etcd.Flags("-cacert", "nowhere.pem"), status: 2, says: "nowhere.pem"},
