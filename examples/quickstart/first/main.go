@@ -17,7 +17,9 @@ import (
 )
 
 func main() {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:2379"}}) // yours
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"127.0.0.1:2379"}, // yours
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

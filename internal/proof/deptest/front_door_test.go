@@ -97,8 +97,8 @@ func TestSupportedVersions(t *testing.T) {
 	}
 }
 
-// moduleLine is the command by which the README makes a module use a clone.
-var moduleLine = regexp.MustCompile(`(?m)^    (go mod edit .*) && go mod tidy$`)
+// moduleLines are the commands by which the README makes a module use a clone.
+var moduleLines = regexp.MustCompile(`(?m)(?:^    go mod .*\n)+`)
 
 // unreachable is how go says that it has no way to a module.
 var unreachable = regexp.MustCompile(`dial tcp|module lookup disabled|TLS handshake timeout|no such host`)
@@ -110,9 +110,9 @@ func TestReadmeInAnEmptyFolder(t *testing.T) {
 		t.Skip("it compiles a program")
 	}
 	readme := pages(t)["README.md"]
-	program, line := goBlock.FindStringSubmatch(readme), moduleLine.FindStringSubmatch(readme)
-	if program == nil || line == nil {
-		t.Fatal("README.md has no program, or no command that makes a module use a clone")
+	program, lines := goBlock.FindStringSubmatch(readme), moduleLines.FindString(readme)
+	if program == nil || lines == "" {
+		t.Fatal("README.md has no program, or no commands that make a module use a clone")
 	}
 	root, err := filepath.Abs("../../..")
 	if err != nil {
@@ -139,7 +139,9 @@ func TestReadmeInAnEmptyFolder(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	command("go mod init example.com/empty")
-	command(line[1])
+	for line := range strings.Lines(lines) {
+		command(strings.TrimSpace(line))
+	}
 	want := goMod(t, "../../../go.mod").direct()["go.etcd.io/etcd/client/v3"]
 	if got := command("go list -m -f {{.Version}} go.etcd.io/etcd/client/v3"); got != want {
 		t.Errorf("the module has etcd's client %s, want %s", got, want)

@@ -126,8 +126,10 @@ func (c *catalog) goes(args []string) error {
 		return c.doc(args[1])
 	case args[0] == "install" && len(args) > 1:
 		dir, _, _ := strings.Cut(args[1], "@")
-		dir, ok := ours(dir)
-		if !ok || !c.main(dir) {
+		if of, ok := ours(dir); ok {
+			dir = of
+		}
+		if !c.main(dir) {
 			return fmt.Errorf("there is no program %s", args[1])
 		}
 	case args[0] == "get" && len(args) > 1:

@@ -71,7 +71,7 @@ func TestPagesCommandsFail(t *testing.T) {
 		"go test ./concurrency -run A": true, "go test -v ./concurrency": true, "go test ./concurrency -run B": false, "go test ./concurrency -run ^$ -bench A": true, "go test ./concurrency -run ^$ -bench B": false, "go test ./nowhere": false,
 		"go doc concurrency": true, "go doc concurrency.New": true, "go doc x/y/concurrency.S.Do": true, "go doc concurrency.S.Stop": false, "go doc semaphore": false,
 		"go install " + module + "/examples/fleet@latest": true, "go install " + module + "/concurrency@latest": false, "go install example.org/a@latest": false,
-		"go get example.org/a@v1.2.3": true, "go get example.org/a@v1.2.4": false, "go mod tidy": true, "go fly": false, "go": false,
+		"go get example.org/a@v1.2.3": true, "go get example.org/a@v1.2.4": false, "go install ./examples/fleet": true, "go install ./concurrency": false, "go mod tidy": true, "go fly": false, "go": false,
 		"etcdkit-dev -limit 3": true, "etcdkit-dev -port 1": false,
 		"etcdctl get --prefix /a": true, "etcdctl get --endpoints=a b": true, "etcdctl role add app": true, "etcdctl get --prefixes /a": false, "etcdctl role": false, "etcdctl got a": false,
 		"docker compose -f compose.yaml up": true, "docker compose -f other.yaml up": false, "docker run x": false,

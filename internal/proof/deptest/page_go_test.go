@@ -36,12 +36,13 @@ var pageFrames = map[string]pageFrame{
 	"docs/observability.md": {vars: `ctx context.Context; client *clientv3.Client; calls *prometheus.HistogramVec`},
 	"docs/operations.md": {vars: `ctx context.Context; sess *concurrency.Session; key []byte; endpoints []string; ours *tls.Config
 		secret, url string; encryption idempotency.Codec; order struct{ ID string }; body io.Reader`},
-	"docs/options.md": {vars: `ctx context.Context; endpoints []string; logger *zap.Logger`},
+	"examples/quickstart/README.md": {vars: `run func(context.Context, *clientv3.Client) error`},
+	"docs/options.md":               {vars: `ctx context.Context; endpoints []string; logger *zap.Logger`},
 }
 
 // imported are the packages that the pages call by these names, beside ours and those of one word.
 var imported = map[string]string{
-	"clientv3": "go.etcd.io/etcd/client/v3", "http": "net/http", "tls": "crypto/tls",
+	"clientv3": "go.etcd.io/etcd/client/v3", "http": "net/http", "tls": "crypto/tls", "signal": "os/signal",
 	"zap": "go.uber.org/zap", "zapcore": "go.uber.org/zap/zapcore", "prometheus": "github.com/prometheus/client_golang/prometheus",
 	"echo": "github.com/labstack/echo/v4", "runtime": "github.com/grpc-ecosystem/grpc-gateway/v2/runtime",
 }

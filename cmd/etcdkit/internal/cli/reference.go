@@ -83,13 +83,15 @@ This page is written from the command itself. It has each verb with one example:
 about it, ` + "`etcdkit man DIR`" + ` writes the manual pages, and ` + "`make cli-docs`" + ` writes a page for each verb into bin/cli.
 What each prints, also when it refuses, is in the [transcripts of its tests](../cmd/etcdkit/internal/cli/testdata).
 
-    go install github.com/etcdkit/etcdkit/cmd/etcdkit@latest
+No version is published yet: build it in a clone.
 
-Without an etcd to try it on, ` + "`etcdkit-dev`" + ` starts one on this machine, until ^C, and prints the variable by which
-` + "`etcdkit`, `etcdctl`" + ` and the examples reach it; ` + "`-data-dir`" + ` keeps its data. It is a program of its own, since it is an
-etcd server:
+    go install ./cmd/etcdkit
 
-    go install github.com/etcdkit/etcdkit/cmd/etcdkit-dev@latest
+Without an etcd to try it on, ` + "`etcdkit-dev`" + ` starts one on this machine, without TLS and users, until ^C, and prints the
+variable by which ` + "`etcdkit`, `etcdctl`" + ` and the examples reach it; ` + "`-data-dir`" + ` keeps its data, and ` + "`-port`" + ` is another
+one. It is a program of its own, since it is an etcd server:
+
+    go install ./cmd/etcdkit-dev
 
 `)
 	var links []string
