@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
 )
 
@@ -15,5 +16,5 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == guard.FrontArgument {
 		os.Exit(guard.Front(os.Args[2:]))
 	}
-	os.Exit(cli.Main(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(cli.Main(os.Args[1:], verb.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }

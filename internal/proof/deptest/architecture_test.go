@@ -66,7 +66,7 @@ func wrongImports(tr *tree, text string) (found []string) {
 			names = append(names, "`"+path.Base(p)+"`")
 		}
 		imports := cmp.Or(strings.Join(names, ", "), "–")
-		product := within(row[1], public...) || within(row[1], "internal") && !within(row[1], testOnly...)
+		product := within(row[1], append([]string{"internal"}, public...)...) && !within(row[1], testOnly...)
 		if product && row[2] != imports {
 			found = append(found, row[1]+" imports "+imports+", and its row says "+cmp.Or(row[2], "nothing of it"))
 		}

@@ -34,7 +34,7 @@ var fences = []fence{
 		why:  "it is the inside of a Session, which these three build on, and of which the console shows what they do not: the stores, sessions and members of etcd; verbs that only read start it without a lease; what the parts below it need, they are given",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(dir, "internal/engine") && !f.test && !slices.Contains([]string{"concurrency", "schedlock", "idempotency", "console", "cmd/etcdkit/internal/cli"}, f.dir)
+			return ok && within(dir, "internal/engine") && !f.test && !slices.Contains([]string{"concurrency", "schedlock", "idempotency", "console"}, f.dir) && !within(f.dir, "cmd/etcdkit/internal/cli")
 		},
 		planted: [2]string{"internal/mirror/mirror.go", module + "/internal/engine"},
 	},
@@ -80,6 +80,25 @@ var fences = []fence{
 			return within(f.dir, "cmd/etcdkit/internal/guard") && !f.test && !isStandard(imp) && !within(imp, "golang.org/x/sys")
 		},
 		planted: [2]string{"cmd/etcdkit/internal/guard/guard.go", "go.etcd.io/etcd/client/v3"},
+	},
+	{
+		name: "a package of verbs imports no other one",
+		why:  "the root of the command composes them, so each is read alone; what two of them share is in a package below both",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			return ok && within(f.dir, verbs...) && within(dir, verbs...) && dir != f.dir && !f.test
+		},
+		planted: [2]string{"cmd/etcdkit/internal/cli/jobs/jobs.go", module + "/cmd/etcdkit/internal/cli/cron"},
+	},
+	{
+		name: "what the verbs share imports none of them, and not their root",
+		why:  "it is the ground of the command, and the arrow must not turn",
+		bans: func(f file, imp string) bool {
+			dir, ok := ours(imp)
+			shared := within(f.dir, "cmd/etcdkit/internal/cli") && f.dir != "cmd/etcdkit/internal/cli" && !within(f.dir, verbs...)
+			return ok && shared && !f.test && (dir == "cmd/etcdkit/internal/cli" || within(dir, verbs...))
+		},
+		planted: [2]string{"cmd/etcdkit/internal/cli/verb/call.go", module + "/cmd/etcdkit/internal/cli/jobs"},
 	},
 	{
 		name: "schedlock does not import idempotency",
@@ -244,6 +263,12 @@ var fences = []fence{
 // conformance lists the packages that hold a store to its promises: first the suite, then
 // what has our own stores run through it.
 var conformance = []string{"idempotency/conformance", "idempotency/idemtest"}
+
+// verbs are the packages of the command's verbs.
+var verbs = []string{
+	"cmd/etcdkit/internal/cli/cron", "cmd/etcdkit/internal/cli/doctor", "cmd/etcdkit/internal/cli/jobs", "cmd/etcdkit/internal/cli/permits",
+	"cmd/etcdkit/internal/cli/queues", "cmd/etcdkit/internal/cli/requests", "cmd/etcdkit/internal/cli/serve", "cmd/etcdkit/internal/cli/trial",
+}
 
 // isMiddleware reports whether f belongs to a transport's package below a
 // public one, such as concurrency/limithttp.

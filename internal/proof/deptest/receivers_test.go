@@ -24,7 +24,6 @@ type extent struct{ methods, files int }
 // tooLarge are the types that were above a bound when the rule came. A number that is within its bound
 // is the bound. The list may only shrink: a row is lowered or removed, never raised, and none is added.
 var tooLarge = map[string]extent{
-	"cmd/etcdkit/internal/cli.app":              {90, 34},
 	"concurrency.Permit":                        {45, 8},
 	"concurrency.request":                       {maxMethods, 5},
 	"concurrency.sessionQueue":                  {118, 20},

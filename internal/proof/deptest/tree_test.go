@@ -31,7 +31,7 @@ type file struct {
 
 // testOnly lists the folders that are test code, or part of examples, although their files are not
 // named so.
-var testOnly = []string{"compat", "internal/proof", sharedByExamples}
+var testOnly = []string{"compat", "internal/proof", "cmd/etcdkit/internal/cli/clitest", sharedByExamples}
 
 // sharedByExamples is the folder of what the examples and demos share.
 const sharedByExamples = "internal/examples"

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
@@ -15,7 +17,7 @@ import (
 // What is missing is named as the usage calls it.
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := clitest.New(t)
 	for want, args := range map[string][]string{
 		"etcdkit show: NAME is missing\n":              {"show"},
 		`etcdkit ls: "charge" is an argument too many`: {"ls", "charge"},
@@ -26,72 +28,72 @@ func TestArguments(t *testing.T) {
 		`etcdkit limit: "5" is an argument too many`:   {"limit", "charge", "4", "5"},
 		"etcdkit requests get: REF is missing\n":       {"requests", "get", "orders"},
 	} {
-		r := f.run(args...)
-		require.Equal(t, exitUsage, r.code)
-		require.Contains(t, r.err, strings.ReplaceAll(want, " \n", "\n"))
-		require.Contains(t, r.err, "Usage: etcdkit "+args[0])
+		r := f.Run(args...)
+		require.Equal(t, exit.Usage, r.Code)
+		require.Contains(t, r.Err, strings.ReplaceAll(want, " \n", "\n"))
+		require.Contains(t, r.Err, "Usage: etcdkit "+args[0])
 	}
 }
 
 // A name may begin with "-": it follows "--".
 func TestNamesThatBeginWithADash(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	s := f.session("web-7")
+	f := clitest.New(t)
+	s := f.Session("web-7")
 	l, err := schedlock.New(s, nil)
 	require.NoError(t, err)
-	_, err = l.Do(testkit.Context(t), "-n", nothing, schedlock.Tick(tick(0)))
+	_, err = l.Do(testkit.Context(t), "-n", clitest.Nothing, schedlock.Tick(clitest.Tick(0)))
 	require.NoError(t, err)
 	store, err := idempotency.NewStore(s, "-st", nil)
 	require.NoError(t, err)
-	f.begin(store, order("1"))
+	f.Begin(store, clitest.Order("1"))
 	q, err := concurrency.NewSemaphore(s, "-q", 1, nil)
 	require.NoError(t, err)
-	f.permit(q.Acquire(testkit.Context(t)))
+	f.Permit(q.Acquire(testkit.Context(t)))
 	for args, want := range map[string]string{
 		"jobs pause --reason x -- -n": "paused",
 		"jobs history -- -n":          "done",
 		"requests stats -- -st":       "in-progress       1",
 		"show -- -q":                  "used 1",
 	} {
-		r := f.run(append([]string{"-N", "test"}, strings.Fields(args)...)...)
-		require.Zero(t, r.code, "%s: %s", args, r.err)
-		require.Contains(t, r.out, want, args)
+		r := f.Run(append([]string{"-N", "test"}, strings.Fields(args)...)...)
+		require.Zero(t, r.Code, "%s: %s", args, r.Err)
+		require.Contains(t, r.Out, want, args)
 	}
 }
 
 // What a script or a person gets wrong easily is refused, with what would be right.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := clitest.New(t)
 	for want, c := range map[string]struct {
 		code int
 		args []string
 	}{
-		"etcdkit limit: N is empty": {exitUsage, []string{"limit", "semaphore/x", ""}}, // the variable of a script
-		"etcdkit run: mutex/a: the name is given without its kind: --lock a\n":                   {exitUsage, []string{"run", "mutex/a", "--", "true"}},
-		"etcdkit hold: semaphore/a: the name is given without its kind: --limit a\n":             {exitUsage, []string{"hold", "semaphore/a", "--id", "x", "--for", "1m"}},
-		"etcdkit run: limiter/a: a limiter has no permit to acquire here":                        {exitUsage, []string{"run", "limiter/a", "--", "true"}},
-		"etcdkit show: semaphore/chrage: etcd has nothing of that name":                          {exitFailed, []string{"show", "semaphore/chrage"}},
-		"etcdkit show: limiter/api: etcd has nothing of that name":                               {exitFailed, []string{"show", "limiter/api"}},
-		"etcdkit jobs watch: read status of job \"invoices\": no such job\n'etcdkit jobs' lists": {exitFailed, []string{"jobs", "watch", "invoices"}},
-		"etcdkit limit: set rate of \"mail\": ":                                                  {exitUsage, []string{"limit", "rate/mail", "0", "--create"}},
-		"'etcdkit limit KIND/NAME N --create' stores a limit for a new one.":                     {exitFailed, []string{"limit", "semaphore/x", "3"}},
-		"etcdkit conformance: --duration 0s is not positive":                                     {exitUsage, []string{"conformance", "--duration", "0", "--yes"}},
-		"etcdkit conformance: --only is empty":                                                   {exitUsage, []string{"conformance", "--only", "", "--yes"}},
-		"etcdkit doctor: --slow -1s is not positive":                                             {exitUsage, []string{"doctor", "--slow", "-1s"}},
-		"etcdkit requests resolve: --done: /dev/zero has more than 1048576 bytes":                {exitUsage, []string{"requests", "resolve", "orders", "x/y", "--done", "/dev/zero", "--yes"}},
-		"etcdkit requests resolve: --done -: it is empty":                                        {exitUsage, []string{"requests", "resolve", "orders", "x/y", "--done", "-", "--yes"}},
-		"etcdkit help: \"nosuch\" is no verb":                                                    {exitUsage, []string{"help", "nosuch"}},
+		"etcdkit limit: N is empty": {exit.Usage, []string{"limit", "semaphore/x", ""}}, // the variable of a script
+		"etcdkit run: mutex/a: the name is given without its kind: --lock a\n":                   {exit.Usage, []string{"run", "mutex/a", "--", "true"}},
+		"etcdkit hold: semaphore/a: the name is given without its kind: --limit a\n":             {exit.Usage, []string{"hold", "semaphore/a", "--id", "x", "--for", "1m"}},
+		"etcdkit run: limiter/a: a limiter has no permit to acquire here":                        {exit.Usage, []string{"run", "limiter/a", "--", "true"}},
+		"etcdkit show: semaphore/chrage: etcd has nothing of that name":                          {exit.Failed, []string{"show", "semaphore/chrage"}},
+		"etcdkit show: limiter/api: etcd has nothing of that name":                               {exit.Failed, []string{"show", "limiter/api"}},
+		"etcdkit jobs watch: read status of job \"invoices\": no such job\n'etcdkit jobs' lists": {exit.Failed, []string{"jobs", "watch", "invoices"}},
+		"etcdkit limit: set rate of \"mail\": ":                                                  {exit.Usage, []string{"limit", "rate/mail", "0", "--create"}},
+		"'etcdkit limit KIND/NAME N --create' stores a limit for a new one.":                     {exit.Failed, []string{"limit", "semaphore/x", "3"}},
+		"etcdkit conformance: --duration 0s is not positive":                                     {exit.Usage, []string{"conformance", "--duration", "0", "--yes"}},
+		"etcdkit conformance: --only is empty":                                                   {exit.Usage, []string{"conformance", "--only", "", "--yes"}},
+		"etcdkit doctor: --slow -1s is not positive":                                             {exit.Usage, []string{"doctor", "--slow", "-1s"}},
+		"etcdkit requests resolve: --done: /dev/zero has more than 1048576 bytes":                {exit.Usage, []string{"requests", "resolve", "orders", "x/y", "--done", "/dev/zero", "--yes"}},
+		"etcdkit requests resolve: --done -: it is empty":                                        {exit.Usage, []string{"requests", "resolve", "orders", "x/y", "--done", "-", "--yes"}},
+		"etcdkit help: \"nosuch\" is no verb":                                                    {exit.Usage, []string{"help", "nosuch"}},
 	} {
 		args := c.args
 		if args[0] != "help" {
 			args = append([]string{"-N", "test"}, args...)
 		}
-		r := f.run(args...)
-		require.Equal(t, c.code, r.code, "%v: %s", c.args, r.err)
-		require.Contains(t, r.err, want)
-		require.NotContains(t, r.err, "CreateLimit")
+		r := f.Run(args...)
+		require.Equal(t, c.code, r.Code, "%v: %s", c.args, r.Err)
+		require.Contains(t, r.Err, want)
+		require.NotContains(t, r.Err, "CreateLimit")
 	}
-	require.Contains(t, f.run("help", "jobs", "watch").out, "Print each run of a job")
+	require.Contains(t, f.Run("help", "jobs", "watch").Out, "Print each run of a job")
 }

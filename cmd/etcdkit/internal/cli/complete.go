@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
@@ -17,7 +19,7 @@ import (
 const completionTime = 2 * time.Second
 
 // complete lets shells complete the names of queues, jobs and stores, and of namespaces, from etcd.
-func (a *app) complete(root *cobra.Command) {
+func complete(c *verb.Call, root *cobra.Command) {
 	jobs := func(s keyspace.Space) []listing {
 		return []listing{{"", s.Jobs(), func(key string) (string, string, bool) {
 			name, _, ok := s.ParseJob(key)
@@ -33,7 +35,8 @@ func (a *app) complete(root *cobra.Command) {
 	for path, names := range map[string]func(keyspace.Space) []listing{
 		"show": queuesIn, "limit": queuesIn, "evict": queuesIn, "release": queuesIn, "run": nil, "hold": nil,
 		"elections step-down": namesOf(keyspace.Election),
-		"jobs history":        jobs, "jobs watch": jobs, "jobs pause": jobs, "jobs resume": jobs, "jobs unlock": jobs, "jobs forget": jobs, "jobs trigger": jobs, "jobs run": jobs,
+		"jobs history":        jobs, "jobs watch": jobs, "jobs pause": jobs, "jobs resume": jobs, "jobs unlock": jobs,
+		"jobs forget": jobs, "jobs trigger": jobs, "jobs run": jobs,
 		"requests list": stores, "requests stats": stores, "requests get": stores, "requests resolve": stores, "requests delete": stores,
 	} {
 		if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.CommandPath() == "etcdkit "+path {
@@ -44,9 +47,9 @@ func (a *app) complete(root *cobra.Command) {
 				case len(args) > 0:
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				case names == nil:
-					return a.names(cmd, typed, namesOf(wanted(cmd.Flags()))), cobra.ShellCompDirectiveNoFileComp
+					return namesFor(cmd, c, typed, namesOf(wanted(cmd.Flags()))), cobra.ShellCompDirectiveNoFileComp
 				}
-				return a.names(cmd, typed, names), cobra.ShellCompDirectiveNoFileComp
+				return namesFor(cmd, c, typed, names), cobra.ShellCompDirectiveNoFileComp
 			}
 		}
 	}
@@ -56,7 +59,7 @@ func (a *app) complete(root *cobra.Command) {
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // without it, each argument is accepted
 	}
 	_ = root.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return a.names(cmd, typed, nil), cobra.ShellCompDirectiveNoFileComp
+		return namesFor(cmd, c, typed, nil), cobra.ShellCompDirectiveNoFileComp
 	})
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -107,31 +110,33 @@ func ofKind(s keyspace.Space, kind keyspace.Kind, as concurrency.QueueKind) list
 	}}
 }
 
-// names returns the names in etcd that begin with what was typed and need no quotes: those of listings, or of
+// namesFor returns the names in etcd that begin with what was typed and need no quotes: those of listings, or of
 // namespaces without them. It reads one key of each, and returns nothing if etcd does not answer, or a password
 // would have to be asked for.
-func (a *app) names(cmd *cobra.Command, typed string, in func(keyspace.Space) []listing) (found []string) {
-	if err := cmp.Or(checkConnection(cmd.Flags()), fromEnvironment(cmd.Flags())); err != nil || a.etcd.User != "" && a.etcd.Password == "" && !strings.Contains(a.etcd.User, ":") {
+func namesFor(cmd *cobra.Command, c *verb.Call, typed string, in func(keyspace.Space) []listing) (found []string) {
+	err := cmp.Or(verb.CheckConnection(cmd.Flags()), verb.FromEnvironment(cmd.Flags()))
+	asks := c.Etcd.User != "" && c.Etcd.Password == "" && !strings.Contains(c.Etcd.User, ":")
+	if err != nil || asks {
 		return nil
 	}
 	var of []listing
 	if in == nil {
-		root, err := keyspace.Namespaces(a.etcd.prefix)
+		root, err := keyspace.Namespaces(c.Etcd.Prefix)
 		if err != nil {
 			return nil
 		}
 		of = []listing{{"", root, func(key string) (string, string, bool) {
-			name, space, ok := keyspace.ParseNamespace(a.etcd.prefix, key)
+			name, space, ok := keyspace.ParseNamespace(c.Etcd.Prefix, key)
 			return name, space.Root(), ok
 		}}}
 	} else {
-		space, err := a.etcd.space()
+		space, err := c.Etcd.Space()
 		if err != nil {
 			return nil
 		}
 		of = in(space)
 	}
-	client, err := a.etcd.client(cmd.Context())
+	client, err := c.Etcd.Client(cmd.Context())
 	if err != nil {
 		return nil
 	}
@@ -139,13 +144,13 @@ func (a *app) names(cmd *cobra.Command, typed string, in func(keyspace.Space) []
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 	defer cancel()
 	for _, l := range of {
-		names, err := a.etcd.namesBelow(ctx, client, l.root, l.parse)
+		names, err := c.Etcd.NamesBelow(ctx, client, l.root, l.parse)
 		if err != nil {
 			return found
 		}
 		for _, name := range names {
 			// A shell evaluates what it completes: a name that is not one plain word could be a program of another's.
-			if name = l.before + name; strings.HasPrefix(name, typed) && word(name) == name {
+			if name = l.before + name; strings.HasPrefix(name, typed) && output.ShellWord(name) == name {
 				found = append(found, name)
 			}
 		}

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"strings"
@@ -6,33 +6,36 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // completed returns what a shell offers for a command line that ends in the last argument.
-func (f *fixture) completed(args ...string) string {
-	f.t.Helper()
-	args = append([]string{"__complete", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}, args...)
-	var out, errs writer
-	code := execute(f.t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-	require.Zero(f.t, code, string(errs))
+func completed(f *clitest.Fixture, args ...string) string {
+	f.T.Helper()
+	args = append([]string{"__complete", "--endpoints", strings.Join(f.Etcd.Endpoints(), ","), "--prefix", f.Prefix}, args...)
+	var out, errs clitest.Writer
+	code := cli.Execute(f.T.Context(), args, verb.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	require.Zero(f.T, code, string(errs))
 	return strings.TrimSpace(string(out))
 }
 
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := clitest.New(t)
 	ctx := testkit.Context(t)
-	f.crowd("charge")
-	s := f.session("web-7")
+	f.Crowd("charge")
+	s := f.Session("web-7")
 	m, err := concurrency.NewMutex(s, "charge")
 	require.NoError(t, err)
-	f.permit(m.Lock(ctx))
-	_, err = f.process("web-7").Do(ctx, "invoices", nothing, schedlock.Tick(tick(0)))
+	f.Permit(m.Lock(ctx))
+	_, err = f.Locker("web-7").Do(ctx, "invoices", clitest.Nothing, schedlock.Tick(clitest.Tick(0)))
 	require.NoError(t, err)
-	f.lost("orders", order("1"))
+	f.Lost("orders", clitest.Order("1"))
 	for line, want := range map[string]string{
 		"show -N test ":                "semaphore/charge\nmutex/charge\n:4",
 		"show -N test mu":              "mutex/charge\n:4",
@@ -50,18 +53,18 @@ func TestCompletion(t *testing.T) {
 		"elections step-down -N test ": ":4",
 		"show ":                        ":4", // without a namespace
 	} {
-		require.Equal(t, want, f.completed(strings.Split(line, " ")...), line)
+		require.Equal(t, want, completed(f, strings.Split(line, " ")...), line)
 	}
 	for _, name := range []string{"a`touch x`", "a$(id)", "a${IFS}b", "a;b", "a b", "a|b", "a>b", "a'b", `a"b`, `a\b`, "~a", "a*", "a#b", "größe-1.2"} {
 		sem, err := concurrency.NewSemaphore(s, name, 2, nil)
 		require.NoError(t, err)
-		f.permit(sem.Acquire(ctx))
+		f.Permit(sem.Acquire(ctx))
 	}
-	require.Equal(t, "semaphore/charge\nsemaphore/größe-1.2\nmutex/charge\n:4", f.completed("show", "-N", "test", ""), "a shell evaluates what it completes")
-	require.Equal(t, ":4", f.completed("--endpoints", "127.0.0.1:1", "--user", "app", "show", "-N", "test", ""), "no password is asked for")
-	r := f.run("completion", "bash")
-	require.Zero(t, r.code)
-	require.Contains(t, r.out, "__start_etcdkit")
-	f.shell("completion tcsh")
-	f.golden("completion")
+	require.Equal(t, "semaphore/charge\nsemaphore/größe-1.2\nmutex/charge\n:4", completed(f, "show", "-N", "test", ""), "a shell evaluates what it completes")
+	require.Equal(t, ":4", completed(f, "--endpoints", "127.0.0.1:1", "--user", "app", "show", "-N", "test", ""), "no password is asked for")
+	r := f.Run("completion", "bash")
+	require.Zero(t, r.Code)
+	require.Contains(t, r.Out, "__start_etcdkit")
+	f.Shell("completion tcsh")
+	f.Golden("completion")
 }

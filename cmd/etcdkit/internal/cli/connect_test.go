@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"bytes"
@@ -14,10 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/etcdflags"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -25,57 +28,43 @@ import (
 
 // The connection can be configured as etcdctl's, and a flag counts more than its variable.
 func TestEnvironment(t *testing.T) {
-	f := newFixture(t)
-	f.crowd("charge")
-	t.Setenv("ETCDCTL_ENDPOINTS", strings.Join(f.etcd.Endpoints(), ","))
-	t.Setenv("ETCDKIT_PREFIX", f.prefix)
+	f := clitest.New(t)
+	f.Crowd("charge")
+	t.Setenv("ETCDCTL_ENDPOINTS", strings.Join(f.Etcd.Endpoints(), ","))
+	t.Setenv("ETCDKIT_PREFIX", f.Prefix)
 	t.Setenv("ETCDKIT_NAMESPACE", "test")
 	t.Setenv("ETCDKIT_OUTPUT", "json")
-	ls := func(args ...string) result {
+	ls := func(args ...string) clitest.Result {
 		var out, errs bytes.Buffer
-		code := execute(testkit.Context(t), append([]string{"ls"}, args...), Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-		return result{code, out.String(), errs.String()}
+		code := cli.Execute(testkit.Context(t), append([]string{"ls"}, args...), verb.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		return clitest.Result{Code: code, Out: out.String(), Err: errs.String()}
 	}
 	r := ls()
-	require.Zero(t, r.code, r.err)
-	require.Contains(t, r.out, `"name":"charge"`)
+	require.Zero(t, r.Code, r.Err)
+	require.Contains(t, r.Out, `"name":"charge"`)
 	r = ls("-o", "table", "-N", "other")
-	require.Zero(t, r.code, r.err)
-	require.Equal(t, "KIND/NAME  REQUESTS\n", r.out)
+	require.Zero(t, r.Code, r.Err)
+	require.Equal(t, "KIND/NAME  REQUESTS\n", r.Out)
 	for _, flag := range []string{"--cacert", "--cert", "--key", "--endpoints", "--user", "-N"} {
 		r = ls(flag, "")
-		require.Equal(t, exitUsage, r.code, flag)
-		require.Contains(t, r.err, "is empty", flag)
+		require.Equal(t, exit.Usage, r.Code, flag)
+		require.Contains(t, r.Err, "is empty", flag)
 	}
 	for line, want := range map[string]string{"show ": "semaphore/charge\n:4\n", "show --endpoints 127.0.0.1:1 ": ":4\n"} {
 		var out bytes.Buffer
-		require.Zero(t, execute(testkit.Context(t), append([]string{"__complete"}, strings.Split(line, " ")...), Streams{In: strings.NewReader(""), Out: &out, Err: io.Discard}))
+		require.Zero(t, cli.Execute(testkit.Context(t), append([]string{"__complete"}, strings.Split(line, " ")...), verb.Streams{In: strings.NewReader(""), Out: &out, Err: io.Discard}))
 		require.Equal(t, want, out.String(), "%s: of one cluster", line)
 	}
 	t.Setenv("ETCDCTL_DISCOVERY_SRV", "example.com")
 	r = ls()
-	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.err, "ETCDCTL_DISCOVERY_SRV")
-	require.Zero(t, ls("--endpoints", strings.Join(f.etcd.Endpoints(), ",")).code, "the cluster is given")
+	require.Equal(t, exit.Usage, r.Code)
+	require.Contains(t, r.Err, "ETCDCTL_DISCOVERY_SRV")
+	require.Zero(t, ls("--endpoints", strings.Join(f.Etcd.Endpoints(), ",")).Code, "the cluster is given")
 	t.Setenv("ETCDCTL_DISCOVERY_SRV", "")
 	t.Setenv("ETCDCTL_COMMAND_TIMEOUT", "soon")
 	r = ls()
-	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.err, `ETCDCTL_COMMAND_TIMEOUT="soon"`)
-}
-
-// Each variable is one of etcdctl's or starts with ETCDKIT_.
-func TestEveryGlobalFlagHasAVariable(t *testing.T) {
-	t.Parallel()
-	a := &app{}
-	root := a.root()
-	for name := range etcdflags.Names {
-		require.NotNil(t, root.PersistentFlags().Lookup(name), name)
-		require.True(t, strings.HasPrefix(variable(name), "ETCDCTL_"), name)
-	}
-	for name := range ours {
-		require.NotNil(t, root.PersistentFlags().Lookup(name), name)
-	}
+	require.Equal(t, exit.Usage, r.Code)
+	require.Contains(t, r.Err, `ETCDCTL_COMMAND_TIMEOUT="soon"`)
 }
 
 func TestUnreachable(t *testing.T) {
@@ -83,15 +72,15 @@ func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	for _, verb := range []string{"ls", "show x", "limit x 3", "evict x 1 --yes", "elections", "jobs", "jobs watch x", "requests", "requests list x", "console", "show x --user a:b --dial-timeout 300ms"} {
+	for _, line := range []string{"ls", "show x", "limit x 3", "evict x 1 --yes", "elections", "jobs", "jobs watch x", "requests", "requests list x", "console", "show x --user a:b --dial-timeout 300ms"} {
 		var out, errs bytes.Buffer
-		args := append([]string{"-N", "test", "--endpoints", l.Addr().String(), "--command-timeout", "300ms"}, words(t, verb)...)
-		code := execute(testkit.Context(t), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-		require.Equal(t, exitUnreachable, code, verb)
-		require.Contains(t, errs.String(), l.Addr().String(), verb)
-		require.Contains(t, errs.String(), "etcdkit doctor", verb)
-		require.Contains(t, errs.String(), "refused", verb)
-		require.Empty(t, out.String(), verb)
+		args := append([]string{"-N", "test", "--endpoints", l.Addr().String(), "--command-timeout", "300ms"}, clitest.Words(t, line)...)
+		code := cli.Execute(testkit.Context(t), args, verb.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		require.Equal(t, exit.Unreachable, code, line)
+		require.Contains(t, errs.String(), l.Addr().String(), line)
+		require.Contains(t, errs.String(), "etcdkit doctor", line)
+		require.Contains(t, errs.String(), "refused", line)
+		require.Empty(t, out.String(), line)
 	}
 }
 
@@ -101,10 +90,10 @@ func TestDenied(t *testing.T) {
 	ctx := testkit.Context(t)
 	require.NoError(t, etcd.EnableAuth(ctx, "root", "secret"))
 	require.NoError(t, etcd.AddUser(ctx, "guest", "guest", "/elsewhere/"))
-	run := func(args ...string) result {
+	run := func(args ...string) clitest.Result {
 		var out, errs bytes.Buffer
-		code := execute(ctx, append(args, "--endpoints", strings.Join(etcd.Endpoints(), ","), "-N", "test"), Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-		return result{code, out.String(), errs.String()}
+		code := cli.Execute(ctx, append(args, "--endpoints", strings.Join(etcd.Endpoints(), ","), "-N", "test"), verb.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		return clitest.Result{Code: code, Out: out.String(), Err: errs.String()}
 	}
 	for name, args := range map[string][]string{
 		"no user":        {"ls"},
@@ -112,45 +101,30 @@ func TestDenied(t *testing.T) {
 		"no permission":  {"ls", "--user", "guest:guest"},
 	} {
 		r := run(args...)
-		require.Equal(t, exitDenied, r.code, "%s: %s", name, r.err)
-		require.Contains(t, r.err, "--user", name)
-		require.NotContains(t, r.err, "wrong", name)
-		require.Equal(t, name == "no permission", strings.Contains(r.err, "roles"), "%s: %s", name, r.err)
+		require.Equal(t, exit.Denied, r.Code, "%s: %s", name, r.Err)
+		require.Contains(t, r.Err, "--user", name)
+		require.NotContains(t, r.Err, "wrong", name)
+		require.Equal(t, name == "no permission", strings.Contains(r.Err, "roles"), "%s: %s", name, r.Err)
 	}
 	r := run("ls", "--user", "root", "--password", "secret")
-	require.Zero(t, r.code, r.err)
+	require.Zero(t, r.Code, r.Err)
 	r = run("ls", "--user", "root")
-	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.err, "ETCDCTL_PASSWORD")
-	require.Equal(t, exitUsage, run("ls", "--password", "x").code)
+	require.Equal(t, exit.Usage, r.Code)
+	require.Contains(t, r.Err, "ETCDCTL_PASSWORD")
+	require.Equal(t, exit.Usage, run("ls", "--password", "x").Code)
 }
 
 // A verb that is interrupted exits with the signal's code.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.crowd("charge")
+	f := clitest.New(t)
+	f.Crowd("charge")
 	ctx, cancel := context.WithCancelCause(testkit.Context(t))
 	defer cancel(nil)
-	out := &signalled{at: "semaphore/charge", do: func() { cancel(interrupted{syscall.SIGINT}) }}
+	out := &clitest.Signalled{At: "semaphore/charge", Do: func() { cancel(exit.Interrupted{Signal: syscall.SIGINT}) }}
 	var errs bytes.Buffer
-	args := []string{"show", "-w", "-N", "test", "charge", "--endpoints", strings.Join(f.etcd.Endpoints(), ","), "--prefix", f.prefix}
-	require.Equal(t, 130, execute(ctx, args, Streams{In: strings.NewReader(""), Out: out, Err: &errs}))
-}
-
-// signalled calls do once a text was written.
-type signalled struct {
-	bytes.Buffer
-	at string
-	do func()
-}
-
-func (s *signalled) Write(p []byte) (int, error) {
-	n, err := s.Buffer.Write(p)
-	if strings.Contains(s.String(), s.at) {
-		s.do()
-	}
-	return n, err
+	args := []string{"show", "-w", "-N", "test", "charge", "--endpoints", strings.Join(f.Etcd.Endpoints(), ","), "--prefix", f.Prefix}
+	require.Equal(t, 130, cli.Execute(ctx, args, verb.Streams{In: strings.NewReader(""), Out: out, Err: &errs}))
 }
 
 // Verbs that change nothing need read permission alone, and take no lease.
@@ -180,39 +154,42 @@ func TestReadOnlyUser(t *testing.T) {
 		return ids
 	}
 	before := leases()
-	run := func(verb, user string) result {
-		out := signalled{do: func() {}}
+	run := func(line, user string) clitest.Result {
+		out := clitest.Signalled{Do: func() {}}
 		var errs bytes.Buffer
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		if strings.Contains(verb, "-w") || verb == "console" { // it lasts until it is interrupted
-			out.at, out.do = "\n", func() { require.ElementsMatch(t, before, leases(), verb); cancel(interrupted{syscall.SIGINT}) }
+		if strings.Contains(line, "-w") || line == "console" { // it lasts until it is interrupted
+			out.At, out.Do = "\n", func() {
+				require.ElementsMatch(t, before, leases(), line)
+				cancel(exit.Interrupted{Signal: syscall.SIGINT})
+			}
 		}
-		args := append(strings.Fields(verb), "--endpoints", strings.Join(etcd.Endpoints(), ","), "-N", "test", "--user", user+":secret")
-		code := execute(ctx, args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-		return result{code, out.String(), errs.String()}
+		args := append(strings.Fields(line), "--endpoints", strings.Join(etcd.Endpoints(), ","), "-N", "test", "--user", user+":secret")
+		code := cli.Execute(ctx, args, verb.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		return clitest.Result{Code: code, Out: out.String(), Err: errs.String()}
 	}
-	for _, verb := range []string{
+	for _, line := range []string{
 		"ls", "top", "elections", "jobs", "requests", "console",
 		"show charge", "show charge -w", "show election/shard-7", "show limiter/api", "show limiter/api/tenant-7", "show rate/mail",
 		"limit charge", "limit limiter/api", "limit rate/mail",
 		"jobs history sweep", "requests list orders", "requests stats orders",
 	} {
-		r := run(verb, "reader")
-		require.Contains(t, []int{0, 130}, r.code, "%s: %s", verb, r.err)
-		require.NotEmpty(t, r.out, verb)
-		require.ElementsMatch(t, before, leases(), verb)
-		require.Equal(t, exitDenied, run(verb, "guest").code, verb)
+		r := run(line, "reader")
+		require.Contains(t, []int{0, 130}, r.Code, "%s: %s", line, r.Err)
+		require.NotEmpty(t, r.Out, line)
+		require.ElementsMatch(t, before, leases(), line)
+		require.Equal(t, exit.Denied, run(line, "guest").Code, line)
 	}
 	r := run("doctor", "reader")
-	require.Zero(t, r.code, "a role that reads is a warning: %s", r.out)
-	require.Contains(t, r.out, "WARN  session: no session")
-	require.Contains(t, r.out, "4 queues", "what needs no lease is examined")
-	require.Equal(t, exitDenied, run("jobs watch sweep", "guest").code)
-	token := regexp.MustCompile(`"token":"(\d+)"`).FindStringSubmatch(run("show charge -o json", "reader").out)[1]
-	for _, verb := range []string{"limit charge 3", "limit limiter/api/tenant-7 9", "evict charge " + token + " --yes", "evict charge " + token + " --yes --force", "elections step-down shard-7 --yes", "jobs pause sweep --reason x", "console --write", "conformance --yes --only Limit", "bench --yes"} {
-		r := run(verb, "reader")
-		require.Equal(t, exitDenied, r.code, "%s: %s%s", verb, r.out, r.err)
+	require.Zero(t, r.Code, "a role that reads is a warning: %s", r.Out)
+	require.Contains(t, r.Out, "WARN  session: no session")
+	require.Contains(t, r.Out, "4 queues", "what needs no lease is examined")
+	require.Equal(t, exit.Denied, run("jobs watch sweep", "guest").Code)
+	token := regexp.MustCompile(`"token":"(\d+)"`).FindStringSubmatch(run("show charge -o json", "reader").Out)[1]
+	for _, line := range []string{"limit charge 3", "limit limiter/api/tenant-7 9", "evict charge " + token + " --yes", "evict charge " + token + " --yes --force", "elections step-down shard-7 --yes", "jobs pause sweep --reason x", "console --write", "conformance --yes --only Limit", "bench --yes"} {
+		r := run(line, "reader")
+		require.Equal(t, exit.Denied, r.Code, "%s: %s%s", line, r.Out, r.Err)
 	}
 }
 

@@ -9,16 +9,20 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 )
 
-func (a *app) man() *cobra.Command {
+func man(c *verb.Call) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages of all verbs into a directory",
 		Long: `Write the manual pages of all verbs into a directory, as etcdkit.1, etcdkit-show.1 and so on: for packages,
 or for 'man -M', which takes the directory above one named man1.`,
 		Example: "etcdkit man /usr/local/share/man/man1",
-		Args:    arguments(1, 1),
+		Args:    verb.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pages := manuals(cmd.Root())
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
@@ -29,10 +33,10 @@ or for 'man -M', which takes the directory above one named man1.`,
 					return err
 				}
 			}
-			return a.print(struct {
-				schema
+			return c.Print(struct {
+				output.Form
 				Pages int `json:"pages"`
-			}{schemaOf("man"), len(pages)}, func(t *table) { t.line(count(len(pages), "page", "pages") + " in " + args[0]) })
+			}{output.FormOf("man"), len(pages)}, func(t *output.Table) { t.Line(output.Count(len(pages), "page", "pages") + " in " + args[0]) })
 		},
 	}
 }
@@ -80,12 +84,12 @@ func manual(cmd *cobra.Command) string {
 		}
 	}
 	b.WriteString(".SH EXIT STATUS\n")
-	for _, c := range exitCodes {
-		code := fmt.Sprint(c.code)
-		if c.code > 128 {
+	for _, c := range exit.Codes {
+		code := fmt.Sprint(c.Code)
+		if c.Code > 128 {
 			code = "128+n"
 		}
-		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", code, roff(c.meaning))
+		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", code, roff(c.Meaning))
 	}
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(cmd.Example))

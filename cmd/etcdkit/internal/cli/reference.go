@@ -9,32 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 )
-
-// exitCodes are the exit codes of all verbs, for the documentation.
-var exitCodes = []struct {
-	code    int
-	meaning string
-}{
-	{exitOK, "done"},
-	{exitFailed, "not found, in another state, or an error of etcd's"},
-	{exitUsage, "a flag or an argument is wrong, --limit is not the stored limit, or a confirmation is missing: nothing was changed"},
-	{exitUnreachable, "etcd does not answer: it is not known whether something was changed"},
-	{exitNotAcquired, "no permit was granted, or a scheduled command was not run; a repetition may succeed"},
-	{exitLost, "the permit was lost while it was needed"},
-	{exitDenied, "etcd refuses the user"},
-	{exitNotRunnable, "the command of run could not be started, or ulimit -u leaves too few processes for it"},
-	{exitNotFound, "the command of run was not found"},
-	{128 + 15, "128 and the number of the signal that has ended the verb, as 130 for ^C; 0 for console, export and cron"},
-}
-
-// tree returns the command with all of its verbs, as it is executed.
-func tree() *cobra.Command {
-	root := (&app{}).root()
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	return root
-}
 
 // verbsOf returns the verbs below a command that a user sees, without help.
 func verbsOf(cmd *cobra.Command) (all []*cobra.Command) {
@@ -67,14 +45,13 @@ func flagsOf(flags *pflag.FlagSet) (all []flagLine) {
 		if slices.Contains([]string{"", "false", "[]"}, initial) {
 			initial = ""
 		}
-		all = append(all, flagLine{name, variable(f.Name), strings.Trim(initial, "[]"), usage})
+		all = append(all, flagLine{name, verb.Variable(f.Name), strings.Trim(initial, "[]"), usage})
 	})
 	return all
 }
 
 // index returns docs/cli.md: what all verbs have, and each verb with one example.
-func index() string {
-	root := tree()
+func index(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString(`# The command etcdkit
 
@@ -108,8 +85,8 @@ one. It is a program of its own, since it is an etcd server:
 }
 
 // reference returns a page for each verb, by its file's name: its help, its flags, and the transcripts of its tests.
-func reference(transcripts map[string]string) map[string]string {
-	root, pages := tree(), map[string]string{}
+func reference(root *cobra.Command, transcripts map[string]string) map[string]string {
+	pages := map[string]string{}
 	examples := examplesIn(root, transcripts)
 	for _, verb := range verbsOf(root) {
 		var b strings.Builder
@@ -173,12 +150,12 @@ func writeExitCodes(b *strings.Builder) {
 | code | meaning |
 |---|---|
 `)
-	for _, c := range exitCodes {
-		code := fmt.Sprint(c.code)
-		if c.code > 128 {
+	for _, c := range exit.Codes {
+		code := fmt.Sprint(c.Code)
+		if c.Code > 128 {
 			code = "128+n"
 		}
-		fmt.Fprintf(b, "| %s | %s |\n", code, c.meaning)
+		fmt.Fprintf(b, "| %s | %s |\n", code, c.Meaning)
 	}
 }
 

@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"flag"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -34,10 +34,13 @@ func transcripts(t *testing.T) map[string]string {
 	return all
 }
 
+// updating reports whether the pages are written, by the flag of the fixture, which the other tests here use.
+func updating() bool { return flag.Lookup("update").Value.String() == "true" }
+
 // docs/cli.md is what the command says of itself, and the page of forms what its transcripts show.
 func TestReference(t *testing.T) {
-	for page, want := range map[string]string{pageOfCommand: index(), pageOfForms: formsOf(transcripts(t))} {
-		if *update {
+	for page, want := range map[string]string{pageOfCommand: index(tree()), pageOfForms: formsOf(transcripts(t))} {
+		if updating() {
 			require.NoError(t, os.WriteFile(page, []byte(want), 0o600))
 		}
 		got, err := os.ReadFile(page)
@@ -49,7 +52,7 @@ func TestReference(t *testing.T) {
 // Each verb has a page, with its help, its flags and all of its transcripts; make cli-docs writes the pages.
 func TestReferenceOfVerbs(t *testing.T) {
 	all := transcripts(t)
-	pages := reference(all)
+	pages := reference(tree(), all)
 	for _, verb := range verbsOf(tree()) {
 		page := pages[slug(verb)+".md"]
 		require.True(t, strings.HasPrefix(page, "# "+verb.CommandPath()+"\n"), page)
@@ -65,7 +68,7 @@ func TestReferenceOfVerbs(t *testing.T) {
 			}
 		}
 	}
-	if *update {
+	if updating() {
 		require.NoError(t, os.MkdirAll(pagesOfVerbs, 0o700))
 		for name, page := range pages {
 			require.NoError(t, os.WriteFile(filepath.Join(pagesOfVerbs, name), []byte(page), 0o600))
@@ -73,16 +76,26 @@ func TestReferenceOfVerbs(t *testing.T) {
 	}
 }
 
+// sources returns the files of the command: of this package and those of the verbs.
+func sources(t *testing.T) []string {
+	t.Helper()
+	own, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	of, err := filepath.Glob("*/*.go")
+	require.NoError(t, err)
+	require.Greater(t, len(of), 40)
+	return append(own, of...)
+}
+
 // Each form of JSON is in a transcript, and so on the page of forms, but for that of a file which run writes, and the first lines of
 // verbs that serve until they are ended.
 func TestEverySchemaIsDocumented(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	files := sources(t)
 	shown := strings.Join(slices.Collect(maps.Values(transcripts(t))), "")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`schemaOf\("([^"]+)"\)`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range regexp.MustCompile(`FormOf\("([^"]+)"\)`).FindAllStringSubmatch(string(text), -1) {
 			if !slices.Contains([]string{"console", "export", "exit"}, m[1]) {
 				require.True(t, strings.Contains(shown, `"etcdkit.`+m[1]+`/v1"`), "%s: no transcript has %s", file, m[0])
 			}
@@ -127,40 +140,4 @@ func TestAligned(t *testing.T) {
 	got := aligned("$ etcdkit ls\nKIND/NAME  REQUESTS\nsemaphore/charge  4\n{\"a\":1}\nplain text\n  TOKEN  X\nholds  4711  1\n")
 	require.Equal(t, "$ etcdkit ls\nKIND/NAME         REQUESTS\nsemaphore/charge  4\n{\"a\":1}\nplain text\n       TOKEN  X\nholds  4711   1\n", got)
 	require.Len(t, []rune(strings.TrimSpace(aligned("{"+strings.Repeat("x", 1000)+"\n"))), longest+1)
-}
-
-func TestMan(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "man1")
-	f := newFixture(t)
-	f.shows(dir, "man1")
-	f.shell("man man1")
-	f.shell("man man1 -o json")
-	f.shell("man")
-	f.golden("man")
-	page, err := os.ReadFile(filepath.Join(dir, "etcdkit-jobs-pause.1"))
-	require.NoError(t, err)
-	require.Contains(t, string(page), "\\-\\-before\\-first\\-run")
-	require.Contains(t, string(page), "invoices \\-\\-reason")
-	groff, err := exec.LookPath("groff")
-	if err != nil {
-		t.Skip("there is no groff to format the pages")
-	}
-	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
-	require.NoError(t, err)
-	require.NotEmpty(t, pages)
-	for _, page := range pages {
-		out, err := exec.Command(groff, "-man", "-Tutf8", "-ww", "-z", page).CombinedOutput() //nolint:gosec,noctx // of this test
-		require.NoError(t, err, string(out))
-		require.Empty(t, string(out), page)
-	}
-}
-
-// No line of a text is a request of roff.
-func TestRoff(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain": "plain", "--yes": `\-\-yes`, ".so /etc/passwd": `\&.so /etc/passwd`, "'quoted'": `\&'quoted'`, `a\b`: `a\eb`, "one\n\ntwo": "one\n.PP\ntwo",
-	} {
-		require.Equal(t, want, roff(text), text)
-	}
 }

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
@@ -22,23 +23,23 @@ func TestTimesOfAnyYear(t *testing.T) {
 	for _, ms := range []string{"300000000000000", "-300000000000000", "9223372036854775807", "-9223372036854775808"} {
 		t.Run(ms, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t)
+			f := clitest.New(t)
 			ctx := testkit.Context(t)
-			sess := f.session("web-7")
+			sess := f.Session("web-7")
 			sem, err := concurrency.NewSemaphore(sess, "charge", 1, nil)
 			require.NoError(t, err)
-			f.permit(sem.Acquire(ctx))
+			f.Permit(sem.Acquire(ctx))
 			lim, err := concurrency.NewKeyedLimiter(sess, "api", 5, &concurrency.KeyedLimiterOptions{Total: 9})
 			require.NoError(t, err)
-			f.permit(lim.Key("acme").Acquire(ctx))
+			f.Permit(lim.Key("acme").Acquire(ctx))
 			e, err := concurrency.NewElection(sess, "shard")
 			require.NoError(t, err)
-			f.permit(e.Campaign(ctx))
-			s := f.orders()
-			space, err := keyspace.New(f.prefix, "test")
+			f.Permit(e.Campaign(ctx))
+			s := f.Orders()
+			space, err := keyspace.New(f.Prefix, "test")
 			require.NoError(t, err)
 			job := space.Job("invoices")
-			client := f.etcd.Client()
+			client := f.Etcd.Client()
 			for key, value := range map[string]string{
 				job.Run(time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)): record.Run{State: record.RunDone, Attempt: 1, StartMS: 7, EndMS: 9}.Encode(),
 				job.Settings(): "AtMost 1m0s, AtLeast 0s, Retries 0" + record.Period + "1h0m0s", job.Pause(): record.Pause{By: "web-7", AtMS: 7}.Encode(),
@@ -46,7 +47,7 @@ func TestTimesOfAnyYear(t *testing.T) {
 				_, err := client.Put(ctx, key, value)
 				require.NoError(t, err)
 			}
-			resp, err := client.Get(ctx, f.prefix, clientv3.WithPrefix())
+			resp, err := client.Get(ctx, f.Prefix, clientv3.WithPrefix())
 			require.NoError(t, err)
 			stored := regexp.MustCompile(`"(at|start|end)":\d+`)
 			changed := 0
@@ -58,21 +59,21 @@ func TestTimesOfAnyYear(t *testing.T) {
 				}
 			}
 			require.Greater(t, changed, 8)
-			ref := string(s.Ref(order("1")))
+			ref := string(s.Ref(clitest.Order("1")))
 			for _, line := range []string{
 				"ls", "show charge", "show limiter/api", "show limiter/api/acme", "show election/shard", "top", "elections",
 				"jobs", "jobs history invoices", "requests", "requests list orders", "requests get orders " + ref, "requests stats orders",
 			} {
 				args := append(strings.Fields(line), "-N", "test")
-				table := f.run(args...)
-				require.Zero(t, table.code, "%s: %s", line, table.err)
-				got := f.run(append(args, "-o", "json")...)
-				require.Zero(t, got.code, "%s: %s", line, got.err)
-				require.True(t, json.Valid([]byte(got.out)), "%s: %s", line, got.out)
+				table := f.Run(args...)
+				require.Zero(t, table.Code, "%s: %s", line, table.Err)
+				got := f.Run(append(args, "-o", "json")...)
+				require.Zero(t, got.Code, "%s: %s", line, got.Err)
+				require.True(t, json.Valid([]byte(got.Out)), "%s: %s", line, got.Out)
 			}
-			require.Contains(t, f.run("show", "charge", "-N", "test").out, "web-7")
-			require.Zero(t, f.run("jobs", "resume", "invoices", "-N", "test", "--yes").code)
-			require.Zero(t, f.run("jobs", "-N", "test", "-o", "json").code, "its next fire time is in the year 10000")
+			require.Contains(t, f.Run("show", "charge", "-N", "test").Out, "web-7")
+			require.Zero(t, f.Run("jobs", "resume", "invoices", "-N", "test", "--yes").Code)
+			require.Zero(t, f.Run("jobs", "-N", "test", "-o", "json").Code, "its next fire time is in the year 10000")
 		})
 	}
 }

@@ -6,21 +6,24 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 )
 
-func (a *app) version() *cobra.Command {
+func version(c *verb.Call) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of the command",
 		Example: "etcdkit version -o json",
-		Args:    arguments(0, 0),
+		Args:    verb.Arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {
-				schema
+				output.Form
 				Version string `json:"version"`
 				Etcd    string `json:"etcd_client"`
 				Go      string `json:"go"`
-			}{schemaOf("version"), "unknown", "unknown", runtime.Version()}
+			}{output.FormOf("version"), "unknown", "unknown", runtime.Version()}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				v.Version = cmp.Or(info.Main.Version, v.Version)
 				for _, m := range info.Deps {
@@ -29,10 +32,10 @@ func (a *app) version() *cobra.Command {
 					}
 				}
 			}
-			return a.print(v, func(t *table) {
-				t.row("etcdkit", v.Version)
-				t.row("etcd client", v.Etcd)
-				t.row("Go", v.Go)
+			return c.Print(v, func(t *output.Table) {
+				t.Row("etcdkit", v.Version)
+				t.Row("etcd client", v.Etcd)
+				t.Row("Go", v.Go)
 			})
 		},
 	}

@@ -1,0 +1,322 @@
+package cron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/guarded"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/crontab"
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/observe"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// jobRunUsage is what `etcdkit jobs run --help` says of the verb.
+const jobRunUsage = `Run a command once for each time at which it is scheduled, though cron or a timer of systemd calls it on
+each of several machines. The same line is in the crontab of each:
+
+    30 1 * * *  etcdkit jobs run -N ops backup --every 24h -- /usr/local/bin/backup
+
+The first call claims the tick, and runs the command as 'etcdkit run' does: it is dead before etcd can give the job to
+another machine. The other calls are on standby until that run has ended. If its machine dies, or is cut off, one of
+them runs the command again if --retries permits that; otherwise they report the loss. So a machine that is down, or
+that calls later, changes nothing.
+
+With --every, a call is for a new tick if the latest one is nearly that old: a quarter less, but at most 90 minutes
+and, from 2h on, at least 70 minutes, for the night of the change of the clocks. Ticks are the times of the calls. Calls at uneven
+distances, as on weekdays or once a month, need --cron: with --every a weekend rings as a call that is missing. With --cron, the tick is the latest time of
+the schedule that has come, in --zone; a schedule means what 'etcdkit cron' says. Clocks of two machines may differ
+by up to a minute, and by less than half of the time between two ticks.
+
+Exit codes: the command's where it ran, as 'etcdkit run' has them, 76 if the run was lost. 0 and one line if another
+machine has run the command for this time, however it has ended there: that machine's exit code says that. 75 and the
+reason if it was not run: the job is paused, an earlier run is active, a later tick was claimed, the run of this time
+was lost and may not be repeated, or the latest run is older than half of the time between two ticks and so is not
+the one of this call.
+
+'etcdkit jobs history' shows the runs, and 'etcdkit jobs pause' keeps the command from running on all machines. All
+machines give the same --at-most and --retries. 'etcdkit jobs' shows the next time after the first run: with --every
+that of the latest run and the distance. No process of the job lives between two calls, so the alert EtcdkitJobNotStarted, and
+not EtcdkitJobGone, rings when no machine calls any more, with --every a quarter of it later, between 70 and 90
+minutes from 2h on. It rings for a week, or until 'etcdkit jobs forget'.
+
+The environment of the command has, besides its own, what 'etcdkit run' sets, with job as ETCDKIT_KIND;
+ETCDKIT_TICK, and ETCDKIT_ATTEMPT, which is 1 for the first start of a tick. It runs on Linux only.`
+
+// scheduledRun is what `jobs run` is asked for.
+type scheduledRun struct {
+	guarded.Execution
+	every   time.Duration
+	cron    string
+	zone    string
+	atMost  time.Duration
+	retries int
+
+	parsed crontab.Schedule
+	now    func() time.Time
+	work   func(ctx context.Context, r *schedlock.Run, env []string, renewed <-chan struct{}) error // runs the command
+}
+
+// JobsRun returns the verb run of jobs.
+func JobsRun(c *verb.Call) *cobra.Command {
+	v := scheduledRun{Execution: guarded.Execution{Call: c, Verb: "jobs run"}, now: wallClock}
+	v.work = func(ctx context.Context, r *schedlock.Run, env []string, renewed <-chan struct{}) error {
+		return v.Run(ctx, r, env, renewed)
+	}
+	cmd := &cobra.Command{
+		Use:   "run NAME -- COMMAND [ARG...]",
+		Short: "Run a command once for each of its times, called by cron or a timer on several machines",
+		Long:  jobRunUsage,
+		Example: "etcdkit jobs run -N ops backup --every 24h -- /usr/local/bin/backup\n" +
+			"etcdkit jobs run -N ops report --cron '30 2 * * 1-5' --zone Europe/Berlin --retries 1 --at-most 2h -- ./report.sh",
+		Args: verb.Arguments(2, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := v.read(cmd, args); err != nil {
+				return err
+			}
+			return v.run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&v.every, "every", 0, "time between two calls of one machine, from 10s to a year")
+	f.StringVar(&v.cron, "cron", "", "the five fields of a crontab at whose times the calls are made")
+	f.StringVar(&v.zone, "zone", "UTC", "time zone of --cron, as in Europe/Berlin")
+	f.DurationVar(&v.atMost, "at-most", 0, "end the command after so long (default: it may run for as long as it takes)")
+	f.IntVar(&v.retries, "retries", 0, "start a tick again so often if its run was lost; the work is done twice then, in part or in whole")
+	f.DurationVar(&v.Grace, "grace", 2*time.Second, "time between SIGTERM and SIGKILL")
+	f.DurationVar(&v.TTL, "ttl", 0, "how long after its machine has died a run is lost (default: 15s, or what --grace needs)")
+	f.BoolVar(&v.EndLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
+	return cmd
+}
+
+// wallClock is the clock by which ticks have come. Tests of several machines set it.
+var wallClock = time.Now
+
+// mostEvery is the greatest time between two calls, and unbounded the bound of a run that has none.
+const (
+	mostEvery = 366 * 24 * time.Hour
+	unbounded = 3650 * 24 * time.Hour
+)
+
+// read takes the arguments, and checks them and the flags.
+func (v *scheduledRun) read(cmd *cobra.Command, args []string) error {
+	if at := cmd.ArgsLenAtDash(); at != 1 {
+		return exit.Usagef("the command follows NAME and --, as in: etcdkit jobs run NAME --every 24h -- COMMAND")
+	}
+	v.Kind, v.Name, v.Command = "job", args[0], args[1:]
+	switch every, cron := cmd.Flags().Changed("every"), cmd.Flags().Changed("cron"); {
+	case every == cron:
+		return exit.Usagef("either --every or --cron says when the calls are made, as in --every 24h or --cron '30 2 * * *'")
+	case every && (v.every < 10*time.Second || v.every > mostEvery):
+		return exit.Usagef("--every %v is not from 10s to %v", v.every, mostEvery)
+	case every && cmd.Flags().Changed("zone"):
+		return exit.Usagef("--zone is of --cron: --every counts from the latest run")
+	case v.atMost < 0:
+		return exit.Usagef("--at-most %v is negative", v.atMost)
+	case v.retries < 0:
+		return exit.Usagef("--retries %d is negative", v.retries)
+	case cron:
+		loc, err := time.LoadLocation(v.zone)
+		if err != nil || v.zone == "" || v.zone == "Local" {
+			return exit.Usagef("--zone %q is no time zone that all machines know, such as Europe/Berlin", v.zone)
+		}
+		if v.parsed, err = crontab.Parse(v.cron, loc); err != nil {
+			return exit.Usagef("--cron: %w", err)
+		}
+	}
+	_, _, err := v.Times()
+	return err
+}
+
+// options are those of a claim.
+func (v *scheduledRun) options(tick time.Time, apart time.Duration) []schedlock.CallOption {
+	atMost := v.atMost
+	if atMost == 0 {
+		atMost = unbounded
+	}
+	schedule, late := occasion{every: v.every, cron: v.parsed}.schedule()
+	opts := []schedlock.CallOption{schedlock.Tick(tick), schedlock.AtMost(atMost), schedlock.Retries(v.retries),
+		schedlock.Planned(schedule, late)}
+	if apart > 0 {
+		opts = append(opts, schedlock.Apart(apart))
+	}
+	return opts
+}
+
+// run runs the command for the tick that is due, or is on standby for the run of another machine.
+func (v *scheduledRun) run(ctx context.Context) error {
+	opts, err := v.Begin()
+	if err != nil {
+		return err
+	}
+	renewed, hooks := guarded.Renewals()
+	opts.Logger, opts.Hooks = warnings(v.Call.Std.Err), []observe.Hooks{hooks}
+	return v.Call.Connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
+		l, err := schedlock.New(sess, &schedlock.Options{Now: v.now, Lost: losses(&v.Execution)})
+		if err != nil {
+			return err
+		}
+		return v.attend(ctx, l, renewed)
+	})
+}
+
+// mostTurns is how often a call decides anew because another one was faster.
+const mostTurns = 5
+
+// attend decides, and claims the tick or is on standby; and decides again if another call was faster.
+func (v *scheduledRun) attend(ctx context.Context, l *schedlock.Locker, renewed <-chan struct{}) error {
+	at := occasion{now: v.now(), every: v.every, cron: v.parsed, host: machineOf(verb.Owner(v.Verb))}
+	reason := ""
+	for range mostTurns {
+		last, err := v.latest(ctx, l, at.now)
+		if err != nil {
+			return err
+		}
+		d := at.decide(last)
+		switch {
+		case d.follow:
+			return v.follow(ctx, l, d.tick, renewed)
+		case !d.start:
+			return v.notRun(d.reason)
+		case reason != "":
+			return v.notRun(reason)
+		}
+		res, ran, err := v.claim(ctx, l, v.options(d.tick, d.apart), renewed)
+		if ran || err != nil {
+			return err
+		}
+		if res.Outcome != schedlock.Claimed { // as the run before, or one for this tick that was claimed a moment ago
+			reason = skippedReason(res)
+		}
+	}
+	return v.notRun("other calls were faster, again and again")
+}
+
+// latest returns the latest record of the job whose tick has come by some clock of the fleet, or nil.
+func (v *scheduledRun) latest(ctx context.Context, l *schedlock.Locker, now time.Time) (*schedlock.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, v.Call.Etcd.Timeout)
+	defer cancel()
+	all, err := l.History(ctx, v.Name)
+	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
+		return nil, err
+	}
+	for _, r := range all {
+		if !r.Tick.After(now.Add(clocksApart)) {
+			return &r, nil
+		}
+	}
+	return nil, nil
+}
+
+// claim runs the command if it claims the tick. ran is true if the command was started, or was to be; err is the end of
+// the verb then.
+func (v *scheduledRun) claim(
+	ctx context.Context, l *schedlock.Locker, opts []schedlock.CallOption, renewed <-chan struct{},
+) (res schedlock.Result, ran bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var ended error
+	res, err = l.Do(ctx, v.Name, func(fn context.Context, r *schedlock.Run) error {
+		ran = true
+		guard := r.Guard()
+		env := v.Environment(guard.KeyBytes(), r.Token(), variablesOf(r)...)
+		ended = v.work(fn, r, env, renewed)
+		if errors.Is(r.Err(), schedlock.ErrLost) {
+			cancel() // another machine takes the next attempt
+		}
+		return recorded(ended)
+	}, opts...)
+	if !ran {
+		return res, false, err
+	}
+	if res.Unconfirmed != nil {
+		v.Say("%v", res.Unconfirmed)
+	}
+	if errors.Is(err, schedlock.ErrLost) {
+		return res, true, exit.Errorf(exit.Lost, "%w: the command was ended", err)
+	}
+	return res, true, ended
+}
+
+// variablesOf are those of a run, beside the ones of each command under a guard.
+func variablesOf(r *schedlock.Run) []string {
+	return []string{"ETCDKIT_TICK=" + r.Tick().Format(time.RFC3339Nano), fmt.Sprintf("ETCDKIT_ATTEMPT=%d", r.Attempt())}
+}
+
+// recorded is what the history has of an end of the command.
+func recorded(err error) error {
+	var own *exit.Error
+	if errors.As(err, &own) && own.Err == nil {
+		return fmt.Errorf("exit code %d", own.Code)
+	}
+	return err
+}
+
+// follow is on standby until the run of another machine has ended, and reports how. If the run is lost, it starts the tick
+// again as --retries permits.
+func (v *scheduledRun) follow(ctx context.Context, l *schedlock.Locker, tick time.Time, renewed <-chan struct{}) error {
+	if v.retries > 0 {
+		if _, ran, err := v.claim(ctx, l, v.options(tick, 0), renewed); ran || err != nil {
+			return err
+		}
+	}
+	r, err := v.ended(ctx, l, tick)
+	switch {
+	case errors.Is(err, schedlock.ErrGone):
+		return v.elsewhere(fmt.Sprintf("tick %s was run elsewhere", output.Instant(tick)))
+	case err != nil:
+		return err
+	case r.State == schedlock.RunLost:
+		return v.notRun(fmt.Sprintf("the run of tick %s by %s was lost, and is not repeated: --retries %d", output.Instant(tick),
+			output.OrDash(r.Owner), v.retries))
+	case r.State == schedlock.RunUnlocked:
+		return v.notRun(fmt.Sprintf("the run of tick %s by %s was unlocked by %s", output.Instant(tick), output.OrDash(r.Owner),
+			output.OrDash(r.By)))
+	}
+	return v.elsewhere(fmt.Sprintf("tick %s was run elsewhere, by %s: %s", output.Instant(tick), output.OrDash(r.Owner), r.State))
+}
+
+// A call on standby reads the record each readEvery, and waits for etcd as long as awayFor.
+const (
+	readEvery = time.Second
+	awayFor   = time.Minute
+)
+
+// ended waits until the run of a tick has ended, and returns its record.
+func (v *scheduledRun) ended(ctx context.Context, l *schedlock.Locker, tick time.Time) (schedlock.Record, error) {
+	answered := time.Now()
+	for {
+		call, cancel := context.WithTimeout(ctx, v.Call.Etcd.Timeout)
+		r, err := l.Get(call, v.Name, tick)
+		cancel()
+		code := exit.CodeOf(err)
+		switch away := code == exit.Unreachable && ctx.Err() == nil && time.Since(answered) < awayFor; {
+		case err != nil && !away, err == nil && r.State != schedlock.RunActive:
+			return r, err
+		case err == nil:
+			answered = time.Now()
+		}
+		if err := verb.Pause(ctx, readEvery); err != nil {
+			return r, err
+		}
+	}
+}
+
+// elsewhere is the end of a call whose command another machine has run.
+func (v *scheduledRun) elsewhere(text string) error {
+	_, err := fmt.Fprintf(v.Call.Std.Out, "job %s: %s\n", v.Name, output.Printable(text))
+	return err
+}
+
+// notRun is the end of a call for which no command was run.
+func (v *scheduledRun) notRun(reason string) error {
+	return exit.Errorf(exit.NotAcquired, "job %s: %s", v.Name, reason)
+}

@@ -1,0 +1,52 @@
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/internal/ticks"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// unstarted returns the fire time that is due since the latest record and the latest resumption, if no process has
+// started it for a while and nothing that is stored keeps the job from starting; or zero.
+func (d *examination) unstarted(ctx context.Context, st schedlock.Status) (since time.Time, err error) {
+	if st.Running || st.CoolingDown || st.Paused != nil {
+		return since, nil
+	}
+	space, err := d.call.Etcd.Space()
+	if err != nil {
+		return since, err
+	}
+	resp, err := d.client.Get(ctx, space.Job(st.Job).Operated())
+	if err != nil {
+		return since, err
+	}
+	var resumed time.Time
+	for _, kv := range resp.Kvs {
+		if at, ok := record.DecodeOperated(kv.Value); ok {
+			resumed = record.Time(at.AtMS)
+		}
+	}
+	return ticks.Unstarted(dueOf(st, resumed, d.now()), d.now()), nil
+}
+
+// dueOf returns by when a job is to start, by its period or its plan, or zero if neither is known.
+func dueOf(st schedlock.Status, resumed, now time.Time) time.Time {
+	latest := resumed
+	if st.Last != nil && st.Last.Tick.After(latest) {
+		latest = st.Last.Tick
+	}
+	period, ok := record.PeriodOf([]byte(st.Settings))
+	switch {
+	case ok && period >= ticks.Smallest && st.Last != nil:
+		if cooled := st.Last.Start.Add(record.LeastOf([]byte(st.Settings))); cooled.After(latest) && record.LeastOf([]byte(st.Settings)) > 0 {
+			latest = cooled
+		}
+		return ticks.Next(period, latest)
+	case st.Plan == nil || !st.Plan.Expected(now) || !st.Plan.Due.After(latest):
+		return time.Time{}
+	}
+	return st.Plan.Due.Add(st.Plan.Late)
+}

@@ -1,0 +1,387 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/queue"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/doctor"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// probeTTL is the TTL of the session that doctor opens: the shortest that needs no Margin.
+const probeTTL = 5 * time.Second
+
+// session opens a session, as a service does. The checks after it use it, or one that only reads.
+func (d *examination) session(ctx context.Context) []finding {
+	asked := time.Now()
+	opts := &concurrency.SessionOptions{Prefix: d.call.Etcd.Prefix, Owner: verb.Owner("doctor"), TTL: probeTTL}
+	sess, err := concurrency.NewSession(ctx, d.client, d.call.Etcd.Namespace, opts)
+	if err != nil { // the checks after it read
+		d.sess, _ = concurrency.NewSession(engine.Leaseless(ctx), d.client, d.call.Etcd.Namespace, opts)
+	}
+	code := exit.CodeOf(err)
+	if code == exit.Denied && d.grants.ReadsOnly() {
+		return one(levelWarn, "As the role says: see permissions, above.", "no session: the user may only read")
+	}
+	if code == exit.Denied {
+		return one(levelFail,
+			"The user cannot acquire anything in this namespace. Its role needs read and write permission for it: see docs/operations.md, "+
+				"roles.", "no session: %v", err)
+	}
+	if err != nil {
+		return one(levelFail, "", "no session: %v", err)
+	}
+	d.sess = sess
+	found := one(levelOK, "", "a session was opened in %s", doctor.Millis(time.Since(asked)))
+	ttl, err := d.client.TimeToLive(ctx, sess.Lease())
+	if err != nil {
+		return append(found, notMade("the TTL that etcd grants", err)...)
+	}
+	found = append(found, granted(probeTTL, time.Duration(ttl.GrantedTTL)*time.Second)...)
+	renewed, err := d.client.KeepAliveOnce(ctx, sess.Lease())
+	if err != nil {
+		return append(found, one(levelFail,
+			"Permits end with their leases, which are not renewed: look for what is between this machine and etcd, and passes no streams on.",
+			"a renewal is not answered: %v", err)...)
+	}
+	return append(found, renewal(time.Duration(renewed.TTL)*time.Second, time.Duration(ttl.GrantedTTL)*time.Second)...)
+}
+
+// renewal judges the answer to a renewal.
+func renewal(got, granted time.Duration) []finding {
+	if got < granted {
+		return one(levelFail,
+			"It is an older one's, as of etcd's gRPC proxy: a permit would be trusted for too long. Give clients the addresses of the "+
+				"members.", "a renewal gives a TTL of %v, less than the granted %v", got, granted)
+	}
+	return one(levelOK, "", "a renewal is answered")
+}
+
+// noSession is the finding of a check where no session could be opened, not even one that only reads.
+func noSession() []finding {
+	return one(levelWarn, "", "not examined: the namespace could not be read")
+}
+
+// granted judges the TTL that etcd grants.
+func granted(asked, got time.Duration) []finding {
+	switch {
+	case got > asked:
+		return one(levelWarn, "etcd's election timeout is long: a dead holder's permit is free that much later.",
+			"etcd grants a TTL of %v where %v was asked for", got, asked)
+	case got < asked:
+		return one(levelFail, "A holder would lose its permit before it expects that: use a server that grants what is asked for.",
+			"etcd grants a TTL of %v where %v was asked for", got, asked)
+	}
+	return one(levelOK, "", "etcd grants the TTL that is asked for")
+}
+
+// presence reads the presence keys of the live sessions, without that of doctor.
+func (d *examination) presence(ctx context.Context) (space keyspace.Space, alive []*mvccpb.KeyValue, err error) {
+	if space, err = d.call.Etcd.Space(); err != nil {
+		return space, nil, err
+	}
+	resp, err := d.client.Get(ctx, space.Root()+"session/", clientv3.WithPrefix())
+	if err != nil {
+		return space, nil, err
+	}
+	for _, kv := range resp.Kvs {
+		if kv.Lease != 0 && (d.sess == nil || kv.Lease != int64(d.sess.Lease())) && string(kv.Key) == space.Session(kv.Lease).Alive() {
+			alive = append(alive, kv)
+		}
+	}
+	return space, alive, nil
+}
+
+// sessions counts the live sessions.
+func (d *examination) sessions(ctx context.Context) []finding {
+	_, alive, err := d.presence(ctx)
+	if err != nil {
+		return notMade("live sessions", err)
+	}
+	if len(alive) == 0 {
+		return one(levelWarn, "No service uses the namespace: check its name and --prefix.", "no live session")
+	}
+	oldest, by := d.now(), ""
+	for _, kv := range alive {
+		if s, ok := record.DecodeClock(kv.Value); ok && s.AtMS > 0 && time.UnixMilli(s.AtMS).Before(oldest) {
+			oldest, by = time.UnixMilli(s.AtMS), s.Owner
+		}
+	}
+	return one(levelOK, "", "%s, the oldest by %s for %s", output.Count(len(alive), "live session", "live sessions"),
+		output.OrDash(by), output.Ago(d.now(), oldest))
+}
+
+// beat is how often a process that runs jobs writes its time.
+const beat = time.Minute
+
+// clocks compares this machine's clock with the times that live processes have written last.
+func (d *examination) clocks(ctx context.Context) []finding {
+	space, alive, err := d.presence(ctx)
+	if err != nil {
+		return notMade("clocks of live sessions", err)
+	}
+	resp, err := d.client.Get(ctx, space.Clocks(), clientv3.WithPrefix())
+	if err != nil {
+		return notMade("clocks of live sessions", err)
+	}
+	found := []finding{}
+	now := d.now()
+	for _, kv := range append(alive, resp.Kvs...) {
+		at, ok := record.DecodeClock(kv.Value)
+		if !ok || at.AtMS <= 0 {
+			continue
+		}
+		beats := strings.HasPrefix(string(kv.Key), space.Clocks())
+		if f := skew(at.Owner, time.UnixMilli(at.AtMS).Sub(now), beats); f != nil {
+			found = append(found, f...)
+		}
+	}
+	if len(found) == 0 {
+		return one(levelOK, "",
+			"no clock is known to differ by more than %v; ahead is known of all sessions, behind of those that run jobs", tolerance)
+	}
+	return found
+}
+
+// tolerance is the difference of two clocks that is no finding: some of it is the way to etcd.
+const tolerance = 2 * time.Second
+
+// skew judges a time that a process has written. lead is that time, less the time of this machine. A
+// process that beats has written it within the last minute.
+func skew(by string, lead time.Duration, beats bool) []finding {
+	const advice = "Limits do not depend on clocks, but fire times of jobs and shown ages do. Check time synchronization on both machines."
+	switch behind := -lead - beat; {
+	case lead > tolerance:
+		return one(levelWarn, advice, "the clock of %s is ahead of this machine's by %s or more", output.OrDash(by), output.Brief(lead))
+	case beats && behind > 10*tolerance:
+		return one(levelWarn, advice, "the clock of %s is behind this machine's by %s or more, or it could not write for that long",
+			output.OrDash(by), output.Brief(behind))
+	}
+	return nil
+}
+
+// foreign looks for keys that are not etcdkit's, outside of queues and jobs.
+func (d *examination) foreign(ctx context.Context) []finding {
+	space, err := d.call.Etcd.Space()
+	if err != nil {
+		return notMade("keys", err)
+	}
+	found, read, err := doctor.Foreign(ctx, d.client, space)
+	if err != nil {
+		return cutShort(ctx, read, "keys", err)
+	}
+	return found
+}
+
+// queues looks for keys that are not etcdkit's in the ranges of queues, and for queues that admit nothing.
+func (d *examination) queues(ctx context.Context) (found []finding) {
+	if d.sess == nil {
+		return noSession()
+	}
+	state, err := d.call.Queues(ctx, d.sess)
+	if err != nil {
+		return notMade("queues", err)
+	}
+	for name, l := range state.Limiters {
+		if l.Base.Rev != 0 && l.Base.Limit.Limit == 0 && !l.Base.Damaged {
+			found = append(found, one(levelWarn, fmt.Sprintf("'etcdkit limit %s N' admits again.", output.ShellWord("limiter/"+name)),
+				"limiter/%s: its keys are paused by a default limit of 0", name)...)
+		}
+	}
+	all := queue.Busiest(state)
+	for _, q := range all {
+		if l := state.Limiters[q.Of.Name]; q.Of.Key != "" && !l.Keys[q.Of.Key].Own() {
+			q.Paused = false // it has the default
+		}
+		limit := output.ShellWord(q.Name)
+		if q.Of.Kind == concurrency.KindLimiter && q.Of.Key == "" {
+			limit += " --total"
+		}
+		if q.Foreign > 0 {
+			found = append(found, one(levelWarn,
+				"Such a key holds up no request, and never expires: find the program that writes it, and delete it with etcdctl.",
+				"%s: %s", q.Name, output.Count(q.Foreign, "foreign key", "foreign keys"))...)
+		}
+		if q.Paused {
+			found = append(found, one(levelWarn, fmt.Sprintf("Nothing is admitted; 'etcdkit limit %s N' admits again.", limit),
+				"%s: paused by a limit of 0, %d wait", q.Name, q.Waiting)...)
+		}
+	}
+	return append(found, one(levelOK, "", "%s", output.Count(len(all), "queue", "queues"))...)
+}
+
+// lostRuns looks for runs of jobs whose processes died.
+func (d *examination) lostRuns(ctx context.Context) (found []finding) {
+	if d.sess == nil {
+		return noSession()
+	}
+	l, err := schedlock.New(d.sess, nil)
+	if err != nil {
+		return notMade("jobs", err)
+	}
+	names, err := l.Jobs(ctx)
+	if err != nil {
+		return notMade("jobs", err)
+	}
+	each := make([][]finding, len(names))
+	var examined atomic.Int64
+	err = d.call.ReadEach(len(names), "jobs", func(i int) (err error) {
+		if each[i], err = d.job(ctx, l, names[i]); err != nil {
+			return fmt.Errorf("job %s: %w", names[i], err)
+		}
+		examined.Add(1)
+		return nil
+	})
+	found = slices.Concat(each...)
+	if err != nil {
+		return append(found, cutShort(ctx, int(examined.Load()), "jobs", err)...)
+	}
+	return append(found, one(levelOK, "", "%s", output.Count(len(names), "job", "jobs"))...)
+}
+
+// job examines one job.
+func (d *examination) job(ctx context.Context, l *schedlock.Locker, name string) (found []finding, err error) {
+	st, err := l.Status(ctx, name)
+	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) { // removed meanwhile
+		return nil, err
+	}
+	switch p := st.Paused; {
+	case p == nil:
+	case p.By == "":
+		found = one(levelWarn, "The record is damaged, or of a later release. 'etcdkit jobs resume' lets the job start again.",
+			"job %s: paused, and the record of that cannot be read", name)
+	default:
+		found = one(levelWarn, "'etcdkit jobs resume' lets it start again.", "job %s: paused by %s for %s: %s", name, p.By,
+			output.Ago(d.now(), p.Since), output.OrDash(p.Reason))
+	}
+	foreign, err := d.foreignKeys(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if foreign > 0 {
+		found = append(found, one(levelWarn, "Such a key never expires: find the program that writes it, and delete it with etcdctl.",
+			"job %s: %s", name, output.Count(foreign, "foreign key", "foreign keys"))...)
+	}
+	since, err := d.unstarted(ctx, st)
+	if err != nil {
+		return nil, err
+	}
+	if !since.IsZero() {
+		found = append(found, one(levelWarn,
+			"The processes that have the job are stopped, busy, or do not reach etcd. The lease of one of them lives: after a restore, or "+
+				"a crash, until its TTL is over. Of 'etcdkit jobs run' no machine calls any more.",
+			"job %s: no process has started it since its tick of %s", name, output.Instant(since))...)
+	}
+	records, err := l.History(ctx, name)
+	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
+		return nil, err
+	}
+	return append(found, lost(name, records)...), nil
+}
+
+// foreignKeys counts the keys in the range of a job that are not etcdkit's.
+func (d *examination) foreignKeys(ctx context.Context, job string) (n int, err error) {
+	space, err := d.call.Etcd.Space()
+	if err != nil {
+		return 0, err
+	}
+	keys := space.Job(job)
+	resp, err := d.client.Get(ctx, keys.Range, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, err
+	}
+	for _, kv := range resp.Kvs {
+		if !keys.Owns(string(kv.Key)) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// lost judges the history of a job, the latest run first.
+func lost(name string, records []schedlock.Record) []finding {
+	n := 0
+	for _, r := range records {
+		if r.State == schedlock.RunLost {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return one(levelWarn,
+		"Their processes died or were cut off. Without Retries such a tick is not repeated; 'etcdkit jobs history' has the times and "+
+			"owners.", "job %s: %d of %d stored runs were lost", name, n, len(records))
+}
+
+// unknownRequests looks for requests whose attempts were lost.
+func (d *examination) unknownRequests(ctx context.Context) (found []finding) {
+	if d.sess == nil {
+		return noSession()
+	}
+	space, err := d.call.Etcd.Space()
+	if err != nil {
+		return notMade("stores", err)
+	}
+	names, err := d.call.Etcd.NamesBelow(ctx, d.client, space.Stores(), func(key string) (string, string, bool) {
+		name, ok := space.ParseStore(key)
+		return name, space.Store(name).Range, ok
+	})
+	if err != nil {
+		return notMade("stores", err)
+	}
+	for _, name := range names {
+		s, err := idempotency.NewStore(d.sess, name, nil)
+		if err != nil {
+			return append(found, notMade("store "+name, err)...)
+		}
+		read, refused, open := 0, 0, 0
+		for r, err := range s.List(ctx, idempotency.Filter{}) {
+			if err != nil {
+				found = append(found, one(levelWarn, "'etcdkit requests stats' reads all of them, however long that takes.",
+					"store %s: only %d requests could be read: %v", name, read, err)...)
+				break
+			}
+			read++
+			switch {
+			case r.State == idempotency.Unknown && r.Refuse:
+				refused++
+			case r.State == idempotency.Unknown:
+				open++
+			}
+		}
+		found = append(found, unknown(name, read, refused, open)...)
+	}
+	return append(found, one(levelOK, "", "%s of requests", output.Count(len(names), "store", "stores"))...)
+}
+
+// unknown judges the requests of a store: how many were read, and of how many of these the outcome is
+// unknown, by their policies.
+func unknown(name string, read, refused, open int) []finding {
+	switch {
+	case refused > 0:
+		return one(levelWarn,
+			"Their duplicates are refused until an operator finds out what was done: 'etcdkit requests list STORE --state unknown', "+
+				"'etcdkit requests resolve'.", "store %s: %d of %d requests have an unknown outcome", name, refused, read)
+	case open > 0:
+		return one(levelOK, "", "store %s: %d of %d requests were lost, and their next duplicates repeat them", name, open, read)
+	}
+	return nil
+}

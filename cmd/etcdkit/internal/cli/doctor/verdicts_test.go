@@ -1,0 +1,95 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/doctor"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// A check that runs out of time says how far it came, and is no failure of etcd's.
+func TestDoctorCutShort(t *testing.T) {
+	over, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	require.Equal(t, levelWarn, cutShort(over, 7, "queues", over.Err())[0].Level)
+	require.Equal(t, "only 7 queues could be examined in time", cutShort(over, 7, "queues", over.Err())[0].Text)
+	require.Equal(t, levelFail, cutShort(over, 0, "queues", over.Err())[0].Level, "etcd has not answered at all")
+	require.Equal(t, levelFail, cutShort(t.Context(), 7, "queues", errors.New("x"))[0].Level)
+}
+
+func TestVerdicts(t *testing.T) {
+	for name, c := range map[string]struct {
+		got  []finding
+		want doctor.Level
+		text string
+	}{
+		"renewed":              {renewal(5*time.Second, 5*time.Second), levelOK, "answered"},
+		"an older renewal":     {renewal(4*time.Second, 5*time.Second), levelFail, "less than the granted"},
+		"TTL as asked":         {granted(5*time.Second, 5*time.Second), levelOK, ""},
+		"TTL longer":           {granted(5*time.Second, 8*time.Second), levelWarn, "8s"},
+		"TTL shorter":          {granted(5*time.Second, 4*time.Second), levelFail, "4s"},
+		"clocks agree":         {skew("web-7", -30*time.Second, true), "", ""},
+		"a clock ahead":        {skew("web-7", 10*time.Second, false), levelWarn, "ahead of this machine's by 10s or more"},
+		"a clock behind":       {skew("web-7", -2*time.Minute, true), levelWarn, "behind this machine's by 1m0s or more"},
+		"a session's old time": {skew("web-7", -2*time.Hour, false), "", ""},
+		"no run lost":          {lost("j", []schedlock.Record{{State: schedlock.RunDone}}), "", ""},
+		"a run lost":           {lost("j", []schedlock.Record{{State: schedlock.RunDone}, {State: schedlock.RunLost}}), levelWarn, "1 of 2"},
+		"unknown and refused":  {unknown("s", 10, 2, 3), levelWarn, "2 of 10"},
+		"unknown and repeated": {unknown("s", 10, 0, 3), levelOK, "3 of 10"},
+	} {
+		var worst finding
+		for _, f := range c.got {
+			if worst.Level == "" || f.Level == levelFail || f.Level == levelWarn && worst.Level == levelOK {
+				worst = f
+			}
+		}
+		require.Equal(t, c.want, worst.Level, name)
+		require.Contains(t, worst.Text, c.text, name)
+		require.Equal(t, worst.Level == levelWarn || worst.Level == levelFail, worst.Advice != "", "%s: a finding says what to do", name)
+		require.False(t, strings.HasSuffix(worst.Text, "."), name)
+	}
+}
+
+// K32: a crontab line that no process starts is a finding, as a period is, and a tick within a cooldown is none.
+func TestDueOf(t *testing.T) {
+	t.Parallel()
+	at := func(hours float64) time.Time { return time.Unix(0, 0).Add(time.Duration(hours * float64(time.Hour))) }
+	hourly := "AtMost 1h0m0s, AtLeast 0s, Retries 0, Every 1h0m0s"
+	for name, c := range map[string]struct {
+		settings      string
+		last, resumed float64
+		plan          *schedlock.Plan
+		want          float64
+	}{
+		"nothing is known":               {"", 10, 0, nil, 0},
+		"a period":                       {hourly, 10, 0, nil, 11},
+		"a period, resumed":              {hourly, 10, 12.5, nil, 13},
+		"a period, never run":            {hourly, 0, 0, nil, 0},
+		"a period, and a cooldown":       {strings.Replace(hourly, "AtLeast 0s", "AtLeast 1h30m0s", 1), 10, 0, nil, 12},
+		"a plan":                         {"", 10, 0, &schedlock.Plan{Due: at(34), Live: true}, 34},
+		"a plan, never run":              {"", 0, 0, &schedlock.Plan{Due: at(34), Live: true}, 34},
+		"a plan, resumed":                {"", 10, 35, &schedlock.Plan{Due: at(34), Live: true}, 0},
+		"a plan that no process has":     {"", 10, 0, &schedlock.Plan{Due: at(34)}, 0},
+		"a plan by calls":                {"", 10, 0, &schedlock.Plan{Due: at(34), Called: true, Late: time.Hour}, 35},
+		"a plan by calls, two weeks ago": {"", 10, 0, &schedlock.Plan{Due: at(-300), Called: true}, 0},
+	} {
+		st := schedlock.Status{Settings: c.settings, Plan: c.plan}
+		if c.last != 0 {
+			st.Last = &schedlock.Record{Tick: at(c.last), Start: at(c.last).Add(time.Second)}
+		}
+		var resumed, want time.Time
+		if c.resumed != 0 {
+			resumed = at(c.resumed)
+		}
+		if c.want != 0 {
+			want = at(c.want)
+		}
+		require.True(t, want.Equal(dueOf(st, resumed, at(40))), "%s: %v", name, dueOf(st, resumed, at(40)))
+	}
+}

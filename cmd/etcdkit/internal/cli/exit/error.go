@@ -1,0 +1,61 @@
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// usageError is a mistake in the flags or arguments.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usagef returns an error of flags or arguments: its code is Usage.
+func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// AsUsage is Usagef for an error.
+func AsUsage(err error) error { return usageError{err} }
+
+// Error is an end with a code of its own, such as that of a command. Its error may be nil: then
+// nothing is reported.
+type Error struct {
+	Code int
+	Err  error
+}
+
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// With returns an Error with a code, and err, which may be nil.
+func With(code int, err error) error { return &Error{code, err} }
+
+// Errorf returns an Error with a code and a text.
+func Errorf(code int, format string, args ...any) error {
+	return &Error{code, fmt.Errorf(format, args...)}
+}
+
+// Signals are the signals that end a verb.
+var Signals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+
+// Interrupted is the end of a verb by a signal.
+type Interrupted struct{ syscall.Signal }
+
+func (i Interrupted) Error() string { return "ended by a signal: " + i.Signal.String() }
+
+// OrInterrupted returns the signal that has canceled ctx, if err is of that, and otherwise err.
+func OrInterrupted(ctx context.Context, err error) error {
+	var by Interrupted
+	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &by) {
+		return by
+	}
+	return err
+}

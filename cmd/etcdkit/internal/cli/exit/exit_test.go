@@ -1,0 +1,59 @@
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// Each kind of error has the code by which a script decides what to do.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		code int
+	}{
+		"none":                        {nil, OK},
+		"any":                         {errors.New("boom"), Failed},
+		"usage":                       {usageError{errors.New("no")}, Usage},
+		"bad argument":                {fmt.Errorf("x: %w", concurrency.ErrInvalid), Usage},
+		"full":                        {&concurrency.FullError{Name: "x"}, NotAcquired},
+		"held":                        {&concurrency.HeldError{}, NotAcquired},
+		"mismatch":                    {&concurrency.LimitMismatchError{}, Usage},
+		"lost":                        {&concurrency.LostError{Cause: concurrency.ErrEvicted}, Lost},
+		"no answer":                   {&concurrency.UnavailableError{}, Unreachable},
+		"no answer and ctx":           {errors.Join(context.DeadlineExceeded, &concurrency.UnavailableError{}), Unreachable},
+		"deadline":                    {context.DeadlineExceeded, Unreachable},
+		"unavailable":                 {status.Error(codes.Unavailable, "no"), Unreachable},
+		"no leader":                   {rpctypes.ErrNoLeader, Unreachable},
+		"denied":                      {rpctypes.ErrPermissionDenied, Denied},
+		"denied, wrapped":             {fmt.Errorf("grant a lease: %w", rpctypes.ErrGRPCPermissionDenied), Denied},
+		"wrong password":              {rpctypes.ErrAuthFailed, Denied},
+		"no user":                     {rpctypes.ErrUserEmpty, Denied},
+		"no space":                    {rpctypes.ErrNoSpace, Failed},
+		"no limit":                    {concurrency.ErrNoLimit, Failed},
+		"no request":                  {concurrency.ErrNotHeld, Failed},
+		"no job":                      {schedlock.ErrUnknownJob, Failed},
+		"no record":                   {idempotency.ErrNotFound, Failed},
+		"own code":                    {&Error{7, nil}, 7},
+		"own code in spite of others": {errors.Join(&Error{NotAcquired, errors.New("x")}, context.DeadlineExceeded), NotAcquired},
+		"a signal":                    {errors.Join(Interrupted{syscall.SIGTERM}, context.Canceled), 143},
+	} {
+		code, text := Explain(c.err)
+		require.Equal(t, c.code, code, name)
+		if c.code == OK || c.code == 7 {
+			require.Empty(t, text, name)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+// Package jobs has the verb jobs: it shows scheduled jobs and their runs, and pauses, resumes, unlocks, triggers and
+// forgets them. `jobs run` is in package cron.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// Jobs returns the verb jobs, without run.
+func Jobs(c *verb.Call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List scheduled jobs, show their runs, run, pause, resume, unlock, trigger and forget them",
+		Long: `List the jobs of package schedlock with their states and their latest runs.
+
+STATE is running, cooling down (AtLeast keeps the job from starting), idle or never run, and paused beside
+one of these. NEXT is the next fire time, if the job is not paused: for a job with a period while a process
+that uses the job lives; for one of Locker.Job, gocronlock.Cron.Plan or 'etcdkit cron' as its processes have planned it, while
+one of them lives; for one of 'etcdkit jobs run', or of gocronlock.NewCron without Plan, as its latest run has planned it.`,
+		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.Open(cmd.Context(), "jobs", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+				return listJobs(ctx, c, sess)
+			})
+		},
+	}
+	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List the jobs, as 'etcdkit jobs' does", Args: verb.Arguments(0, 0),
+		RunE: cmd.RunE, Example: "etcdkit jobs list -N payments"})
+	cmd.AddCommand(history(c), watch(c), pause(c), resume(c), unlock(c), trigger(c), forget(c))
+	return cmd
+}
+
+// locker runs fn with a Locker on a session.
+func locker(ctx context.Context, c *verb.Call, name string, fn func(context.Context, *schedlock.Locker) error) error {
+	return c.Session(ctx, name, func(ctx context.Context, sess *concurrency.Session) error {
+		l, err := schedlock.New(sess, nil)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, l)
+	})
+}
+
+// shownJob is a job as JSON.
+type shownJob struct {
+	output.Form
+	Name        string        `json:"name"`
+	Running     bool          `json:"running"`
+	Token       output.Number `json:"token,omitempty"` // of the active run
+	CoolingDown bool          `json:"cooling_down"`
+	Paused      *shownPause   `json:"paused,omitempty"`
+	Settings    string        `json:"settings,omitempty"` // of the live processes that use it
+	Last        *shownRun     `json:"last,omitempty"`
+	Next        time.Time     `json:"next,omitzero"`
+}
+
+type shownPause struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+func showJob(st schedlock.Status, now time.Time) shownJob {
+	j := shownJob{Form: output.FormOf("job"), Name: st.Job, Running: st.Running, Token: output.Number(st.Token),
+		CoolingDown: st.CoolingDown, Settings: st.Settings, Next: st.NextFire(now)}
+	if st.Paused != nil {
+		j.Paused = &shownPause{st.Paused.By, st.Paused.Reason, st.Paused.Since.UTC()}
+	}
+	if st.Last != nil {
+		r := showRun(*st.Last)
+		j.Last = &r
+	}
+	return j
+}
+
+// state returns the state in words.
+func (j shownJob) state() string {
+	state := "idle"
+	switch {
+	case j.Running:
+		state = "running"
+	case j.CoolingDown:
+		state = "cooling down"
+	case j.Last == nil && j.Paused == nil:
+		state = "never run"
+	}
+	if j.Paused != nil {
+		state = strings.TrimPrefix(state+", paused", "idle, ")
+	}
+	return state
+}
+
+func listJobs(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
+	l, err := schedlock.New(sess, nil)
+	if err != nil {
+		return err
+	}
+	ctx, alive, cancel := c.Patience(ctx) // there may be many
+	defer cancel()
+	names, err := l.Jobs(ctx)
+	if err != nil {
+		return verb.Because(ctx, err)
+	}
+	jobs := make([]shownJob, len(names))
+	err = c.ReadEach(len(names), "jobs", func(i int) error {
+		st, err := l.Status(ctx, names[i])
+		if err == nil {
+			jobs[i] = showJob(st, time.Now())
+		} else if errors.Is(err, schedlock.ErrUnknownJob) { // removed meanwhile
+			err = nil
+		}
+		alive()
+		return err
+	})
+	if err != nil {
+		return verb.Because(ctx, err)
+	}
+	jobs = slices.DeleteFunc(jobs, func(j shownJob) bool { return j.Name == "" })
+	return c.Print(struct {
+		output.Form
+		Jobs []shownJob `json:"jobs"`
+	}{output.FormOf("jobs"), jobs}, func(t *output.Table) {
+		t.Row("JOB", "STATE", "LAST TICK", "OUTCOME", "OWNER", "NEXT", "PAUSED")
+		for _, j := range jobs {
+			last := shownRun{}
+			if j.Last != nil {
+				last = *j.Last
+			}
+			paused := ""
+			switch {
+			case j.Paused == nil:
+			case j.Paused.By == "":
+				paused = "by a record that cannot be read"
+			default:
+				paused = j.Paused.By + ": " + output.OrDash(j.Paused.Reason)
+			}
+			t.Row(j.Name, j.state(), output.Instant(last.Tick), output.OrDash(string(last.State)), output.OrDash(last.Owner),
+				output.Instant(j.Next), output.OrDash(paused))
+		}
+	})
+}

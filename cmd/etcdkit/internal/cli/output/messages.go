@@ -1,0 +1,72 @@
+package output
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
+)
+
+// Messages writes from a goroutine of its own: a reader that does not read, as a pager or a terminal that is
+// paused with ^S, delays nothing but the messages. Those above mostMessages are dropped.
+type Messages struct {
+	queue chan []byte
+	done  chan struct{}
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// mostMessages is how many messages wait for the reader at most.
+const mostMessages = 64
+
+// LastMessages is how long the end of a verb waits for the reader of its messages.
+const LastMessages = time.Second
+
+// NewMessages returns messages that are written to a stream.
+func NewMessages(to io.Writer) *Messages {
+	m := &Messages{queue: make(chan []byte, mostMessages), done: make(chan struct{})}
+	go m.pass(to)
+	return m
+}
+
+// pass writes messages until Close.
+func (m *Messages) pass(to io.Writer) {
+	defer close(m.done)
+	guard.WriteInBackground()
+	for text := range m.queue {
+		_, _ = to.Write(text) // the reader may be gone
+	}
+}
+
+// Write never blocks, and never fails.
+func (m *Messages) Write(text []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		select {
+		case m.queue <- bytes.Clone(text):
+		default:
+		}
+	}
+	return len(text), nil
+}
+
+// Close waits until the messages are written, or LastMessages have passed. Nil has none.
+func (m *Messages) Close() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	if !m.closed {
+		m.closed = true
+		close(m.queue)
+	}
+	m.mu.Unlock()
+	select {
+	case <-m.done:
+	case <-time.After(LastMessages):
+	}
+}

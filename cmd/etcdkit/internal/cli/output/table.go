@@ -1,0 +1,69 @@
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+)
+
+// Form is the name and version of a form of JSON, which every result has as its first member. A
+// version keeps its members and their meaning; it may get more.
+type Form struct {
+	Schema string `json:"schema"`
+}
+
+// FormOf returns the present form of a thing.
+func FormOf(thing string) Form { return Form{"etcdkit." + thing + "/v1"} }
+
+// Number is an integer of etcd's as text, since JSON's readers lose digits above 2^53.
+type Number int64
+
+// MarshalJSON returns the number as a string.
+func (n Number) MarshalJSON() ([]byte, error) {
+	return strconv.AppendQuote(nil, strconv.FormatInt(int64(n), 10)), nil
+}
+
+// Seconds is a duration.
+type Seconds time.Duration
+
+// MarshalJSON returns the duration in seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.Duration(s).Seconds())
+}
+
+// JSON writes a value in one line.
+func JSON(to io.Writer, value any) error {
+	e := json.NewEncoder(to)
+	e.SetEscapeHTML(false) // it is read by people and jq
+	return e.Encode(value)
+}
+
+// Table writes columns that are aligned.
+type Table struct{ w *tabwriter.Writer }
+
+// NewTable returns a table that is written to out.
+func NewTable(out io.Writer) *Table { return &Table{tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)} }
+
+// Row writes one row. Texts are shown with control characters escaped.
+func (t *Table) Row(cells ...any) {
+	for i, cell := range cells {
+		if i > 0 {
+			fmt.Fprint(t.w, "\t")
+		}
+		fmt.Fprint(t.w, Printable(fmt.Sprint(cell)))
+	}
+	fmt.Fprintln(t.w)
+}
+
+// Line writes a text that is not aligned.
+func (t *Table) Line(text string) {
+	_ = t.w.Flush()
+	fmt.Fprintln(t.w, Printable(text))
+	_ = t.w.Flush()
+}
+
+// Flush writes what is left.
+func (t *Table) Flush() error { return t.w.Flush() }

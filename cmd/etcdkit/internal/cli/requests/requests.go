@@ -1,0 +1,172 @@
+// Package requests has the verb requests: it shows the records of idempotent requests, and records what an operator
+// has found out about them.
+package requests
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+)
+
+// Requests returns the verb requests.
+func Requests(c *verb.Call) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "requests",
+		Short: "List the stores of idempotent requests; list, show, resolve and delete their records",
+		Long: `List the stores of package idempotency in a namespace. KEYS counts records; an attempt in progress counts
+twice.
+
+The subcommands show and change the records of a store. A record is named by its reference, REF, which
+is a hash: the idempotency keys of clients are not stored.`,
+		Example: "etcdkit requests -N payments\n" +
+			"etcdkit requests list -N payments orders --state unknown\n" +
+			"etcdkit requests stats -N payments orders",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return listStores(cmd.Context(), c) },
+	}
+	cmd.AddCommand(requestList(c), requestStats(c), requestGet(c), requestResolve(c), requestDelete(c))
+	return cmd
+}
+
+func listStores(ctx context.Context, c *verb.Call) error {
+	space, err := c.Etcd.Space()
+	if err != nil {
+		return err
+	}
+	type store struct {
+		Name string `json:"name"`
+		Keys int64  `json:"keys"`
+	}
+	stores := []store{}
+	err = c.WithClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		names, err := c.Etcd.NamesBelow(ctx, client, space.Stores(), func(key string) (string, string, bool) {
+			name, ok := space.ParseStore(key)
+			return name, space.Store(name).Range, ok
+		})
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			resp, err := client.Get(ctx, space.Store(name).Records(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil {
+				return c.Etcd.Unreachable(err)
+			}
+			stores = append(stores, store{name, resp.Count})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.Print(struct {
+		output.Form
+		Stores []store `json:"stores"`
+	}{output.FormOf("stores"), stores}, func(t *output.Table) {
+		t.Row("STORE", "KEYS")
+		for _, s := range stores {
+			t.Row(s.Name, s.Keys)
+		}
+	})
+}
+
+// store runs fn with a store on a session, without a bound of its time.
+func store(ctx context.Context, c *verb.Call, as, name string, fn func(context.Context, *idempotency.Store) error) error {
+	return c.Open(ctx, as, &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+		s, err := idempotency.NewStore(sess, name, nil)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, s)
+	})
+}
+
+// states are the states of requests as arguments and JSON have them, in the order of a report.
+var states = []struct {
+	name  string
+	state idempotency.State
+}{
+	{"in-progress", idempotency.InProgress}, {"unknown", idempotency.Unknown}, {"failed", idempotency.Failed},
+	{"done", idempotency.Done}, {"released", idempotency.Released}, {"unreadable", idempotency.Unreadable},
+}
+
+func nameOf(state idempotency.State) string {
+	for _, s := range states {
+		if s.state == state {
+			return s.name
+		}
+	}
+	return state.String()
+}
+
+func stateNamed(name string) (idempotency.State, error) {
+	var all []string
+	for _, s := range states {
+		if s.name == name {
+			return s.state, nil
+		}
+		all = append(all, s.name)
+	}
+	return 0, exit.Usagef("--state %q is none of %s", name, strings.Join(all, ", "))
+}
+
+// shownRecord is the record of a request as JSON.
+type shownRecord struct {
+	output.Form
+	Ref      idempotency.Ref `json:"ref"`
+	State    string          `json:"state"`
+	Scope    string          `json:"scope"`
+	Op       string          `json:"op"`
+	Via      string          `json:"via,omitempty"`
+	Returns  string          `json:"returns,omitempty"`
+	Note     string          `json:"note,omitempty"`
+	Attempt  int             `json:"attempt"`
+	Token    output.Number   `json:"token,omitzero"` // of an attempt that has ended
+	Owner    string          `json:"owner,omitempty"`
+	Started  time.Time       `json:"started,omitzero"`
+	Ended    time.Time       `json:"ended,omitzero"`
+	Failure  string          `json:"failure,omitempty"`
+	Bytes    int             `json:"result_bytes"`
+	Omitted  bool            `json:"result_omitted"`
+	Codec    string          `json:"codec,omitempty"`
+	Refuse   bool            `json:"refuse"`
+	Alive    bool            `json:"process_alive,omitempty"` // of an attempt in progress, or lost
+	Steps    []string        `json:"steps,omitempty"`
+	Resolved string          `json:"resolved_by,omitempty"`
+	Earlier  []earlier       `json:"earlier,omitempty"`
+	Revision output.Number   `json:"revision"`
+}
+
+// earlier is an outcome that an operator has recorded, and that was replaced since.
+type earlier struct {
+	State   string    `json:"state"`
+	By      string    `json:"resolved_by"`
+	At      time.Time `json:"resolved"`
+	Failure string    `json:"failure,omitempty"`
+}
+
+func showRecord(r idempotency.Record) shownRecord {
+	s := shownRecord{
+		output.FormOf("request"), r.Ref, nameOf(r.State), r.Scope, r.Op, r.Via, r.Returns, r.Note, r.Attempt,
+		output.Number(r.Token), r.Owner, r.Started, r.Ended, r.Failure, r.Bytes, r.Omitted, r.Codec, r.Refuse, r.Alive,
+		r.Steps, r.Resolved, nil, output.Number(r.Revision),
+	}
+	for _, was := range r.Earlier {
+		s.Earlier = append(s.Earlier, earlier{nameOf(was.State), was.By, was.At.UTC(), was.Failure})
+	}
+	if !r.Started.IsZero() {
+		s.Started = r.Started.UTC()
+	}
+	if !r.Ended.IsZero() {
+		s.Ended = r.Ended.UTC()
+	}
+	return s
+}

@@ -1,0 +1,160 @@
+// Package serve has the verbs that serve over HTTP until they are ended: console and export.
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/engine"
+)
+
+// Console returns the verb console.
+func Console(c *verb.Call) *cobra.Command {
+	var listen string
+	var hosts []string
+	var write bool
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Serve a page in the browser that shows the namespace, and with --write changes it",
+		Long: `Serve package console until the command is interrupted, and print its address: queues with the reason why
+each request waits, elections, jobs, requests, sessions, and what is wrong.
+
+The address has a token, without which nothing is shown. The browser keeps it as a cookie, for a path that
+this console alone has: programs at other ports of this machine do not get it. A link elsewhere may lead to
+a page; a form elsewhere changes nothing. The console is read-only without --write; with it each action is a
+line on standard error. It listens on the loopback interface: to reach it from elsewhere, use an SSH tunnel,
+or put package console into a program behind your own authentication. Other addresses need --host, the names
+by which browsers reach it; the connection is not encrypted.`,
+		Example: "etcdkit console -N payments\netcdkit console -N payments --listen 127.0.0.1:8080 --write",
+		Args:    verb.Arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkListen(listen, hosts); err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if !write {
+				ctx = engine.Leaseless(ctx)
+			}
+			return c.Connected(ctx, &concurrency.SessionOptions{Owner: verb.Owner("console")},
+				func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
+					return serveConsole(ctx, c, sess, listen, hosts, write)
+				})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&listen, "listen", "127.0.0.1:0", "address to listen on; port 0 takes any")
+	f.StringSliceVar(&hosts, "host", nil, "further host names by which browsers reach it")
+	f.BoolVar(&write, "write", false, "allow actions: limits, evictions, jobs, outcomes")
+	return cmd
+}
+
+// checkListen refuses an address that others can reach, unless its names are given.
+func checkListen(listen string, hosts []string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return exit.Usagef("--listen %q: it is HOST:PORT", listen)
+	}
+	ip := net.ParseIP(host)
+	if loopback := host == "localhost" || ip != nil && ip.IsLoopback(); !loopback && len(hosts) == 0 {
+		return exit.Usagef("--listen %s can be reached from other machines, without encryption: add --host with the names by which "+
+			"browsers reach it, or listen on 127.0.0.1 and use a tunnel", listen)
+	}
+	return nil
+}
+
+func serveConsole(ctx context.Context, c *verb.Call, sess *concurrency.Session, listen string, hosts []string, write bool) error {
+	opts := &console.Options{
+		Hosts:  append([]string{"localhost", "127.0.0.1", "[::1]"}, hosts...),
+		Actor:  func(*http.Request) string { return sess.Owner() },
+		Logger: output.Logger(c.Std.Err, zap.InfoLevel),
+	}
+	if write {
+		opts.Authorize = func(*http.Request, console.Action) error { return nil }
+	}
+	h, err := console.Handler(sess, opts)
+	if err != nil {
+		return exit.AsUsage(err)
+	}
+	lis, err := net.Listen("tcp", listen)
+	if err != nil {
+		return exit.Usagef("--listen %s: %w", listen, err)
+	}
+	token := rand.Text()
+	url := fmt.Sprintf("http://%s/?token=%s", reachedAt(lis.Addr().String(), hosts), token)
+	server := &http.Server{
+		Handler:           withToken(token, "/"+strings.ToLower(rand.Text()[:10]), h),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err = c.Print(struct {
+		output.Form
+		URL   string `json:"url"`
+		Write bool   `json:"write"`
+	}{output.FormOf("console"), url, write}, func(t *output.Table) { t.Line(url) })
+	if err != nil {
+		_ = lis.Close()
+		return err
+	}
+	if err := server.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil // it was interrupted, which is how it ends
+}
+
+// reachedAt returns a host and port that browsers may use: the console refuses all but hosts and the
+// loopback interface.
+func reachedAt(listens string, hosts []string) string {
+	host, port, _ := net.SplitHostPort(listens)
+	if ip := net.ParseIP(host); len(hosts) > 0 && !ip.IsLoopback() {
+		host = hosts[0]
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
+}
+
+// withToken lets requests pass that have the token: in the first address, and then in a cookie. It serves h below a
+// path. Browsers send the cookies of a host to all of its ports, but only those of the path.
+func withToken(token, below string, h http.Handler) http.Handler {
+	h = http.StripPrefix(below, h)
+	same := func(s string) bool { return subtle.ConstantTimeCompare([]byte(s), []byte(token)) == 1 }
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A console at another port must not replace it, so the name has the port.
+		_, port, _ := net.SplitHostPort(r.Host)
+		name := "etcdkit-" + strings.Map(digit, port)
+		if same(r.URL.Query().Get("token")) {
+			// with Strict, a link in a chat would lead to a page without the cookie
+			http.SetCookie(w, &http.Cookie{Name: name, Value: token, Path: below + "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
+			http.Redirect(w, r, below+"/", http.StatusSeeOther)
+			return
+		}
+		if c, err := r.Cookie(name); err != nil || !same(c.Value) {
+			http.Error(w, "The token is missing: open the address that 'etcdkit console' has printed.", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// digit keeps digits.
+func digit(r rune) rune {
+	if r < '0' || r > '9' {
+		return -1
+	}
+	return r
+}

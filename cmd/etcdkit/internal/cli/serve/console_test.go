@@ -1,0 +1,147 @@
+package serve_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/serve"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+// The console's first address has a token, without which nothing is shown, and a cookie carries it on.
+func TestConsole(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	f.Crowd("charge")
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	line, done := f.Service(ctx, "console", "-N", "test")
+	at, err := url.Parse(line)
+	require.NoError(t, err)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Jar: jar}
+	get := func(c *http.Client, u string) (int, string, string) {
+		resp, err := c.Get(u)
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(body), resp.Request.URL.String()
+	}
+	root := "http://" + at.Host + "/"
+	for _, u := range []string{root, root + "?token=", root + "?token=x", root + "static/console.js"} {
+		code, body, _ := get(http.DefaultClient, u)
+		require.Equal(t, http.StatusForbidden, code, u)
+		require.NotContains(t, body, "charge")
+	}
+	code, body, to := get(browser, line)
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, body, "semaphore/charge")
+	require.Regexp(t, "^"+root+"[a-z0-9]{10}/$", to, "the token is not in the address any more")
+	code, body, _ = get(browser, to+"queue?name=semaphore/charge")
+	require.Equal(t, http.StatusOK, code)
+	require.NotContains(t, body, "confirm?do=", "it is read-only")
+	// Another program on this machine, at a port of its own, to which a link has led.
+	got := make(chan []*http.Cookie, 1)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Cookies() }))
+	defer other.Close()
+	get(browser, other.URL+"/queue?name=semaphore/charge")
+	require.Empty(t, <-got, "it gets no token")
+
+	f.Shows(at.Query().Get("token"), "S3FFR5VGXXMTKEDQ2XQV7OWBGO")
+	f.Shows(at.Host, "127.0.0.1:41833")
+	fmt.Fprintf(&f.Script, "$ etcdkit console -N test\n%s\n", line)
+	line, asJSON := f.Service(ctx, "console", "-N", "test", "-o", "json")
+	var printed struct{ URL string }
+	require.NoError(t, json.Unmarshal([]byte(line), &printed))
+	at, err = url.Parse(printed.URL)
+	require.NoError(t, err)
+	f.Shows(at.Query().Get("token"), "VYQ2MKZ4ODAFH6WJ3NRT7CBUXE")
+	f.Shows(at.Host, "127.0.0.1:41834")
+	fmt.Fprintf(&f.Script, "$ etcdkit console -N test -o json\n%s\n", line)
+	f.Shell("console -N test --listen 0.0.0.0:8080")
+	f.Shell("console -N test --listen 8080")
+	f.Shell("console")
+	cancel(exit.Interrupted{Signal: syscall.SIGINT})
+	for _, ended := range []<-chan clitest.Result{done, asJSON} {
+		r := testkit.Got(t, ended, "it ends")
+		require.Zero(t, r.Code, r.Err)
+	}
+	f.Golden("console")
+}
+
+// With --write an action works, for a browser that has the token.
+func TestConsoleWrites(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	f.Crowd("charge")
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	line, done := f.Service(ctx, "console", "-N", "test", "--write")
+	at, err := url.Parse(line)
+	require.NoError(t, err)
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Jar: jar}
+	resp, err := browser.Get(line)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	action := resp.Request.URL.String() + "action"
+	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "value": {"9"}}
+	for _, c := range []*http.Client{http.DefaultClient, browser} {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, action, strings.NewReader(form.Encode()))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", "http://"+at.Host)
+		resp, err := c.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, c == browser, resp.StatusCode == http.StatusOK, resp.Status)
+	}
+	require.Contains(t, f.Run("limit", "-N", "test", "charge").Out, "9")
+	cancel(exit.Interrupted{Signal: syscall.SIGINT})
+	logged := testkit.Got(t, done, "it ends").Err
+	require.Contains(t, logged, "an action of the console")
+	require.Contains(t, logged, `"action": "set-limit", "name": "semaphore/charge"`)
+
+	w := httptest.NewRecorder()
+	serve.WithToken("secret", "/below", http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost:8080/?token=secret", nil))
+	cookie := w.Result().Cookies()[0]
+	require.Equal(t, http.SameSiteLaxMode, cookie.SameSite, "a link in a chat leads to a page, and not to a refusal")
+	require.True(t, cookie.HttpOnly)
+	require.Equal(t, "/below/", cookie.Path)
+}
+
+// The printed address has a host that the console does not refuse.
+func TestConsoleIsReachedAt(t *testing.T) {
+	t.Parallel()
+	for listens, want := range map[string]string{
+		"127.0.0.1:8080": "127.0.0.1:8080", "[::1]:8080": "[::1]:8080",
+		"0.0.0.0:8080": "ops.example:8080", "[::]:8080": "ops.example:8080", "10.0.0.1:8080": "ops.example:8080",
+	} {
+		require.Equal(t, want, serve.ReachedAt(listens, []string{"ops.example", "other"}))
+	}
+	require.Equal(t, "[::1]:80", serve.ReachedAt("0.0.0.0:80", []string{"[::1]"}))
+	require.Equal(t, "127.0.0.1:8080", serve.ReachedAt("127.0.0.1:8080", nil))
+	f := clitest.New(t)
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	line, _ := f.Service(ctx, "console", "-N", "test", "--listen", "0.0.0.0:0", "--host", "localhost")
+	resp, err := http.Get(line)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.NotEqual(t, http.StatusMisdirectedRequest, resp.StatusCode)
+}

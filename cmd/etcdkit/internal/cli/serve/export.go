@@ -1,0 +1,123 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/exporter"
+)
+
+// Export returns the verb export.
+func Export(c *verb.Call) *cobra.Command {
+	var listen string
+	var names int
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Publish the state of a namespace as metrics for Prometheus",
+		Long: `Publish the state of a namespace as metrics for Prometheus at /metrics, until the command is interrupted:
+package exporter lists them. /healthz answers 200 while the metrics are up to date, and 503 otherwise, for
+example while etcd does not answer; the exporter connects again by itself.
+
+Read permission for the namespace is enough, and one process for each namespace. Warnings are written to
+standard error.`,
+		Example: "etcdkit export -N payments\netcdkit export -N payments --listen :9464",
+		Args:    verb.Arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := c.Etcd.Space(); err != nil {
+				return err
+			}
+			client, err := c.Etcd.Client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			exp, err := exporter.New(client, c.Etcd.Namespace, &exporter.Options{Prefix: c.Etcd.Prefix, MaxNames: names,
+				Logger: output.Logger(c.Std.Err, zap.WarnLevel)})
+			if errors.Is(err, exporter.ErrInvalid) {
+				return exit.AsUsage(err)
+			}
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), c, listen, exp)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:9464", "address at which metrics are served")
+	cmd.Flags().IntVar(&names, "max-names", 1000,
+		"publish so many queues, jobs and stores at most, each; etcdkit_exporter_series_dropped counts the series of the others")
+	return cmd
+}
+
+// serve runs the exporter and serves its metrics until ctx ends.
+func serve(ctx context.Context, c *verb.Call, address string, exp *exporter.Exporter) error {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(exp)
+	lis, err := net.Listen("tcp", address)
+	if err != nil {
+		return exit.Usagef("--listen: %w", err)
+	}
+	server := &http.Server{Handler: pages(reg), ReadHeaderTimeout: 5 * time.Second}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 2)
+	go func() { ended <- exp.Run(ctx) }()
+	go func() { ended <- server.Serve(lis) }()
+	err = c.Print(struct {
+		output.Form
+		URL string `json:"url"`
+	}{output.FormOf("export"), "http://" + lis.Addr().String() + "/metrics"}, func(t *output.Table) {
+		t.Line("metrics at http://" + lis.Addr().String() + "/metrics")
+	})
+	if err == nil {
+		err = <-ended
+	}
+	interrupted := ctx.Err() != nil
+	cancel()
+	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer stop()
+	_ = server.Shutdown(closing)
+	if interrupted {
+		return nil // that is how the command is ended
+	}
+	return err
+}
+
+// pages serves the metrics, and whether they are up to date.
+func pages(from prometheus.Gatherer) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(from, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if !current(from) {
+			http.Error(w, "the state of the namespace is not up to date: etcd does not answer, or denies the user", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	return mux
+}
+
+// current reports whether the exporter says that its metrics are up to date.
+func current(from prometheus.Gatherer) bool {
+	families, err := from.Gather()
+	if err != nil {
+		return false
+	}
+	for _, f := range families {
+		if f.GetName() == "etcdkit_exporter_up" && len(f.GetMetric()) == 1 {
+			return f.GetMetric()[0].GetGauge().GetValue() == 1
+		}
+	}
+	return false
+}
