@@ -26,10 +26,15 @@ func (s *Signalled) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Full is an output that cannot be written.
+// Full is an output that cannot be written, as a file on a full disk: a write of nothing succeeds.
 type Full struct{}
 
-func (Full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+func (Full) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	return 0, syscall.ENOSPC
+}
 
 // Stage is a writer that calls a function for each text in turn, when it is first written after the text
 // before.

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -42,28 +43,40 @@ func JSON(to io.Writer, value any) error {
 }
 
 // Table writes columns that are aligned.
-type Table struct{ w *tabwriter.Writer }
+type Table struct {
+	w      *tabwriter.Writer
+	failed error // the first one of a write
+}
 
 // NewTable returns a table that is written to out.
-func NewTable(out io.Writer) *Table { return &Table{tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)} }
+func NewTable(out io.Writer) *Table { return &Table{w: tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)} }
 
 // Row writes one row. Texts are shown with control characters escaped.
 func (t *Table) Row(cells ...any) {
 	for i, cell := range cells {
 		if i > 0 {
-			fmt.Fprint(t.w, "\t")
+			t.print("\t")
 		}
-		fmt.Fprint(t.w, Printable(fmt.Sprint(cell)))
+		t.print(Printable(fmt.Sprint(cell)))
 	}
-	fmt.Fprintln(t.w)
+	t.print("\n")
 }
 
 // Line writes a text that is not aligned.
 func (t *Table) Line(text string) {
-	_ = t.w.Flush()
-	fmt.Fprintln(t.w, Printable(text))
-	_ = t.w.Flush()
+	_ = t.Flush()
+	t.print(Printable(text) + "\n")
+	_ = t.Flush()
 }
 
-// Flush writes what is left.
-func (t *Table) Flush() error { return t.w.Flush() }
+func (t *Table) print(text string) {
+	_, err := io.WriteString(t.w, text)
+	t.failed = cmp.Or(t.failed, err)
+}
+
+// Flush writes what is left, and returns the first error of all writes of the table: a tabwriter forgets it
+// when its lines are flushed one by one.
+func (t *Table) Flush() error {
+	t.failed = cmp.Or(t.failed, t.w.Flush())
+	return t.failed
+}
