@@ -33,7 +33,9 @@ that calls later, changes nothing.
 With --every, a call is for a new tick if the latest one is nearly that old: a quarter less, but at most 90 minutes
 and, from 2h on, at least 70 minutes, for the night of the change of the clocks. Ticks are the times of the calls. Calls at uneven
 distances, as on weekdays or once a month, need --cron: with --every a weekend rings as a call that is missing. With --cron, the tick is the latest time of
-the schedule that has come, in --zone; a schedule means what 'etcdkit cron' says. Clocks of two machines may differ
+the schedule that has come, in --zone; a schedule means what 'etcdkit cron' says: a time that is left out when the clock
+is set forward comes at the change, and one that comes twice when it is set back comes the first time, but for a schedule
+whose minute or hour begins with *, which follows the clock. Clocks of two machines may differ
 by up to a minute, and by less than half of the time between two ticks.
 
 Exit codes: the command's where it ran, as 'etcdkit run' has them, 76 if the run was lost. 0 and one line if another
