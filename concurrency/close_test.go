@@ -134,6 +134,21 @@ func TestCloseWithoutEtcd(t *testing.T) {
 	}
 }
 
+// F19: the lease ends by its deadline while Close waits for a holder. To etcd, which is out of reach, it is alive: what
+// was held is free only once it expires there, and Close reports that.
+func TestCloseOfALostLeaseWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, c := f.Session(quick())
+	held := lock(t, s, "x")
+	c.Cut()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(context.Background()) }()
+	<-held.Context().Done()
+	require.ErrorIs(t, context.Cause(held.Context()), concurrency.ErrLost)
+	require.ErrorContains(t, got(t, closed, "Close returns"), "left to expire")
+}
+
 // F48: the client is closed under the session. Permits end, calls fail, nothing
 // hangs, and Close says if the lease could not be revoked.
 func TestClientClosedUnderSession(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/etcdkit/etcdkit/internal/join"
+	"github.com/etcdkit/etcdkit/internal/lease"
 )
 
 // remember counts one more permit. It returns false if Close has begun: then
@@ -41,6 +42,11 @@ func (s *Session) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeErr = join.Errors(s.closeErr, err)
+}
+
+// left notes a lease that could not be revoked: what was held on it is free once it expires.
+func (s *Session) left(l *lease.Lease, err error) {
+	s.fail(fmt.Errorf("close session: lease %016x is left to expire: %w", l.ID(), err))
 }
 
 // Close ends the session: no new work is accepted, then it waits until nothing is held or ctx
