@@ -69,7 +69,7 @@ func (r *Run) record(puts []clientv3.Op, known chan<- error, left <-chan struct{
 	r.unregister()
 	switch {
 	case err != nil:
-		report(r.whyEnded(), "the end of a run was not recorded before its session's lease ended: other processes see the run as lost, and start its tick again if Retries allows it")
+		report(r.whyEnded(), "the end of a run was not recorded before its session ended: other processes see the run as lost, and start its tick again if Retries allows it")
 	case removal == commit.Absent:
 		report(r.lost(ErrLost, errors.New("its lock was gone from etcd when it ended")), "a run was lost before its end was recorded")
 	default:

@@ -56,7 +56,7 @@ func requiredIDs() []string {
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
 	add("M", "%d", 1, 18)
-	add("B", "%d", 1, 32)
+	add("B", "%d", 1, 34)
 	add("K", "%d", 1, 32)
 	add("K", "%d", 46, 52)
 	add("K", "%d", 60, 64)

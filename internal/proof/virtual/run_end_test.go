@@ -48,7 +48,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 					} else {
 						require.Equal(t, returned.Add(timeout), time.Now())
 						time.Sleep(time.Until(lost) + 1)
-						require.Len(t, lines.FilterMessageSnippet("was not recorded before its session's lease ended").All(), 1)
+						require.Len(t, lines.FilterMessageSnippet("was not recorded before its session ended").All(), 1)
 					}
 					require.Len(t, on[1].jobKeys("/lock"), 1)
 					time.Sleep(time.Until(on[0].begun.Add(ttl)))

@@ -145,7 +145,8 @@ func (v *cronRun) run(ctx context.Context, jobs []crontab.Job) error {
 		return err
 	}
 	opts.Logger = warnings(v.Call.Std.Err)
-	return v.Call.Connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
+	// As the end of jobs run: what has just ended is recorded.
+	return v.Call.Ending(ctx, opts, opts.TTL, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
 		l, err := schedlock.New(sess, &schedlock.Options{Done: v.report, Lost: losses(&v.Execution)})
 		if err != nil {
 			return err

@@ -32,17 +32,19 @@ that calls later, changes nothing.
 
 With --every, a call is for a new tick if the latest one is nearly that old: a quarter less, but at most 90 minutes
 and, from 2h on, at least 70 minutes, for the night of the change of the clocks. Ticks are the times of the calls. Calls at uneven
-distances, as on weekdays or once a month, need --cron: with --every a weekend rings as a call that is missing. With --cron, the tick is the latest time of
-the schedule that has come, in --zone; a schedule means what 'etcdkit cron' says: a time that is left out when the clock
+distances, as on weekdays or once a month, need --cron: with --every a weekend rings as a call that is missing.
+With --cron, the tick is the latest time of the schedule that has come, in --zone; a schedule means what 'etcdkit cron' says: a time that is left out when the clock
 is set forward comes at the change, and one that comes twice when it is set back comes the first time, but for a schedule
 whose minute or hour begins with *, which follows the clock. Clocks of two machines may differ
 by up to a minute, and by less than half of the time between two ticks.
 
-Exit codes: the command's where it ran, as 'etcdkit run' has them, 76 if the run was lost. 0 and one line if another
-machine has run the command for this time, however it has ended there: that machine's exit code says that. 75 and the
+Exit codes: the command's where it ran, as 'etcdkit run' has them, 76 if the run was lost. 0 if another machine has
+run the command for this time, however it has ended there: that machine's exit code says that, and nothing is printed
+without --verbose, so that cron sends no mail. 75 and the
 reason if it was not run: the job is paused, an earlier run is active, a later tick was claimed, the run of this time
 was lost and may not be repeated, or the latest run is older than half of the time between two ticks and so is not
-the one of this call.
+the one of this call. If etcd does not answer when the command has ended, the record of that is repeated until etcd
+has it, or the lease has ended: up to --ttl.
 
 'etcdkit jobs history' shows the runs, and 'etcdkit jobs pause' keeps the command from running on all machines. All
 machines give the same --at-most and --retries. 'etcdkit jobs' shows the next time after the first run: with --every
@@ -61,6 +63,7 @@ type scheduledRun struct {
 	zone    string
 	atMost  time.Duration
 	retries int
+	verbose bool
 
 	parsed crontab.Schedule
 	now    func() time.Time
@@ -95,6 +98,7 @@ func JobsRun(c *verb.Call) *cobra.Command {
 	f.IntVar(&v.retries, "retries", 0, "start a tick again so often if its run was lost; the work is done twice then, in part or in whole")
 	f.DurationVar(&v.Grace, "grace", 2*time.Second, "time between SIGTERM and SIGKILL")
 	f.DurationVar(&v.TTL, "ttl", 0, "how long after its machine has died a run is lost (default: 15s, or what --grace needs)")
+	f.BoolVarP(&v.verbose, "verbose", "v", false, "print a line also if another machine has run the command")
 	f.BoolVar(&v.EndLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
 	return cmd
 }
@@ -161,7 +165,9 @@ func (v *scheduledRun) run(ctx context.Context) error {
 	}
 	renewed, hooks := guarded.Renewals()
 	opts.Logger, opts.Hooks = warnings(v.Call.Std.Err), []observe.Hooks{hooks}
-	return v.Call.Connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
+	// The record of a run's end is written until etcd has it or the lease has ended: the next machine would run again what
+	// was done, or report it as lost.
+	return v.Call.Ending(ctx, opts, opts.TTL, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
 		l, err := schedlock.New(sess, &schedlock.Options{Now: v.now, Lost: losses(&v.Execution)})
 		if err != nil {
 			return err
@@ -240,7 +246,7 @@ func (v *scheduledRun) claim(
 		return res, false, err
 	}
 	if res.Unconfirmed != nil {
-		v.Say("%v", res.Unconfirmed)
+		v.Say("%v; this is repeated until etcd has it, or the lease has ended", res.Unconfirmed)
 	}
 	if errors.Is(err, schedlock.ErrLost) {
 		return res, true, exit.Errorf(exit.Lost, "%w: the command was ended", err)
@@ -312,8 +318,12 @@ func (v *scheduledRun) ended(ctx context.Context, l *schedlock.Locker, tick time
 	}
 }
 
-// elsewhere is the end of a call whose command another machine has run.
+// elsewhere is the end of a call whose command another machine has run. It prints nothing unless it is asked to: cron sends
+// what is printed by mail, each night and from each machine but one.
 func (v *scheduledRun) elsewhere(text string) error {
+	if !v.verbose {
+		return nil
+	}
 	_, err := fmt.Fprintf(v.Call.Std.Out, "job %s: %s\n", v.Name, output.Printable(text))
 	return err
 }

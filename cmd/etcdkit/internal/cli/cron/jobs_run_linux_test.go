@@ -17,18 +17,19 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/cron"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// Several machines call at once: one runs the command, and the others exit with 0 and one line.
+// Several machines call at once: one runs the command, and the others exit with 0, and print a line if they are asked to.
 func TestJobsRunOnce(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
 	file := filepath.Join(t.TempDir(), "runs")
 	var all []*clitest.Program
 	for range 5 {
-		all = append(all, f.JobRun("backup", "--every", "24h", "--", "sh", "-c", "echo $ETCDKIT_KIND $ETCDKIT_NAME $ETCDKIT_ATTEMPT >> "+file))
+		all = append(all, f.JobRun("backup", "--every", "24h", "-v", "--", "sh", "-c", "echo $ETCDKIT_KIND $ETCDKIT_NAME $ETCDKIT_ATTEMPT >> "+file))
 	}
 	elsewhere := 0
 	for _, p := range all {
@@ -40,6 +41,9 @@ func TestJobsRunOnce(t *testing.T) {
 		}
 	}
 	require.Equal(t, 4, elsewhere)
+	code, out := f.JobRun("backup", "--every", "24h", "--", "false").All()
+	require.Zero(t, code)
+	require.Empty(t, out, "cron would send it by mail")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "job backup 1\n", string(text))
@@ -186,6 +190,32 @@ func TestJobsRunWhenAMachineDies(t *testing.T) {
 	}
 }
 
+// B34: etcd is away when the command ends, and back before the lease has ended: the end is recorded, and the command does
+// not run again.
+func TestJobsRunThatEndsWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	f.Etcd = embedtest.Start(t, nil)
+	file := filepath.Join(t.TempDir(), "end")
+	p := f.JobRun("backup", "--every", "24h", "--retries", "1", "--", "sh", "-c", "echo working; while [ ! -e "+file+" ]; do sleep 0.05; done; exit 3")
+	require.Equal(t, "working", p.Line())
+	require.NoError(t, f.Etcd.Crash(0))
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	p.Says("this is repeated until etcd has it, or the lease has ended")
+	time.Sleep(1500 * time.Millisecond) // other verbs wait for a second
+	require.NoError(t, f.Etcd.Restart(testkit.Context(t), 0))
+	code, _ := p.All()
+	require.Equal(t, 3, code, p.Errs)
+	h, err := f.Locker("reader").History(testkit.Context(t), "backup")
+	require.NoError(t, err)
+	require.Len(t, h, 1)
+	require.Equal(t, schedlock.RunFailed, h[0].State)
+	require.Equal(t, "exit code 3", h[0].Error)
+	code, out := f.JobRun("backup", "--every", "24h", "--retries", "1", "--", "echo", "again").All()
+	require.Zero(t, code)
+	require.Empty(t, out)
+}
+
 // --at-most ends the command, and a wrong command line is refused with what would be right.
 func TestJobsRunFlags(t *testing.T) {
 	t.Parallel()
@@ -233,7 +263,7 @@ func TestJobsRunTranscript(t *testing.T) {
 		}
 	}
 	show("backup --every 24h -- echo 'saved 4711 files'")
-	show("backup --every 24h -- echo 'saved 4711 files'")
+	show("backup --every 24h --verbose -- echo 'saved 4711 files'")
 	f.Shell("jobs history backup -N test")
 	f.Shell("jobs pause report -N test --before-first-run --reason 'the disks are replaced'")
 	show("report --cron '30 2 * * 1-5' --zone Europe/Berlin -- ./report.sh")

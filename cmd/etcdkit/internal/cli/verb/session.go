@@ -39,6 +39,15 @@ func (c *Call) Open(
 func (c *Call) Connected(
 	ctx context.Context, opts *concurrency.SessionOptions, fn func(context.Context, *clientv3.Client, *concurrency.Session) error,
 ) error {
+	return c.Ending(ctx, opts, time.Second, fn)
+}
+
+// Ending is Connected for a session that waits longer for what is in progress when fn has returned: what etcd has not
+// confirmed until then is lost with the session's lease.
+func (c *Call) Ending(
+	ctx context.Context, opts *concurrency.SessionOptions, wait time.Duration,
+	fn func(context.Context, *clientv3.Client, *concurrency.Session) error,
+) error {
 	if _, err := c.Etcd.Space(); err != nil {
 		return err
 	}
@@ -55,7 +64,7 @@ func (c *Call) Connected(
 		return WithReason(client, err) // it names the endpoints
 	}
 	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
 		defer cancel()
 		_ = sess.Close(closing) // at worst its lease expires
 	}()
