@@ -16,8 +16,13 @@ import (
 // methods may be called concurrently.
 type Client struct {
 	*clientv3.Client
-	c      *Cluster
-	link   *link
+	*interceptor
+	c    *Cluster
+	link *link
+}
+
+// interceptor applies the faults of a client to its calls, and counts them.
+type interceptor struct {
 	faults *faults
 	counts *counts
 }
@@ -68,7 +73,7 @@ func (c *Cluster) Dial(ctx context.Context, opts *ClientOptions) (*Client, error
 	if opts != nil {
 		o = *opts
 	}
-	cl := &Client{c: c, link: newLink(), faults: newFaults(), counts: newCounts()}
+	cl := &Client{c: c, link: newLink(), interceptor: &interceptor{newFaults(), newCounts()}}
 	cfg, err := c.clientConfig(&o)
 	if err != nil {
 		return nil, err
@@ -165,6 +170,28 @@ func (c *Cluster) clientConfig(o *ClientOptions) (clientv3.Config, error) {
 		cfg.TLS = c.tls.client.Clone()
 	}
 	return cfg, nil
+}
+
+// connect creates the admin client and waits until a linearizable read succeeds.
+func (c *Cluster) connect(ctx context.Context) error {
+	admin, err := c.dialAdmin()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.admin = admin
+	c.mu.Unlock()
+	if err := waitRead(ctx, admin); err != nil {
+		return fmt.Errorf("embedtest: start: no linearizable read succeeded: %w", err)
+	}
+	// The leader still writes the cluster's version into the log. A test that counts
+	// raft entries must not count that one.
+	for !c.external && !c.versionKnown() {
+		if err := sleep(ctx, pollEvery); err != nil {
+			return fmt.Errorf("embedtest: start: a member does not know the cluster's version: %w", err)
+		}
+	}
+	return nil
 }
 
 // Close closes the client's connections and ends the calls that faults hold. Further calls

@@ -3,26 +3,21 @@ package embedtest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
+	"go.etcd.io/etcd/client/v3/namespace"
 )
 
 // Cluster is an etcd of one or more members, which are numbered from 0. Its methods may be
 // called concurrently.
 type Cluster struct {
-	opts     Options
-	tb       TB // nil when started without a test
+	*servers
 	external bool
 	space    string // prefix of all keys, on an external cluster without a test
-	log      *zap.Logger
-	logBuf   *logBuffer
-	dir      string
-	ownDir   *dataDir // nil if Options.Dir names dir
-	tls      *serverTLS
-	members  []*member
-	abort    context.CancelCauseFunc // cancels the start
 
 	mu       sync.Mutex
 	admin    *clientv3.Client
@@ -30,8 +25,6 @@ type Cluster struct {
 	clients  map[*Client]struct{}
 	prefixes []string           // returned by Prefix, on an external cluster
 	old      []*clientv3.Client // admin clients from before EnableAuth
-	started  bool
-	failure  error // the first fatal error of etcd
 	closed   bool
 	done     chan struct{} // closed when Close has finished
 	err      error         // of Close
@@ -57,6 +50,7 @@ func (c *Cluster) Close() error {
 	c.clients = nil
 	admins := append(c.old, c.admin)
 	c.mu.Unlock()
+	c.end()
 	defer close(c.done)
 
 	for cl := range clients {
@@ -68,26 +62,9 @@ func (c *Cluster) Close() error {
 			_ = a.Close()
 		}
 	}
-	c.err = errors.Join(c.err, c.stopMembers())
-	c.mu.Lock()
-	c.err = errors.Join(c.err, c.failure)
-	c.mu.Unlock()
+	c.err = errors.Join(c.err, c.stop())
+	c.err = errors.Join(c.err, c.firstFailure())
 	return c.err
-}
-
-func (c *Cluster) stopMembers() error {
-	var wg sync.WaitGroup
-	for _, m := range c.members {
-		wg.Go(func() {
-			m.stop(true)
-			m.release()
-		})
-	}
-	wg.Wait()
-	if c.ownDir == nil {
-		return nil
-	}
-	return c.ownDir.remove()
 }
 
 // Client returns the cluster's own client, into which no faults are injected. After
@@ -108,6 +85,74 @@ func (c *Cluster) Endpoints() []string {
 		eps[i] = m.endpoint()
 	}
 	return eps
+}
+
+// External reports whether this is the cluster of EMBEDTEST_ENDPOINTS. Calls that would
+// break its servers return ErrExternal.
+func (c *Cluster) External() bool { return c.external }
+
+// Prefix returns a unique key prefix for each call. It contains the name of the test and
+// ends with a slash. On an external cluster, Cluster.Close deletes the keys below it after
+// the clients are closed.
+func (c *Cluster) Prefix(tb TB) string {
+	tb.Helper()
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}, tb.Name())
+	prefix := uniquePrefix(name)
+	if c.external {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.prefixes = append(c.prefixes, prefix)
+	}
+	return prefix
+}
+
+// deleteKeys deletes the keys of this cluster value from an external cluster.
+func (c *Cluster) deleteKeys(admin *clientv3.Client) error {
+	if !c.external || admin == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	below := c.prefixes
+	if c.space != "" {
+		below = append(below, "") // all keys: etcd's namespace wrapper adds c.space
+	}
+	for _, prefix := range below {
+		if _, err := admin.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil {
+			return fmt.Errorf("embedtest: delete the keys below %s: %w", c.space+prefix, err)
+		}
+	}
+	return nil
+}
+
+// confine limits a client to the key space of this cluster value. A cluster without a test
+// needs it: examples and main programs use fixed keys and not those of Prefix.
+func (c *Cluster) confine(cl *clientv3.Client) {
+	if c.space == "" {
+		return
+	}
+	cl.KV = namespace.NewKV(cl.KV, c.space)
+	cl.Watcher = namespace.NewWatcher(cl.Watcher, c.space)
+	cl.Lease = namespace.NewLease(cl.Lease, c.space)
+}
+
+// ownServer returns nil if this package started the members. On an external cluster it skips
+// the test of the cluster, or returns ErrExternal if there is none.
+func (c *Cluster) ownServer() error {
+	if !c.external {
+		return nil
+	}
+	if c.tb != nil {
+		c.tb.Helper()
+		c.tb.Skipf("%v", ErrExternal)
+	}
+	return ErrExternal
 }
 
 var errClosed = errors.New("embedtest: the cluster is closed (Cluster.Close)")

@@ -12,7 +12,7 @@ import (
 
 // config returns etcd's configuration for the next start of the member.
 func (m *member) config(r *running) *embed.Config {
-	o := &m.c.opts
+	o := &m.s.opts
 	cfg := embed.NewConfig()
 	cfg.Name = m.name
 	cfg.Dir = m.dir
@@ -39,13 +39,13 @@ func (m *member) config(r *running) *embed.Config {
 	}
 	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: m.clientAddr}}
 	cfg.AdvertiseClientUrls = cfg.ListenClientUrls
-	if m.c.tls != nil {
+	if m.s.tls != nil {
 		// The client port serves gRPC only, with credentials from memory: etcd's own
 		// TLS settings need the key in a file.
 		cfg.ListenClientHttpUrls = []url.URL{{Scheme: "http", Host: m.httpAddr}}
 		cfg.AdvertiseClientUrls = []url.URL{{Scheme: "https", Host: m.clientAddr}}
 		cfg.GRPCAdditionalServerOptions = append(cfg.GRPCAdditionalServerOptions,
-			grpc.Creds(grpccreds.NewTLS(m.c.tls.server)))
+			grpc.Creds(grpccreds.NewTLS(m.s.tls.server)))
 	}
 	if o.Configure != nil {
 		o.Configure(cfg)

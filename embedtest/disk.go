@@ -1,7 +1,6 @@
 package embedtest
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -21,36 +20,13 @@ func init() { wal.SegmentSizeBytes = 4_000_000 }
 // database, a snapshot and some data.
 const baseSize = 1_000_000
 
-// need returns the disk space in bytes that a member needs to start.
-func (m *member) need() int64 {
+// need returns the disk space in bytes that a member with its data in dir needs to start.
+func need(dir string) int64 {
 	segments := int64(2)
-	if _, err := os.Stat(filepath.Join(m.dir, "member", "wal")); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "member", "wal")); err == nil {
 		segments = 1 // the current one exists
 	}
 	return segments*wal.SegmentSizeBytes + baseSize
-}
-
-// checkRoom returns an error if the file system of the data directory has too little space
-// for these members. If the space is unknown, it returns nil.
-func (c *Cluster) checkRoom(members ...*member) error {
-	var need int64
-	for _, m := range members {
-		need += m.need()
-	}
-	free, known := freeSpace(c.dir)
-	if !known || free >= need {
-		return nil
-	}
-	place := "named by Options.Dir"
-	if c.ownDir != nil {
-		place = "set TMPDIR to a directory with more space"
-	}
-	count := "1 member"
-	if len(members) != 1 {
-		count = fmt.Sprintf("%d members", len(members))
-	}
-	return fmt.Errorf("embedtest: not enough disk space in %s: %.1f MB needed for %s, %.1f MB free (%s)",
-		c.dir, mega(need), count, mega(free), place)
 }
 
 func mega(bytes int64) float64 { return float64(bytes) / 1e6 }

@@ -3,7 +3,6 @@ package embedtest
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -28,7 +27,7 @@ type fatalHook struct {
 // logger returns the logger of one run of the member.
 func (m *member) logger(r *running) *zap.Logger {
 	hook := fatalHook{m, r}
-	return m.c.log.Named(m.name).WithOptions(zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+	return m.s.log.Named(m.name).WithOptions(zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 }
 
 // OnWrite ends its goroutine: etcd's code expects that Fatal does not return.
@@ -46,49 +45,16 @@ func (h fatalHook) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) 
 // run counts; later ones are its consequences.
 func (m *member) fail(r *running, reason string) {
 	err := fmt.Errorf("embedtest: member %s: etcd failed: %s", m.name, reason)
-	if room := m.c.checkRoom(m); room != nil {
+	if room := m.s.checkRoom(m); room != nil {
 		err = fmt.Errorf("%w; %w", err, room)
 	}
 	r.mu.Lock()
 	first, up := r.ctx.Err() == nil, r.up
 	r.end(err)
 	r.mu.Unlock()
-	if first && up && m.c.memberFailed(err) {
+	if first && up && m.s.failed(err) {
 		go m.stop(true)
 	}
-}
-
-// memberFailed records the first failure of a member. It reports whether the cluster was in
-// use. While the cluster starts or closes, Start, New or Close reports the failure.
-func (c *Cluster) memberFailed(err error) (inUse bool) {
-	c.mu.Lock()
-	if c.failure == nil {
-		c.failure = err
-	}
-	inUse = c.started && !c.closed
-	c.mu.Unlock()
-	c.abort(err)
-	if !inUse {
-		return false
-	}
-	// Written at once and not through the test, which may wait for ever for the member.
-	fmt.Fprintf(os.Stderr, "%v\n%s", err, c.logged())
-	if c.tb == nil {
-		os.Exit(1) // there is no test to fail
-	}
-	return true
-}
-
-// startEnded marks the end of the start, which returned err. It returns the failure if a
-// member failed meanwhile, and otherwise err.
-func (c *Cluster) startEnded(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failure != nil {
-		return c.failure
-	}
-	c.started = err == nil
-	return err
 }
 
 // failedWait is how long await still waits after etcd has failed.

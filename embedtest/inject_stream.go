@@ -11,18 +11,18 @@ import (
 )
 
 // stream is the interceptor that applies faults to the messages of streams and counts them.
-func (cl *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, fullMethod string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (i *interceptor) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, fullMethod string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	method := shortName(fullMethod)
-	cl.counts.add(method)
+	i.counts.add(method)
 	ctx, cancel := context.WithCancel(ctx)
 	raw, err := streamer(ctx, desc, cc, fullMethod, opts...)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	s := &faultStream{ClientStream: raw, cl: cl, method: method, ctx: ctx, cancel: cancel}
-	cl.counts.opened(method)
-	context.AfterFunc(ctx, func() { cl.counts.ended(method) })
+	s := &faultStream{ClientStream: raw, interceptor: i, method: method, ctx: ctx, cancel: cancel}
+	i.counts.opened(method)
+	context.AfterFunc(ctx, func() { i.counts.ended(method) })
 	return s, nil
 }
 
@@ -30,7 +30,7 @@ func (cl *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 // goroutine sends and at most one receives at a time.
 type faultStream struct {
 	grpc.ClientStream
-	cl     *Client
+	*interceptor
 	method string
 	ctx    context.Context // canceled by cancel, which ends the stream
 	cancel context.CancelFunc
@@ -55,7 +55,7 @@ func (s *faultStream) SendMsg(msg any) error {
 	case HoldRequest:
 		released := inj.released()
 		inj.hit()
-		if err := s.cl.faults.wait(s.ctx, released); err != nil {
+		if err := s.faults.wait(s.ctx, released); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (s *faultStream) SendMsg(msg any) error {
 }
 
 func (s *faultStream) send(msg any) error {
-	s.cl.counts.add(s.method + messageKind(msg))
+	s.counts.add(s.method + messageKind(msg))
 	return s.ClientStream.SendMsg(msg)
 }
 
@@ -96,7 +96,7 @@ func (s *faultStream) RecvMsg(msg any) error {
 		case HoldResponse:
 			released := inj.released()
 			inj.hit()
-			return s.cl.faults.wait(s.ctx, released)
+			return s.faults.wait(s.ctx, released)
 		case FailWith:
 			s.fail(inj)
 			return f.err()
@@ -105,7 +105,7 @@ func (s *faultStream) RecvMsg(msg any) error {
 }
 
 func (s *faultStream) take(msg any, actions ...Action) *Injection {
-	return s.cl.faults.take(s.method, msg, func(f *Fault) bool {
+	return s.faults.take(s.method, msg, func(f *Fault) bool {
 		return f.Method == s.method && slices.Contains(actions, f.Do)
 	})
 }

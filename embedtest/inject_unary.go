@@ -52,13 +52,13 @@ func call(hook func()) {
 
 // unary is the interceptor that applies faults to unary calls. It runs inside the retries of
 // etcd's client.
-func (cl *Client) unary(ctx context.Context, fullMethod string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (i *interceptor) unary(ctx context.Context, fullMethod string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	method := shortName(fullMethod)
 	invoke := func(ctx context.Context, req, reply any) error {
-		cl.counts.add(method)
+		i.counts.add(method)
 		return invoker(ctx, fullMethod, req, reply, cc, opts...)
 	}
-	inj := cl.faults.take(method, req, func(f *Fault) bool { return f.Method == method || f.Method == "" })
+	inj := i.faults.take(method, req, func(f *Fault) bool { return f.Method == method || f.Method == "" })
 	if inj == nil {
 		return invoke(ctx, req, reply)
 	}
@@ -85,9 +85,9 @@ func (cl *Client) unary(ctx context.Context, fullMethod string, req, reply any, 
 		req: copied, reply: reply, invoke: invoke, done: make(chan struct{}),
 	}
 	if f.Do == HoldRequest {
-		err = cl.faults.holdRequest(ctx, inj, h)
+		err = i.faults.holdRequest(ctx, inj, h)
 	} else {
-		err = cl.faults.withhold(ctx, inj, h)
+		err = i.faults.withhold(ctx, inj, h)
 	}
 	if err != nil {
 		return err

@@ -62,11 +62,3 @@ func newLogger(given *zap.Logger) (*zap.Logger, *logBuffer) {
 	core := zapcore.NewCore(zapcore.NewConsoleEncoder(enc), sink, level)
 	return zap.New(core), buf
 }
-
-// logged returns the buffered log with a heading, or "" if it is empty or there is no buffer.
-func (c *Cluster) logged() string {
-	if c.logBuf == nil || c.logBuf.String() == "" {
-		return ""
-	}
-	return "log of etcd:\n" + c.logBuf.String()
-}

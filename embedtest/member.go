@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -18,7 +15,7 @@ import (
 
 // member is one etcd server. It keeps its directory and its addresses when it is stopped.
 type member struct {
-	c    *Cluster
+	s    *servers
 	name string
 	dir  string
 
@@ -27,7 +24,7 @@ type member struct {
 	front                          *front   // nil without peers
 	initialCluster                 string
 
-	cut bool // by CutPeers; guarded by c.mu
+	cut bool // by CutPeers; guarded by servers.mu
 
 	lifecycle sync.Mutex // one start or stop at a time
 	stuck     bool       // a previous run has not ended; guarded by lifecycle
@@ -64,45 +61,8 @@ func (r *running) status(ctx context.Context, req any, info *grpc.UnaryServerInf
 	return handler(ctx, req)
 }
 
-func (c *Cluster) addMembers() error {
-	c.members = nil
-	var peers []string
-	for i := range c.opts.Members {
-		m := &member{c: c, name: fmt.Sprintf("m%d", i)}
-		m.dir = filepath.Join(c.dir, m.name)
-		c.members = append(c.members, m)
-		if err := os.MkdirAll(m.dir, 0o700); err != nil {
-			return fmt.Errorf("embedtest: create data directory: %w", err)
-		}
-		addrs := []*string{&m.clientAddr, &m.peerAddr}
-		if c.tls != nil {
-			addrs = append(addrs, &m.httpAddr)
-		}
-		for _, a := range addrs {
-			addr, release, err := ports.Reserve()
-			if err != nil {
-				return fmt.Errorf("embedtest: reserve a port: %w", err)
-			}
-			*a = addr
-			m.freePort = append(m.freePort, release)
-		}
-		if c.opts.Members > 1 {
-			f, err := newFront(m.peerAddr)
-			if err != nil {
-				return err
-			}
-			m.front = f
-		}
-		peers = append(peers, m.name+"="+m.peerURL())
-	}
-	for _, m := range c.members {
-		m.initialCluster = strings.Join(peers, ",")
-	}
-	return nil
-}
-
 func (m *member) endpoint() string {
-	if m.c.tls != nil {
+	if m.s.tls != nil {
 		return "https://" + m.clientAddr
 	}
 	return "http://" + m.clientAddr
@@ -128,10 +88,7 @@ func (r *running) add(s *grpc.Server) {
 func (m *member) start() error {
 	m.lifecycle.Lock()
 	defer m.lifecycle.Unlock()
-	m.c.mu.Lock()
-	closed := m.c.closed
-	m.c.mu.Unlock()
-	if closed {
+	if m.s.ended() {
 		return errClosed
 	}
 	if m.running() != nil {

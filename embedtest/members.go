@@ -3,11 +3,9 @@ package embedtest
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
 // pollEvery is the polling interval for state that etcd does not signal.
@@ -55,78 +53,169 @@ func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 		}
 		ms = append(ms, m)
 	}
-	for _, m := range ms {
-		m.stop(false)
-		for err := m.start(); err != nil; err = m.start() {
-			// Where the system cannot reserve ports, another process may use this one for a moment.
-			if !ports.Taken(err) || sleep(ctx, pollEvery) != nil {
-				return err
-			}
-		}
-		c.applyCuts()
+	return c.restart(ctx, ms)
+}
+
+// CutPeers cuts a member off from all others: no raft message passes in either direction.
+// Clients still reach the member. The cut stays in force through Restart, except for the
+// first moments after the start, until HealPeers.
+//
+// Lease renewals still pass: a member that is not the leader forwards them to the leader
+// over HTTP, outside raft, for as long as it knows the leader, which is one to two election
+// timeouts. A leader that is cut off renews leases on its own for about as long. Use
+// Client.Cut as well to stop the renewals of a client.
+//
+// CutPeers returns an error for a member that does not exist, and ErrExternal.
+func (c *Cluster) CutPeers(member int) error { return c.setCut(member, true) }
+
+// HealPeers ends the cut of CutPeers. The member rejoins within about one election timeout.
+// HealPeers returns an error for a member that does not exist, and ErrExternal.
+func (c *Cluster) HealPeers(member int) error { return c.setCut(member, false) }
+
+func (c *Cluster) setCut(i int, cut bool) error {
+	if err := c.ownServer(); err != nil {
+		return err
 	}
-	for _, m := range ms {
-		if err := m.waitServing(ctx); err != nil {
-			return err
-		}
-		r, err := m.serving()
-		if err != nil {
-			return err
-		}
-		if err := r.waitRead(ctx); err != nil {
-			return fmt.Errorf("embedtest: start member %s: no linearizable read succeeded: %w", m.name, err)
-		}
+	m, err := c.member(i)
+	if err != nil {
+		return err
 	}
+	c.servers.setCut(m, cut)
 	return nil
 }
 
-func (c *Cluster) member(i int) (*member, error) {
-	if i < 0 || i >= len(c.members) {
-		return nil, fmt.Errorf("embedtest: member %d does not exist: the cluster has %d (Options.Members)", i, len(c.members))
+// Leader returns the number of the member that is the leader for a majority of all members,
+// or -1 while there is none.
+func (c *Cluster) Leader() int {
+	if c.external {
+		return c.externalLeader()
 	}
-	return c.members[i], nil
+	return c.servers.leader()
 }
 
-// waitRead waits until the member serves a linearizable read, etcd fails or ctx ends.
-func (r *running) waitRead(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+func (c *Cluster) externalLeader() int {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	defer context.AfterFunc(r.ctx, cancel)()
-	err := retry(ctx, func() error { return r.etcd.Server.LinearizableReadNotify(ctx) })
-	if cause := context.Cause(r.ctx); cause != nil {
-		return cause
+	for i, ep := range c.Endpoints() {
+		st, err := c.Client().Status(ctx, ep)
+		if err == nil && st.Leader == st.Header.GetMemberId() {
+			return i
+		}
+	}
+	return -1
+}
+
+// WaitLeader waits until Leader returns a member, and returns its number.
+// It returns an error only if ctx ends first: that of ctx.
+func (c *Cluster) WaitLeader(ctx context.Context) (int, error) {
+	for {
+		if i := c.Leader(); i >= 0 {
+			return i, nil
+		}
+		if err := sleep(ctx, pollEvery); err != nil {
+			return -1, fmt.Errorf("embedtest: wait for a leader: %w", err)
+		}
+	}
+}
+
+// MoveLeader transfers the leadership to a member and returns when it is the leader for a
+// majority. If it is the leader already, MoveLeader does nothing.
+//
+// MoveLeader returns an error for a member that does not exist or is stopped, if etcd's
+// transfer fails, if another member becomes the leader, ErrExternal, and the error of ctx.
+func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
+	if err := c.ownServer(); err != nil {
+		return err
+	}
+	target, err := c.member(to)
+	if err != nil {
+		return err
+	}
+	t := target.running()
+	if t == nil {
+		return fmt.Errorf("embedtest: move the leader to member %d: it is stopped", to)
+	}
+	from, err := c.WaitLeader(ctx)
+	if err != nil || from == to {
+		return err
+	}
+	r := c.members[from].running()
+	if r == nil {
+		return fmt.Errorf("embedtest: move the leader to member %d: leader %d is stopped", to, from)
+	}
+	if err := r.etcd.Server.MoveLeader(ctx, uint64(r.etcd.Server.MemberID()), uint64(t.etcd.Server.MemberID())); err != nil {
+		return fmt.Errorf("embedtest: move the leader to member %d: %w", to, err)
+	}
+	now, err := c.WaitLeader(ctx)
+	if err == nil && now != to {
+		err = fmt.Errorf("embedtest: move the leader to member %d: member %d is the leader", to, now)
 	}
 	return err
 }
 
-// waitRead waits until the cluster serves a linearizable read or ctx ends. Reads fail while
-// there is no leader.
-func waitRead(ctx context.Context, cl *clientv3.Client) error {
-	return retry(ctx, func() error {
-		_, err := cl.Get(ctx, "embedtest/ready", clientv3.WithCountOnly())
+// leading returns the run of the leader.
+func (c *Cluster) leading(ctx context.Context) (*running, error) {
+	i, err := c.WaitLeader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r := c.members[i].running(); r != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("embedtest: leader %d is stopped", i)
+}
+
+// Backup is a copy of a cluster's data at one moment.
+type Backup struct {
+	cluster *Cluster
+	dir     string // with one subdirectory per member
+}
+
+// Backup stops all members, copies their data and restarts them. It returns an error if the
+// copy fails, the errors of Restart, and ErrExternal.
+func (c *Cluster) Backup(ctx context.Context) (*Backup, error) {
+	if err := c.ownServer(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(c.dir, "backup-")
+	if err != nil {
+		return nil, fmt.Errorf("embedtest: backup: %w", err)
+	}
+	b := &Backup{cluster: c, dir: dir}
+	for _, m := range c.members {
+		m.stop(true)
+	}
+	for _, m := range c.members {
+		if err := os.CopyFS(filepath.Join(dir, m.name), os.DirFS(m.dir)); err != nil {
+			return nil, fmt.Errorf("embedtest: backup: %w", err)
+		}
+	}
+	return b, c.restart(ctx, c.members)
+}
+
+// Restore stops all members, replaces their data with those of the backup and restarts them
+// on the same addresses. All later changes of keys and leases are lost, and etcd assigns
+// their revisions a second time, as after the restore of a snapshot without a revision bump.
+// A backup can be restored more than once. Restore returns an error for a backup of another
+// cluster and if the copy fails, the errors of Restart, and ErrExternal.
+func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
+	if err := c.ownServer(); err != nil {
 		return err
-	})
-}
-
-func retry(ctx context.Context, f func() error) error {
-	for {
-		err := f()
+	}
+	if b == nil || b.cluster != c {
+		return fmt.Errorf("embedtest: restore: the backup is of another cluster")
+	}
+	for _, m := range c.members {
+		m.stop(true)
+	}
+	for _, m := range c.members {
+		err := os.RemoveAll(m.dir)
 		if err == nil {
-			return nil
+			err = os.CopyFS(m.dir, os.DirFS(filepath.Join(b.dir, m.name)))
 		}
-		if end := sleep(ctx, pollEvery); end != nil {
-			return fmt.Errorf("%w (last: %v)", end, err)
+		if err != nil {
+			return fmt.Errorf("embedtest: restore: %w", err)
 		}
 	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return c.restart(ctx, c.members)
 }

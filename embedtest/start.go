@@ -3,10 +3,7 @@ package embedtest
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
-
-	"github.com/etcdkit/etcdkit/internal/ports"
 )
 
 // startTimeout bounds Start, Shared and NewClient. On an idle machine they take less than a
@@ -33,9 +30,7 @@ func Start(tb TB, opts *Options) *Cluster {
 	}
 	tb.Cleanup(func() {
 		err := c.Close()
-		c.mu.Lock()
-		failed := c.failure != nil
-		c.mu.Unlock()
+		failed := c.firstFailure() != nil
 		if log := c.logged(); log != "" && (tb.Failed() || failed) {
 			tb.Logf("embedtest: %s", log)
 		}
@@ -72,8 +67,7 @@ func newCluster(ctx context.Context, tb TB, opts *Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{
-		opts:    o,
-		tb:      tb,
+		servers: &servers{opts: o, tb: tb},
 		clients: make(map[*Client]struct{}),
 		done:    make(chan struct{}),
 	}
@@ -87,7 +81,7 @@ func newCluster(ctx context.Context, tb TB, opts *Options) (*Cluster, error) {
 	} else {
 		ctx, c.abort = context.WithCancelCause(ctx)
 		defer c.abort(nil)
-		err = c.startEnded(c.startMembers(ctx))
+		err = c.started(c.start(ctx, c.connect))
 	}
 	if err != nil {
 		if log := c.logged(); log != "" {
@@ -97,93 +91,4 @@ func newCluster(ctx context.Context, tb TB, opts *Options) (*Cluster, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// startMembers starts all members and connects. Where the system cannot reserve ports,
-// it retries with other ports if another process has bound one.
-func (c *Cluster) startMembers(ctx context.Context) (err error) {
-	if c.opts.TLS {
-		if c.tls, err = newServerTLS(); err != nil {
-			return err
-		}
-	}
-	for range 5 {
-		if err = c.makeDir(); err != nil {
-			return err
-		}
-		if err = c.addMembers(); err != nil {
-			return err
-		}
-		if err = c.checkRoom(c.members...); err != nil {
-			return err
-		}
-		if err = c.startAll(ctx); err == nil {
-			return c.connect(ctx)
-		}
-		if ports.Held || !ports.Taken(err) || c.ownDir == nil {
-			return err
-		}
-		c.stopMembers()
-	}
-	return err
-}
-
-func (c *Cluster) makeDir() (err error) {
-	if c.dir = c.opts.Dir; c.dir == "" {
-		if c.ownDir, err = newDataDir(); err == nil {
-			c.dir = c.ownDir.path()
-		}
-		return err
-	}
-	if err = os.MkdirAll(c.dir, 0o700); err != nil {
-		return fmt.Errorf("embedtest: create data directory: %w", err)
-	}
-	return nil
-}
-
-// startAll starts the members one after the other and then waits for all: a member that
-// finds the port of another one bound but not served waits a whole second for it.
-func (c *Cluster) startAll(ctx context.Context) error {
-	for _, m := range c.members {
-		if err := m.start(); err != nil {
-			return err
-		}
-	}
-	for _, m := range c.members {
-		if err := m.waitServing(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// connect creates the admin client and waits until a linearizable read succeeds.
-func (c *Cluster) connect(ctx context.Context) error {
-	admin, err := c.dialAdmin()
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	c.admin = admin
-	c.mu.Unlock()
-	if err := waitRead(ctx, admin); err != nil {
-		return fmt.Errorf("embedtest: start: no linearizable read succeeded: %w", err)
-	}
-	// The leader still writes the cluster's version into the log. A test that counts
-	// raft entries must not count that one.
-	for !c.external && !c.versionKnown() {
-		if err := sleep(ctx, pollEvery); err != nil {
-			return fmt.Errorf("embedtest: start: a member does not know the cluster's version: %w", err)
-		}
-	}
-	return nil
-}
-
-func (c *Cluster) versionKnown() bool {
-	for _, m := range c.members {
-		if r := m.running(); r != nil && r.etcd.Server.ClusterVersion() == nil {
-			return false
-		}
-	}
-	return true
 }
