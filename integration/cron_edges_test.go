@@ -218,3 +218,42 @@ func plan(s cron.Schedule, year int) string {
 	}
 	return fmt.Sprintf("%d\t%s", n, hex.EncodeToString(sum.Sum(nil)[:8]))
 }
+
+// B33: gocron removes a job before it reads the crontab of an Update, so one that is refused ends the job. Its plan stays, so
+// that the alert for a job that does not start rings. The job can be added again with the same locker, and runs.
+func TestGocronUpdateRefused(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, concurrency.SessionOptions{}, schedlock.Options{})[0]
+	daily, err := gocronlock.NewCron[gocron.Lock](in.Locker, gocron.NewDefaultCron(true))
+	require.NoError(t, err)
+	require.NoError(t, daily.Plan("invoices"))
+	sched := scheduler(t)
+	sched.Start()
+	ran := make(chan struct{}, 100)
+	task := gocron.NewTask(func() { ran <- struct{}{} })
+	opts := []gocron.JobOption{gocron.WithName("invoices"), gocron.WithCronImplementation(daily), gocron.WithDistributedJobLocker(daily)}
+	job, err := sched.NewJob(gocron.CronJob("0 0 9 * * *", true), task, opts...)
+	require.NoError(t, err)
+	planned := func(text string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			st, err := in.Status(ctxT(t), "invoices")
+			return err == nil && st.Plan != nil && st.Plan.Text == text && st.Plan.Live
+		}, soon, 10*time.Millisecond)
+	}
+	planned("0 0 9 * * *")
+
+	_, err = sched.Update(job.ID(), gocron.CronJob("0 0 99 * * *", true), task, opts...)
+	require.ErrorIs(t, err, gocron.ErrCronJobParse)
+	require.Empty(t, sched.Jobs(), "the edge of gocron")
+	planned("0 0 9 * * *")
+
+	_, err = sched.NewJob(gocron.CronJob("* * * * * *", true), task, opts...)
+	require.NoError(t, err)
+	select {
+	case <-ran:
+	case <-time.After(soon):
+		require.FailNow(t, "it does not run")
+	}
+	planned("* * * * * *")
+}
