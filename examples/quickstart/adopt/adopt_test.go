@@ -23,6 +23,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/aesgcm"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/crontab"
 )
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
@@ -146,19 +147,22 @@ func TestPartner(t *testing.T) {
 }
 
 // nightly is a job for a cron library.
-func nightly(sess *concurrency.Session, parsed schedlock.Schedule, berlin *time.Location, invoices schedlock.Func, done func(schedlock.Result, error), lost func(schedlock.Record)) (*schedlock.Job, error) {
+func nightly(sess *concurrency.Session, line string, berlin *time.Location, invoices schedlock.Func, done func(schedlock.Result, error), lost func(schedlock.Record)) (*schedlock.Job, error) {
 	lk, err := schedlock.New(sess, &schedlock.Options{Done: done, Lost: lost}) // in all processes
 	if err != nil {
 		return nil, err
 	}
-	nights := schedlock.Crontab{Text: "30 4 * * *", Zone: berlin, Schedule: parsed} // by cron.ParseStandard of robfig/cron
+	nights, err := crontab.Parse(line, berlin) // "30 2 * * *"
+	if err != nil {
+		return nil, err
+	}
 	return lk.Job("invoices", nights, invoices, schedlock.AtMost(time.Hour))
 }
 
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	ended := make(chan schedlock.Result, 100)
-	job, err := nightly(session(t), schedlock.Periods(100*time.Millisecond), time.UTC, func(ctx context.Context, r *schedlock.Run) error { return ctx.Err() },
+	job, err := nightly(session(t), "* * * * *", time.UTC, func(ctx context.Context, r *schedlock.Run) error { return ctx.Err() },
 		func(r schedlock.Result, err error) { ended <- r }, func(r schedlock.Record) { t.Error(r) })
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { job.Run(); return len(ended) > 0 }, 30*time.Second, 10*time.Millisecond)

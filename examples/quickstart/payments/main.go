@@ -1,6 +1,7 @@
 // Payments is a payment service whose provider takes no idempotency keys and may not answer in time. A
-// payment is charged once, whatever fails and however often its client repeats it; if it is not
-// known whether it was charged, an operator decides. It runs until Ctrl-C, and prints commands to try.
+// payment is charged once, whatever fails and however often its client repeats it within a day (Retain); if it is not
+// known whether it was charged, an operator decides within a week (RetainUnknown). It runs until Ctrl-C, and prints
+// commands to try.
 //
 //	go run ./examples/quickstart/payments
 //	go run ./examples/quickstart/payments -endpoints 127.0.0.1:2379 -provider http://127.0.0.1:9000
