@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -12,8 +14,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/etcdflags"
 	"github.com/etcdkit/etcdkit/internal/examples/progtest"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
@@ -24,7 +28,7 @@ func TestMain(m *testing.M) { progtest.Main(m, main) }
 type dev struct {
 	*progtest.Program
 	*clientv3.Client
-	says string // up to the endpoint
+	says string // up to what is to be typed last
 }
 
 func start(t *testing.T, args ...string) dev {
@@ -38,12 +42,26 @@ func start(t *testing.T, args ...string) dev {
 	for lines := bufio.NewScanner(out); ; {
 		require.True(t, lines.Scan(), "it ended: %s", &p.Err)
 		d.says += lines.Text() + "\n"
-		if endpoint, ok := strings.CutPrefix(lines.Text(), "  export ETCDCTL_ENDPOINTS="); ok {
-			d.Client, err = clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+		if lines.Text() == "  etcdkit doctor" {
+			d.Client, err = clientv3.New(d.config(t))
 			require.NoError(t, err)
 			return d
 		}
 	}
+}
+
+// config is what the printed variables say.
+func (d dev) config(t *testing.T) clientv3.Config {
+	t.Helper()
+	said := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^  export ETCDCTL_(\w+)=(.*)$`).FindAllStringSubmatch(d.says, -1) {
+		said[m[1]] = strings.Trim(m[2], "'")
+	}
+	c, err := (&etcdflags.Connection{
+		Endpoints: []string{said["ENDPOINTS"]}, Cacert: said["CACERT"], Cert: said["CERT"], Key: said["KEY"], InsecureTransport: true, User: said["USER"],
+	}).Config(nil)
+	require.NoError(t, err)
+	return *c
 }
 
 // end interrupts it, as ^C does.
@@ -102,8 +120,50 @@ func TestDataDir(t *testing.T) {
 	second.end(t)
 }
 
+// With -tls and -user it takes clients that have its certificate and are a user: one for the keys of etcdkit alone.
+func TestSecured(t *testing.T) {
+	skipped(t)
+	t.Parallel()
+	ctx := testkit.Context(t)
+	d := start(t, "-port", "0", "-tls", filepath.Join(t.TempDir(), "some certificates"), "-user", "app:secret")
+	_, err := d.Put(ctx, "/etcdkit/v1/a", "b")
+	require.NoError(t, err)
+	_, err = d.Put(ctx, "/other", "b")
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	root := d.config(t)
+	root.Username = "root"
+	admin, err := clientv3.New(root)
+	require.NoError(t, err)
+	_, err = admin.UserList(ctx)
+	require.NoError(t, err)
+	require.NoError(t, admin.Close())
+
+	without := d.config(t)
+	without.TLS.GetClientCertificate = nil
+	without.DialTimeout = 2 * time.Second
+	_, err = clientv3.New(without) // it logs in
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	wrong := d.config(t)
+	wrong.Password = "wrong"
+	_, err = clientv3.New(wrong)
+	require.ErrorIs(t, err, rpctypes.ErrAuthFailed)
+	d.end(t)
+}
+
+func TestQuoted(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "/tmp/a-1/ca.crt", quoted("/tmp/a-1/ca.crt"))
+	require.Equal(t, `'a b'`, quoted("a b"))
+	require.Equal(t, `'it'\''s'`, quoted("it's"))
+}
+
 func TestArguments(t *testing.T) {
 	t.Parallel()
+	for _, user := range []string{"app", "app:", ":secret"} {
+		progtest.New(t, "-user", user).Ends(2, "NAME:PASSWORD")
+	}
+	progtest.New(t, "-user", "app:secret", "-data-dir", t.TempDir()).Ends(2, "without -data-dir")
+	progtest.New(t, "-port", "0", "-tls", "/dev/null/x").Ends(1, "/dev/null")
 	progtest.New(t, "start").Ends(2, `unexpected argument "start"`)
 	progtest.New(t, "-port", "99999").Ends(1, "99999")
 }

@@ -64,9 +64,10 @@ No version is published yet: build it in a clone.
 
     go install ./cmd/etcdkit
 
-Without an etcd to try it on, ` + "`etcdkit-dev`" + ` starts one on this machine, without TLS and users, until ^C, and prints the
-variable by which ` + "`etcdkit`, `etcdctl`" + ` and the examples reach it; ` + "`-data-dir`" + ` keeps its data, and ` + "`-port`" + ` is another
-one. It is a program of its own, since it is an etcd server:
+Without an etcd to try it on, ` + "`etcdkit-dev`" + ` starts one on this machine, until ^C, and prints the variables by which
+` + "`etcdkit`, `etcdctl`" + ` and the examples reach it. ` + "`-tls DIR`" + ` writes certificates and serves clients that have one alone,
+` + "`-user app:secret`" + ` adds a user, ` + "`-data-dir`" + ` keeps the data, ` + "`-port`" + ` is another one. It is a program of its own, since it is
+an etcd server:
 
     go install ./cmd/etcdkit-dev
 
