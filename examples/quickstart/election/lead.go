@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // lead is an instance of the service: it leads, again and again, until ctx ends.
@@ -17,8 +18,12 @@ func lead(ctx context.Context, sess *concurrency.Session) {
 		log.Print(err)
 		return
 	}
-	err = el.Lead(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
-		<-ctx.Done() // the leader works until then
+	err = el.Lead(ctx, func(ctx context.Context, term *concurrency.Permit) error {
+		for ctx.Err() == nil && term.Err() == nil { // after a pause of the process, term.Err notices it before ctx does
+			if err := program.Work(ctx, "a pass of the leader", 50*time.Millisecond); err != nil {
+				break
+			}
+		}
 		if errors.Is(context.Cause(ctx), concurrency.ErrStepDown) {
 			fmt.Println(sess.Owner(), "was asked to step down, and stops")
 		}

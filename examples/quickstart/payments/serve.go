@@ -21,10 +21,15 @@ func serve(sigterm context.Context, h http.Handler, endpoints []string) error {
 	}
 	hint(endpoints, lis.Addr())
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
-	defer context.AfterFunc(sigterm, func() { _ = srv.Shutdown(context.WithoutCancel(sigterm)) })()
+	ended := make(chan struct{})
+	defer context.AfterFunc(sigterm, func() {
+		defer close(ended)
+		_ = srv.Shutdown(context.WithoutCancel(sigterm))
+	})()
 	if err := srv.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+	<-ended // Serve returns when Shutdown begins
 	return nil
 }
 
