@@ -137,7 +137,7 @@ func (c *catalog) goes(args []string) error {
 		if c.versions[name] != version {
 			return fmt.Errorf("%s is tested with %q, not with %s", name, c.versions[name], version)
 		}
-	case !slices.Contains([]string{"get", "mod", "env", "build", "vet", "list"}, args[0]):
+	case !slices.Contains([]string{"doc", "get", "mod", "env", "build", "vet", "list"}, args[0]):
 		return fmt.Errorf("go %s is not known here", args[0])
 	}
 	return nil
