@@ -35,7 +35,8 @@ func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryCl
 // StreamClientInterceptor is UnaryClientInterceptor for streams. The permit is held until RecvMsg has
 // returned an error, io.EOF included, or, if the server sends one message only, until that was
 // received; and at most until the call's context ends. These are also what ends the stream itself: a
-// caller that does none of them leaks both. It returns concurrency.ErrInvalid where
+// caller that does none of them leaks both. ReportError is called when a stream has held its permit for 5
+// minutes, once for each interceptor; concurrency.MaxHold, in Options.Each, bounds that time. It returns concurrency.ErrInvalid where
 // UnaryClientInterceptor does.
 func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.StreamClientInterceptor, error) {
 	c, err := configure("stream client interceptor", lim, opts)

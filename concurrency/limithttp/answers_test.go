@@ -140,7 +140,7 @@ func TestLostAfterTheHandler(t *testing.T) {
 		require.Equal(t, 1, reported, name)
 	}
 	w := httptest.NewRecorder()
-	flush := func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }
+	flush := func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }
 	without := struct{ http.ResponseWriter }{w} // http.Flusher, as behind http.TimeoutHandler
 	stubbed(t, Options{}, lost, flush).ServeHTTP(without, httptest.NewRequest(http.MethodGet, "/", nil))
 	require.Equal(t, 503, w.Code, "a flush that is not supported is no beginning")
@@ -148,6 +148,12 @@ func TestLostAfterTheHandler(t *testing.T) {
 
 // recorder keeps a status 1xx from becoming the response, as a server does.
 type recorder struct{ *httptest.ResponseRecorder }
+
+// ReadFrom has the response begin, as that of a server does.
+func (w *recorder) ReadFrom(r io.Reader) (int64, error) {
+	w.WriteHeader(http.StatusOK)
+	return io.Copy(w.ResponseRecorder, r)
+}
 
 func (w *recorder) WriteHeader(status int) {
 	if status >= 200 {
@@ -203,7 +209,7 @@ func TestUnsupportedHijack(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	stubbed(t, Options{}, grant, func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := w.(http.Hijacker).Hijack()
+		conn, _, err := http.NewResponseController(w).Hijack()
 		require.ErrorIs(t, err, http.ErrNotSupported)
 		require.Equal(t, net.Conn(nil), conn)
 		w.WriteHeader(http.StatusTeapot)

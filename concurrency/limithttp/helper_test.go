@@ -101,7 +101,7 @@ func (in instance) serveBy(lim concurrency.Limiter, o limithttp.Options, h http.
 	if s.Config.ErrorLog == nil {
 		s.Config.ErrorLog = log.New(io.Discard, "", 0) // planned panics
 	}
-	if s.EnableHTTP2 {
+	if s.EnableHTTP2 || s.TLS != nil {
 		s.StartTLS()
 	} else {
 		s.Start()

@@ -36,7 +36,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			own.Body = body
 		}
 		defer res.outlive(ctx, c.Outage == Share) // after a panic as well
-		next.ServeHTTP(res, own)
+		next.ServeHTTP(res.own(), own)
 		if own.MultipartForm != nil {
 			r.MultipartForm = own.MultipartForm // net/http removes the files of this one
 		}

@@ -1,19 +1,15 @@
 package limithttp
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"io"
-	"net"
 	"net/http"
-	"sync"
 
 	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
 )
 
-// response is a handler's ResponseWriter. It passes everything on as it is, and knows whether the
-// response has begun and whether the connection was hijacked.
+// response is what the middleware knows of a handler's response: whether it has begun, and whether the
+// connection was hijacked. The handler's ResponseWriter is what own returns.
 type response struct {
 	http.ResponseWriter
 	client context.Context // of the client's request
@@ -40,35 +36,6 @@ func (w *response) WriteString(s string) (int, error) {
 	return io.WriteString(w.ResponseWriter, s)
 }
 
-// ReadFrom lets the server send a file without copying it.
-func (w *response) ReadFrom(src io.Reader) (int64, error) {
-	w.begun = true
-	return io.Copy(w.ResponseWriter, src)
-}
-
-// FlushError sends what is buffered. It returns an error of the server's, such as
-// http.ErrNotSupported.
-func (w *response) FlushError() error {
-	err := http.NewResponseController(w.ResponseWriter).Flush()
-	w.begun = w.begun || !errors.Is(err, http.ErrNotSupported)
-	return err
-}
-
-// Flush is FlushError.
-func (w *response) Flush() { _ = w.FlushError() }
-
-// Hijack hands the connection to the handler. It returns an error of the server's, such as
-// http.ErrNotSupported.
-func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err != nil {
-		return conn, rw, err
-	}
-	w.begun = true
-	w.conn = &hijacked{Conn: conn, closed: make(chan struct{})}
-	return w.conn, rw, nil
-}
-
 // CloseNotify returns a channel that receives a value when the client has hung up. It is for code
 // that still needs http.CloseNotifier, which the request's context replaces.
 func (w *response) CloseNotify() <-chan bool {
@@ -87,24 +54,5 @@ func (w *response) outlive(ctx context.Context, lostCount bool) {
 	if lostCount {
 		lost = nil
 	}
-	select {
-	case <-w.conn.closed:
-	case <-lost:
-	}
+	w.conn.wait(lost)
 }
-
-// hijacked is a connection that reports when it is closed.
-type hijacked struct {
-	net.Conn
-	once   sync.Once
-	closed chan struct{}
-}
-
-// Close closes the connection. It returns its error.
-func (c *hijacked) Close() error {
-	defer c.once.Do(func() { close(c.closed) })
-	return c.Conn.Close()
-}
-
-// NetConn returns the connection of the server, as that of tls.Conn does.
-func (c *hijacked) NetConn() net.Conn { return c.Conn }

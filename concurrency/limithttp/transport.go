@@ -10,9 +10,13 @@ import (
 
 // Transport returns an http.RoundTripper that sends each request under a permit of its key. The
 // permit is held until the response's body is closed or read to its end, until the request fails, or
-// until the request's context ends, whichever comes first: a body that is neither closed nor read
-// keeps it. The body's last Read, or Close, waits for etcd to confirm the release, at most for 2
+// until the request's context ends, whichever comes first. A response that can have no body holds none.
+// The body's last Read, or Close, waits for etcd to confirm the release, at most for 2
 // seconds. If the permit is lost, the request's context ends with concurrency.ErrLost as its cause.
+//
+// A body that is neither closed nor read keeps its permit for as long as the process lives: other
+// processes have one less. ReportError is called when a request has held its permit for 5 minutes, once
+// for each RoundTripper. concurrency.MaxHold, in Options.Each, bounds that time.
 //
 // A request that gets no permit fails with the errors of concurrency.Semaphore.Acquire, such as a
 // *concurrency.FullError, and one that gets no token with those of concurrency.RateLimiter.Allow,
@@ -56,30 +60,45 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, fmt.Errorf("limithttp: %s %s: %w", r.Method, r.URL.Host, err)
 	}
-	var resp *http.Response
+	holds := false
 	defer func() {
-		if resp == nil || resp.Body == http.NoBody {
-			leave() // it has failed, or there is nothing to read
+		if !holds {
+			leave() // it has failed or panicked, or there is nothing to read
 		}
 	}()
-	resp, err = t.base.RoundTrip(r.WithContext(ctx))
+	resp, err := t.base.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		resp = nil
 		return nil, err
 	}
 	resp.Request = r
-	switch body := resp.Body.(type) {
-	case io.ReadWriteCloser: // the connection, after 101
-		resp.Body = struct {
-			*held
-			io.Writer
-		}{&held{body, leave}, body}
-	default:
-		if body != http.NoBody {
-			resp.Body = &held{body, leave}
-		}
+	if holds = !empty(r.Method, resp); holds {
+		resp.Body = hold(resp.Body, leave)
 	}
 	return resp, nil
+}
+
+// empty reports whether a response has no body, so that its caller need not close it. In HTTP/1 net/http
+// has one value for such a body; in HTTP/2 and 3 it is another value, but the length is right.
+func empty(method string, resp *http.Response) bool {
+	switch {
+	case resp.Body == http.NoBody:
+		return true
+	case resp.ProtoMajor < 2 || method == http.MethodConnect:
+		return false // a RoundTripper of the caller's own need not set the length
+	}
+	return resp.ContentLength == 0 || method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
+}
+
+// hold returns a body that calls leave at its end.
+func hold(body io.ReadCloser, leave func()) io.ReadCloser {
+	b := &held{body, leave}
+	if w, ok := body.(io.ReadWriteCloser); ok { // the connection, after 101
+		return struct {
+			*held
+			io.Writer
+		}{b, w}
+	}
+	return b
 }
 
 // held is a response's body whose permit is held until its end.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -82,6 +83,8 @@ type Admission struct {
 	probe  []concurrency.AcquireOption // of a request that asks whether an outage has ended
 	outage detector
 	retry  retries
+	// reported says that a permit that was held for long was reported.
+	reported atomic.Bool
 }
 
 // New returns an Admission. Its error is concurrency.ErrInvalid, with what was attempted.
@@ -253,7 +256,7 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 			continue
 		}
 		if err = a.begin(ctx, p, by); err == nil {
-			return a.hold(ctx, p, report)
+			return a.hold(ctx, key, p, report)
 		}
 	}
 	work, end, err := a.without(ctx, key, each, by, err, report)

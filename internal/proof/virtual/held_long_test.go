@@ -1,0 +1,103 @@
+package virtual
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+)
+
+// answers is a RoundTripper whose responses have a body.
+type answers struct{}
+
+func (answers) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("a body"))}, nil
+}
+
+// TestABodyThatIsNeverClosed: an outgoing call that holds its permit for five minutes is reported, once for all calls of
+// the transport; one that has ended before, or that MaxHold has ended, is not (A169 in
+// internal/proof/tested-failures.md).
+func TestABodyThatIsNeverClosed(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		lim, err := concurrency.NewKeyedLimiter(on[0].session, "providers", 3, nil)
+		require.NoError(t, err)
+		var reported []error
+		send := func(rt http.RoundTripper) *http.Response {
+			t.Helper()
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://provider", nil)
+			require.NoError(t, err)
+			resp, err := rt.RoundTrip(r)
+			require.NoError(t, err)
+			return resp
+		}
+		transport := func(each ...concurrency.AcquireOption) http.RoundTripper {
+			t.Helper()
+			rt, err := limithttp.Transport(lim, limithttp.Options{
+				Key:         func(*http.Request) (string, bool) { return "acme", true },
+				Each:        func(*http.Request) []concurrency.AcquireOption { return each },
+				ReportError: func(_ *http.Request, err error) { reported = append(reported, err) },
+			}, answers{})
+			require.NoError(t, err)
+			return rt
+		}
+
+		bounded, err := io.ReadAll(send(transport(concurrency.MaxHold(4 * time.Minute))).Body)
+		require.NoError(t, err)
+		require.Equal(t, "a body", string(bounded))
+		rt := transport()
+		closed := send(rt)
+		time.Sleep(4*time.Minute + 59*time.Second)
+		require.NoError(t, closed.Body.Close())
+		time.Sleep(time.Minute)
+		require.Empty(t, reported, "it was closed")
+
+		leaked := []*http.Response{send(rt), send(rt)}
+		time.Sleep(4*time.Minute + 59*time.Second)
+		require.Empty(t, reported)
+		time.Sleep(2 * time.Second)
+		require.Len(t, reported, 1)
+		require.ErrorContains(t, reported[0], `"acme"`)
+		require.ErrorContains(t, reported[0], "5m0s")
+		require.ErrorContains(t, reported[0], "MaxHold in Options.Each")
+		leaked = append(leaked, send(rt))
+		time.Sleep(time.Hour)
+		require.Len(t, reported, 1, "once")
+		for _, resp := range leaked {
+			require.NoError(t, resp.Body.Close())
+		}
+	})
+}
+
+// TestLongCallsThatMaxHoldEnds: a call that MaxHold has ended is not one that holds a permit.
+func TestLongCallsThatMaxHoldEnds(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		lim, err := concurrency.NewKeyedLimiter(on[0].session, "providers", 1, nil)
+		require.NoError(t, err)
+		var reported []error
+		rt, err := limithttp.Transport(lim, limithttp.Options{
+			Key: func(*http.Request) (string, bool) { return "acme", true },
+			Each: func(*http.Request) []concurrency.AcquireOption {
+				return []concurrency.AcquireOption{concurrency.MaxHold(time.Minute)}
+			},
+			ReportError: func(_ *http.Request, err error) { reported = append(reported, err) },
+		}, answers{})
+		require.NoError(t, err)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://provider", nil)
+		require.NoError(t, err)
+		resp, err := rt.RoundTrip(r)
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		require.Empty(t, reported)
+		_ = resp.Body.Close()
+		require.Len(t, reported, 1)
+		require.ErrorIs(t, reported[0], concurrency.ErrTooLong)
+	})
+}
