@@ -42,7 +42,16 @@ func publicRate(r rate.Rate) Rate { return Rate{r.PerSecond, int(r.Burst)} }
 // that are excluded; they are bounded by the sum of both rates and both bursts.
 //
 // A process begins without a token: a share that it gains is empty, since its former holder may have
-// used its tokens. So the first calls of a process wait, or are refused, for up to about a second.
+// used its tokens. So the first calls of a process wait, or are refused, for up to about a second
+// (RateExceededError.Starting).
+//
+// A rate below one per second is a single share, whose tokens are stored in etcd: a process that gains the
+// share begins with the tokens that the former holder has left, and those that have accrued since, as far as etcd's
+// leases show that (in whole seconds). So a slow rate serves processes that live for seconds, and the whole
+// burst is there for the first one after a quiet time. A process that dies keeps the share until its lease
+// ends, and its successor begins with what has accrued since it stopped for certain, a TTL after it last
+// noted in etcd that it takes tokens. The clock of etcd's leader is assumed to be right as those of processes are.
+//
 // If a process needs more shares, others that hold more than their part, or more than they use,
 // return some: it usually has its part within one to two seconds. If there are more processes than
 // shares, they take turns of a second, or of the time in which one share gives one token if that is
@@ -121,6 +130,12 @@ func (l *RateLimiter) Allow() error {
 // Wait blocks until it has taken a token, or ctx is done. It returns nil if the caller may proceed.
 // Calls in one process are served in their order; there is no order among processes.
 //
+// Wait fails at once with a *RateExceededError (ErrRateExceeded), without ctx's error, if ctx has a
+// deadline that the call cannot meet: its turn comes later even if this process gets the whole rate. It
+// does so as soon as that is known, which is after it has read the rate, and of a rate below one per second
+// after it has the share. RateExceededError.RetryAfter says when the turn would come. If SetRate raises the
+// rate before the deadline, the call has failed nevertheless.
+//
 // Otherwise it returns a *RateMismatchError (ErrLimitMismatch); ErrClosed; ErrTooMany; an error of
 // etcd's that keeps this process from acquiring a share; or ctx's error. If the call has waited, that
 // is joined with an *UnavailableError (ErrUnavailable) if this process has no share and etcd does not
@@ -161,7 +176,7 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 		return q.failed("set rate of", err)
 	}
 	l.checked.Store(true) // this program agrees with the rate that it sets
-	l.shares.prompt()
+	l.shares.replaced()
 	return nil
 }
 
@@ -245,6 +260,9 @@ type RateExceededError struct {
 	RetryAfter time.Duration
 	// Waiting is how many calls of Wait wait in this process, whose tokens come before that one.
 	Waiting int
+	// Starting says that this process has had no token since it began, or since it was idle: whether the
+	// fleet has exceeded the rate is not known. Its first token comes within about a second if not.
+	Starting bool
 }
 
 // Error names the rate.

@@ -33,6 +33,7 @@ func (s *rateShares) loop() {
 	t := time.NewTicker(rateStep)
 	defer t.Stop()
 	for s.step(closing) {
+		s.settle(closing)
 		select {
 		case <-t.C:
 		case <-s.wake:
@@ -66,6 +67,7 @@ func (s *rateShares) step(closing context.Context) bool {
 		s.learn(d, v, read)
 	}
 	s.serve()
+	s.refuseLate(0)
 	now := time.Now()
 	o := rate.Own{
 		Held: int64(len(s.held)), Asked: int64(len(s.asks)), TurnOver: now.Sub(s.since) >= s.division.Turn(),
@@ -96,6 +98,9 @@ func (s *rateShares) store(ctx context.Context) error {
 // began is not judged by it.
 func (s *rateShares) learn(d rate.Division, v mirror.View, read time.Time) {
 	s.division, s.fresh = d, read.Add(s.queue.sess.TTL())
+	if !read.Before(s.changed) {
+		s.changed = time.Time{}
+	}
 	first := map[int64]bool{}
 	for i, r := range requestsOf(v) {
 		first[r.Create] = int64(i) < d.Shares
@@ -112,7 +117,7 @@ func (s *rateShares) learn(d rate.Division, v mirror.View, read time.Time) {
 	if len(others) > 0 {
 		s.bucket.Void(time.Now())
 	}
-	s.give(others)
+	s.give(others, nil)
 }
 
 // do takes one step.
@@ -120,8 +125,12 @@ func (s *rateShares) do(next rate.Step, d rate.Division) {
 	if n := next.Return; n > 0 {
 		keep := len(s.held) - int(n)
 		back := s.held[keep:]
+		var left *rateLeft
+		if keep == 0 {
+			left = s.leaving(time.Now())
+		}
 		s.hold(s.held[:keep:keep])
-		s.give(back)
+		s.give(back, left)
 	}
 	for _, a := range s.asks[len(s.asks)-int(next.Withdraw):] {
 		a.withdrawn = true
@@ -158,7 +167,7 @@ func (s *rateShares) answered(a *rateAsk, p *Permit, err error) {
 	}
 	switch {
 	case err == nil && (a.withdrawn || s.queue.sess.Accepting().Err() != nil):
-		s.give([]*Permit{p})
+		s.give([]*Permit{p}, nil)
 	case err == nil:
 		s.hold(append(s.held, p))
 		context.AfterFunc(p.Context(), func() { s.drop(p) })
@@ -174,13 +183,14 @@ func (s *rateShares) answered(a *rateAsk, p *Permit, err error) {
 	}
 }
 
-// give returns shares that hold has left out, in the background. A release that etcd does not
-// confirm ends with the lease.
-func (s *rateShares) give(back []*Permit) {
+// give returns shares that hold has left out, in the background, and stores before that what they leave. A
+// release that etcd does not confirm ends with the lease.
+func (s *rateShares) give(back []*Permit, left *rateLeft) {
 	for _, p := range back {
 		s.queue.sess.Background(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), s.queue.sess.ReleaseTimeout())
 			defer cancel()
+			left.save(ctx)
 			_ = p.Release(ctx)
 		})
 	}
@@ -188,9 +198,9 @@ func (s *rateShares) give(back []*Permit) {
 
 // end returns all shares and ends all calls: the session is closing.
 func (s *rateShares) end() {
-	back := s.held
+	back, left := s.held, s.leaving(time.Now())
 	s.hold(nil)
-	s.give(back)
+	s.give(back, left)
 	s.fail(ErrClosed)
 	s.running = false
 }

@@ -22,6 +22,9 @@ type rateShares struct {
 	demand   rate.Demand
 	division rate.Division // that was read last; zero while it is not known, as after an idle time
 	fresh    time.Time     // until when what was read last counts
+	changed  time.Time     // when this process has stored another rate, if it has not read it yet
+	tokens   rateTokens    // of a slow rate
+	served   bool          // a token was taken since there was no share
 	held     []*Permit     // oldest first
 	since    time.Time     // when the first of them was gained
 	asks     []*rateAsk    // requests that wait, oldest first
@@ -35,8 +38,9 @@ type rateShares struct {
 
 // rateCall is one call of Wait.
 type rateCall struct {
-	limiter *RateLimiter
-	done    chan error // has its outcome; one is sent at most
+	limiter  *RateLimiter
+	deadline time.Time  // of its ctx, or zero
+	done     chan error // has its outcome; one is sent at most
 }
 
 // ratesOf returns the shares of a queue. There are as many as rate limiters, so they are kept.
@@ -74,7 +78,8 @@ func (s *rateShares) wait(ctx context.Context, l *RateLimiter) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c := &rateCall{l, make(chan error, 1)}
+	c := &rateCall{limiter: l, done: make(chan error, 1)}
+	c.deadline, _ = ctx.Deadline()
 	s.mu.Lock()
 	if err := s.use(l); err != nil {
 		s.mu.Unlock()
@@ -82,6 +87,9 @@ func (s *rateShares) wait(ctx context.Context, l *RateLimiter) error {
 	}
 	s.calls = append(s.calls, c)
 	s.serve()
+	if n := len(s.calls); n > 0 && s.calls[n-1] == c {
+		s.refuseLate(n - 1)
+	}
 	s.mu.Unlock()
 	select {
 	case err := <-c.done:
@@ -92,7 +100,7 @@ func (s *rateShares) wait(ctx context.Context, l *RateLimiter) error {
 	defer s.mu.Unlock()
 	if i := slices.Index(s.calls, c); i >= 0 {
 		s.calls = slices.Delete(s.calls, i, i+1)
-		s.demand.Add(time.Now()) // as a call of Allow that is refused
+		s.count(time.Now()) // as a call of Allow that is refused
 		s.arm()
 	} else if err := <-c.done; err == nil { // it got its token as ctx ended
 		return nil
@@ -100,7 +108,7 @@ func (s *rateShares) wait(ctx context.Context, l *RateLimiter) error {
 	if u := s.unavailable(); u != nil {
 		return fmt.Errorf("%w: %w", ctx.Err(), u)
 	}
-	return fmt.Errorf("%w while it waited: %w", ctx.Err(), s.exceeded())
+	return fmt.Errorf("%w while it waited: %w", ctx.Err(), s.exceeded(len(s.calls)))
 }
 
 // use has the loop run, for a call. s.mu is held, as in all methods below that do not lock it.
@@ -121,6 +129,7 @@ func (s *rateShares) use(l *RateLimiter) error {
 // serve gives tokens to the calls that wait, in their order, and an error to those whose rate is
 // not the stored one.
 func (s *rateShares) serve() {
+	waited := len(s.calls) > 0
 	for len(s.calls) > 0 && s.division.Shares > 0 {
 		c := s.calls[0]
 		err := c.limiter.agrees(s.division.Rate)
@@ -128,12 +137,51 @@ func (s *rateShares) serve() {
 			break
 		}
 		if err == nil {
-			s.demand.Add(time.Now())
+			s.count(time.Now())
 		}
 		s.calls = s.calls[1:]
 		c.done <- err
 	}
+	if waited && len(s.calls) == 0 && s.division.Slow() {
+		s.prompt() // others may wait for the share
+	}
 	s.arm()
+}
+
+// count counts a call of Wait that has ended. Under a slow rate a process needs the share while calls wait, and no
+// longer.
+func (s *rateShares) count(now time.Time) {
+	if s.division.Slow() {
+		s.demand.Touch(now)
+	} else {
+		s.demand.Add(now)
+	}
+}
+
+// refuseLate ends the calls, from that one on, whose turn comes after their deadline even if this process had the
+// whole rate. A rate that is raised later may have served them; their callers may call again.
+func (s *rateShares) refuseLate(from int) {
+	if s.division.Shares == 0 || !s.changed.IsZero() || s.division.Slow() && s.tokens.of == nil { // when there are tokens is not known
+		return
+	}
+	now := time.Now()
+	left := s.bucket.Left(now)
+	stay := s.calls[:from:from]
+	for _, c := range s.calls[from:] {
+		earliest := s.division.Earliest(float64(len(stay)+1) - left)
+		if c.deadline.IsZero() || !now.Add(earliest).After(c.deadline) {
+			stay = append(stay, c)
+			continue
+		}
+		e := s.exceeded(len(stay))
+		e.RetryAfter = max(e.RetryAfter, earliest)
+		c.done <- fmt.Errorf("%w (the turn of this call comes in %v at the earliest, and its ctx ends in %v)", e, earliest.Round(time.Millisecond), c.deadline.Sub(now).Round(time.Millisecond))
+		s.count(now)
+	}
+	if len(stay) < len(s.calls) {
+		s.calls = stay
+		s.arm()
+	}
 }
 
 // fail ends all calls that wait.
@@ -149,7 +197,7 @@ func (s *rateShares) fail(err error) {
 func (s *rateShares) arm() {
 	d, ok := s.bucket.Next(time.Now())
 	switch {
-	case len(s.calls) == 0 || !ok:
+	case len(s.calls) == 0 || !ok || !s.takes(time.Now()):
 		if s.timer != nil {
 			s.timer.Stop()
 		}
@@ -168,7 +216,11 @@ func (s *rateShares) arm() {
 // makes the token void, and no token counts for a moment after the end of trust.
 func (s *rateShares) take() bool {
 	now := time.Now()
-	return s.bucket.Take(now, now.Before(s.fresh) && s.leases())
+	if !s.takes(now) || !s.bucket.Take(now, now.Before(s.fresh) && s.leases()) {
+		return false
+	}
+	s.served = true
+	return true
 }
 
 // trusted reports whether all shares are on leases that may be trusted now.
@@ -186,6 +238,9 @@ func (s *rateShares) hold(held []*Permit) {
 	if len(s.held) == 0 {
 		s.since = time.Now()
 	}
+	if len(held) == 0 {
+		s.tokens, s.served = rateTokens{}, false
+	}
 	s.held = held
 	s.bucket.Set(time.Now(), int64(len(held)), s.division)
 }
@@ -202,6 +257,14 @@ func (s *rateShares) drop(p *Permit) {
 	}
 }
 
+// replaced has the loop read the rate, which this process has just stored.
+func (s *rateShares) replaced() {
+	s.mu.Lock()
+	s.changed = time.Now()
+	s.mu.Unlock()
+	s.prompt()
+}
+
 // prompt has the loop take a step now. s.mu need not be held.
 func (s *rateShares) prompt() {
 	select {
@@ -215,10 +278,10 @@ func (s *rateShares) refusal() error {
 	if u := s.unavailable(); u != nil {
 		return u
 	}
-	if s.trouble != nil && len(s.held) == 0 {
+	if s.trouble != nil && (len(s.held) == 0 || s.tokens.of == nil && s.division.Slow()) {
 		return s.trouble
 	}
-	return s.exceeded()
+	return s.exceeded(len(s.calls))
 }
 
 // unavailable returns an *UnavailableError if etcd keeps the process from acquiring a share.
@@ -229,10 +292,14 @@ func (s *rateShares) unavailable() error {
 	return nil
 }
 
-func (s *rateShares) exceeded() *RateExceededError {
-	e := &RateExceededError{Name: s.queue.name, Rate: publicRate(s.division.Rate), Waiting: len(s.calls)}
-	if d, ok := s.bucket.Next(time.Now()); ok {
-		e.RetryAfter = s.division.Behind(d, len(s.calls), len(s.held))
+// exceeded is the error of a call behind so many that wait.
+func (s *rateShares) exceeded(behind int) *RateExceededError {
+	e := &RateExceededError{Name: s.queue.name, Rate: publicRate(s.division.Rate), Waiting: behind, Starting: !s.served}
+	if s.division.Slow() {
+		e.Starting = s.tokens.of == nil
+	}
+	if d, ok := s.bucket.Next(time.Now()); ok && !(e.Starting && s.division.Slow()) {
+		e.RetryAfter = s.division.Behind(d, behind, len(s.held))
 	}
 	return e
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
-// Of the first rate each call gets a token soon; of the second none does within a test.
+// Of the first rate each call gets a token soon; of the second, once it is spent, none does within a test, but one comes
+// within a Wait of a day.
 var (
 	ample  = concurrency.Rate{PerSecond: 1000, Burst: 100}
 	scarce = concurrency.Rate{PerSecond: 1e-4, Burst: 1}
@@ -25,6 +26,11 @@ func (in instance) rate(name string, r concurrency.Rate) func(*limitgrpc.Options
 	in.f.T.Helper()
 	l, err := concurrency.NewRateLimiter(in.sess, name, r, nil)
 	require.NoError(in.f.T, err)
+	if r == scarce { // take the token that it has, if it has one
+		ctx, cancel := context.WithTimeout(ctxT(in.f.T), testkit.Soon)
+		defer cancel()
+		_ = l.Wait(ctx)
+	}
 	return func(o *limitgrpc.Options) { o.Rate = l }
 }
 
@@ -92,8 +98,8 @@ func TestRate(t *testing.T) {
 func TestRateUnderPermit(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, 1)
-	s := serve(t, in.interceptors(options(in.rate("scarce", scarce), wait(testkit.Soon))), ok, okStream)
-	ctx, leave := context.WithCancel(as(ctxT(t), "acme"))
+	s := serve(t, in.interceptors(options(in.rate("scarce", scarce), wait(24*time.Hour))), ok, okStream)
+	ctx, leave := context.WithCancel(as(context.WithoutCancel(ctxT(t)), "acme")) // no deadline, which the call could not meet
 	call := s.later(ctx, "get")
 	in.until("acme", 1, 0)
 	leave()

@@ -80,10 +80,11 @@
 // that share it, rounded down, as both were last read; a session counts them every 5 seconds, or
 // every third of its TTL if that is shorter. The share is 0 if their number is not known: until the
 // session has used the limit for that time and a TTL. Work of the process that began under permits uses
-// the share as well, as long as it runs. At most twice as many requests run as the limit allows:
-// the limit itself for the processes that reach etcd, and the shares of those that are cut off. If
-// all are cut off, it is the limit, once the work under lost permits has stopped. When etcd answers
-// again, work that began under the share gets permits first; requests wait for that, within Wait.
+// the share as well, as long as it runs. In one outage at most twice as many requests run as the limit
+// allows: the limit itself for the processes that reach etcd, and the shares of those that are cut off. If
+// all are cut off at once, it is the limit, once the work under lost permits has stopped. If processes are
+// cut off one after the other, each later cut can add the limit once more: those that are left count
+// fewer sessions, so their shares are greater. When etcd answers again, work that began under the share gets permits first; requests wait for that, within Wait.
 // Calls for a permit beside the middlewares do not: see concurrency.Semaphore.Share.
 // Only the limit of all keys together is divided: that of a single key, and its pause, is not
 // kept meanwhile. concurrency.Semaphore.Share shows the share and what runs under it.
@@ -108,9 +109,9 @@
 // construction: a session that has lost its lease has no tokens, so no request would run under the
 // share.
 //
-// A process begins without a token: see concurrency.RateLimiter. With a Wait of 0 its first
-// requests are refused for about a second. The rate is the service's own, so a refusal is 503,
-// without RateLimit fields. Where it is that of one client, Options.OnProblem can answer 429.
+// A process begins without a token: see concurrency.RateLimiter. Its first requests wait for one up to
+// a second, whatever Wait is. A request whose token comes after Wait, for certain, is refused at once.
+// The rate is the service's own, so a refusal is 503, without RateLimit fields. Where it is that of one client, Options.OnProblem can answer 429.
 //
 // # Not guaranteed
 //
@@ -135,13 +136,20 @@
 // until the handler has returned or panicked and the connection is closed, in either order;
 // ServeHTTP of the Middleware returns then. A lost permit does not close the connection; ServeHTTP
 // then returns with the handler, except under Share, where the connection uses the share until it
-// is closed. The connection is of another type than the server's: its method NetConn returns that.
-// Flush, 1xx responses, HTTP/2, deadlines, sendfile and http.CloseNotifier are as without the
-// Middleware; http.Pusher is not passed on.
+// is closed. The connection is of another type than the server's: its method NetConn returns that. A
+// close through NetConn counts too, within a tenth of a second, unless a net.Listener of the program's own
+// returns connections that are no syscall.Conn.
+//
+// The ResponseWriter has the optional interfaces of the server's, and no others: http.Flusher,
+// http.Hijacker, http.Pusher, and io.ReaderFrom, by which files are sent without a copy. Behind
+// http.TimeoutHandler it is no http.Flusher. It is always an http.CloseNotifier. http.ResponseController
+// works as without the Middleware, and so do 1xx responses, HTTP/2 and deadlines.
 //
 // # Where to put it
 //
-// Put the Middleware behind authentication and in front of what costs something. Put it behind
+// Put the Middleware behind authentication and in front of what costs something. Health checks and
+// metrics belong outside of it, or Options.Key returns false for them: an orchestrator that gets no
+// answer ends the process. Put it behind
 // that of idemhttp: a replay needs no permit, and a 429 is not recorded; there a client that leaves
 // does not end the wait. A second Middleware of the same Limiter within the first is an error
 // (500), since two requests could wait for each other; of another Limiter it is fine, and the waits

@@ -23,8 +23,8 @@ const (
 	Open
 	// Share runs requests without a permit as far as this process's share of the limit allows: the
 	// limit divided by the number of sessions that share it, rounded down. Together with the processes
-	// that reach etcd, at most twice as many run as the limit allows. It needs a limit of all keys
-	// together: a concurrency.KeyedLimiter with a total, concurrency.Single of a NewSemaphore, or a
+	// that reach etcd, at most twice as many run as the limit allows in one outage; each later cut of
+	// other processes can add the limit once more. It needs a limit of all keys together: a concurrency.KeyedLimiter with a total, concurrency.Single of a NewSemaphore, or a
 	// Limiter with a method Total that returns that of its KeyedLimiter. See the package's comment.
 	Share
 )
@@ -32,10 +32,12 @@ const (
 // Options configure a Middleware or a Transport.
 type Options struct {
 	// Key returns the key of a request, such as its tenant, of 1 to 255 bytes; limited is false for
-	// a request that is not limited, such as a health check. A key must be authenticated: a client
-	// that chooses its key has no limit. An empty key of a limited request is an error of the
-	// program: the request is answered with 500. Without a limiter only limited counts, and nil
-	// limits all requests. Defaults to nothing: with a limiter Key is required.
+	// a request that is not limited. Have it return false for what supervises the service, such as
+	// health checks and metrics, or serve those outside of the Middleware: HTTP has no path for them
+	// that could pass by default. A key must be authenticated: a client that chooses its key has no
+	// limit. An empty key of a limited request is an error of the program: the request is answered
+	// with 500. Without a limiter only limited counts, and nil limits all requests, health checks
+	// included. Defaults to nothing: with a limiter Key is required.
 	Key func(*http.Request) (key string, limited bool)
 	// Rate is how often limited requests may begin in the whole fleet: each takes a token of it.
 	// It is one rate for all keys together. With a limiter a request takes the permit first and
@@ -43,13 +45,15 @@ type Options struct {
 	// token. Without one it takes a token alone; MaxWaiters and Each are then errors. Outage
 	// cannot be Share with a Rate.
 	//
-	// A process begins without a token: with a Wait of 0 its first requests are refused for about
-	// a second, and again after a minute without one. See the package's comment. Defaults to
+	// A process begins without a token: a request waits up to a second for its first ones, whatever
+	// Wait is, and again after a minute without a request. See the package's comment. Defaults to
 	// nil: no rate.
 	Rate *concurrency.RateLimiter
 	// Wait is at most how long a request waits for a permit and a token, together; 0 is not at
 	// all, and then only an etcd that does not answer delays the refusal, by
-	// concurrency.TryTimeout at most. Defaults to 0; at most 24 hours.
+	// concurrency.TryTimeout at most, and a process that has just begun (see Rate). Choose what a
+	// client gains from waiting. Defaults to 0, so that a service that is full says so at once, with
+	// the time to come back, and no request waits in memory; at most 24 hours.
 	Wait time.Duration
 	// MaxWaiters refuses to wait if that many requests of the key wait already. It costs one more
 	// read of etcd for each request. Defaults to 0: any number of requests wait.

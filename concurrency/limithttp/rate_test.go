@@ -18,7 +18,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
-// Of the first rate each request gets a token soon; of the second none does within a test.
+// Of the first rate each request gets a token soon; of the second, once it is spent, none does within a test, but one
+// comes within a Wait of a day.
 var (
 	ample  = concurrency.Rate{PerSecond: 1000, Burst: 100}
 	scarce = concurrency.Rate{PerSecond: 1e-4, Burst: 1}
@@ -29,7 +30,26 @@ func (in instance) rate(r concurrency.Rate) *concurrency.RateLimiter {
 	in.f.T.Helper()
 	l, err := concurrency.NewRateLimiter(in.sess, "begin", r, nil)
 	require.NoError(in.f.T, err)
+	if r == scarce {
+		in.spend(l)
+	}
 	return l
+}
+
+// scarce returns another rate limiter, which is spent.
+func (in instance) scarce() *concurrency.RateLimiter {
+	in.f.T.Helper()
+	l, err := concurrency.NewRateLimiter(in.sess, "scarce", scarce, nil)
+	require.NoError(in.f.T, err)
+	in.spend(l)
+	return l
+}
+
+// spend takes the token that a scarce rate has, if it has one.
+func (in instance) spend(l *concurrency.RateLimiter) {
+	ctx, cancel := context.WithTimeout(ctxT(in.f.T), soon)
+	defer cancel()
+	_ = l.Wait(ctx)
 }
 
 func rated(l *concurrency.RateLimiter) func(*limithttp.Options) {
@@ -104,9 +124,7 @@ func TestRateAloneNeedsNoKey(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, s.get("empty").StatusCode)
 	s = in.serveBy(nil, limithttp.Options{Rate: in.rate(ample), Wait: soon}, ok)
 	require.Equal(t, http.StatusOK, s.get("").StatusCode)
-	other, err := concurrency.NewRateLimiter(in.sess, "scarce", scarce, nil)
-	require.NoError(t, err)
-	s = in.serveBy(nil, limithttp.Options{Rate: other}, ok)
+	s = in.serveBy(nil, limithttp.Options{Rate: in.scarce()}, ok)
 	require.Equal(t, http.StatusServiceUnavailable, s.get("").StatusCode)
 }
 
@@ -115,7 +133,7 @@ func TestRateAloneNeedsNoKey(t *testing.T) {
 func TestRateUnderPermit(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, 1)
-	s := in.serve(options(rated(in.rate(scarce)), wait(soon)), ok)
+	s := in.serve(options(rated(in.rate(scarce)), wait(24*time.Hour)), ok)
 	ctx, leave := context.WithCancel(ctxT(t))
 	first := s.later(s.request(ctx, http.MethodGet, "acme", nil))
 	in.holders("acme", 1)
@@ -188,8 +206,7 @@ func TestRateTransport(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.EqualValues(t, 1, calls.Swap(0))
 
-		other, err := concurrency.NewRateLimiter(in.sess, "scarce", scarce, nil)
-		require.NoError(t, err)
+		other := in.scarce()
 		long := 50 * time.Millisecond
 		if lim != nil {
 			long = 2 * time.Second // a slow etcd needs some of it

@@ -64,7 +64,7 @@ func TestPermissions(t *testing.T) {
 		"dash":   {Level: Warn, Text: "the user may read the namespace, and write only session/"},
 		"other":  {Level: Fail, Text: "the user may neither read nor write any part of the namespace"},
 		"exact":  {Level: Fail, Text: "the user may neither read nor write any part of the namespace"},
-		"short":  {Level: Fail, Text: "the user may not write sem/ mutex/ election/ rate/ limiter/ member/ id/ job/ clock/ idem/, and may not read sem/ mutex/ election/ rate/ limiter/ member/ id/ job/ clock/ idem/"},
+		"short":  {Level: Fail, Text: "the user may not write sem/ mutex/ election/ rate/ tokens/ limiter/ member/ id/ job/ clock/ idem/, and may not read sem/ mutex/ election/ rate/ tokens/ limiter/ member/ id/ job/ clock/ idem/"},
 	} {
 		c := etcd.NewClient(t, &embedtest.ClientOptions{Username: name, Password: "secret"})
 		g, err := Permissions(ctx, c, space)

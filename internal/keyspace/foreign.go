@@ -23,6 +23,8 @@ func Foreign(s Space, key string) bool {
 		return !ofStore(s, key)
 	case limiters:
 		return !ofLimiter(s, key)
+	case tokens:
+		return !ofTokens(s, key)
 	case "job/":
 		_, _, ok = s.ParseJob(key)
 	case "member/", "id/":

@@ -163,6 +163,12 @@ func (s Space) Queue(kind Kind, name string) Queue {
 	return newQueue(s.root+tail, s.root+"id/"+tail)
 }
 
+// Tokens returns the keys of the stored tokens of a rate. The name must have passed CheckName.
+func (s Space) Tokens(name string) Tokens {
+	in := s.root + tokens + escape(name) + "/"
+	return Tokens{Range: in, Left: in + "left", Clock: in + "clock"}
+}
+
 func newQueue(root, ids string) Queue {
 	return Queue{
 		Range: root, Limit: root + "limit",

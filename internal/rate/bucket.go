@@ -47,6 +47,18 @@ func (b *Bucket) Next(now time.Time) (_ time.Duration, ok bool) {
 	return seconds(max(0, 1-b.tokens)/b.perSecond()) + 1, true
 }
 
+// Load adds what was stored of the tokens: if the bucket has more by now, that stays.
+func (b *Bucket) Load(now time.Time, stored float64) {
+	b.accrue(now)
+	b.tokens = min(b.capacity(), max(b.tokens, stored))
+}
+
+// Left returns the tokens, whole ones and the part of the next one.
+func (b *Bucket) Left(now time.Time) float64 {
+	b.accrue(now)
+	return b.tokens
+}
+
 // Void voids all tokens: some shares were lost at a moment that is not known, and tokens have accrued
 // for them since then.
 func (b *Bucket) Void(now time.Time) {

@@ -50,8 +50,22 @@ func (a *Admission) pass(ctx context.Context, report func(error)) error {
 	return err
 }
 
-// take takes a token until by, if there is a rate. In an outage it does not wait for etcd.
+// startsWithin is how long a request waits for the first tokens of its process, whatever Options.Wait is: a process
+// has none when it begins, although the fleet may be far from its rate.
+const startsWithin = time.Second
+
+// take takes a token until by, if there is a rate, and a little longer if the process has just begun. In an
+// outage it does not wait for etcd.
 func (a *Admission) take(ctx context.Context, by time.Time) error {
+	first := time.Now().Add(startsWithin)
+	err := a.takeBy(ctx, by)
+	if e, ok := errors.AsType[*concurrency.RateExceededError](err); ok && e.Starting && ctx.Err() == nil && !a.outage.On() && time.Now().Before(first) {
+		return a.takeBy(ctx, first)
+	}
+	return err
+}
+
+func (a *Admission) takeBy(ctx context.Context, by time.Time) error {
 	switch {
 	case a.Rate == nil:
 		return nil

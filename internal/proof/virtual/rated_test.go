@@ -156,30 +156,33 @@ func TestRateInAMinuteWithoutEtcd(t *testing.T) {
 }
 
 // TestRateSharesTheWait: a request that has waited for its permit waits for its token for the rest of
-// Wait only.
+// Wait only, and not at all if that is too short.
 func TestRateSharesTheWait(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(t *testing.T, on []*desk) {
-		lim, err := concurrency.NewKeyedLimiter(on[0].session, "tenants", 1, nil)
-		require.NoError(t, err)
-		scarce, err := concurrency.NewRateLimiter(on[0].session, "scarce", concurrency.Rate{PerSecond: 1e-4, Burst: 1}, nil)
-		require.NoError(t, err)
-		mw, err := limithttp.Middleware(lim, limithttp.Options{
-			Key:  func(*http.Request) (string, bool) { return "acme", true },
-			Rate: scarce, Wait: 4 * time.Second,
+	for perSecond, served := range map[float64]bool{1 / 3.6: true, 1 / 4.4: false} {
+		bubble(t, 1, func(t *testing.T, on []*desk) {
+			lim, err := concurrency.NewKeyedLimiter(on[0].session, "tenants", 1, nil)
+			require.NoError(t, err)
+			l := on[0].rate(perSecond, 1)
+			require.NoError(t, l.Wait(t.Context()))
+			mw, err := limithttp.Middleware(lim, limithttp.Options{Key: acme, Rate: l, Wait: 4 * time.Second})
+			require.NoError(t, err)
+			p, err := lim.Key("acme").Acquire(t.Context())
+			require.NoError(t, err)
+			time.AfterFunc(3*time.Second, func() { _ = p.Release(context.Background()) })
+			w, begun := httptest.NewRecorder(), time.Now()
+			mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			if served {
+				require.Equal(t, http.StatusOK, w.Code)
+				require.InDelta(t, 3.6, time.Since(begun).Seconds(), 0.1)
+			} else {
+				require.Equal(t, http.StatusServiceUnavailable, w.Code)
+				require.Contains(t, w.Body.String(), limithttp.CodeRateExceeded)
+				require.InDelta(t, 3, time.Since(begun).Seconds(), 0.1)
+			}
+			st, err := lim.Key("acme").Status(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, st.Holders)
 		})
-		require.NoError(t, err)
-		p, err := lim.Key("acme").Acquire(t.Context())
-		require.NoError(t, err)
-		time.AfterFunc(3*time.Second, func() { _ = p.Release(context.Background()) })
-		w, begun := httptest.NewRecorder(), time.Now()
-		mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it has no token") })).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		require.Equal(t, http.StatusServiceUnavailable, w.Code)
-		require.Contains(t, w.Body.String(), limithttp.CodeRateExceeded)
-		require.Less(t, time.Since(begun), 4500*time.Millisecond)
-		require.GreaterOrEqual(t, time.Since(begun), 4*time.Second)
-		st, err := lim.Key("acme").Status(t.Context())
-		require.NoError(t, err)
-		require.Empty(t, st.Holders)
-	})
+	}
 }

@@ -1,0 +1,63 @@
+package concurrency_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// TestSlowRatePassesOn: on a real etcd, the tokens of a rate below one per second pass from one session to the next, and no
+// session has one that another one has taken (A170 in internal/proof/tested-failures.md).
+func TestSlowRatePassesOn(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	const burst = 3
+	taken := 0
+	for range burst + 2 {
+		s, _ := f.Session(idle())
+		within, cancel := context.WithTimeout(ctx, soon)
+		begun := time.Now()
+		err := rateLimiter(t, s, "seldom", 1e-4, burst).Wait(within)
+		cancel()
+		if taken < burst {
+			require.NoError(t, err)
+			taken++
+		} else {
+			var exceeded *concurrency.RateExceededError
+			require.ErrorAs(t, err, &exceeded)
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			require.Greater(t, exceeded.RetryAfter, time.Hour)
+			require.Less(t, time.Since(begun), soon/2, "it knows that at once")
+		}
+		require.NoError(t, s.Close(ctx))
+		keys := f.Keys("/tokens/")
+		require.Len(t, keys, 2)
+		require.True(t, strings.HasSuffix(keys[0], "/tokens/seldom/clock") && strings.HasSuffix(keys[1], "/tokens/seldom/left"), keys)
+	}
+}
+
+// A record that cannot be read is one of no tokens, and it is replaced.
+func TestSlowRateOfADamagedRecord(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, c := f.Session(idle())
+	require.NoError(t, rateLimiter(t, s, "seldom", 0.9, 2).Wait(ctx))
+	require.NoError(t, s.Close(ctx))
+	left := f.Keys("/tokens/seldom/left")[0]
+	other, _ := f.Session(idle())
+	_, err := c.Put(ctx, left, "damaged")
+	require.NoError(t, err)
+	begun := time.Now()
+	require.NoError(t, rateLimiter(t, other, "seldom", 0.9, 2).Wait(ctx))
+	require.Greater(t, time.Since(begun), time.Second, "it begins without a token")
+	resp, err := c.Get(ctx, left)
+	require.NoError(t, err)
+	require.NotEqual(t, "damaged", string(resp.Kvs[0].Value))
+}

@@ -1,0 +1,221 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/rate"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// The tokens of a slow rate are stored (docs/design/0044-edges.md): the process that gains its only share reads them, and
+// stores them when it returns the share, so that they go to the next process. Meanwhile it takes them as those of any
+// share, once it has noted that in etcd.
+
+const (
+	// noteBefore is how long before the next token a process notes that it takes tokens.
+	noteBefore = 2 * rateStep
+	// noteSlack is for the difference between the clocks of a process and of etcd, within a note.
+	noteSlack = 100 * time.Millisecond
+)
+
+// rateTokens is what a process knows of the stored tokens.
+type rateTokens struct {
+	of    *Permit          // the share under which they were read; nil: they were not
+	rev   int64            // of the record; 0 if there is none
+	lease clientv3.LeaseID // by which the time since the record is measured
+	until time.Time        // until when the process may take tokens; zero: there is no note of that
+}
+
+// errOvertaken: another process has written the record.
+var errOvertaken = errors.New("the tokens were stored by another process")
+
+// settle reads the stored tokens if the process has gained the share of a slow rate, and notes that it takes tokens if
+// there is one soon. It asks etcd, so s.mu is not held.
+func (s *rateShares) settle(ctx context.Context) {
+	store := rateStore{s.queue.sess, s.queue.sess.Space().Tokens(s.queue.name)}
+	for range 3 { // another process may have written in between
+		s.mu.Lock()
+		load, note := s.due(time.Now())
+		d, at, held := s.division, s.tokens, s.held
+		s.mu.Unlock()
+		var left float64
+		var err error
+		switch {
+		case load:
+			at, left, err = store.read(ctx, d)
+		case note:
+			at, err = store.write(ctx, d, rate.Stored{Grace: s.queue.sess.TTL() + noteSlack}, at)
+		default:
+			return
+		}
+		if at.of = held[0]; errors.Is(err, errOvertaken) {
+			at, err = rateTokens{}, nil
+		}
+		s.mu.Lock()
+		if len(s.held) != 1 || s.held[0] != held[0] { // it was lost meanwhile
+			s.mu.Unlock()
+			return
+		}
+		if err != nil {
+			s.unsettled(ctx, err)
+			s.mu.Unlock()
+			return
+		}
+		if s.tokens = at; load {
+			s.bucket.Load(time.Now(), left)
+		}
+		s.serve()
+		s.refuseLate(0)
+		s.mu.Unlock()
+	}
+}
+
+// due returns what settle has to do.
+func (s *rateShares) due(now time.Time) (load, note bool) {
+	if len(s.held) != 1 || !s.division.Slow() {
+		return false, false
+	}
+	if s.tokens.of != s.held[0] {
+		return true, false
+	}
+	next, _ := s.bucket.Next(now)
+	return false, next <= noteBefore && now.After(s.tokens.until.Add(-s.queue.sess.TTL()/2))
+}
+
+// unsettled ends the calls that wait, if etcd has refused what settle asks for. If it does not answer, the next step asks
+// again.
+func (s *rateShares) unsettled(ctx context.Context, err error) {
+	if ctx.Err() == nil && !commit.Transient(err) {
+		s.trouble = s.queue.sess.Explain(err)
+		s.fail(s.trouble)
+	}
+}
+
+// takes reports whether the process may take tokens of the share of a slow rate: others know by its note.
+func (s *rateShares) takes(now time.Time) bool {
+	return !s.division.Slow() || now.Before(s.tokens.until)
+}
+
+// rateLeft is what a process leaves of the tokens of a slow rate.
+type rateLeft struct {
+	store  rateStore
+	of     rate.Division
+	tokens float64
+	at     rateTokens
+}
+
+// leaving returns what the process leaves if it returns all of its shares now, or nil: it has taken no token, so the record
+// is right as it is, or it does not know whether it still has the share, so the record says that it may have taken all.
+func (s *rateShares) leaving(now time.Time) *rateLeft {
+	if len(s.held) != 1 || !s.division.Slow() || s.tokens.of != s.held[0] || s.tokens.until.IsZero() || !now.Before(s.fresh) || !s.leases() {
+		return nil
+	}
+	return &rateLeft{rateStore{s.queue.sess, s.queue.sess.Space().Tokens(s.queue.name)}, s.division, s.bucket.Left(now), s.tokens}
+}
+
+// save stores what the process leaves.
+func (l *rateLeft) save(ctx context.Context) {
+	if l != nil {
+		_, _ = l.store.write(ctx, l.of, rate.Stored{Left: l.tokens}, l.at)
+	}
+}
+
+// rateStore is where the tokens of one slow rate are stored.
+type rateStore struct {
+	sess *engine.Session
+	keys keyspace.Tokens
+}
+
+// read returns the record, and how many tokens there are at least. Without a record no token was ever taken.
+func (t rateStore) read(ctx context.Context, d rate.Division) (at rateTokens, left float64, err error) {
+	resp, err := t.sess.Read(ctx, t.keys.Range, clientv3.WithPrefix())
+	if err != nil {
+		return at, 0, err
+	}
+	var rec, clock *mvccpb.KeyValue
+	for _, kv := range resp.Kvs {
+		switch string(kv.Key) {
+		case t.keys.Left:
+			rec = kv
+		case t.keys.Clock:
+			clock = kv
+		}
+	}
+	if rec == nil {
+		return at, float64(d.Burst), nil
+	}
+	at.rev = rec.ModRevision
+	r, ok := record.DecodeTokens(rec.Value)
+	if !ok {
+		return at, 0, nil
+	}
+	at.lease = clientv3.LeaseID(r.Lease)
+	passed := time.Duration(r.TTL) * time.Second
+	if clock != nil {
+		if passed, err = t.passed(ctx, at.lease); err != nil {
+			return at, 0, err
+		}
+	}
+	return at, d.After(rate.Stored{Left: r.Left, Grace: time.Duration(r.GraceMS) * time.Millisecond}, passed), nil
+}
+
+// passed returns how long ago a lease was granted, at least. A member of etcd that does not know the lease knows nothing:
+// only the key of the clock, which was read in etcd's order, says that the lease has expired.
+func (t rateStore) passed(ctx context.Context, lease clientv3.LeaseID) (time.Duration, error) {
+	ttl, err := commit.Read(ctx, func(call context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+		return t.sess.Etcd().TimeToLive(call, lease)
+	})
+	if err != nil || ttl.TTL < 0 {
+		return 0, err
+	}
+	return time.Duration(max(0, ttl.GrantedTTL-ttl.TTL-1)) * time.Second, nil // the rest is in whole seconds, rounded down
+}
+
+// write stores the tokens in place of the record that was read or written, on a new lease. It returns errOvertaken if that
+// is not the record any more.
+func (t rateStore) write(ctx context.Context, d rate.Division, stored rate.Stored, was rateTokens) (at rateTokens, err error) {
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	sent := time.Now()
+	granted, err := t.sess.Etcd().Grant(call, int64(d.Fills(stored)/time.Second))
+	if err != nil {
+		return at, err
+	}
+	rec := record.Tokens{
+		Left: stored.Left, Lease: int64(granted.ID), TTL: granted.TTL, GraceMS: stored.Grace.Milliseconds(),
+		By: t.sess.Owner(), AtMS: time.Now().UnixMilli(),
+	}
+	resp, err := t.sess.KV().Txn(call).
+		If(clientv3.Compare(clientv3.ModRevision(t.keys.Left), "=", was.rev)).
+		Then(clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Clock, "", clientv3.WithLease(granted.ID))).
+		Commit()
+	switch {
+	case err != nil: // it may be stored
+		return at, err
+	case !resp.Succeeded:
+		t.revoke(granted.ID)
+		return at, errOvertaken
+	}
+	t.revoke(was.lease)
+	return rateTokens{of: was.of, rev: resp.Header.Revision, lease: granted.ID, until: sent.Add(stored.Grace - noteSlack)}, nil
+}
+
+// revoke revokes a lease that no key needs, in the background. Otherwise it would exist until the bucket is full.
+func (t rateStore) revoke(id clientv3.LeaseID) {
+	if id == 0 {
+		return
+	}
+	t.sess.Background(func() {
+		call, cancel := context.WithTimeout(context.Background(), t.sess.ReleaseTimeout())
+		defer cancel()
+		_, _ = t.sess.Etcd().Revoke(call, id)
+	})
+}

@@ -1,0 +1,40 @@
+package rate
+
+import (
+	"math"
+	"time"
+)
+
+// Slow reports whether a division is one share that gives less than a token each second. A process may not live for as
+// long as that takes, so the tokens of a slow rate are stored, and go with the share from process to process.
+func (d Division) Slow() bool { return d.Shares == 1 && d.PerSecond < 1 }
+
+// Stored is what etcd has of the tokens of a slow rate.
+type Stored struct {
+	// Left is how many there were at least when they were stored.
+	Left float64
+	// Grace is for how long after that the process that stored them may take tokens that Left does not have. So Left is
+	// that many after Grace has passed, and not before.
+	Grace time.Duration
+}
+
+// After returns how many tokens there are at least, when at least that much time has passed.
+func (d Division) After(s Stored, passed time.Duration) float64 {
+	return min(float64(d.Burst), s.Left+max(0, passed-s.Grace).Seconds()*d.PerSecond*pace)
+}
+
+// longestFill bounds the time that is measured: etcd grants no lease above nine billion seconds, and 32 bits are
+// enough for every purpose.
+const longestFill = math.MaxInt32 * time.Second
+
+// Fills returns how much time has to pass until After returns the burst, in whole seconds, or the most that can be measured.
+func (d Division) Fills(s Stored) time.Duration {
+	fill := seconds(max(0, float64(d.Burst)-s.Left)/(d.PerSecond*pace)) + time.Second
+	return min(fill+s.Grace, longestFill).Round(time.Second) + time.Second
+}
+
+// Earliest returns how long it takes at least until there are so many tokens more than the bucket has, even if all of the
+// rate were this process's.
+func (d Division) Earliest(more float64) time.Duration {
+	return seconds(max(0, more) / d.PerSecond)
+}
