@@ -226,6 +226,8 @@ func Example() {
 	opts := limitgrpc.Options{
 		Key:  func(context.Context, string) (string, bool) { return "acme", true }, // yours: the tenant
 		Wait: time.Second,
+		// The service of this example is a health check, which passes by default.
+		Methods: func(string) bool { return true },
 	}
 	unary, err := limitgrpc.UnaryServerInterceptor(lim, opts)
 	if err != nil {

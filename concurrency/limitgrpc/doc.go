@@ -57,8 +57,9 @@
 // and calls ReportError for each of them. Nothing bounds the calls of a process that is cut off:
 // together with those of the processes that are not, and after healing until the last of them has
 // ended, more run than the limit allows. Share runs calls without a permit within the process's share
-// of the limit, from when the session has lost its lease: at most twice as many calls run as the limit
-// allows. The comment of package limithttp says how the share is found and what it keeps;
+// of the limit, from when the session has lost its lease: in one outage at most twice as many calls run as
+// the limit allows, and each later cut of other processes can add the limit once more. The comment of
+// package limithttp says how the share is found and what it keeps;
 // concurrency.Semaphore.Share shows it.
 //
 // # Rates
@@ -79,8 +80,9 @@
 // some; one with a permit and without a token is refused. Share is an error at construction: a
 // session that has lost its lease has no tokens, so no call would run under the share.
 //
-// A process begins without a token: see concurrency.RateLimiter. With a Wait of 0 its first calls
-// are refused for about a second. The rate is the service's own, so a refusal is UNAVAILABLE.
+// A process begins without a token: see concurrency.RateLimiter. Its first calls wait for one up to a
+// second, whatever Wait is. A call whose token comes after Wait, for certain, is refused at once. The
+// rate is the service's own, so a refusal is UNAVAILABLE.
 //
 // # Not guaranteed
 //
@@ -92,6 +94,8 @@
 //
 // A panic of Options.Key, of Options.Each or of a handler is passed on, and gRPC's server ends the
 // process by it unless an interceptor in front recovers. No permit is left behind by it.
+//
+// gRPC's health checks and reflection are not limited, on both sides, unless Options.Methods says so.
 //
 // Chain the interceptors behind authentication. A second one of the same Limiter within the first is
 // an error (INTERNAL), since two calls could wait for each other; of another Limiter it is fine, and

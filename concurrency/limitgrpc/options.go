@@ -6,6 +6,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
+	"github.com/etcdkit/etcdkit/internal/supervise"
 )
 
 // Outage is what happens to a call while etcd does not answer: see Options.Outage.
@@ -20,8 +21,8 @@ const (
 	Open
 	// Share runs calls without a permit as far as this process's share of the limit allows: the
 	// limit divided by the number of sessions that share it, rounded down. Together with the processes
-	// that reach etcd, at most twice as many run as the limit allows. It needs a limit of all keys
-	// together: a concurrency.KeyedLimiter with a total, concurrency.Single of a NewSemaphore, or a
+	// that reach etcd, at most twice as many run as the limit allows in one outage; each later cut of
+	// other processes can add the limit once more. It needs a limit of all keys together: a concurrency.KeyedLimiter with a total, concurrency.Single of a NewSemaphore, or a
 	// Limiter with a method Total that returns that of its KeyedLimiter. See the package's comment.
 	Share
 )
@@ -29,25 +30,30 @@ const (
 // Options configure the interceptors.
 type Options struct {
 	// Key returns the key of a call by its context and full method (/package.Service/Method), such as
-	// its tenant, of 1 to 255 bytes; limited is false for a call that is not limited, such as a health
-	// check. On a server a key must be authenticated: a client that chooses its key has no limit. An
-	// empty key of a limited call is an error of the program: the call ends with INTERNAL. Without a
-	// limiter only limited counts, and nil limits all calls. Defaults to nothing: with a limiter Key is
-	// required.
+	// its tenant, of 1 to 255 bytes; limited is false for a call that is not limited. On a server a key
+	// must be authenticated: a client that chooses its key has no limit. An empty key of a limited call
+	// is an error of the program: the call ends with INTERNAL. Without a limiter only limited counts,
+	// and nil limits the calls of all Methods. Defaults to nothing: with a limiter Key is required.
 	Key func(ctx context.Context, fullMethod string) (key string, limited bool)
+	// Methods reports whether calls of a method, by its full name, are limited at all; calls of others
+	// pass, without Key. Defaults to all but gRPC's own health checks and reflection: an
+	// orchestrator that gets no answer to a health check ends the process. Give a function that returns true to limit those
+	// as well.
+	Methods func(fullMethod string) bool
 	// Rate is how often limited calls may begin in the whole fleet: each takes a token of it. It
 	// is one rate for all keys together. With a limiter a call takes the permit first and the
 	// token under it, immediately before it begins, and releases it if it gets no token.
 	// Without one it takes a token alone; MaxWaiters and Each are then errors. Outage cannot be
 	// Share with a Rate.
 	//
-	// A process begins without a token: with a Wait of 0 its first calls are refused for about a
-	// second, and again after a minute without one. See the package's comment. Defaults to nil:
-	// no rate.
+	// A process begins without a token: a call waits up to a second for its first ones, whatever Wait
+	// is, and again after a minute without a call. See the package's comment. Defaults to nil: no rate.
 	Rate *concurrency.RateLimiter
 	// Wait is at most how long a call waits for a permit and a token, together; 0 is not at all,
 	// and then only an etcd that does not answer delays the refusal, by concurrency.TryTimeout at
-	// most. Defaults to 0; at most 24 hours.
+	// most, and a process that has just begun (see Rate). Choose what a client gains from waiting.
+	// Defaults to 0, so that a service that is full says so at once, with the time to come back, and no
+	// call waits in memory; at most 24 hours.
 	Wait time.Duration
 	// MaxWaiters refuses to wait if that many calls of the key wait already. It costs one more read of
 	// etcd for each call. Defaults to 0: any number of calls wait.
@@ -88,6 +94,9 @@ func configure(interceptor string, lim concurrency.Limiter, o Options) (*config,
 	if o.ReportError == nil {
 		o.ReportError = func(context.Context, string, error) {}
 	}
+	if o.Methods == nil {
+		o.Methods = func(method string) bool { return !supervise.Method(method) }
+	}
 	shared, err := middleware.New(attempted, middleware.Settings{
 		Limiter: lim, Rate: o.Rate, Keyed: o.Key != nil, Each: o.Each != nil, Wait: o.Wait, MaxWaiters: o.MaxWaiters,
 		Outage: middleware.Outage(o.Outage), Patience: o.Patience, Enabled: o.Enabled, OnOutage: o.OnOutage,
@@ -100,7 +109,7 @@ func configure(interceptor string, lim concurrency.Limiter, o Options) (*config,
 
 // limited returns the key of a call, unless the call is not limited.
 func (c *config) limited(ctx context.Context, method string) (key string, limited bool) {
-	if c.shared.Disabled() {
+	if c.shared.Disabled() || !c.Methods(method) {
 		return "", false
 	}
 	if c.Key == nil { // the rate limits all calls

@@ -249,10 +249,11 @@ var fences = []fence{
 		planted: [2]string{"idempotency/idemhttp/middleware.go", "go.etcd.io/etcd/client/v3"},
 	},
 	{
-		name: "gRPC middleware imports its parent, the parent's half of a middleware, the forms of results, grpc with its messages, and the standard library without net/http",
-		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
+		name: "gRPC middleware imports its parent, the parent's half of a middleware, the forms of results, the methods that supervise a server, grpc with its messages, and the standard library without net/http",
+		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent; which calls of gRPC supervise a server is the same for all of them",
 		bans: func(f file, imp string) bool {
-			allowed := isStandard(imp) && !within(imp, "net/http") ||
+			dir, _ := ours(imp)
+			allowed := dir == "internal/supervise" || isStandard(imp) && !within(imp, "net/http") ||
 				within(imp, "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc") || ofParent(f, imp)
 			return isMiddleware(f, "grpc") && !allowed
 		},
