@@ -98,7 +98,8 @@ func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.h
 // more requests wait before it, the call returns a *FullError. Of a KeyedLimiter it counts those
 // that wait at the same key; see KeyedLimiterOptions.MaxTotalWaiters for the others. MaxWaiters(0) never joins the
 // queue; unlike TryAcquire it waits for an answer of etcd until ctx is done. MaxWaiters costs
-// one more read of etcd per call. MaxWaiters(0) with Wait, and MaxWaiters in a call that does
+// one more read of etcd per call; while other requests come at the same time, up to four reads and
+// writes more, at each level of a KeyedLimiter. MaxWaiters(0) with Wait, and MaxWaiters in a call that does
 // not wait, are ErrInvalid.
 func MaxWaiters(n int) AcquireOption {
 	return func(r *request) { r.maxWaiters, r.bounded = n, true }

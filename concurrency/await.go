@@ -50,7 +50,7 @@ func (q *sessionQueue) follow(ctx context.Context, e *engine.Epoch, c *ticket, b
 		case outcome := <-w.Outcome():
 			switch outcome {
 			case mirror.Admitted:
-				c.at = limit.RevsOf(w.Limits())
+				c.at, c.open = limit.RevsOf(w.Limits()), w.Limits().InForce().Limit.Limit > 0
 				if sure, err := q.confirm(ctx, c, w); sure {
 					return nil
 				} else if err != nil && ctx.Err() == nil {

@@ -91,7 +91,7 @@ func (q *sessionQueue) enter(ctx context.Context, e *engine.Epoch, r request, o 
 	}
 	c, admitted, err := q.enqueue(ctx, e, r, false, q.unchanged(o))
 	if err == nil && o.fits {
-		c.at, admitted = o.limits, true
+		c.at, c.open, c.atOnce, admitted = o.limits, true, true, true
 	}
 	return c, admitted, err
 }
@@ -156,11 +156,12 @@ func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, r *reques
 // enqueueAnyway writes the request first and then looks whether it may stay. If counted is set, the
 // counts of its own Txn show that.
 func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request, counted bool) (*ticket, bool, error) {
+	leaving := e.Leaving(q.numbered())
 	c, admitted, err := q.enqueue(ctx, e, r, !counted, nil)
 	if err != nil || admitted {
 		return c, admitted, err
 	}
-	if full, ok := q.behind(c); counted && ok {
+	if full, ok := q.behind(c); counted && ok && len(leaving) == 0 {
 		e.Withdraw(c.Ticket, q.refusal(c))
 		return nil, false, full
 	}
@@ -169,7 +170,7 @@ func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r req
 		e.Withdraw(c.Ticket, q.refusal(c))
 		return nil, false, err
 	}
-	q.keep(e, &v)
+	q.keep(e, &v, leaving)
 	switch v.Queue.Bounded(c.Token, r.weight, r.maxWaiters) {
 	case queue.Refuse:
 		e.Withdraw(c.Ticket, q.refusal(c))
@@ -183,6 +184,6 @@ func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r req
 		}
 		return c, true, nil
 	}
-	c.at = limit.RevsOf(v.Limits)
+	c.at, c.open = limit.RevsOf(v.Limits), v.Limit > 0
 	return c, v.Queue.Bounded(c.Token, r.weight, 0) == queue.Enter, nil
 }

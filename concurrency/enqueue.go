@@ -192,16 +192,18 @@ func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserv
 		return false, err
 	}
 	limit := seen.N
-	c.at = seen.Revs
+	c.at, c.open = seen.Revs, limit > 0
 	q.fill(c, light, others)
 	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: seen.Revs.Own}
 	if queue.TooHeavy(c.slot.Weight, limit) {
 		return false, tooHeavy(q.level(), c.slot.Weight, limit)
 	}
 	if c.slot.Weight == 1 {
-		return others == 0 && queue.Fits(light-1, 1, limit), nil
+		c.atOnce = others == 0 && queue.Fits(light-1, 1, limit)
+	} else {
+		c.atOnce = others == 1 && queue.Fits(light, c.slot.Weight, limit)
 	}
-	return others == 1 && queue.Fits(light, c.slot.Weight, limit), nil
+	return c.atOnce, nil
 }
 
 // oursError says that the ID is that of an earlier request of this session, which is
@@ -249,6 +251,7 @@ func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, r request, o
 				return &oursError{held}
 			}
 		}
+		held.Request = owner.described(ctx)
 		return held
 	}
 	err := q.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: q.sess.Owner()})

@@ -20,6 +20,27 @@ type owner struct {
 	also  []string // its ID key
 }
 
+// described describes the request as Status does: with a total, one that holds there has the token of
+// its permit.
+func (o owner) described(ctx context.Context) Request {
+	d, q := describe(o.Request), o.queue
+	if q.total == nil {
+		return d
+	}
+	at, all, shared, err := q.both(ctx)
+	if err != nil || !shared {
+		return d
+	}
+	d.WaitsFor = LevelKey
+	if slices.ContainsFunc(at.Holders, func(r mirror.Request) bool { return r.Create == o.Create }) {
+		d.WaitsFor = LevelTotal
+		if t := q.nextOf(all.Holders, o.Request); t != nil {
+			d.Token, d.WaitsFor = t.Create, ""
+		}
+	}
+	return d
+}
+
 // ownerOf finds the live request with an ID. An ID key whose request is gone,
 // because it was deleted by hand, is removed.
 func (q *sessionQueue) ownerOf(ctx context.Context, id string) (o owner, live bool, err error) {

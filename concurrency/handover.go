@@ -46,6 +46,7 @@ type bid struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	before atomic.Pointer[FullError] // what was before it when it was written
+	ended  chan struct{}             // closed when its request is used or is being removed
 }
 
 // errSurplus ends a bid that no call in line needs.
@@ -147,7 +148,7 @@ func (k *keeper) offer(now time.Duration) {
 func (k *keeper) ask(r *request) {
 	l := &k.line
 	for len(l.bids) < l.needs(l.waiting.Len(), k.room(r.limit)) {
-		b := &bid{}
+		b := &bid{ended: make(chan struct{})}
 		b.ctx, b.cancel = context.WithCancelCause(k.queue.sess.Accepting())
 		of := request{doing: r.doing, weight: 1, limit: r.limit, prepare: r.prepare, keeper: k, bid: b}
 		if !k.queue.sess.Background(func() { k.run(b, of) }) {
@@ -171,6 +172,7 @@ func (k *keeper) room(asked int64) int64 {
 // run is the life of a bid.
 func (k *keeper) run(b *bid, r request) {
 	defer b.cancel(nil)
+	defer close(b.ended)
 	p, err := k.queue.acquireWithin(b.ctx, r, time.Now())
 	l := &k.line
 	l.mu.Lock()
@@ -265,6 +267,26 @@ func (k *keeper) pass(c *kept, from *Permit, now time.Duration) bool {
 // bidsStay is how long a bid stays in the queue that no call in line needs, at most: a call that comes
 // meanwhile needs no new one, but until then the bid counts as a waiting request.
 const bidsStay = keepIdle
+
+// shed withdraws the bids that no call in line needs, and returns when their requests are being removed:
+// they are no reason to refuse a call of this process that does not wait.
+func (k *keeper) shed(ctx context.Context) (any bool) {
+	l := &k.line
+	l.mu.Lock()
+	surplus := slices.Clone(l.bids[min(len(l.bids), l.needs(l.waiting.Len(), k.room(math.MaxInt32))):])
+	l.mu.Unlock()
+	for _, b := range surplus {
+		b.cancel(errSurplus)
+	}
+	for _, b := range surplus {
+		select {
+		case <-b.ended:
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return len(surplus) > 0
+}
 
 // limit returns the newest limit that the session has seen, and counts how often it was lowered. Whatever
 // way its requests wait, one of these follows it.

@@ -119,7 +119,13 @@ func (s *Semaphore) takeKept(ctx context.Context, r *request) *Permit {
 		return nil
 	}
 	r.keeper = s.keeper
-	return s.keeper.take(ctx, r.maxHold, r.source)
+	if p := s.keeper.take(ctx, r.maxHold, r.source); p != nil {
+		return p
+	}
+	if r.bounded && s.keeper.shed(ctx) { // one of them may have been granted meanwhile, and be idle
+		return s.keeper.take(ctx, r.maxHold, r.source)
+	}
+	return nil
 }
 
 // keeps reports whether permits may be kept for the semaphore's calls.

@@ -67,7 +67,7 @@ func TestLoadBudgetOfLimiters(t *testing.T) {
 	for _, l := range []*concurrency.KeyedLimiter{one, other} {
 		require.NoError(t, acquire(t, ctx, l.Key("d")).Release(ctx), "it compares the limits")
 	}
-	waits("that waits for the total", load{"Range": 1, "Txn": 1, "Watch.Send": 1}, load{"Txn": 1}, 2, one.Key("d"), other.Key("e"))
+	waits("that waits for the total", load{"Range": 1, "Txn": 2, "Watch.Send": 1}, load{"Txn": 2}, 2, one.Key("d"), other.Key("e"))
 
 	for _, r := range []struct {
 		name string

@@ -26,13 +26,15 @@ type outlook struct {
 	counted  bool         // the request is written without conditions, and its own Txn decides
 }
 
-// look reads the queue and says what it means for a request.
+// look reads the queue and says what it means for a request. Requests that this session was removing
+// before that are about to go.
 func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (outlook, error) {
+	leaving := e.Leaving(q.numbered())
 	if r.weight == 1 && !r.hasID {
-		if o, ok, err := q.lookAtCounts(ctx, r); ok || err != nil {
+		if o, ok, err := q.lookAtCounts(ctx, r); err != nil || ok && (o.answer != queue.Refuse || len(leaving) == 0) {
 			return o, err
 		}
-		if o, ok, err := q.lookAtNames(ctx, e, r); ok || err != nil {
+		if o, ok, err := q.lookAtNames(ctx, e, r, leaving); ok || err != nil {
 			return o, err
 		}
 	}
@@ -52,7 +54,7 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (ou
 		case queue.TooHeavy(r.weight, v.Limit):
 			return outlook{}, tooHeavy(q.level(), r.weight, v.Limit)
 		}
-		q.keep(e, &v)
+		q.keep(e, &v, leaving)
 		o := outlook{
 			answer: v.Queue.Bounded(0, r.weight, r.maxWaiters), fits: v.Queue.Bounded(0, r.weight, 0) == queue.Enter,
 			full: fullError(q.name, v, 0), free: v.Limit, revision: v.Revision, limits: limit.RevsOf(v.Limits), view: &v,
@@ -70,9 +72,9 @@ const beyond = 16
 
 // lookAtNames is look for requests of weight 1 where the names of the requests decide: a
 // range not much longer than the limit, however many wait, whose values are not decoded. ok is
-// false if the whole queue has to be read: there are heavy requests, only tries are in the
-// way, or the limit is not known, pauses, or was lowered.
-func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r request) (o outlook, ok bool, err error) {
+// false if the whole queue has to be read: there are heavy requests, only tries or requests that
+// are being removed are in the way, or the limit is not known, pauses, or was lowered.
+func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r request, leaving map[string]bool) (o outlook, ok bool, err error) {
 	seen := limit.Limit{N: q.fixed}
 	if q.fixed == 0 {
 		known := q.limit.Seen()
@@ -98,7 +100,7 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r reque
 		case !parsed || kv.Lease == 0:
 		case slot.Weight > 1:
 			return o, false, nil
-		case !slot.Try || q.stays(e, kv.CreateRevision):
+		case !leaving[string(kv.Key)] && (!slot.Try || q.stays(e, kv.CreateRevision)):
 			others++
 		}
 	}
@@ -120,8 +122,9 @@ func modOf(kv *mvccpb.KeyValue) int64 {
 	return kv.ModRevision
 }
 
-// keep remembers which tries a queue has, and counts those that stay as other requests.
-func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View) {
+// keep remembers which tries a queue has, and counts those that stay as other requests, and those that
+// are being removed as tries.
+func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View, leaving map[string]bool) {
 	tries := map[int64]time.Time{}
 	q.mu.Lock()
 	for _, r := range v.Requests() {
@@ -138,6 +141,9 @@ func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View) {
 	q.mu.Unlock()
 	if len(tries) > 0 {
 		v.Queue.Keep(func(token int64) bool { return q.stays(e, token) })
+	}
+	if len(leaving) > 0 {
+		v.Queue.Leave(func(key string) bool { return leaving[key] })
 	}
 }
 

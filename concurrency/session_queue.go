@@ -109,6 +109,8 @@ type ticket struct {
 	found          mirror.Found
 	strays         []mirror.Stray // those that its Txn reads
 	at             limit.Revs     // by which it was admitted
+	open           bool           // the limit there is above 0
+	atOnce         bool           // its own Txn admits it
 	nonce          string         // of its value, and of that in the total's queue
 	came           func()         // is called when it waits
 	next           *nextTicket    // that in the total's queue, if one Txn has written both

@@ -16,10 +16,12 @@ import (
 
 // Status is the state of a semaphore, mutex or election at one revision of etcd.
 type Status struct {
-	Name     string
-	Limit    int   // 0 if it is paused, or if none is stored
-	Stored   bool  // whether a limit is stored and readable: not for a name that no program uses
-	Used     int   // weight of the holders; above Limit for a while after SetLimit has lowered it
+	Name   string
+	Limit  int  // 0 if it is paused, or if none is stored
+	Stored bool // whether a limit is stored and readable: not for a name that no program uses
+	// Used is the weight of the holders; above Limit for a while after SetLimit has lowered it. At the
+	// key of a KeyedLimiter with a total it includes the requests that wait for the total.
+	Used     int
 	Revision int64 // of etcd, as of which all this is true
 	// Holders are the requests that hold a permit or may hold one. If the limit was deleted
 	// or cannot be read, that is every request.

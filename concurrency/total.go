@@ -66,8 +66,13 @@ func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket
 		}
 		if err == nil && !admitted {
 			if err = q.total.hasRoom(ctx, t); err == nil {
-				return t, q.total.await(ctx, e, t, begun)
+				if err = q.total.await(ctx, e, t, begun); err != nil {
+					return t, err // it is being removed
+				}
 			}
+		}
+		if err == nil {
+			err = c.notPaused(ctx, t)
 		}
 		switch {
 		case err == nil:
@@ -86,6 +91,20 @@ func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket
 		e.Withdraw(c.Ticket, q.refusal(c))
 		return nil, err
 	}
+}
+
+// notPaused returns errAnew if the key of a request that is admitted in the total is paused: the request
+// waits at its key again, so that a key without holders stays without them until it is resumed. Only a Txn
+// that admits the request in the total while the key's limit is above 0 needs no read for that.
+func (c *ticket) notPaused(ctx context.Context, t *ticket) error {
+	if c.open && t.atOnce {
+		return nil
+	}
+	l, stored, err := c.queue.limit.Read(ctx)
+	if err == nil && stored && l.N == 0 {
+		return errAnew
+	}
+	return err
 }
 
 // writeNext is write for a request in the queue of the total. What is not known to have been
@@ -228,7 +247,7 @@ func (q *sessionQueue) withNext(e *engine.Epoch, c *ticket, tx *commit.Creation)
 	put := clientv3.OpPut(next.Key, next.Value, clientv3.WithLease(e.Lease()))
 	tx.Read = append(tx.Read, clientv3.OpTxn(ifs, append([]clientv3.Op{put}, next.Read...), nil))
 	c.next = &nextTicket{ticket: t}
-	c.at = known.Revs
+	c.at, c.open = known.Revs, true // it has room, so it is no pause
 }
 
 // takeNext takes what withNext has added from what the Txn has read. What is not known to have been

@@ -29,11 +29,11 @@ type slots struct {
 	waits    int                 // calls that wait for a slot
 	ready    []chan struct{}     // of those for which none is free yet, in order
 	names    map[string]int      // keys of all requests, and by how many each is used
-	deleting map[string]struct{} // keys of slots that are being deleted
+	deleting map[string]*Ticket  // those that are being removed, by their first key
 }
 
 func newSlots(most int) *slots {
-	return &slots{most: most, numbers: map[string]*big.Int{}, names: map[string]int{}, deleting: map[string]struct{}{}}
+	return &slots{most: most, numbers: map[string]*big.Int{}, names: map[string]int{}, deleting: map[string]*Ticket{}}
 }
 
 // TakeSlot reserves a slot of the queue with that range. If as many are in use as may be, only because requests
@@ -116,7 +116,7 @@ func (s *slots) Deletes(t *Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !t.freed {
-		s.deleting[t.Key] = struct{}{}
+		s.deleting[t.Key] = t
 	}
 }
 
@@ -126,6 +126,26 @@ func (s *slots) deletesKey(key string) bool {
 	defer s.mu.Unlock()
 	_, deleting := s.deleting[key]
 	return deleting
+}
+
+// Leaving returns the keys of the requests that are being removed, of those whose slots are of the
+// queue with that range.
+func (s *slots) Leaving(queue string) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var keys map[string]bool
+	for _, t := range s.deleting {
+		if t.Queue != queue {
+			continue
+		}
+		if keys == nil {
+			keys = map[string]bool{}
+		}
+		for _, key := range t.keys() {
+			keys[key] = true
+		}
+	}
+	return keys
 }
 
 // free frees the slot of a ticket whose key is certainly gone. It may be called more than

@@ -59,6 +59,24 @@ func TestSlotsAreForgotten(t *testing.T) {
 	require.Equal(t, 1, taken(t, s, "p", "c").Number)
 }
 
+// The keys of requests that are being removed are known by their queue, those in the queue of a total
+// included, until they are certainly gone.
+func TestSlotsAreLeaving(t *testing.T) {
+	t.Parallel()
+	s := newSlots(10)
+	a, b, c := taken(t, s, "q", "a", "id"), taken(t, s, "q", "b"), taken(t, s, "p", "c")
+	a.Next = []string{"total"}
+	require.Empty(t, s.Leaving("q"))
+	s.Deletes(a)
+	s.Deletes(c)
+	before := s.Leaving("q")
+	require.Equal(t, map[string]bool{"a": true, "id": true, "total": true}, before)
+	s.Deletes(b)
+	require.Len(t, before, 3, "as of the call")
+	s.free(b)
+	require.Equal(t, before, s.Leaving("q"))
+}
+
 // The key of an ID is named anew while the request before is still being deleted. It is the
 // session's own until both are gone.
 func TestNameReusedDuringADeletion(t *testing.T) {

@@ -186,6 +186,13 @@ func (q *Queue) Keep(lasting func(token int64) bool) {
 	}
 }
 
+// Leave gives the mark of a try to the entries for which leaves returns true: they are being removed.
+func (q *Queue) Leave(leaves func(key string) bool) {
+	for i := range q.entries {
+		q.entries[i].Try = q.entries[i].Try || leaves(q.entries[i].Key)
+	}
+}
+
 // Bounded decides for a caller that does not want to wait behind more than maxWaiters others:
 // one that would join at the end or, with a token, one that is in the queue.
 func (q *Queue) Bounded(token, weight int64, maxWaiters int) Answer {
