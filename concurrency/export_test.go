@@ -13,9 +13,9 @@ func ReplaceView(s *Semaphore) { s.queue.reset() }
 
 // AwaitView waits until the view of a semaphore's queue has reached a revision.
 func AwaitView(ctx context.Context, s *Semaphore, revision int64) error {
-	m := s.queue.view.Join()
-	defer m.Leave()
-	_, err := s.queue.next(ctx, m, mirror.View{Revision: revision - 1})
+	v := s.queue.views()
+	defer v.leave()
+	_, err := v.next(ctx, state{view: mirror.View{Revision: revision - 1}})
 	return err
 }
 

@@ -220,7 +220,8 @@ type RateHolder struct {
 // etcd's.
 func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
 	q := l.shares.queue
-	v, err := q.now(ctx)
+	read, err := q.now(ctx)
+	v := read.view
 	if err != nil {
 		return RateStatus{}, q.failed("status of", err)
 	}

@@ -333,9 +333,6 @@ func (s *Semaphore) Status(ctx context.Context, opts ...StatusOption) (Status, e
 // does, and the session follows the queue of the total, with the requests of all keys. Watch a few
 // keys at a time.
 func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] {
-	if s.queue.total != nil {
-		return s.queue.watchBoth(ctx)
-	}
 	return s.queue.watch(ctx)
 }
 

@@ -2,14 +2,11 @@ package concurrency
 
 import (
 	"context"
-	"errors"
-	"iter"
 	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -111,108 +108,12 @@ func (q *sessionQueue) status(ctx context.Context, opts []StatusOption) (Status,
 	if err := apply(opts, &read); err != nil {
 		return Status{}, q.failed("status of", err)
 	}
-	st, err := q.state(ctx)
+	st, err := q.now(ctx)
 	if err != nil {
 		return Status{}, q.failed("status of", err)
 	}
 	if read.leases {
 		q.checkLeases(ctx, st.Holders)
 	}
-	return st, nil
-}
-
-// state reads the queue, and where there is a total what of it holds there.
-func (q *sessionQueue) state(ctx context.Context) (st Status, err error) {
-	err = q.do(ctx, func(ctx context.Context) error {
-		if q.total == nil {
-			v, err := q.read(ctx)
-			st = q.describe(v)
-			return err
-		}
-		v, all, shared, err := q.both(ctx)
-		st = q.describeBoth(v, all, shared)
-		return err
-	})
-	return st, err
-}
-
-// watch yields the present state and then each later one, as the mirror sees
-// them; states that follow each other quickly may be skipped. The mirror may lag
-// behind what the caller knows, so the first state is a linearizable read, and the
-// mirror's count from its revision on.
-func (q *sessionQueue) watch(ctx context.Context) iter.Seq2[Status, error] {
-	return func(yield func(Status, error) bool) {
-		v, err := q.now(ctx)
-		if err != nil {
-			yield(Status{}, q.failed("watch", err))
-			return
-		}
-		m := q.view.Join()
-		defer m.Leave()
-		var last *Status // that was yielded
-		for err == nil {
-			st := q.describe(v)
-			if last == nil || !st.equal(*last) {
-				last = &st
-				if !yield(st, nil) {
-					return
-				}
-			}
-			v, err = q.next(ctx, m, v)
-		}
-		yield(Status{}, q.failed("watch", err))
-	}
-}
-
-// now is read, and ends with ErrClosed if the session is closed.
-func (q *sessionQueue) now(ctx context.Context) (v mirror.View, err error) {
-	err = q.do(ctx, func(ctx context.Context) (err error) {
-		v, err = q.read(ctx)
-		return err
-	})
-	return v, err
-}
-
-// nowAtLast is now, but only the end of ctx or of the session ends it.
-func (q *sessionQueue) nowAtLast(ctx context.Context) (v mirror.View, err error) {
-	var pause commit.Backoff
-	for {
-		if v, err = q.now(ctx); err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
-			return v, err
-		}
-		_ = pause.Wait(ctx, nil)
-	}
-}
-
-// next waits until the mirror shows a state after one that was seen. A default has a watch of its
-// own, which may be ahead of that of the queue or behind it: so both are read, as of one revision.
-func (q *sessionQueue) next(ctx context.Context, m *mirror.Use, seen mirror.View) (mirror.View, error) {
-	for {
-		v, changed := m.View()
-		if isLater(v, seen) {
-			if q.base == nil {
-				return v, nil
-			}
-			if err := sleep(ctx, watchPause); err != nil {
-				return mirror.View{}, err
-			}
-			return q.nowAtLast(ctx)
-		}
-		select {
-		case <-changed:
-		case <-m.Replaced: // history was taken back, and with it what was read
-			m.Next()
-			return q.nowAtLast(ctx)
-		case <-ctx.Done():
-			return mirror.View{}, ctx.Err()
-		case <-q.sess.Accepting().Done():
-			return mirror.View{}, ErrClosed
-		}
-	}
-}
-
-// isLater reports whether a view shows a change of the queue or of its default after one that was
-// seen.
-func isLater(v, seen mirror.View) bool {
-	return v.Revision > seen.Revision || v.Limits.Base.Rev > seen.Limits.Base.Rev
+	return st.Status, nil
 }
