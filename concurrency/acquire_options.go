@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // AcquireOption changes one call that asks for a permit. If two options of a call set the
@@ -17,7 +16,8 @@ type AcquireOption func(*request)
 // maxNote bounds a note, in bytes.
 const maxNote = 1024
 
-// request is what one call asks for.
+// request is what one call asks for. Nothing changes it once newRequest has checked it: the state of
+// the call is in its attempt.
 type request struct {
 	doing      string // for errors: what was attempted
 	weight     int64
@@ -31,19 +31,7 @@ type request struct {
 	try        bool
 	bounded    bool
 	maxWaiters int // if bounded
-	maxTotal   int // KeyedLimiterOptions.MaxTotalWaiters
 	takeOver   bool
-
-	source  source                      // of a call through a Limiter
-	keeper  *keeper                     // that may keep the permit, or nil
-	bid     *bid                        // for whichever call is first in its line, or nil
-	entry   *entry                      // of a call for a permit of a KeyedLimiter
-	of      *ticket                     // in the queue of a total: the request at its key
-	total   int64                       // this program's, where there is one
-	ahead   *outlook                    // of the total, before a try was written at its key
-	limit   int64                       // this program's, to be stored if there is none
-	rate    record.Rate                 // that this limit divides, for a share of a rate
-	prepare func(context.Context) error // checks the request against the stored limit
 }
 
 // TryTimeout bounds TryAcquire and TryLock if their ctx has no deadline, and calls with
@@ -110,6 +98,14 @@ func MaxWaiters(n int) AcquireOption {
 // that work that checks its context has stopped long before.
 func MaxHold(d time.Duration) AcquireOption {
 	return func(r *request) { r.maxHold, r.hasMaxHold = d, true }
+}
+
+// inTotal returns what the call asks for in the queue of a total, once its request is admitted at its key:
+// the others wait at their keys, not before this request.
+func (r request) inTotal() request {
+	r.id, r.hasID, r.takeOver = "", false, false
+	r.bounded = r.bounded && r.maxWaiters == 0
+	return r
 }
 
 // apply applies options to what they change, and refuses a nil one.

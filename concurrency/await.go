@@ -72,7 +72,7 @@ func (q *sessionQueue) follow(ctx context.Context, e *engine.Epoch, c *ticket, b
 				return limit.ErrUnreadable
 			}
 			// The limit is not set: it was deleted.
-			_, err := q.limit.InitRate(ctx, c.request.limit, c.request.rate)
+			_, err := q.limit.InitRate(ctx, c.attempt.limit, c.attempt.rate)
 			if err == nil {
 				q.listAgain(m.Mirror, w)
 				err = pause.Wait(ctx, nil)
@@ -95,7 +95,7 @@ func (q *sessionQueue) follow(ctx context.Context, e *engine.Epoch, c *ticket, b
 		case <-ctx.Done():
 			m.Forget(w)
 			e.Withdraw(c.Ticket, q.refusal(c))
-			return q.waitEnded(ctx, q.seen(m.Mirror, c))
+			return &waitEnd{q.fullMirror(m.Mirror, c)}
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 // created since: then what was read is still true, or the queue got shorter. Where others keep
 // coming, it is written without the condition after a few rounds, and the queue is read again.
 // Then its name marks it as a try, so that no other call is refused at once because of it.
-func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, r request) (*ticket, bool, error) {
+func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, a *attempt) (*ticket, bool, error) {
 	var pause commit.Backoff
 	begun := time.Now()
 	for round := 0; ; round++ {
@@ -34,13 +34,13 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, r re
 		if round == 0 {
 			begun = time.Now() // patience is for others, not for its turn
 		}
-		o, err := q.lookOnce(ctx, e, r, round)
+		o, err := q.lookOnce(ctx, e, a, round)
 		if leave(); err != nil {
 			return nil, false, err
 		}
-		p, full := prospect{answer: o.answer, round: round, free: o.free, weight: r.weight, counted: o.counted}, error(o.full)
-		if p.answer != queue.Enter && r.hasID {
-			made, err := q.makeRoom(ctx, e, r, o.view)
+		p, full := prospect{answer: o.answer, round: round, free: o.free, weight: a.weight, counted: o.counted}, error(o.full)
+		if p.answer != queue.Enter && a.hasID {
+			made, err := q.makeRoom(ctx, e, a, o.view)
 			switch ours := asOurs(err); {
 			case ours != nil:
 				p.ours, full = true, ours.held
@@ -52,11 +52,11 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, r re
 		}
 		p.waited = time.Since(begun)
 		next := p.next()
-		if err := q.lookAhead(ctx, e, &r, next); err != nil {
+		if err := q.lookAhead(ctx, e, a, next); err != nil {
 			return nil, false, err
 		}
 		for next == writeIf || next == writeAnyway {
-			c, admitted, err := q.enter(ctx, e, r, o, next)
+			c, admitted, err := q.enter(ctx, e, a, o, next)
 			ours := asOurs(err)
 			switch {
 			case errors.Is(err, errRefused):
@@ -85,11 +85,11 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, r re
 }
 
 // enter writes a request that may join as far as a look shows.
-func (q *sessionQueue) enter(ctx context.Context, e *engine.Epoch, r request, o outlook, how step) (*ticket, bool, error) {
+func (q *sessionQueue) enter(ctx context.Context, e *engine.Epoch, a *attempt, o outlook, how step) (*ticket, bool, error) {
 	if how == writeAnyway {
-		return q.enqueueAnyway(ctx, e, r, o.counted)
+		return q.enqueueAnyway(ctx, e, a, o.counted)
 	}
-	c, admitted, err := q.enqueue(ctx, e, r, false, q.unchanged(o))
+	c, admitted, err := q.enqueue(ctx, e, a, false, q.unchanged(o))
 	if err == nil && o.fits {
 		c.at, c.open, c.atOnce, admitted = o.limits, true, true, true
 	}
@@ -98,17 +98,17 @@ func (q *sessionQueue) enter(ctx context.Context, e *engine.Epoch, r request, o 
 
 // makeRoom looks at the ID of a request for which a queue is too full. The ID decides
 // before the queue does: the error names its owner, or the owner is evicted if that helps.
-func (q *sessionQueue) makeRoom(ctx context.Context, e *engine.Epoch, r request, v *mirror.View) (made bool, err error) {
-	owner, live, err := q.ownerOf(ctx, r.id)
+func (q *sessionQueue) makeRoom(ctx context.Context, e *engine.Epoch, a *attempt, v *mirror.View) (made bool, err error) {
+	owner, live, err := q.ownerOf(ctx, a.id)
 	if err != nil || !live {
 		return false, err
 	}
-	if r.takeOver && !e.Ended(owner.Slot.Lease, owner.Key) {
-		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, r.weight, r.maxWaiters) == queue.Refuse {
-			return false, fullError(q.name, *v, 0)
+	if a.takeOver && !e.Ended(owner.Slot.Lease, owner.Key) {
+		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, a.weight, a.maxWaiters) == queue.Refuse {
+			return false, q.fullView(*v, 0)
 		}
 	}
-	err = q.freeID(ctx, e, r, owner)
+	err = q.freeID(ctx, e, a, owner)
 	return err == nil, err
 }
 
@@ -116,37 +116,34 @@ func (q *sessionQueue) makeRoom(ctx context.Context, e *engine.Epoch, r request,
 // since a look.
 func (q *sessionQueue) unchanged(o outlook) []clientv3.Cmp {
 	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(q.keys.Requests), "<", o.revision+1).WithPrefix()}
-	if q.fixed == 0 {
-		cmps = append(cmps, q.limit.Unchanged(o.limits)...)
-	}
-	return cmps
+	return append(cmps, q.limit.Unchanged(o.limits)...)
 }
 
 // lookOnce is look, or what lookAhead has seen before the request at the key was written.
-func (q *sessionQueue) lookOnce(ctx context.Context, e *engine.Epoch, r request, round int) (outlook, error) {
-	if r.of != nil && r.ahead != nil && round == 0 {
-		return *r.ahead, nil
+func (q *sessionQueue) lookOnce(ctx context.Context, e *engine.Epoch, a *attempt, round int) (outlook, error) {
+	if a.of != nil && a.ahead != nil && round == 0 {
+		return *a.ahead, nil
 	}
-	return q.look(ctx, e, r)
+	return q.look(ctx, e, a)
 }
 
 // lookAhead looks at the total for a try that is about to be written at its key, and returns a
-// *FullError if the total refuses it: then nothing is written. If a live request has the ID of the
+// *full if the total refuses it: then nothing is written. If a live request has the ID of the
 // try, it does not refuse: that may be what the total is full of.
-func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, r *request, next step) error {
-	if q.total == nil || r.maxWaiters > 0 || next != writeIf && next != writeAnyway {
+func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, a *attempt, next step) error {
+	if q.total == nil || a.maxWaiters > 0 || next != writeIf && next != writeAnyway {
 		return nil
 	}
-	o, err := q.total.look(ctx, e, r.next(nil))
+	o, err := q.total.look(ctx, e, a.inTotal(nil))
 	if err != nil {
 		return err
 	}
 	if o.answer != queue.Refuse {
-		r.ahead = &o
+		a.ahead = &o
 		return nil
 	}
-	if r.hasID { // it decides before the total does, as in makeRoom: what is written finds its owner
-		if _, live, err := q.ownerOf(ctx, r.id); live || err != nil {
+	if a.hasID { // it decides before the total does, as in makeRoom: what is written finds its owner
+		if _, live, err := q.ownerOf(ctx, a.id); live || err != nil {
 			return err
 		}
 	}
@@ -155,9 +152,9 @@ func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, r *reques
 
 // enqueueAnyway writes the request first and then looks whether it may stay. If counted is set, the
 // counts of its own Txn show that.
-func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r request, counted bool) (*ticket, bool, error) {
+func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, a *attempt, counted bool) (*ticket, bool, error) {
 	leaving := e.Leaving(q.numbered())
-	c, admitted, err := q.enqueue(ctx, e, r, !counted, nil)
+	c, admitted, err := q.enqueue(ctx, e, a, !counted, nil)
 	if err != nil || admitted {
 		return c, admitted, err
 	}
@@ -171,10 +168,10 @@ func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r req
 		return nil, false, err
 	}
 	q.keep(e, &v, leaving)
-	switch v.Queue.Bounded(c.Token, r.weight, r.maxWaiters) {
+	switch v.Queue.Bounded(c.Token, a.weight, a.maxWaiters) {
 	case queue.Refuse:
 		e.Withdraw(c.Ticket, q.refusal(c))
-		return nil, false, fullError(q.name, v, c.Token)
+		return nil, false, q.fullView(v, c.Token)
 	case queue.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
 		defer cancel()
@@ -185,5 +182,5 @@ func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, r req
 		return c, true, nil
 	}
 	c.at, c.open = limit.RevsOf(v.Limits), v.Limit > 0
-	return c, v.Queue.Bounded(c.Token, r.weight, 0) == queue.Enter, nil
+	return c, v.Queue.Bounded(c.Token, a.weight, 0) == queue.Enter, nil
 }

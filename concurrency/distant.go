@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/limit"
 )
 
 // distant watches what concerns all far requests of a session in a queue: that one of their keys is
@@ -88,14 +89,14 @@ func (d *distant) follow(q *sessionQueue, own string) {
 			}
 		}, clientv3.WithFilterPut())
 	})
-	if q.fixed > 0 {
+	if q.limit.Fixed() > 0 {
 		return
 	}
 	q.sess.Background(func() {
 		source.Listen(ctx, q.keys.Limit, func() { signal(d.changed) }, func(events []*clientv3.Event) {
 			for _, ev := range events {
 				if ev.Type != clientv3.EventTypeDelete && string(ev.Kv.Key) == q.keys.Limit {
-					_, _, _ = q.limit.Learn(ev.Kv, nil)
+					_, _, _ = q.limit.Learn(limit.Records{Own: ev.Kv})
 				}
 			}
 			signal(d.changed)

@@ -60,7 +60,7 @@ func candidate(opts []AcquireOption) (request, error) {
 }
 
 func (el *Election) campaign(ctx context.Context, r request, invalid error) (*Permit, error) {
-	term, err := el.queue.ask(ctx, r, invalid)
+	term, err := terms{}.acquire(ctx, el.queue, r, invalid)
 	if err != nil {
 		return nil, err
 	}

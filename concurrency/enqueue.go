@@ -24,7 +24,7 @@ var errRefused = errors.New("the conditions of the request are not met")
 // enqueue writes a request, in one Txn that also reads what shows whether it is admitted at
 // once. ifs are conditions of the caller's own. If enqueue fails, no request is left but one
 // that is being removed in the background.
-func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, admitted bool, err error) {
+func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, a *attempt, try bool, ifs []clientv3.Cmp) (_ *ticket, admitted bool, err error) {
 	var pause commit.Backoff
 	var ours *oursError // why the call has waited so far
 	defer func() {
@@ -33,7 +33,7 @@ func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, r request, 
 		}
 	}()
 	for {
-		c, read, outcome, err := q.write(ctx, e, r, try, ifs)
+		c, read, outcome, err := q.write(ctx, e, a, try, ifs)
 		switch outcome {
 		case written:
 			admitted, err := q.admitted(ctx, c, read)
@@ -48,8 +48,8 @@ func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, r request, 
 		default:
 			return nil, false, err
 		}
-		err = q.resolve(ctx, e, r, read)
-		switch afterRefusal(err, r.bounded, len(ifs) > 0) {
+		err = q.resolve(ctx, e, a, read)
+		switch afterRefusal(err, a.bounded, len(ifs) > 0) {
 		case fail:
 			return nil, false, err
 		case wait:
@@ -63,18 +63,18 @@ func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, r request, 
 
 // write sends the Txn of a request once. Unless the request was written, it also settles the
 // ticket, in the background if need be.
-func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
-	if r.of != nil {
-		return q.writeNext(ctx, e, r, try, ifs)
+func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, a *attempt, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+	if a.of != nil {
+		return q.writeNext(ctx, e, a, try, ifs)
 	}
 	numbered := q.numbered()
 	number, err := e.TakeSlot(ctx, numbered)
 	if err != nil {
 		return nil, nil, failed, err
 	}
-	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: r.weight, Try: try}
+	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: a.weight, Try: try}
 	stored := engine.Stored{Key: q.keys.Slot(slot), Next: q.nextKeys(slot)}
-	c := &ticket{Ticket: &engine.Ticket{Queue: numbered, Number: number, Stored: stored}, queue: q, request: r, slot: slot, Key: stored.Key}
+	c := &ticket{Ticket: &engine.Ticket{Queue: numbered, Number: number, Stored: stored}, queue: q, attempt: a, slot: slot, Key: stored.Key}
 	tx := q.creation(e, c, ifs)
 	q.withNext(e, c, &tx)
 	e.Writes(c.Ticket)
@@ -123,17 +123,17 @@ func (q *sessionQueue) lost(e *engine.Epoch, out outcome) error {
 func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) commit.Creation {
 	// With the lease in the key's name it makes the value unique.
 	nonce := q.sess.Nonce()
-	r := c.request
-	if r.of != nil {
-		nonce = r.of.nonce // by which a request is found that one Txn has written with that at the key
+	a := c.attempt
+	if a.of != nil {
+		nonce = a.of.nonce // by which a request is found that one Txn has written with that at the key
 	}
 	c.nonce = nonce
-	value := record.Request{Nonce: nonce, Owner: q.sess.Owner(), ID: r.id, Note: r.note, AtMS: time.Now().UnixMilli()}
-	if r.keeper == nil { // a kept request serves several calls, each with a bound of its own
-		value.MaxHoldMS = r.maxHold.Milliseconds()
+	value := record.Request{Nonce: nonce, Owner: q.sess.Owner(), ID: a.id, Note: a.note, AtMS: time.Now().UnixMilli()}
+	if a.keeper == nil { // a kept request serves several calls, each with a bound of its own
+		value.MaxHoldMS = a.maxHold.Milliseconds()
 	}
-	if r.of != nil {
-		value.Of, value.ID = r.of.Key, r.of.request.id
+	if a.of != nil {
+		value.Of, value.ID = a.of.Key, a.of.attempt.id
 	}
 	tx := commit.Creation{
 		Key: c.Key, Value: value.Encode(), If: ifs,
@@ -145,8 +145,8 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 	tx.Together = c.together()
 	c.strays = q.counted()
 	tx.Read = q.tallies(c.strays)
-	if r.hasID {
-		key := q.keys.ID(r.id)
+	if a.hasID {
+		key := q.keys.ID(a.id)
 		c.Also = []string{key}
 		value := record.ID{Slot: c.Key, Owner: q.sess.Owner(), Lease: int64(e.Lease())}.Encode()
 		tx.If = append(tx.If, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
@@ -162,7 +162,7 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 // alone, because a request to step down names a token only.
 func (c *ticket) together() commit.Together {
 	q := c.queue
-	if of := c.request.of; of != nil {
+	if of := c.attempt.of; of != nil {
 		q = of.queue
 	}
 	if len(q.subjects) == 0 {
@@ -180,13 +180,9 @@ func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserv
 	}
 	n := q.tally(c.strays, read)
 	light, others := n.light, n.others
-	if q.fixed > 0 {
-		c.found = mirror.Found{Known: true, Ahead: int(light - 1)}
-		return queue.Fits(light-1, 1, q.fixed), nil
-	}
-	seen, stored, err := q.limit.Learn(n.own, n.base)
+	seen, stored, err := q.limit.Learn(n.records)
 	if err == nil && !stored { // it was deleted by hand
-		_, err = q.limit.InitRate(ctx, c.request.limit, c.request.rate)
+		_, err = q.limit.InitRate(ctx, c.attempt.limit, c.attempt.rate)
 	}
 	if err != nil || !stored {
 		return false, err
@@ -220,30 +216,30 @@ func asOurs(err error) *oursError {
 // resolve looks at why a request was refused by its conditions. It returns nil if it
 // is worth asking again at once, an *oursError if it is in a moment, errRefused if the
 // caller's own conditions were not met, or a *HeldError.
-func (q *sessionQueue) resolve(ctx context.Context, e *engine.Epoch, r request, read []*etcdserverpb.ResponseOp) error {
-	if r.of != nil {
-		return q.disproved(ctx, r.of)
+func (q *sessionQueue) resolve(ctx context.Context, e *engine.Epoch, a *attempt, read []*etcdserverpb.ResponseOp) error {
+	if a.of != nil {
+		return q.disproved(ctx, a.of)
 	}
-	if !r.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
+	if !a.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
 		return errRefused
 	}
-	owner, live, err := q.ownerOf(ctx, r.id)
+	owner, live, err := q.ownerOf(ctx, a.id)
 	if err != nil || !live {
 		return err
 	}
-	return q.freeID(ctx, e, r, owner)
+	return q.freeID(ctx, e, a, owner)
 }
 
 // freeID makes room for a request whose ID is in use, as far as it may.
-func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, r request, owner owner) error {
-	held := &HeldError{Name: q.name, ID: r.id, Request: describe(owner.Request)}
+func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, a *attempt, owner owner) error {
+	held := &HeldError{Name: q.name, ID: a.id, Request: describe(owner.Request)}
 	if e.Ended(owner.Slot.Lease, owner.Key) {
 		return &oursError{held}
 	}
-	if !r.takeOver {
+	if !a.takeOver {
 		if owner.Slot.Lease == int64(e.Lease()) {
 			// It may have gone between the read and the look.
-			now, live, err := q.ownerOf(ctx, r.id)
+			now, live, err := q.ownerOf(ctx, a.id)
 			if err != nil {
 				return err
 			}
@@ -254,7 +250,7 @@ func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, r request, o
 		held.Request = owner.described(ctx)
 		return held
 	}
-	err := q.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", r.id), By: q.sess.Owner()})
+	err := q.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", a.id), By: q.sess.Owner()})
 	if errors.Is(err, ErrNotHeld) {
 		return nil
 	}

@@ -101,22 +101,21 @@ type FullError struct {
 	// RetryAfter estimates when a permit may be free for this call, by how many requests wait and by
 	// how long permits of the limiter were held in this process. 0 means that it is unknown.
 	RetryAfter time.Duration
+
+	unseen bool // etcd has not shown the queue before the call ended
 }
 
 // Error has the counts, or the limit if no others are known. The error of the call has the
 // name before it.
 func (e *FullError) Error() string {
-	if e.unseen() {
+	switch {
+	case e.unseen && e.Limit == 0:
+		return fmt.Sprintf("%v: etcd has not shown the queue in time", ErrFull)
+	case e.unseen:
 		return fmt.Sprintf("%v: limit %d; etcd has not shown the queue in time", ErrFull, e.Limit)
 	}
 	return fmt.Sprintf("%v: %d of %d in use, %d waiting", ErrFull, e.Used, e.Limit, e.Waiting)
 }
-
-// unseen reports whether the call ended before etcd had shown it the queue.
-func (e *FullError) unseen() bool { return e.Used == 0 && e.Waiting == 0 && e.Limit > 0 }
-
-// Is reports whether target is ErrFull.
-func (e *FullError) Is(target error) bool { return target == ErrFull }
 
 // UnavailableError says since when etcd has not answered a call that waited for a permit.
 // errors.Is matches it with ErrUnavailable and with Err. It matches

@@ -36,8 +36,8 @@ func horizons(ctx context.Context) func(fixed bool) queue.Horizon {
 
 // comes counts a request that is about to be written, until came is called: it may be before all that
 // wait. A try cannot be, since it is written only where it need not wait.
-func (q *sessionQueue) comes(r request) (came func()) {
-	if r.bounded && r.maxWaiters == 0 {
+func (q *sessionQueue) comes(a *attempt) (came func()) {
+	if a.bounded && a.maxWaiters == 0 {
 		return func() {}
 	}
 	counted := q.waiters.comes()
@@ -102,9 +102,6 @@ func (q *sessionQueue) isBehind(s *seat, found func(limit int64) bool) bool {
 
 // limitSeen returns the limit that the session has seen last.
 func (q *sessionQueue) limitSeen() int64 {
-	if q.fixed > 0 {
-		return q.fixed
-	}
 	if l := q.limit.Seen(); l != nil {
 		return l.N
 	}
@@ -136,19 +133,9 @@ func (q *sessionQueue) sleep(ctx context.Context, e *engine.Epoch, s *seat, begu
 			report.Reset(q.own.reportEvery)
 		case <-ctx.Done():
 			e.Withdraw(s.Ticket, q.refusal(s.ticket))
-			return q.waitEnded(ctx, q.crowdBefore(s.ticket))
+			return &waitEnd{q.fullFound(s.ticket)}
 		}
 	}
-}
-
-// crowdBefore describes the queue before a far request: as its Txn has counted it, if that shows it.
-// Otherwise heavy requests count like others: so many are before it that the limit is in use.
-func (q *sessionQueue) crowdBefore(c *ticket) *FullError {
-	if full, ok := q.behind(c); ok {
-		return full
-	}
-	limit := q.limitSeen()
-	return fullByCount(q.name, limit, max(limit, int64(c.found.Ahead)))
 }
 
 // isGone reports whether a request's key is gone.
@@ -195,19 +182,13 @@ func (q *sessionQueue) tail(ctx context.Context, s *seat) (tail, error) {
 func (q *sessionQueue) tailWithin(ctx context.Context, s *seat, most int64) (t tail, foreign int64, cut bool, err error) {
 	ops := []clientv3.Op{clientv3.OpGet(q.keys.Requests, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(s.Token),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(most))}
-	if q.fixed == 0 {
-		ops = append(ops, clientv3.OpGet(q.keys.Limit))
-	}
-	resp, err := q.readAll(ctx, s, ops)
+	resp, err := q.readAll(ctx, s, append(ops, q.limit.Reads()...))
 	if err != nil {
 		return t, 0, false, err
 	}
-	t.limit = limit.Limit{N: q.fixed}
-	if q.fixed == 0 {
-		l, stored, err := q.limit.Learn(limit.First(resp.Responses[1]), nil)
-		t.limit, t.near = l, err != nil || !stored
-		q.waiters.wakeIf(func(s *seat) bool { return queue.TooHeavy(s.slot.Weight, l.N) })
-	}
+	l, stored, err := q.limit.Learn(q.limit.Records(resp.Responses[1:]))
+	t.limit, t.near = l, err != nil || !stored
+	q.waiters.wakeIf(func(s *seat) bool { return queue.TooHeavy(s.slot.Weight, l.N) })
 	found, there := resp.Responses[0].GetResponseRange(), false
 	for _, kv := range found.Kvs {
 		if kv.CreateRevision == s.Token && string(kv.Key) == s.Key {

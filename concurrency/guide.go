@@ -130,7 +130,7 @@ func (g *guide) isNear(ctx context.Context, s *seat) (near bool, err error) {
 	if !g.inVain {
 		h = h.Few(t.limit.N)
 	}
-	w := watching{seat: s, left: h.Watch(t.before, t.limit.N), limit: t.limit.Revs.Own, requests: t.requests, still: &g.still, enough: h.Watched - h.Gone, every: h.Look}
+	w := watching{seat: s, left: h.Watch(t.before, t.limit.N), limit: t.limit.Revs, requests: t.requests, still: &g.still, enough: h.Watched - h.Gone, every: h.Look}
 	w.still.see(t.requests)
 	if t.near || w.left == nil {
 		return true, nil
@@ -209,8 +209,8 @@ type watching struct {
 	*seat
 	left     []queue.Entry // the requests that are not gone
 	enough   int           // when no more are left, the request may be near
-	limit    int64         // mod revision of the limit
-	requests int64         // in the queue
+	limit    limit.Revs
+	requests int64 // in the queue
 	still    *stillness
 	every    time.Duration // as a Horizon says
 }
@@ -279,9 +279,7 @@ func (w *watching) verify(ctx context.Context, q *sessionQueue, more bool) (agai
 	}
 	if more {
 		ops = append(ops, clientv3.OpGet(w.Key, clientv3.WithKeysOnly()), clientv3.OpGet(q.keys.Requests, clientv3.WithPrefix(), clientv3.WithCountOnly()))
-		if q.fixed == 0 {
-			ops = append(ops, clientv3.OpGet(q.keys.Limit, clientv3.WithKeysOnly()))
-		}
+		ops = append(ops, q.limit.Reads()...)
 	}
 	resp, err := q.readAll(ctx, w.seat, ops)
 	if err != nil {
@@ -305,5 +303,5 @@ func (w *watching) verify(ctx context.Context, q *sessionQueue, more bool) (agai
 	own, requests := kv(n), resp.Responses[n+1].GetResponseRange().Count
 	w.still.see(requests)
 	return own == nil || own.CreateRevision != w.Token || requests < w.requests*3/4 ||
-		q.fixed == 0 && modOf(kv(n+2)) != w.limit, nil
+		q.limit.Records(resp.Responses[n+2:]).Revs() != w.limit, nil
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 // asleepIn is a guide whose first request is far in a queue of so many, and watches four others.
 func asleepIn(requests int64) (*guide, *watching) {
-	q := &sessionQueue{fixed: 1, horizon: queue.StoredLimit, view: mirror.NewShared(keyspace.Queue{}, 1, nil)}
+	q := &sessionQueue{limit: limit.NewFixed(1), horizon: queue.StoredLimit, view: mirror.NewShared(keyspace.Queue{}, 1, nil)}
 	q.waiters = waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
 	q.distant.changed = make(chan struct{}, 1)
 	s := &seat{ticket: &ticket{Key: "own", Token: 100, found: mirror.Found{Known: true, Ahead: 50}}}
@@ -48,7 +49,7 @@ func TestGuideSleeps(t *testing.T) {
 		"the limit changes (W11)": {2000, func(g *guide, _ chan string, _, _ chan struct{}, _ chan time.Time) { g.distant.changed <- struct{}{} },
 			lookAgain, 10 * time.Second},
 		"a limit that admits it": {300, func(g *guide, _ chan string, _, _ chan struct{}, _ chan time.Time) {
-			g.fixed = 51
+			g.limit = limit.NewFixed(51)
 			g.distant.changed <- struct{}{}
 		}, listAgain, 0},
 		"a watch ends (W13)":        {300, func(_ *guide, _ chan string, closed, _ chan struct{}, _ chan time.Time) { closed <- struct{}{} }, listAgain, time.Second},

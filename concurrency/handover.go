@@ -45,20 +45,20 @@ type grant struct {
 type bid struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	before atomic.Pointer[FullError] // what was before it when it was written
-	ended  chan struct{}             // closed when its request is used or is being removed
+	before atomic.Pointer[full] // what was before it when it was written
+	ended  chan struct{}        // closed when its request is used or is being removed
 }
 
 // errSurplus ends a bid that no call in line needs.
 var errSurplus = errors.New("no call waits for it any more")
 
-// hands reports whether a request waits in line.
-func (r *request) hands() bool {
-	return r.keeper != nil && r.keeper.handover > 0 && !r.bounded && r.bid == nil
+// hands reports whether a call waits in line.
+func (a *attempt) hands() bool {
+	return a.keeper != nil && a.keeper.handover > 0 && !a.bounded && a.bid == nil
 }
 
-// wait is acquireWithin in line.
-func (k *keeper) wait(ctx context.Context, r request, begun time.Time) (*Permit, error) {
+// wait is attempt.within in line.
+func (k *keeper) wait(ctx context.Context, a *attempt) (*Permit, error) {
 	q := k.queue
 	e, err := q.sess.Live(ctx)
 	if err != nil {
@@ -67,8 +67,8 @@ func (k *keeper) wait(ctx context.Context, r request, begun time.Time) (*Permit,
 	if end, ok := ctx.Deadline(); ok {
 		defer e.ProbeBefore(end)()
 	}
-	w := &inLine{ctx: ctx, maxHold: r.maxHold, source: r.source, got: make(chan grant, 1)}
-	k.join(w, &r)
+	w := &inLine{ctx: ctx, maxHold: a.maxHold, source: a.source, got: make(chan grant, 1)}
+	k.join(w, a)
 	if now := k.now(); k.isQuiet(now) { // something may have become idle since the call looked
 		k.offer(now)
 	}
@@ -88,7 +88,7 @@ func (k *keeper) wait(ctx context.Context, r request, begun time.Time) (*Permit,
 	}
 	if ctx.Err() != nil && errors.Is(g.err, ctx.Err()) {
 		if full := k.behind(); full != nil {
-			return nil, q.waitEnded(ctx, full)
+			return nil, &waitEnd{full}
 		}
 	}
 	return nil, g.err
@@ -96,38 +96,38 @@ func (k *keeper) wait(ctx context.Context, r request, begun time.Time) (*Permit,
 
 // behind describes the queue before the line: as a bid sees it that is near, and otherwise what etcd has
 // counted when the oldest bid was written. It is nil if etcd has answered no bid.
-func (k *keeper) behind() *FullError {
+func (k *keeper) behind() *full {
 	q, l := k.queue, &k.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var full *FullError
+	var found *full
 	for _, b := range l.bids {
 		if before := b.before.Load(); before != nil {
 			copied := *before
-			full = &copied
+			found = &copied
 			break
 		}
 	}
-	if way, _ := q.waiters.now(); way == whole && full != nil { // the bid follows the queue
+	if way, _ := q.waiters.now(); way == whole && found != nil { // the bid follows the queue
 		m := q.view.Join()
 		defer m.Leave()
-		if seen := q.seen(m.Mirror, &ticket{queue: q}); !seen.unseen() {
-			seen.Waiting = max(0, seen.Waiting-len(l.bids)) // which are for this call, too
+		if seen := q.fullMirror(m.Mirror, &ticket{queue: q}); !seen.unseen {
+			seen.waiting = max(0, seen.waiting-len(l.bids)) // which are for this call, too
 			return seen
 		}
 	}
-	return full
+	return found
 }
 
 // join adds a call to the line.
-func (k *keeper) join(w *inLine, r *request) {
+func (k *keeper) join(w *inLine, a *attempt) {
 	l := &k.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.place = l.waiting.PushBack(w)
 	l.most = max(l.most, l.waiting.Len())
 	l.length.Add(1)
-	k.ask(r)
+	k.ask(a)
 	k.trimLater()
 }
 
@@ -145,12 +145,12 @@ func (k *keeper) offer(now time.Duration) {
 }
 
 // ask starts bids for the calls in line. l.mu is held.
-func (k *keeper) ask(r *request) {
+func (k *keeper) ask(a *attempt) {
 	l := &k.line
-	for len(l.bids) < l.needs(l.waiting.Len(), k.room(r.limit)) {
+	for len(l.bids) < l.needs(l.waiting.Len(), k.room(a.limit)) {
 		b := &bid{ended: make(chan struct{})}
 		b.ctx, b.cancel = context.WithCancelCause(k.queue.sess.Accepting())
-		of := request{doing: r.doing, weight: 1, limit: r.limit, prepare: r.prepare, keeper: k, bid: b}
+		of := &attempt{queue: k.queue, request: request{doing: a.doing, weight: 1}, terms: a.terms, caller: b.ctx, begun: time.Now(), bid: b}
 		if !k.queue.sess.Background(func() { k.run(b, of) }) {
 			return
 		}
@@ -170,10 +170,10 @@ func (k *keeper) room(asked int64) int64 {
 }
 
 // run is the life of a bid.
-func (k *keeper) run(b *bid, r request) {
+func (k *keeper) run(b *bid, a *attempt) {
 	defer b.cancel(nil)
 	defer close(b.ended)
-	p, err := k.queue.acquireWithin(b.ctx, r, time.Now())
+	p, err := a.within(b.ctx)
 	l := &k.line
 	l.mu.Lock()
 	l.bids = slices.DeleteFunc(l.bids, func(o *bid) bool { return o == b })
@@ -185,7 +185,7 @@ func (k *keeper) run(b *bid, r request) {
 		k.settle(p)
 	}
 	l.mu.Lock()
-	k.ask(&r)
+	k.ask(a)
 	l.mu.Unlock()
 }
 

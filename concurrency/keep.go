@@ -99,37 +99,20 @@ func (k *keeper) hold(p *Permit) *kept {
 	return c
 }
 
-// acquireKept is acquire by a permit that was kept, if there is one.
-func (s *Semaphore) acquireKept(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
-	if s != nil && s.queue.sess.Hooks().On() {
-		r, err := s.request(ctx, try, opts)
-		return s.queue.observed(ctx, r, err, s.acquireAs)
-	}
-	if len(opts) == 0 && s.keeps() && s.source == nil {
-		if p := s.keeper.take(ctx, 0, nil); p != nil {
-			return p, nil
-		}
-	}
-	return s.acquire(ctx, try, opts)
-}
+// keeps reports whether permits may be kept for the semaphore's calls.
+func (s *Semaphore) keeps() bool { return s != nil && s.keeper != nil }
 
-// takeKept is acquireKept for a call with options. If there is none, that of etcd may be kept.
-func (s *Semaphore) takeKept(ctx context.Context, r *request) *Permit {
-	if !s.keeps() || !r.isPlain() {
-		return nil
-	}
-	r.keeper = s.keeper
-	if p := s.keeper.take(ctx, r.maxHold, r.source); p != nil {
+// takeFor is take for a request that may be granted any permit, of a call with options. If it is nil, the
+// permit that etcd grants may be kept.
+func (k *keeper) takeFor(ctx context.Context, r *request, of source) *Permit {
+	if p := k.take(ctx, r.maxHold, of); p != nil {
 		return p
 	}
-	if r.bounded && s.keeper.shed(ctx) { // one of them may have been granted meanwhile, and be idle
-		return s.keeper.take(ctx, r.maxHold, r.source)
+	if r.bounded && k.shed(ctx) { // one of them may have been granted meanwhile, and be idle
+		return k.take(ctx, r.maxHold, of)
 	}
 	return nil
 }
-
-// keeps reports whether permits may be kept for the semaphore's calls.
-func (s *Semaphore) keeps() bool { return s != nil && s.keeper != nil }
 
 // take returns a permit that was kept, or nil if there is none to be had: then etcd is asked.
 func (k *keeper) take(ctx context.Context, maxHold time.Duration, of source) *Permit {

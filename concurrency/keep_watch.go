@@ -186,7 +186,7 @@ func (k *keeper) prove(ctx context.Context) proof {
 		}
 	}
 	if t.others == 0 && len(cells) <= provable {
-		l, stored, err := q.limit.Learn(t.own, t.base)
+		l, stored, err := q.limit.Learn(t.records)
 		p.waits, p.err = !stored || !queue.Fits(0, t.light, l.N), err
 		return p
 	}

@@ -110,7 +110,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 	l.agreement = &agreement{stored: &l.base.Base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit,
 		keys: newKeyCap(core, l.keys, cmp.Or(o.MaxKeys, defaultMaxKeys))}
 	totals := own.queue(core, l.keys.Total(), observe.Limiter, name, 0, nil, nil)
-	l.totals = &totals.limit
+	l.totals = totals.stored()
 	if o.Total > 0 {
 		l.total = totals
 		own.mu.Lock()
@@ -118,7 +118,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 			l.total.limiter = l
 		}
 		own.mu.Unlock()
-		l.agreement.total = &agreement{stored: &l.total.limit, name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, waiters: o.MaxTotalWaiters}
+		l.agreement.total = &agreement{stored: l.total.stored(), name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, waiters: o.MaxTotalWaiters}
 	}
 	return l, nil
 }
@@ -192,7 +192,7 @@ func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOp
 // the last two the limit may be cleared or not.
 func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
 	q := l.Key(key).queue
-	if err := q.do(ctx, func(ctx context.Context) error { return q.limit.Set(ctx, limit.Inherit, true, q.read) }); err != nil {
+	if err := q.do(ctx, func(ctx context.Context) error { return q.stored().Set(ctx, limit.Inherit, true, q.read) }); err != nil {
 		return q.failed("clear limit of", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -17,9 +16,9 @@ import (
 // and is refused if too many others are before it.
 type outlook struct {
 	answer   queue.Answer
-	fits     bool       // it would be admitted at once
-	free     int64      // weight that all requests in the queue leave of the limit
-	full     *FullError // what to return if the answer is no
+	fits     bool  // it would be admitted at once
+	free     int64 // weight that all requests in the queue leave of the limit
+	full     *full // what to return if the answer is no
 	revision int64
 	limits   limit.Revs
 	view     *mirror.View // nil if the names of the requests were enough
@@ -28,13 +27,13 @@ type outlook struct {
 
 // look reads the queue and says what it means for a request. Requests that this session was removing
 // before that are about to go.
-func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (outlook, error) {
+func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, a *attempt) (outlook, error) {
 	leaving := e.Leaving(q.numbered())
-	if r.weight == 1 && !r.hasID {
-		if o, ok, err := q.lookAtCounts(ctx, r); err != nil || ok && (o.answer != queue.Refuse || len(leaving) == 0) {
+	if a.weight == 1 && !a.hasID {
+		if o, ok, err := q.lookAtCounts(ctx, a); err != nil || ok && (o.answer != queue.Refuse || len(leaving) == 0) {
 			return o, err
 		}
-		if o, ok, err := q.lookAtNames(ctx, e, r, leaving); ok || err != nil {
+		if o, ok, err := q.lookAtNames(ctx, e, a, leaving); ok || err != nil {
 			return o, err
 		}
 	}
@@ -47,17 +46,17 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (ou
 		case v.Damaged:
 			return outlook{}, limit.ErrUnreadable
 		case !v.Known: // it was deleted
-			if _, err := q.limit.Init(ctx, r.limit); err != nil {
+			if _, err := q.limit.InitRate(ctx, a.limit, a.rate); err != nil {
 				return outlook{}, err
 			}
 			continue
-		case queue.TooHeavy(r.weight, v.Limit):
-			return outlook{}, tooHeavy(q.level(), r.weight, v.Limit)
+		case queue.TooHeavy(a.weight, v.Limit):
+			return outlook{}, tooHeavy(q.level(), a.weight, v.Limit)
 		}
 		q.keep(e, &v, leaving)
 		o := outlook{
-			answer: v.Queue.Bounded(0, r.weight, r.maxWaiters), fits: v.Queue.Bounded(0, r.weight, 0) == queue.Enter,
-			full: fullError(q.name, v, 0), free: v.Limit, revision: v.Revision, limits: limit.RevsOf(v.Limits), view: &v,
+			answer: v.Queue.Bounded(0, a.weight, a.maxWaiters), fits: v.Queue.Bounded(0, a.weight, 0) == queue.Enter,
+			full: q.fullView(v, 0), free: v.Limit, revision: v.Revision, limits: limit.RevsOf(v.Limits), view: &v,
 		}
 		for _, other := range v.Requests() {
 			o.free -= other.Weight
@@ -70,26 +69,22 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, r request) (ou
 // among them enough others are left to decide.
 const beyond = 16
 
-// lookAtNames is look for requests of weight 1 where the names of the requests decide: a
+// lookAtNames is look foa *attempts of weight 1 where the names of the requests decide: a
 // range not much longer than the limit, however many wait, whose values are not decoded. ok is
-// false if the whole queue has to be read: there are heavy requests, only tries or requests that
+// false if the whole queue has to be read: there are heavy requests, only tries oa *attempts that
 // are being removed are in the way, or the limit is not known, pauses, or was lowered.
-func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r request, leaving map[string]bool) (o outlook, ok bool, err error) {
-	seen := limit.Limit{N: q.fixed}
-	if q.fixed == 0 {
-		known := q.limit.Seen()
-		if known == nil || known.N == 0 || known.Lowered {
-			return o, false, nil
-		}
-		seen = *known
+func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, a *attempt, leaving map[string]bool) (o outlook, ok bool, err error) {
+	seen := q.limit.Seen()
+	if seen == nil || seen.N == 0 || seen.Lowered {
+		return o, false, nil
 	}
-	room := seen.N + int64(r.maxWaiters)
+	room := seen.N + int64(a.maxWaiters)
 	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
 	l, err := q.list(ctx, clientv3.WithLimit(1+room+beyond))
 	if err != nil {
 		return o, false, err
 	}
-	if q.fixed == 0 && seen.Revs != (limit.Revs{Own: modOf(l.own), Base: modOf(l.base)}) {
+	if seen.Revs != l.records.Revs() {
 		return o, false, nil // it is another limit by now
 	}
 	requests := l.count // foreign keys count, too: then the whole queue is read
@@ -106,7 +101,7 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r reque
 	}
 	o = outlook{
 		answer: queue.Enter, fits: requests < seen.N, free: seen.N - requests, revision: l.revision, limits: seen.Revs,
-		full: &FullError{Name: q.name, Limit: int(seen.N), Used: int(seen.N), Waiting: int(requests - seen.N)},
+		full: &full{queue: q, limit: seen.N, used: seen.N, waiting: int(requests - seen.N)},
 	}
 	if others >= room {
 		o.answer = queue.Refuse
@@ -114,15 +109,7 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, r reque
 	return o, others >= room || requests < room, nil
 }
 
-// modOf returns the mod revision of a key, or 0 if it does not exist.
-func modOf(kv *mvccpb.KeyValue) int64 {
-	if kv == nil {
-		return 0
-	}
-	return kv.ModRevision
-}
-
-// keep remembers which tries a queue has, and counts those that stay as other requests, and those that
+// keep remembers which tries a queue has, and counts those that stay as othea *attempts, and those that
 // are being removed as tries.
 func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View, leaving map[string]bool) {
 	tries := map[int64]time.Time{}

@@ -54,7 +54,7 @@ func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Perm
 	if err != nil {
 		err = m.queue.failed(r.doing, err)
 	}
-	return m.queue.ask(ctx, r, err)
+	return terms{}.acquire(ctx, m.queue, r, err)
 }
 
 // Do locks the mutex, runs fn and unlocks it, as Semaphore.Do does with a permit. If the

@@ -40,7 +40,7 @@ func (c *ticket) noticeError(n *record.Notice) *LostError {
 // key, as the permit has in all other reports.
 func (c *ticket) ending(cause error, reason string) *LostError {
 	named := c.queue
-	if of := c.request.of; of != nil {
+	if of := c.attempt.of; of != nil {
 		named = of.queue
 	}
 	return &LostError{Name: named.name, Token: c.Token, Cause: cause, Reason: reason}

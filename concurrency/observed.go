@@ -26,35 +26,6 @@ func (q *sessionQueue) call(op observe.Op, weight, token int64) observe.Call {
 	return c
 }
 
-// ask is acquire as hooks see it. invalid is the error of a call that is refused without a request to
-// etcd, or nil.
-func (q *sessionQueue) ask(ctx context.Context, r request, invalid error) (*Permit, error) {
-	return q.observed(ctx, r, invalid, q.acquire)
-}
-
-// observed calls acquire and reports the call and, if it is granted a permit, the beginning of the hold.
-func (q *sessionQueue) observed(ctx context.Context, r request, invalid error, acquire func(context.Context, request) (*Permit, error)) (p *Permit, err error) {
-	hooks, begun := q.sess.Hooks(), time.Now()
-	within, span := hooks.Start(ctx, q.call(observe.Acquire, r.weight, 0))
-	defer span.Unwind(begun) // ctx may be of the caller's own kind
-	if err = invalid; err == nil {
-		p, err = acquire(within, r)
-	}
-	if span == nil {
-		return p, err
-	}
-	o := observe.Outcome{Err: err, Took: time.Since(begun)}
-	o.Result, o.Reason = endOfAsking(err, ctx.Err(), r.hasWait && r.wait > 0 && o.Took >= r.wait)
-	if p != nil {
-		o.Token = p.token
-	}
-	span.End(o)
-	if p != nil {
-		p.observe(ctx)
-	}
-	return p, err
-}
-
 // endOfAsking returns how a call for a permit has ended that returns err. ended is the error of its ctx,
 // and waited is set if its Wait has passed.
 func endOfAsking(err, ended error, waited bool) (observe.Result, observe.Reason) {
@@ -217,7 +188,7 @@ func endOfRelease(err error, session bool) (observe.Result, observe.Reason) {
 // waits reports why a request waits.
 func (q *sessionQueue) waits(ctx context.Context, c *ticket, w observe.Waiting) {
 	named := q
-	if of := c.request.of; of != nil {
+	if of := c.attempt.of; of != nil {
 		named = of.queue
 	}
 	w.Call, w.Level = named.call(observe.Acquire, c.slot.Weight, c.Token), string(q.level())

@@ -49,11 +49,11 @@ type Permit struct {
 }
 
 func newPermit(ctx context.Context, e *engine.Epoch, q *sessionQueue, c *ticket) *Permit {
-	p := &Permit{queue: q, epoch: e, ticket: c, token: c.Token, since: time.Now(), maxHold: c.request.maxHold, source: c.request.source}
+	p := &Permit{queue: q, epoch: e, ticket: c, token: c.Token, since: time.Now(), maxHold: c.attempt.maxHold, source: c.attempt.source}
 	p.begin(ctx)
 	p.last().sharing.permits.Add(c.slot.Weight)
-	if c.request.keeper != nil {
-		p.kept = c.request.keeper.hold(p)
+	if c.attempt.keeper != nil {
+		p.kept = c.attempt.keeper.hold(p)
 	}
 	return p
 }

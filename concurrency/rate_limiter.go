@@ -163,7 +163,7 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 	}
 	if err == nil {
 		err = q.do(ctx, func(ctx context.Context) error {
-			return q.limit.SetRate(ctx, func(n int64, was record.Rate) (int64, record.Rate) {
+			return q.stored().SetRate(ctx, func(n int64, was record.Rate) (int64, record.Rate) {
 				next := division(n, was).Change(r.pure())
 				return next.Shares, record.Rate(next.Rate)
 			}, c.create, q.read)

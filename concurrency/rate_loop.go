@@ -150,7 +150,7 @@ func (s *rateShares) ask(d rate.Division) {
 	s.asks = append(s.asks, a)
 	s.queue.sess.Background(func() {
 		defer cancel()
-		p, err := s.queue.ask(ctx, request{doing: "acquire a share of", weight: 1, limit: d.Shares, rate: record.Rate(d.Rate)}, nil)
+		p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, s.queue, request{doing: "acquire a share of", weight: 1}, nil)
 		s.answered(a, p, err)
 	})
 }

@@ -21,28 +21,28 @@ func (q *sessionQueue) read(ctx context.Context) (mirror.View, error) {
 	if err != nil {
 		return mirror.View{}, err
 	}
-	v := mirror.Read(q.keys, q.fixed, mirror.ReadStored(l.base), l.all(), l.revision)
+	v := mirror.Read(q.keys, q.limit.Fixed(), mirror.ReadStored(l.records.Base), l.all(), l.revision)
 	q.report(v.Foreign)
-	if q.fixed == 0 && !v.Damaged {
-		_, _, _ = q.limit.Learn(l.own, l.base)
+	if !v.Damaged {
+		_, _, _ = q.limit.Learn(l.records)
 	}
 	return v, nil
 }
 
 // listing is the range of a queue with the default limit, as of one revision.
 type listing struct {
-	own, base *mvccpb.KeyValue   // the records of the limit, nil for one that does not exist
-	requests  []*mvccpb.KeyValue // the other keys
-	count     int64              // of the other keys, those included that were not read
-	revision  int64
+	records  limit.Records
+	requests []*mvccpb.KeyValue // the other keys
+	count    int64              // of the other keys, those included that were not read
+	revision int64
 }
 
 // all are the keys of the range.
 func (l listing) all() []*mvccpb.KeyValue {
-	if l.own == nil {
+	if l.records.Own == nil {
 		return l.requests
 	}
-	return append([]*mvccpb.KeyValue{l.own}, l.requests...)
+	return append([]*mvccpb.KeyValue{l.records.Own}, l.requests...)
 }
 
 // list reads the range of the queue, and the limits.
@@ -63,13 +63,12 @@ func (q *sessionQueue) list(ctx context.Context, opts ...clientv3.OpOption) (l l
 			return l, err
 		}
 		found, l.revision = resp.Responses[0].GetResponseRange(), resp.Header.Revision
-		l.base = limit.First(resp.Responses[1])
-		q.base.met(l.base)
+		l.records.Base = limit.First(resp.Responses[1])
 	}
 	q.sess.See(l.revision)
 	l.requests, l.count = found.Kvs, found.Count
 	if len(found.Kvs) > 0 && string(found.Kvs[0].Key) == q.keys.Limit {
-		l.own, l.requests, l.count = found.Kvs[0], found.Kvs[1:], l.count-1
+		l.records.Own, l.requests, l.count = found.Kvs[0], found.Kvs[1:], l.count-1
 	}
 	return l, nil
 }

@@ -71,7 +71,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
 	sem := &Semaphore{queue: q, agreement: &agreement{
-		stored: &q.limit, name: name, limit: int64(limit), adopt: opts.AdoptLimit,
+		stored: q.stored(), name: name, limit: int64(limit), adopt: opts.AdoptLimit,
 	}}
 	sem.keeper = newKeeper(q, opts)
 	return sem, nil
@@ -103,7 +103,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 // its end. If many calls of the session wait, they do so a few at a time, in the order in
 // which they began.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
-	return s.acquireKept(ctx, false, opts)
+	return s.acquire(ctx, false, opts)
 }
 
 // TryAcquire returns a permit if one is free now, and a *FullError (ErrFull) otherwise.
@@ -126,7 +126,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit
 // TryTimeout, and returns an *UnavailableError alone, whose text names the endpoints. Other
 // errors, ctx and the state after a failure are those of Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
-	return s.acquireKept(ctx, true, opts)
+	return s.acquire(ctx, true, opts)
 }
 
 // Do acquires a permit, runs fn under it and releases it, even if fn panics or exits its
@@ -161,7 +161,6 @@ func (s *Semaphore) request(ctx context.Context, try bool, opts []AcquireOption)
 		return request{}, fmt.Errorf("acquire: %w", invalid("the semaphore is nil (Limiter.Key)"))
 	}
 	r, err := newRequest("acquire", try, opts)
-	r.source = s.source
 	switch {
 	case err != nil:
 	case s.queue.limiter != nil:
@@ -173,7 +172,7 @@ func (s *Semaphore) request(ctx context.Context, try bool, opts []AcquireOption)
 	case s.total != nil && r.weight > s.total.limit && !s.adopt && !s.total.checked.Load():
 		err = tooHeavy(LevelTotal, r.weight, s.total.limit)
 	default:
-		err = r.nested(ctx)
+		err = nested(ctx, s.source)
 	}
 	if err != nil {
 		return r, s.queue.failed(r.doing, err)
@@ -181,60 +180,23 @@ func (s *Semaphore) request(ctx context.Context, try bool, opts []AcquireOption)
 	return r, nil
 }
 
+// acquire is every call for a permit. That of a permit that was kept needs nothing else.
 func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
+	if len(opts) == 0 && s.keeps() && s.source == nil && !s.queue.sess.Hooks().On() {
+		if p := s.keeper.take(ctx, 0, nil); p != nil {
+			return p, nil
+		}
+	}
 	r, err := s.request(ctx, try, opts)
-	if err != nil {
+	if s == nil {
 		return nil, err
 	}
-	return s.acquireAs(ctx, r)
+	return terms{agreement: s.agreement, limit: s.limit, source: s.source, keeper: s.keeper}.acquire(ctx, s.queue, r, err)
 }
 
-// acquireAs is acquire for a request that is valid.
-func (s *Semaphore) acquireAs(ctx context.Context, r request) (*Permit, error) {
-	if p := s.takeKept(ctx, &r); p != nil {
-		return p, nil
-	}
-	r.limit = s.limit
-	checked := s.checked.Load()
-	if s.total != nil {
-		r.total, r.maxTotal, checked = s.total.limit, s.total.waiters, checked && s.total.checked.Load()
-	}
-	if s.keys != nil {
-		r.entry = &entry{s.keys, s.keys.admits()}
-		defer r.entry.landed()
-	}
-	if !checked || r.weight > 1 {
-		r.prepare = func(ctx context.Context) error { return s.prepare(ctx, r.weight) }
-	}
-	return s.queue.acquire(ctx, r)
-}
-
-// prepare checks a request against the limit before anything is written. The
-// first call compares the stored limit with this program's.
-func (s *Semaphore) prepare(ctx context.Context, weight int64) error {
-	if !s.checked.Load() {
-		if err := s.check(ctx, weight); err != nil {
-			return err
-		}
-		s.checked.Store(true)
-	}
-	if s.total != nil && !s.total.checked.Load() {
-		if err := s.total.check(ctx, weight); err != nil {
-			return err
-		}
-		s.total.checked.Store(true)
-	}
-	if seen := s.queue.limit.Seen(); weight > 1 && (seen == nil || queue.TooHeavy(weight, seen.N)) {
-		// It may have been raised since this process last saw it.
-		stored, known, err := s.queue.limit.Read(ctx)
-		if err != nil {
-			return err
-		}
-		if known && queue.TooHeavy(weight, stored.N) {
-			return tooHeavy(s.queue.level(), weight, stored.N)
-		}
-	}
-	return nil
+// agreed reports whether the stored limits were compared with this program's.
+func (a *agreement) agreed() bool {
+	return a.checked.Load() && (a.total == nil || a.total.checked.Load())
 }
 
 func (a *agreement) check(ctx context.Context, weight int64) error {
@@ -282,7 +244,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 	if err != nil {
 		return s.queue.failed("set limit of", err)
 	}
-	if err := s.queue.do(ctx, func(ctx context.Context) error { return s.queue.limit.Set(ctx, int64(n), c.create, s.queue.read) }); err != nil {
+	if err := s.queue.do(ctx, func(ctx context.Context) error { return s.queue.stored().Set(ctx, int64(n), c.create, s.queue.read) }); err != nil {
 		if errors.Is(err, ErrNoLimit) {
 			err = fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", err)
 		}

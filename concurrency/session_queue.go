@@ -1,7 +1,6 @@
 package concurrency
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
-	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -30,10 +27,9 @@ type sessionQueue struct {
 	own   *shared
 	name  string
 	kind  observe.Kind
-	fixed int64 // the limit if it is not stored in etcd: a mutex's
 	keys  keyspace.Queue
 	view  *mirror.Shared
-	limit limit.Store
+	limit limit.Kind
 	base  *base         // the default limit, or nil
 	total *sessionQueue // that of the total, which a request joins when it is admitted here, or nil
 
@@ -102,7 +98,7 @@ func (q *sessionQueue) reset() {
 type ticket struct {
 	*engine.Ticket // the whole request, in all queues
 	queue          *sessionQueue
-	request        request
+	attempt        *attempt // of the call, in this queue
 	slot           keyspace.Slot
 	Key            string // in this queue
 	Token          int64
@@ -116,84 +112,15 @@ type ticket struct {
 	next           *nextTicket    // that in the total's queue, if one Txn has written both
 }
 
+// stored returns the limit of a queue whose limit is stored.
+func (q *sessionQueue) stored() *limit.Store { return q.limit.(*limit.Store) }
+
 // do runs a call that ends when Close begins, with ErrClosed then.
 func (q *sessionQueue) do(ctx context.Context, call func(context.Context) error) error {
 	if q.invalid != nil {
 		return q.invalid
 	}
 	return q.sess.Do(ctx, call)
-}
-
-// acquire is the life of one call that asks for a permit.
-func (q *sessionQueue) acquire(ctx context.Context, r request) (*Permit, error) {
-	begun := time.Now()
-	if err := cmp.Or(q.invalid, ctx.Err()); err != nil {
-		return nil, q.failed(r.doing, err)
-	}
-	bounded, cancel := r.bound(ctx)
-	defer cancel()
-	within := q.acquireWithin
-	if r.hands() {
-		within = r.keeper.wait
-	}
-	p, err := within(bounded, r, begun)
-	if err == nil {
-		return p, nil
-	}
-	err = q.ended(ctx, bounded, begun, err)
-	if full, ok := err.(*FullError); ok { //nolint:errorlint // not what it wraps
-		err = q.atLevel(full)
-	}
-	return nil, q.failed(r.doing, err)
-}
-
-// acquireWithin is acquire until ctx ends.
-func (q *sessionQueue) acquireWithin(ctx context.Context, r request, begun time.Time) (*Permit, error) {
-	lease := q.sess.Lease()
-	if r.entry != nil && !r.entry.admitted {
-		if err := q.sess.Do(ctx, func(ctx context.Context) error { return r.entry.enter(ctx, q, begun) }); err != nil {
-			return nil, err
-		}
-	}
-	if r.prepare != nil {
-		leave, err := q.turn(ctx, &q.sess.Sending, begun)
-		if err != nil {
-			return nil, err
-		}
-		err = q.sess.Do(ctx, r.prepare)
-		leave()
-		if err != nil {
-			return nil, err
-		}
-	}
-	var pause commit.Backoff
-	var former *ticket // of a call that queues anew
-	for round := 0; ; round++ {
-		e, err := q.sess.Live(ctx)
-		if err == nil {
-			// A call that has met an outage asks in turn with all those that have lost their
-			// requests by it.
-			if e.Lease() != lease {
-				round = max(round, 1)
-			}
-			var p *Permit
-			if p, former, err = q.acquireOn(ctx, e, r, begun, round, former); err == nil {
-				return p, nil
-			}
-		}
-		switch {
-		case errors.Is(err, engine.ErrEpoch):
-		case errors.Is(err, errAnew):
-			if err := pause.Wait(ctx, nil); err != nil {
-				if context.Cause(ctx) == errWaited {
-					err = q.fullUnseen()
-				}
-				return nil, err
-			}
-		default:
-			return nil, err
-		}
-	}
 }
 
 var (
@@ -215,76 +142,6 @@ func (q *sessionQueue) named(doing string, err error) error {
 	return fmt.Errorf("%s %q: %w", doing, q.name, err)
 }
 
-// fullError describes how full a queue is, without the caller's own request.
-func fullError(name string, v mirror.View, own int64) *FullError {
-	full := &FullError{Name: name, Limit: int(v.Limit), Used: int(v.Used)}
-	for _, r := range v.Waiters {
-		if r.Create != own {
-			full.Waiting++
-		}
-	}
-	return full
-}
-
-// acquireOn asks on one lease. engine.ErrEpoch and errAnew mean: ask again, with the ticket that
-// it returns then. When it fails, the request is gone, is being removed in the background,
-// or goes with a lost lease.
-func (q *sessionQueue) acquireOn(caller context.Context, e *engine.Epoch, r request, begun time.Time, round int, former *ticket) (_ *Permit, c *ticket, err error) {
-	ctx, cancel := context.WithCancelCause(caller)
-	defer cancel(nil)
-	defer context.AfterFunc(e.Accepting(), func() { cancel(context.Cause(e.Accepting())) })()
-
-	leave := func() {}
-	if round > 0 {
-		if leave, err = q.turn(ctx, &q.sess.Requeue, begun); err != nil {
-			return nil, former, cmp.Or(e.Refuses(caller), err)
-		}
-		if former != nil && former.Also != nil {
-			// Its ID is in the way. It was that of a waiter, so it protects no work.
-			_, _ = q.sess.Remove(ctx, former.Stored)
-		}
-	}
-	came := q.comes(r)
-	defer came()
-	var admitted bool
-	if r.bounded {
-		c, admitted, err = q.enqueueBounded(ctx, e, r)
-	} else {
-		c, admitted, err = q.enqueue(ctx, e, r, false, nil)
-	}
-	leave()
-	r.entry.landed()
-	if err == nil && (!admitted || q.total != nil) {
-		defer e.WhileWaiting(c.Ticket, func(n record.Notice) { cancel(c.ending(ErrEvicted, noticeReason(n))) })()
-	}
-	if err == nil && !admitted && c.next == nil {
-		c.came = came
-		if r.bid != nil {
-			r.bid.before.Store(q.crowdBefore(c))
-		}
-		err = q.await(ctx, e, c, begun)
-	}
-	came()
-	last := c
-	if err == nil && q.total != nil {
-		last, err = q.joinTotal(ctx, e, c, begun)
-	}
-	if err != nil {
-		if asked, ok := context.Cause(ctx).(*LostError); ok { //nolint:errorlint // its own
-			err = asked
-		}
-		return nil, cmp.Or(c, former), cmp.Or(e.Refuses(caller), err)
-	}
-	// An answer that comes after the lease's deadline is no permit.
-	p := newPermit(ctx, e, q, last)
-	if err := p.register(); err != nil {
-		p.workEnded()
-		e.Withdraw(c.Ticket, q.refusal(c))
-		return nil, c, err
-	}
-	return p, c, nil
-}
-
 // confirm reports whether a request is admitted that the view shows as admitted. That needs no
 // confirmation where one watch brings the queue and its limit. Otherwise the end of an earlier request may
 // be seen before a change of the limit that came first. The weight up to the request only falls, so the
@@ -300,19 +157,15 @@ func (q *sessionQueue) confirm(ctx context.Context, c *ticket, w *mirror.Waiter)
 		return false, err
 	}
 	q.sess.See(resp.Header.Revision)
-	own, base, key := limit.First(resp.Responses[0]), (*mvccpb.KeyValue)(nil), limit.First(resp.Responses[len(resp.Responses)-1])
-	if q.base != nil {
-		base = limit.First(resp.Responses[1])
-		q.base.met(base)
-	}
+	read, key := q.limit.Records(resp.Responses), limit.First(resp.Responses[len(resp.Responses)-1])
+	seen, stored, err := q.limit.Learn(read)
 	if key == nil || key.CreateRevision != c.Token {
 		return false, nil // the view is about to show that
 	}
-	seen, stored, err := q.limit.Learn(own, base)
 	if err != nil || !stored {
 		return false, nil // likewise
 	}
-	return queue.Fits(0, w.UpTo(), seen.N) || own != nil && mirror.ReadStored(own).Through >= c.Token, nil
+	return queue.Fits(0, w.UpTo(), seen.N) || read.Own != nil && mirror.ReadStored(read.Own).Through >= c.Token, nil
 }
 
 // tooHeavy returns the error of a weight that a limit of that level, which is empty for a semaphore's,
@@ -328,7 +181,7 @@ func tooHeavy(level Level, weight, most int64) error {
 
 // gone frees the slot of a request whose key is gone in one queue.
 func (q *sessionQueue) gone(e *engine.Epoch, c *ticket) {
-	if c.request.of != nil { // its key's request may exist
+	if c.attempt.of != nil { // its key's request may exist
 		e.Withdraw(c.Ticket, q.refusal(c))
 		return
 	}

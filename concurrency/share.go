@@ -158,7 +158,7 @@ func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err = q.limit.Learn(limit.First(resp.Responses[0]), nil); err != nil {
+	if _, _, err = q.limit.Learn(limit.Records{Own: limit.First(resp.Responses[0])}); err != nil {
 		return err
 	}
 	sessions, own := resp.Responses[1].GetResponseRange().Count, resp.Responses[2].GetResponseRange().Count

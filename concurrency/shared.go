@@ -79,28 +79,37 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	if q := s.queues[as].Value(); q != nil {
 		return q
 	}
-	q := &sessionQueue{sess: core, own: s, name: name, kind: kind, fixed: fixed, keys: keys, base: b, total: total, leases: map[clientv3.LeaseID]leaseSeen{}}
+	q := &sessionQueue{sess: core, own: s, name: name, kind: kind, keys: keys, base: b, total: total, leases: map[clientv3.LeaseID]leaseSeen{}}
 	q.view, q.front = mirror.NewShared(keys, fixed, q.run), mirror.NewResting(keys, fixed, q.runFront)
 	q.horizon = s.horizon(fixed > 0)
 	q.distant.changed = make(chan struct{}, 1)
 	q.waiters = waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
-	q.limit = limit.Store{KV: core.KV(), Keys: keys, By: core.Owner(), See: core.See}
-	if core.Hooks().On() {
-		q.limit.Changed = q.limitChanged
-	}
+	q.limit = s.limit(core, q, fixed)
 	if kind != observe.Election {
 		q.subjects = append(q.subjects, keys.Range)
 	}
 	if total != nil {
 		q.subjects = append(q.subjects, total.keys.Range)
 	}
-	if b != nil {
-		q.limit.Base = &b.Base
-	}
 	s.queues[as] = weak.Make(q)
 	s.most = max(s.most, len(s.queues))
 	runtime.AddCleanup(q, s.forget, as)
 	return q
+}
+
+// limit returns the limit of a queue, of the kind that it has.
+func (s *shared) limit(core *engine.Session, q *sessionQueue, fixed int64) limit.Kind {
+	if fixed > 0 {
+		return limit.NewFixed(fixed)
+	}
+	l := &limit.Store{KV: core.KV(), Keys: q.keys, By: core.Owner(), See: core.See}
+	if core.Hooks().On() {
+		l.Changed = q.limitChanged
+	}
+	if q.base != nil {
+		l.Base = &q.base.Base
+	}
+	return l
 }
 
 // base returns the default limit with that key. There are as many as limiters, and each is small, so
@@ -112,6 +121,7 @@ func (s *shared) base(core *engine.Session, key string, total bool) *base {
 	b := s.bases[as]
 	if b == nil {
 		b = &base{Base: limit.Base{KV: core.KV(), Key: key, Total: total, By: core.Owner(), See: core.See}, sess: core, mirrors: map[*mirror.Mirror]struct{}{}}
+		b.Met = b.met
 		s.bases[as] = b
 	}
 	return b

@@ -26,7 +26,7 @@ func (q *sessionQueue) counted() []mirror.Stray {
 	var in []mirror.Stray
 	for _, s := range q.strays {
 		// A fixed limit is not read, and with it nothing before the light requests.
-		if strings.HasPrefix(s.Key, q.keys.Light) || q.fixed == 0 && s.Key > q.keys.Limit && s.Key < q.keys.Light {
+		if strings.HasPrefix(s.Key, q.keys.Light) || q.limit.Fixed() == 0 && s.Key > q.keys.Limit && s.Key < q.keys.Light {
 			in = append(in, s)
 		}
 	}

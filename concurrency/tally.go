@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -15,41 +14,21 @@ import (
 
 // tally is what counts show of a queue. It costs etcd little, however long the queue is.
 type tally struct {
-	light, others int64            // requests of weight 1, and heavier ones
-	own, base     *mvccpb.KeyValue // the records of the limit, nil for one that does not exist
+	light, others int64 // requests of weight 1, and heavier ones
+	records       limit.Records
 }
 
 // tallies are the reads of a tally. Stray keys are read beside the counts, which include them.
 func (q *sessionQueue) tallies(strays []mirror.Stray) []clientv3.Op {
-	ops := []clientv3.Op{clientv3.OpGet(q.keys.Light, clientv3.WithPrefix(), clientv3.WithCountOnly())}
-	if q.fixed == 0 {
-		// The limit, and the number of the heavy requests.
-		ops = append(ops, clientv3.OpGet(q.keys.Limit, clientv3.WithRange(q.keys.Light), clientv3.WithLimit(1)))
-	}
-	if q.base != nil {
-		ops = append(ops, clientv3.OpGet(q.base.Key))
-	}
+	ops := append([]clientv3.Op{clientv3.OpGet(q.keys.Light, clientv3.WithPrefix(), clientv3.WithCountOnly())}, q.limit.Counts()...)
 	return append(ops, readStrays(strays)...)
 }
 
 // tally returns what the reads of tallies have shown.
 func (q *sessionQueue) tally(strays []mirror.Stray, read []*etcdserverpb.ResponseOp) (t tally) {
 	light, others := q.uncount(strays, read[len(read)-len(strays):])
-	t.light = read[0].GetResponseRange().Count - light
-	if q.fixed > 0 {
-		return t
-	}
-	// The limit comes first, then the heavy requests.
-	t.own, t.others = limit.First(read[1]), read[1].GetResponseRange().Count-others // etcd counts beyond the limit of a read
-	if t.own != nil && string(t.own.Key) == q.keys.Limit {
-		t.others--
-	} else {
-		t.own = nil
-	}
-	if q.base != nil {
-		t.base = limit.First(read[2])
-		q.base.met(t.base)
-	}
+	t.records, t.others = q.limit.Counted(read[1:])
+	t.light, t.others = read[0].GetResponseRange().Count-light, t.others-others
 	return t
 }
 
@@ -74,7 +53,7 @@ func (q *sessionQueue) countAnd(ctx context.Context, more []clientv3.Op) (t tall
 }
 
 // crowd is how many requests the queue of a total may have for tries to look at their names, and to
-// be written on the condition that no other request has come: that costs etcd 2 µs for each request
+// be written on the condition that no othea *attempt has come: that costs etcd 2 µs for each request
 // that is there, and all of it while it applies nothing else. In a longer queue counts decide (N7 in
 // internal/proof/tested-failures.md): then a try may be refused because of another that is refused at the same
 // moment.
@@ -82,53 +61,48 @@ const crowd = 256
 
 // lookAtCounts is look for a request of weight 1 in the queue of a total that admits more than a
 // crowd. ok is false if counts do not decide.
-func (q *sessionQueue) lookAtCounts(ctx context.Context, r request) (o outlook, ok bool, err error) {
+func (q *sessionQueue) lookAtCounts(ctx context.Context, a *attempt) (o outlook, ok bool, err error) {
 	known := q.limit.Seen()
-	if q.limiter == nil || known == nil || known.N == 0 || known.N+int64(r.maxWaiters) <= crowd {
+	if q.limiter == nil || known == nil || known.N == 0 || known.N+int64(a.maxWaiters) <= crowd {
 		return o, false, nil
 	}
 	t, revision, err := q.count(ctx)
 	if err != nil {
 		return o, false, err
 	}
-	l, stored, err := q.limit.Learn(t.own, t.base)
+	l, stored, err := q.limit.Learn(t.records)
 	if err != nil || !stored || l.N == 0 || t.others > 0 {
 		return o, false, err
 	}
 	o = outlook{
 		answer: queue.Enter, fits: t.light < l.N, free: l.N - t.light, revision: revision, limits: l.Revs,
-		counted: t.light > crowd, full: fullByCount(q.name, l.N, t.light),
+		counted: t.light > crowd, full: q.fullCount(l.N, t.light),
 	}
-	if t.light >= l.N+int64(r.maxWaiters) {
+	if t.light >= l.N+int64(a.maxWaiters) {
 		o.answer = queue.Refuse
 	}
 	return o, true, nil
 }
 
-// fullByCount describes how full a queue of light requests is.
-func fullByCount(name string, limit, requests int64) *FullError {
-	return &FullError{Name: name, Limit: int(limit), Used: int(min(limit, requests)), Waiting: int(max(0, requests-limit))}
-}
-
 // behind describes the queue before a request as the Txn that wrote it has counted it. ok is false if
 // that does not show how many wait.
-func (q *sessionQueue) behind(c *ticket) (full *FullError, ok bool) {
+func (q *sessionQueue) behind(c *ticket) (_ *full, ok bool) {
 	l := q.limit.Seen()
 	if !c.found.Known || c.found.Heavy || l == nil || l.Revs != c.at {
 		return nil, false
 	}
-	return fullByCount(q.name, l.N, int64(c.found.Ahead)), true
+	return q.fullCount(l.N, int64(c.found.Ahead)), true
 }
 
-// hasRoom returns a *FullError if more requests wait for the total before one that waits there than
+// hasRoom returns a *full if more requests wait for the total before one that waits there than
 // KeyedLimiterOptions.MaxTotalWaiters allows.
 func (q *sessionQueue) hasRoom(ctx context.Context, t *ticket) error {
-	most := t.request.maxTotal
+	most := t.attempt.maxTotal()
 	if most == 0 {
 		return nil
 	}
 	full, ok := q.behind(t)
-	if ok && full.Waiting < most {
+	if ok && full.waiting < most {
 		return nil
 	}
 	if !ok || q.limit.Seen().Lowered { // holders above a lowered limit are no waiters, and counts do not show them
@@ -139,9 +113,9 @@ func (q *sessionQueue) hasRoom(ctx context.Context, t *ticket) error {
 		for len(v.Waiters) > 0 && v.Waiters[len(v.Waiters)-1].Create >= t.Token {
 			v.Waiters = v.Waiters[:len(v.Waiters)-1]
 		}
-		full = fullError(q.name, v, 0)
+		full = q.fullView(v, 0)
 	}
-	if full.Waiting < most {
+	if full.waiting < most {
 		return nil
 	}
 	return full

@@ -27,7 +27,7 @@ func (p *Permit) followQueue() (crowded bool) {
 			p.keyGone()
 			return false
 		}
-		if int64(m.Requests()) > q.horizon.Distance(q.fixed) {
+		if int64(m.Requests()) > q.horizon.Distance(q.limitSeen()) {
 			return true
 		}
 		select {

@@ -48,8 +48,8 @@ func (q *sessionQueue) nextKeys(s keyspace.Slot) []string {
 // joinTotal has a request that is admitted at its key join the queue of the total, and waits until
 // it is admitted there as well. If it fails, the whole request is being removed.
 func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket, begun time.Time) (*ticket, error) {
-	r := c.request.next(c)
-	c.request.ahead = nil // it may be large
+	a := c.attempt.inTotal(c)
+	c.attempt.ahead = nil // it may be large
 	var pause commit.Backoff
 	for {
 		var t *ticket
@@ -59,10 +59,10 @@ func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket
 			if t, admitted, err = c.next.ticket, false, nil; c.next.read != nil {
 				admitted, err = q.total.admitted(ctx, t, c.next.read)
 			}
-		} else if r.bounded {
-			t, admitted, err = q.total.enqueueBounded(ctx, e, r)
+		} else if a.bounded {
+			t, admitted, err = q.total.enqueueBounded(ctx, e, a)
 		} else {
-			t, admitted, err = q.total.enqueue(ctx, e, r, false, nil)
+			t, admitted, err = q.total.enqueue(ctx, e, a, false, nil)
 		}
 		if err == nil && !admitted {
 			if err = q.total.hasRoom(ctx, t); err == nil {
@@ -78,7 +78,7 @@ func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket
 		case err == nil:
 			return t, nil
 		case !errors.Is(err, errUnproven):
-		case r.bounded: // it does not wait: from the beginning
+		case a.bounded: // it does not wait: from the beginning
 			err = errAnew
 		default:
 			if err = pause.Wait(ctx, nil); err == nil {
@@ -89,6 +89,12 @@ func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket
 			}
 		}
 		e.Withdraw(c.Ticket, q.refusal(c))
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = &waitEnd{&full{queue: q.total, limit: q.total.limitSeen(), unseen: true}}
+			if t != nil {
+				err = &waitEnd{q.total.fullFound(t)}
+			}
+		}
 		return nil, err
 	}
 }
@@ -109,12 +115,12 @@ func (c *ticket) notPaused(ctx context.Context, t *ticket) error {
 
 // writeNext is write for a request in the queue of the total. What is not known to have been
 // written is removed with the request at the key.
-func (q *sessionQueue) writeNext(ctx context.Context, e *engine.Epoch, r request, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
-	c := r.of
-	r.ahead = nil
+func (q *sessionQueue) writeNext(ctx context.Context, e *engine.Epoch, a *attempt, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+	c := a.of
+	a.ahead = nil
 	slot := c.slot
 	slot.Try = try
-	t := &ticket{Ticket: c.Ticket, queue: q, request: r, slot: slot, Key: q.keys.Slot(slot)}
+	t := &ticket{Ticket: c.Ticket, queue: q, attempt: a, slot: slot, Key: q.keys.Slot(slot)}
 	leave, err := q.turn(ctx, &q.sess.Sending, time.Now())
 	if err != nil {
 		return nil, nil, failed, err
@@ -229,7 +235,7 @@ func (q *sessionQueue) removes(c *ticket) (confirmed func()) {
 // there was room, and the limits are the same. A process that knows nothing of a key takes its queue
 // for empty.
 func (q *sessionQueue) withNext(e *engine.Epoch, c *ticket, tx *commit.Creation) {
-	if q.total == nil || c.request.bounded {
+	if q.total == nil || c.attempt.bounded {
 		return
 	}
 	q.mu.Lock()
@@ -239,8 +245,7 @@ func (q *sessionQueue) withNext(e *engine.Epoch, c *ticket, tx *commit.Creation)
 	if known == nil || !queue.Fits(filled.weight, c.slot.Weight, known.N) {
 		return
 	}
-	r := c.request.next(c)
-	t := &ticket{Ticket: c.Ticket, queue: q.total, request: r, slot: c.slot, Key: q.total.keys.Slot(c.slot)}
+	t := &ticket{Ticket: c.Ticket, queue: q.total, attempt: c.attempt.inTotal(c), slot: c.slot, Key: q.total.keys.Slot(c.slot)}
 	next := q.total.creation(e, t, nil)
 	ifs := append(q.limit.Unchanged(known.Revs), clientv3.Compare(clientv3.CreateRevision(next.Key), "=", 0),
 		clientv3.Compare(clientv3.CreateRevision(q.keys.Requests), "<", filled.rev+1).WithPrefix())
@@ -272,57 +277,6 @@ func (c *ticket) takeNext(read []*etcdserverpb.ResponseOp) []*etcdserverpb.Respo
 
 // joined records that the request in the queue of the total was written.
 func (c *ticket) joined() { c.Joined = engine.Joined{Key: c.Key, Token: c.Token} }
-
-// next returns what a request asks for in the queue of the total, once it is admitted at its key.
-func (r request) next(c *ticket) request {
-	r.id, r.hasID, r.takeOver, r.of, r.limit = "", false, false, c, r.total
-	r.bounded = r.bounded && r.maxWaiters == 0 // others wait at their keys, not before this request
-	return r
-}
-
-// blameFor bounds the read that finds which level has refused a request.
-const blameFor = 500 * time.Millisecond
-
-// atLevel says in a refusal which level of a limiter has refused. If the key is full because one of
-// its requests waits for the total, that is the total (N5 in internal/proof/tested-failures.md).
-func (q *sessionQueue) atLevel(full *FullError) *FullError {
-	if q.base != nil {
-		full = q.refusedBy(full)
-		if !full.unseen() {
-			full.RetryAfter = q.base.holds.retryAfter(full.Waiting, full.Limit)
-		}
-	}
-	return full
-}
-
-func (q *sessionQueue) refusedBy(full *FullError) *FullError {
-	full.Level = LevelKey
-	switch {
-	case q.total == nil:
-		return full
-	case full.Name == q.total.name:
-		full.Level = LevelTotal
-		return full
-	case full.unseen():
-		return full
-	}
-	ctx, cancel := context.WithTimeout(q.sess.Context(), blameFor) // the caller's may have ended
-	defer cancel()
-	n, _, err := q.total.count(ctx)
-	if err != nil {
-		return full
-	}
-	if l, stored, err := q.total.limit.Learn(n.own, n.base); err != nil || stored && n.others == 0 && n.light <= l.N {
-		return full // no request waits for the total
-	}
-	at, all, _, err := q.both(ctx)
-	if err != nil || !slices.ContainsFunc(at.Holders, func(r mirror.Request) bool { return q.nextOf(all.Holders, r) == nil }) {
-		return full
-	}
-	full = fullError(q.total.name, all, 0)
-	full.Level = LevelTotal
-	return full
-}
 
 // both returns the queue of a key and that of the total, as of one revision. shared is false if the stored
 // default says that the keys share no total: then a limiter that adopts what is stored has none either.

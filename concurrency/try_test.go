@@ -186,6 +186,6 @@ func TestFullErrorKnowsWhatItDoesNotKnow(t *testing.T) {
 	require.NoError(t, slow.Release())
 	var full *concurrency.FullError
 	require.ErrorAs(t, err, &full)
-	require.Equal(t, &concurrency.FullError{Name: "x", Limit: 1}, full)
+	require.Equal(t, &concurrency.FullError{Name: "x", Limit: 1, Used: 1}, full, "as the Txn of its request has counted")
 	require.NoError(t, p.Release(ctx))
 }

@@ -45,8 +45,8 @@ type source any
 
 // nested returns an error if a context has a permit of the same limiter that has not ended. Calls
 // that each hold one permit and wait for a second one would wait for each other.
-func (r *request) nested(ctx context.Context) error {
-	if r.source == nil {
+func nested(ctx context.Context, of source) error {
+	if of == nil {
 		return nil
 	}
 	for {
@@ -54,7 +54,7 @@ func (r *request) nested(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		if p := w.permit; p.source == r.source && p.Err() == nil {
+		if p := w.permit; p.source == of && p.Err() == nil {
 			return invalid("the context has a permit of this limiter already, %q (token %d): two calls that hold one permit each could wait for each other; to take a second permit all the same, pass a context without the first", p.queue.name, p.token)
 		}
 		ctx = w.Context

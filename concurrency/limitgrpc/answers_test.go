@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 )
 
 // stub is a limiter whose semaphores are not used.
@@ -39,7 +40,7 @@ func TestStatusCodes(t *testing.T) {
 		{"paused", &concurrency.FullError{}, codes.ResourceExhausted, ReasonKeyFull, 0, 0, false},
 		{"total", &concurrency.FullError{Limit: 200, Used: 200, Level: "total"}, codes.Unavailable, ReasonTotalFull, time.Second, 2 * time.Second, false},
 		{"paused total", &concurrency.FullError{Level: "total"}, codes.Unavailable, ReasonTotalFull, 0, 0, false},
-		{"etcd is slow", &concurrency.FullError{Limit: 5}, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, false},
+		{"etcd is slow", errors.Join(&concurrency.FullError{Limit: 5}, share.ErrUnseen), codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, false},
 		{"outage", &concurrency.UnavailableError{}, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},
 		{"session closed", concurrency.ErrClosed, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},
 		{"too many requests of the session", concurrency.ErrTooMany, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 )
 
 // stub is a limiter whose semaphores are not used.
@@ -68,7 +69,7 @@ func TestStatusCodes(t *testing.T) {
 		{"paused", &concurrency.FullError{}, 429, CodeKeyFull, quota, `"concurrency";q=0;qu="concurrent-requests"`, 0, 0, false},
 		{"total", &concurrency.FullError{Limit: 200, Used: 200, Level: "total"}, 503, CodeTotalFull, capacity, "", 1, 2, false},
 		{"paused total", &concurrency.FullError{Level: "total"}, 503, CodeTotalFull, capacity, "", 0, 0, false},
-		{"etcd is slow", &concurrency.FullError{Limit: 5}, 503, CodeUnavailable, "", "", 1, 2, false},
+		{"etcd is slow", errors.Join(&concurrency.FullError{Limit: 5}, share.ErrUnseen), 503, CodeUnavailable, "", "", 1, 2, false},
 		{"outage", &concurrency.UnavailableError{}, 503, CodeUnavailable, "", "", 1, 2, true},
 		{"session closed", concurrency.ErrClosed, 503, CodeUnavailable, "", "", 1, 2, true},
 		{"too many requests of the session", concurrency.ErrTooMany, 503, CodeUnavailable, "", "", 1, 2, true},

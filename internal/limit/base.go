@@ -21,6 +21,8 @@ type Base struct {
 	Total bool
 	By    string      // the owner that changes it
 	See   func(int64) // is called with each revision that is met
+	// Met is called with each default that a Store learns. It may be nil.
+	Met func(*mvccpb.KeyValue)
 
 	seen atomic.Pointer[Limit]
 }

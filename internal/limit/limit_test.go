@@ -127,13 +127,13 @@ func TestLearn(t *testing.T) {
 		return &mvccpb.KeyValue{Value: []byte(record.Limit{Limit: n, Nonce: "n"}.Encode()), ModRevision: revision}
 	}
 	for _, c := range []struct{ n, revision, seen int64 }{{5, 10, 5}, {5, 10, 5}, {7, 12, 7}, {5, 10, 7}, {8, 12, 7}} {
-		l, _, err := s.Learn(kv(c.n, c.revision), nil)
+		l, _, err := s.Learn(Records{Own: kv(c.n, c.revision)})
 		require.NoError(t, err)
 		require.Equal(t, c.n, l.N, "it is what was read, whatever was seen")
 		require.Equal(t, c.seen, s.Seen().N)
 	}
 	require.Equal(t, []int64{10, 12, 10, 12}, met, "decoded once")
-	_, _, err := s.Learn(&mvccpb.KeyValue{Value: []byte("damaged"), ModRevision: 13}, nil)
+	_, _, err := s.Learn(Records{Own: &mvccpb.KeyValue{Value: []byte("damaged"), ModRevision: 13}})
 	require.ErrorIs(t, err, ErrUnreadable)
 	s.Forget()
 	require.Nil(t, s.Seen())

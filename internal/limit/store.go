@@ -56,12 +56,41 @@ func (s *Store) Seen() *Limit {
 // Forget forgets it: etcd's history was taken back.
 func (s *Store) Forget() { s.seen.Store(nil) }
 
+// Fixed implements Kind, as do the other methods.
+func (s *Store) Fixed() int64 { return 0 }
+
+// Counts returns the reads of the records with the number of the heavy requests, which are next to the
+// queue's own one.
+func (s *Store) Counts() []clientv3.Op {
+	return append([]clientv3.Op{clientv3.OpGet(s.Keys.Limit, clientv3.WithRange(s.Keys.Light), clientv3.WithLimit(1))}, s.Reads()[1:]...)
+}
+
+// Counted returns what they have shown.
+func (s *Store) Counted(read []*etcdserverpb.ResponseOp) (r Records, heavy int64) {
+	// The limit comes first, then the heavy requests.
+	r, heavy = s.Records(read), read[0].GetResponseRange().Count // etcd counts beyond the limit of a read
+	if r.Own != nil && string(r.Own.Key) == s.Keys.Limit {
+		return r, heavy - 1
+	}
+	r.Own = nil
+	return r, heavy
+}
+
 // Reads returns the reads of the limit's records, for a Txn, in the order of Learn.
 func (s *Store) Reads() []clientv3.Op {
 	if s.Base == nil {
 		return []clientv3.Op{clientv3.OpGet(s.Keys.Limit)}
 	}
 	return []clientv3.Op{clientv3.OpGet(s.Keys.Limit), s.Base.get()}
+}
+
+// Records returns what they have shown.
+func (s *Store) Records(read []*etcdserverpb.ResponseOp) (r Records) {
+	r.Own = First(read[0])
+	if s.Base != nil {
+		r.Base = First(read[1])
+	}
+	return r
 }
 
 // Unchanged returns the conditions, for a Txn, that the records are those of the revisions.
@@ -80,7 +109,7 @@ func (s *Store) Read(ctx context.Context) (l Limit, ok bool, err error) {
 		if err != nil || len(resp.Kvs) == 0 {
 			return Limit{}, false, err
 		}
-		return s.Learn(resp.Kvs[0], nil)
+		return s.Learn(Records{Own: resp.Kvs[0]})
 	}
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
 		return s.KV.Txn(call).Then(s.Reads()...).Commit()
@@ -88,27 +117,23 @@ func (s *Store) Read(ctx context.Context) (l Limit, ok bool, err error) {
 	if err != nil {
 		return Limit{}, false, err
 	}
-	return s.Learn(First(resp.Responses[0]), First(resp.Responses[1]))
-}
-
-// First returns the first key of a read, or nil.
-func First(r *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
-	if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
-		return kvs[0]
-	}
-	return nil
+	return s.Learn(s.Records(resp.Responses))
 }
 
 // Learn returns the limit of the records that were read, nil for one that does not exist, and
 // remembers it. They are read with each request but seldom change, so they are decoded once per
 // revision. ok is false if no limit is stored.
-func (s *Store) Learn(own, base *mvccpb.KeyValue) (l Limit, ok bool, err error) {
-	revs, values := Revs{}, [2]string{}
+func (s *Store) Learn(read Records) (l Limit, ok bool, err error) {
+	own, base := read.Own, read.Base
+	revs, values := read.Revs(), [2]string{}
 	if own != nil {
-		revs.Own, values[0] = own.ModRevision, string(own.Value)
+		values[0] = string(own.Value)
 	}
 	if base != nil {
-		revs.Base, values[1] = base.ModRevision, string(base.Value)
+		values[1] = string(base.Value)
+		if s.Base.Met != nil {
+			s.Base.Met(base)
+		}
 	}
 	if seen := s.seen.Load(); seen != nil && seen.Revs == revs && seen.own == values[0] && seen.base == values[1] {
 		return seen.Limit, true, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 	"github.com/etcdkit/etcdkit/internal/outage"
 )
 
@@ -78,7 +79,7 @@ func TestRefuse(t *testing.T) {
 		{"paused", nil, &concurrency.FullError{Limit: 0, RetryAfter: time.Second}, KeyFull, false, false},
 		{"total", nil, fmt.Errorf("acquire: %w", &concurrency.FullError{Limit: 9, Used: 9, Level: "total"}), TotalFull, true, false},
 		{"total paused", nil, &concurrency.FullError{Level: "total"}, TotalFull, false, false},
-		{"etcd is slow", nil, &concurrency.FullError{Limit: 5}, Unavailable, true, false},
+		{"etcd is slow", nil, errors.Join(&concurrency.FullError{Limit: 5}, share.ErrUnseen), Unavailable, true, false},
 		{"ID in use", nil, &concurrency.HeldError{}, Held, false, false},
 		{"invalid", nil, concurrency.ErrInvalid, Internal, false, true},
 		{"mismatch", nil, &concurrency.LimitMismatchError{}, Internal, false, true},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 )
 
 // Reason is why a middleware answers in place of the handler. The texts are the codes of limithttp;
@@ -39,7 +40,7 @@ func (a *Admission) Refuse(ctx context.Context, key string, err error) Refusal {
 	full, _ := errors.AsType[*concurrency.FullError](err)
 	exceeded, _ := errors.AsType[*concurrency.RateExceededError](err)
 	switch {
-	case full != nil && full.Limit > 0 && full.Used == 0 && full.Waiting == 0:
+	case errors.Is(err, share.ErrUnseen):
 		// Wait was shorter than etcd's latency: whether a permit is free is not known.
 		return Refusal{Reason: Unavailable, RetryAfter: a.after(Unavailable, "", nil)}
 	case full != nil && full.Level == concurrency.LevelTotal:

@@ -5,6 +5,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -22,6 +23,10 @@ var (
 	// *concurrency.RateLimiter of the session.
 	Report func(of any, policy string, err error, lasted time.Duration)
 )
+
+// ErrUnseen is what a *concurrency.FullError matches as well if the call ended before etcd had shown it the
+// queue: then it is not known whether a permit was free.
+var ErrUnseen = errors.New("etcd has not shown the queue in time")
 
 // Share is what one session knows of its share of one limit. It is safe for concurrent use.
 type Share struct {

@@ -51,7 +51,7 @@ func requiredIDs() []string {
 	add("Q", "%d", 1, 20)
 	add("C", "%d", 1, 2)
 	add("A", "%d", 1, 120)
-	add("A", "%d", 131, 148)
+	add("A", "%d", 131, 150)
 	add("A", "%d", 165, 172)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)

@@ -1,0 +1,228 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency/internal/share"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+)
+
+// Why a call has no permit: the queues return values, and errorOf makes the error of them.
+
+// full is how full a queue is, without the caller's own request. As an error it is a refusal because of that.
+type full struct {
+	queue       *sessionQueue
+	limit, used int64
+	waiting     int
+	unseen      bool // etcd has not shown the queue: only the limit is known
+}
+
+func (f *full) Error() string { return f.public().Error() }
+
+// waitEnd is the end of a wait in a queue, by whatever has ended its ctx.
+type waitEnd struct{ full *full }
+
+func (*waitEnd) Error() string { return "the wait has ended" }
+
+// fullView describes a queue as it was read, without one request.
+func (q *sessionQueue) fullView(v mirror.View, own int64) *full {
+	f := &full{queue: q, limit: v.Limit, used: v.Used}
+	for _, r := range v.Waiters {
+		if r.Create != own {
+			f.waiting++
+		}
+	}
+	return f
+}
+
+// fullCount describes a queue of so many light requests.
+func (q *sessionQueue) fullCount(limit, requests int64) *full {
+	return &full{queue: q, limit: limit, used: min(limit, requests), waiting: int(max(0, requests-limit))}
+}
+
+// fullMirror describes the queue before a waiting request, as far as its mirror knows. While that knows
+// nothing of the request yet, the Txn of the request has counted the queue.
+func (q *sessionQueue) fullMirror(m *mirror.Mirror, c *ticket) *full {
+	b, _ := m.Brief(c.Key, c.Token, 0)
+	if b.Revision == 0 || b.Revision < c.Token {
+		return q.fullFound(c)
+	}
+	f := &full{queue: q, limit: b.Limit, used: b.Used, waiting: b.Waiting}
+	if b.Waits {
+		f.waiting--
+	}
+	return f
+}
+
+// fullFound describes the queue before a request as the Txn that wrote it has counted it. Of heavy requests
+// only the number is known: so many are before it that the limit is in use.
+func (q *sessionQueue) fullFound(c *ticket) *full {
+	if f, ok := q.behind(c); ok {
+		return f
+	}
+	limit := q.limitSeen()
+	if !c.found.Known {
+		return &full{queue: q, limit: limit, unseen: true}
+	}
+	return q.fullCount(limit, max(limit, int64(c.found.Ahead)))
+}
+
+// unknown is for a call whose wait has ended while it had no request in the queue: the limit is all that
+// is known, or that etcd does not answer.
+func (q *sessionQueue) unknown() error {
+	if u := q.unavailable(); u != nil {
+		return u
+	}
+	return &full{queue: q, limit: q.limitSeen(), unseen: true}
+}
+
+// unavailable returns why etcd cannot be asked, or nil if it answers.
+func (q *sessionQueue) unavailable() *UnavailableError {
+	if o, ok := q.sess.Unavailable(); ok {
+		return unavailable(o)
+	}
+	return nil
+}
+
+// unanswered is unavailable for a call that began at a time and has no answer. It is never nil.
+func (q *sessionQueue) unanswered(begun time.Time) *UnavailableError {
+	o, _ := q.sess.Unanswered(begun)
+	return unavailable(o)
+}
+
+func unavailable(o engine.Outage) *UnavailableError {
+	return &UnavailableError{Since: o.Since, LastAnswer: o.LastAnswer, Err: o.Err}
+}
+
+// turn waits for the turn of a call that began then. If its Wait ends before, the refusal is unknown's.
+func (q *sessionQueue) turn(ctx context.Context, turns *engine.Turns, begun time.Time) (leave func(), err error) {
+	leave, err = turns.Enter(ctx, begun)
+	if err != nil && context.Cause(ctx) == errWaited {
+		err = q.unknown()
+	}
+	return leave, err
+}
+
+// errorOf returns the error of a call that has no permit. bounded is its ctx with the bound of Wait or
+// TryTimeout, which must not look like the end of the caller's.
+func (a *attempt) errorOf(bounded context.Context, err error) error {
+	if end, ok := err.(*waitEnd); ok { //nolint:errorlint // nothing wraps it, as nothing wraps a *full
+		err = a.waitEnded(bounded, end.full, err)
+	} else if bounded.Err() != nil && !errors.Is(err, ErrUnavailable) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		err = a.waitEnded(bounded, nil, err)
+	}
+	if f, ok := err.(*full); ok { //nolint:errorlint // likewise
+		err = a.refused(f)
+	}
+	return a.queue.failed(a.doing, err)
+}
+
+// waitEnded returns why a call has ended without a permit whose bounded ctx has ended. at is how full the
+// queue is, nil if the call has no request in one.
+func (a *attempt) waitEnded(bounded context.Context, at *full, err error) error {
+	q, own, outage := a.queue, a.caller.Err(), a.queue.unavailable()
+	switch {
+	case own == nil && at == nil && q.sess.Accepting().Err() != nil:
+		return ErrClosed
+	case own == nil && context.Cause(bounded) == errTried:
+		u := q.unanswered(a.begun)
+		if u.LastAnswer.After(a.begun) {
+			return q.unknown() // etcd answers, but thousands of calls were before this one
+		}
+		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", u, TryTimeout, q.sess.Etcd().Client.Endpoints())
+	case outage != nil:
+		if at != nil && !at.unseen {
+			outage.Seen = at.public()
+			outage.Seen.Level = at.queue.level()
+		}
+		if own == nil {
+			return outage
+		}
+		return fmt.Errorf("%w: %w", own, outage)
+	case own != nil && at != nil:
+		paused := ""
+		if at.limit == 0 {
+			paused = " (SetLimit resumes)"
+		}
+		return fmt.Errorf("%w while it was queued: limit %d%s, held %d, other waiters %d", own, at.limit, paused, at.used, at.waiting)
+	case own != nil:
+		return err
+	case at != nil:
+		return at
+	}
+	u := q.unanswered(a.begun) // Wait was too short for an answer
+	if u.LastAnswer.After(a.begun) {
+		return q.unknown() // etcd answers, but not so soon
+	}
+	return u
+}
+
+// public is the form of a refusal for callers.
+func (f *full) public() *FullError {
+	return &FullError{Name: f.queue.name, Limit: int(f.limit), Used: int(f.used), Waiting: f.waiting, unseen: f.unseen}
+}
+
+// Is reports whether target is ErrFull, or, for the middlewares, whether etcd has not shown the queue.
+func (e *FullError) Is(target error) bool {
+	return target == ErrFull || e.unseen && target == share.ErrUnseen
+}
+
+// refused is public with the level of a limiter that has refused, and with what its holders say of the time
+// until a permit is free.
+func (a *attempt) refused(f *full) *FullError {
+	base := a.queue.base
+	if base == nil {
+		return f.public()
+	}
+	f = f.cause()
+	e := f.public()
+	e.Level = f.queue.level()
+	if !e.unseen {
+		e.RetryAfter = base.holds.retryAfter(e.Waiting, e.Limit)
+	}
+	return e
+}
+
+// causeFor bounds the read that finds which level has refused a request.
+const causeFor = 500 * time.Millisecond
+
+// cause returns the refusal by the total in place of that by a key which is full because one of its requests
+// waits for the total (N5 in internal/proof/tested-failures.md).
+func (f *full) cause() *full {
+	q := f.queue
+	if q.total == nil || f.unseen {
+		return f
+	}
+	ctx, cancel := context.WithTimeout(q.sess.Context(), causeFor) // the caller's may have ended
+	defer cancel()
+	n, _, err := q.total.count(ctx)
+	if err != nil {
+		return f
+	}
+	l, stored, err := q.total.limit.Learn(n.records)
+	if err != nil || stored && n.others == 0 && n.light <= l.N {
+		return f // no request waits for the total
+	}
+	at, all, _, err := q.both(ctx)
+	if err != nil || !slices.ContainsFunc(at.Holders, func(r mirror.Request) bool { return q.nextOf(all.Holders, r) == nil }) {
+		return f
+	}
+	return q.total.fullView(all, 0)
+}
+
+// level returns which queue of a limiter this is, if it is one.
+func (q *sessionQueue) level() Level {
+	switch {
+	case q.limiter != nil:
+		return LevelTotal
+	case q.base != nil:
+		return LevelKey
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,78 @@
+package limit
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Kind is the limit of one queue. There are three kinds: Fixed, a Store, and a Store with a Base, by which
+// the default counts until the queue has a limit of its own.
+type Kind interface {
+	// Fixed returns the limit if it is not stored, and 0 otherwise.
+	Fixed() int64
+	// Seen returns the limit that was seen last, or nil. Forget forgets it.
+	Seen() *Limit
+	Forget()
+	// Read returns the limit. ok is false if none is stored.
+	Read(context.Context) (l Limit, ok bool, err error)
+	// InitRate stores a limit if there is none.
+	InitRate(ctx context.Context, n int64, rate record.Rate) (Limit, error)
+	// Reads are the reads of the records, for a Txn, whose responses Records takes.
+	Reads() []clientv3.Op
+	Records(read []*etcdserverpb.ResponseOp) Records
+	// Counts are Reads that also count the heavy requests of the queue, whose responses Counted takes.
+	Counts() []clientv3.Op
+	Counted(read []*etcdserverpb.ResponseOp) (r Records, heavy int64)
+	// Learn returns the limit of the records and remembers it. ok is false if none is stored.
+	Learn(Records) (l Limit, ok bool, err error)
+	// Unchanged returns the conditions, for a Txn, that the records are those of the revisions.
+	Unchanged(Revs) []clientv3.Cmp
+}
+
+// Records are the records of a limit as they were read, each nil if it does not exist.
+type Records struct{ Own, Base *mvccpb.KeyValue }
+
+// Revs returns the revisions of the records.
+func (r Records) Revs() Revs {
+	var at Revs
+	if r.Own != nil {
+		at.Own = r.Own.ModRevision
+	}
+	if r.Base != nil {
+		at.Base = r.Base.ModRevision
+	}
+	return at
+}
+
+// First returns the first key of a read, or nil.
+func First(r *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
+	if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
+}
+
+// fixed is a limit that no record changes, of a queue without heavy requests.
+type fixed struct{ limit Limit }
+
+// NewFixed returns the limit of a mutex or an election.
+func NewFixed(n int64) Kind { return &fixed{Limit{N: n}} }
+
+func (f *fixed) Fixed() int64                                        { return f.limit.N }
+func (f *fixed) Seen() *Limit                                        { return &f.limit }
+func (f *fixed) Forget()                                             {}
+func (f *fixed) Read(context.Context) (Limit, bool, error)           { return f.limit, true, nil }
+func (f *fixed) Reads() []clientv3.Op                                { return nil }
+func (f *fixed) Counts() []clientv3.Op                               { return nil }
+func (f *fixed) Learn(Records) (Limit, bool, error)                  { return f.limit, true, nil }
+func (f *fixed) Unchanged(Revs) []clientv3.Cmp                       { return nil }
+func (f *fixed) Records([]*etcdserverpb.ResponseOp) Records          { return Records{} }
+func (f *fixed) Counted([]*etcdserverpb.ResponseOp) (Records, int64) { return Records{}, 0 }
+func (f *fixed) InitRate(context.Context, int64, record.Rate) (Limit, error) {
+	return f.limit, nil
+}
