@@ -44,9 +44,9 @@ func (s *Session) fail(err error) {
 	s.closeErr = join.Errors(s.closeErr, err)
 }
 
-// left notes a lease that could not be revoked: what was held on it is free once it expires.
-func (s *Session) left(l *lease.Lease, err error) {
-	s.fail(fmt.Errorf("close session: lease %016x is left to expire: %w", l.ID(), err))
+// leftToExpire is the error of Close for a lease that could not be revoked: what was held on it is free once it expires.
+func leftToExpire(l *lease.Lease, err error) error {
+	return fmt.Errorf("close session: lease %016x is left to expire: %w", l.ID(), err)
 }
 
 // Close ends the session: no new work is accepted, then it waits until nothing is held or ctx

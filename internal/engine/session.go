@@ -271,7 +271,7 @@ func (s *Session) run(e *Epoch) {
 			s.become(nil)
 			e.end(ErrClosed, errors.New("the session or its client was closed while it was held"))
 			if err := s.revoke(e.lease, ErrClosed); err != nil {
-				s.left(e.lease, err)
+				s.fail(leftToExpire(e.lease, err))
 			}
 			return
 		}
@@ -291,7 +291,7 @@ func (s *Session) run(e *Epoch) {
 			if err := s.revoke(lost, cause); err != nil {
 				s.opts.Log.Debug("the lost lease could not be revoked and will expire", zap.Error(err))
 				if s.ctx.Err() != nil && !errors.Is(cause, lease.ErrGone) {
-					s.left(lost, err) // to etcd it may be alive, with what was held
+					s.fail(leftToExpire(lost, err)) // to etcd it may be alive, with what was held
 				}
 			}
 		})
