@@ -117,7 +117,7 @@ func (q *sessionQueue) findGone(ctx context.Context, own string) {
 	for _, kv := range resp.Kvs {
 		there[string(kv.Key)] = kv.CreateRevision
 	}
-	q.waiters.wakeIf(func(s *seat) bool {
+	q.waiters.wakeIf(func(s *waiter) bool {
 		return strings.HasPrefix(s.Key, own) && s.shownAt(resp.Header.Revision) == nil && there[s.Key] != s.Token
 	})
 }

@@ -50,8 +50,8 @@ func (q *sessionQueue) comes(a *attempt) (came func()) {
 }
 
 // wait adds a request to those of the session that wait in this queue, until leave is called.
-func (q *sessionQueue) wait(c *ticket) (s *seat, leave func()) {
-	s = &seat{ticket: c, woken: make(chan struct{}, 1)}
+func (q *sessionQueue) wait(c *ticket) (s *waiter, leave func()) {
+	s = &waiter{ticket: c, woken: make(chan struct{}, 1)}
 	if q.waiters.enter(s, q.crowded, q.far) {
 		q.guided()
 	}
@@ -76,12 +76,12 @@ func (q *sessionQueue) guided() {
 
 // far reports whether a request is far, as far as the session knows. The requests at a key of a limiter
 // follow their queue: the caps of keys are small, and few wait at one key.
-func (q *sessionQueue) far(s *seat) bool {
+func (q *sessionQueue) far(s *waiter) bool {
 	return q.isBehind(s, func(limit int64) bool { return int64(s.found.Ahead) >= q.horizon.Distance(limit) })
 }
 
 // crowded reports whether a request, the first of so many of the session, is far, or near in a crowd.
-func (q *sessionQueue) crowded(s *seat, own int) bool {
+func (q *sessionQueue) crowded(s *waiter, own int) bool {
 	return q.isBehind(s, func(limit int64) bool {
 		return int64(s.found.Ahead) >= q.horizon.Distance(limit) || q.horizon.Crowded(limit, s.found.Ahead+1, own)
 	})
@@ -89,7 +89,7 @@ func (q *sessionQueue) crowded(s *seat, own int) bool {
 
 // isBehind reports whether a request may be far and is behind many others: as found, what its Txn has
 // counted, shows. If the session follows it already, it is so only if it is too far to continue.
-func (q *sessionQueue) isBehind(s *seat, found func(limit int64) bool) bool {
+func (q *sessionQueue) isBehind(s *waiter, found func(limit int64) bool) bool {
 	if q.base != nil || s.slot.Try {
 		return false
 	}
@@ -109,7 +109,7 @@ func (q *sessionQueue) limitSeen() int64 {
 }
 
 // sleep waits until the request waits in another way, and returns errMoved then.
-func (q *sessionQueue) sleep(ctx context.Context, e *engine.Epoch, s *seat, begun time.Time, moved <-chan struct{}) error {
+func (q *sessionQueue) sleep(ctx context.Context, e *engine.Epoch, s *waiter, begun time.Time, moved <-chan struct{}) error {
 	noticed := e.Noticed(s.Ticket)
 	report := time.NewTimer(0)
 	defer report.Stop()
@@ -139,7 +139,7 @@ func (q *sessionQueue) sleep(ctx context.Context, e *engine.Epoch, s *seat, begu
 }
 
 // isGone reports whether a request's key is gone.
-func (q *sessionQueue) isGone(ctx context.Context, s *seat) bool {
+func (q *sessionQueue) isGone(ctx context.Context, s *waiter) bool {
 	resp, err := q.sess.Read(ctx, s.Key, clientv3.WithKeysOnly())
 	if err != nil || s.shownAt(resp.Header.Revision) != nil {
 		return false
@@ -150,7 +150,7 @@ func (q *sessionQueue) isGone(ctx context.Context, s *seat) bool {
 
 // ownKeys returns the prefix of the keys of a request and of the others of its session, as far as
 // they have the same weight.
-func (s *seat) ownKeys() string {
+func (s *waiter) ownKeys() string {
 	return s.Key[:strings.LastIndex(strings.TrimSuffix(s.Key, "-try"), "-")+1]
 }
 
@@ -167,7 +167,7 @@ const mostForeign = 1024
 
 // tail reads the requests before one, as many as show whether it is far. Where foreign keys take the place
 // of requests in what was read, it reads more.
-func (q *sessionQueue) tail(ctx context.Context, s *seat) (tail, error) {
+func (q *sessionQueue) tail(ctx context.Context, s *waiter) (tail, error) {
 	for {
 		room := q.foreign.Load()
 		t, foreign, cut, err := q.tailWithin(ctx, s, q.horizon.Distance(q.limitSeen())+1+room)
@@ -179,7 +179,7 @@ func (q *sessionQueue) tail(ctx context.Context, s *seat) (tail, error) {
 }
 
 // tailWithin is tail of so many keys. It returns how many of them were foreign, and whether there are more.
-func (q *sessionQueue) tailWithin(ctx context.Context, s *seat, most int64) (t tail, foreign int64, cut bool, err error) {
+func (q *sessionQueue) tailWithin(ctx context.Context, s *waiter, most int64) (t tail, foreign int64, cut bool, err error) {
 	ops := []clientv3.Op{clientv3.OpGet(q.keys.Requests, clientv3.WithPrefix(), clientv3.WithMaxCreateRev(s.Token),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend), clientv3.WithLimit(most))}
 	resp, err := q.readAll(ctx, s, append(ops, q.limit.Reads()...))
@@ -188,7 +188,7 @@ func (q *sessionQueue) tailWithin(ctx context.Context, s *seat, most int64) (t t
 	}
 	l, stored, err := q.limit.Learn(q.limit.Records(resp.Responses[1:]))
 	t.limit, t.near = l, err != nil || !stored
-	q.waiters.wakeIf(func(s *seat) bool { return queue.TooHeavy(s.slot.Weight, l.N) })
+	q.waiters.wakeIf(func(s *waiter) bool { return queue.TooHeavy(s.slot.Weight, l.N) })
 	found, there := resp.Responses[0].GetResponseRange(), false
 	for _, kv := range found.Kvs {
 		if kv.CreateRevision == s.Token && string(kv.Key) == s.Key {
@@ -211,7 +211,7 @@ var errOld = errors.New("the answer is older than the request")
 const lookTimeout = 2 * time.Second
 
 // readAll reads linearizably, as of one revision that shows the request.
-func (q *sessionQueue) readAll(ctx context.Context, s *seat, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+func (q *sessionQueue) readAll(ctx context.Context, s *waiter, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
 		call, cancel := context.WithTimeout(call, lookTimeout)
 		defer cancel()
@@ -228,7 +228,7 @@ func (q *sessionQueue) readAll(ctx context.Context, s *seat, ops []clientv3.Op) 
 }
 
 // shownAt returns errOld if an answer of that revision is too old to show the request.
-func (s *seat) shownAt(revision int64) error {
+func (s *waiter) shownAt(revision int64) error {
 	if revision < s.Token {
 		return errOld
 	}

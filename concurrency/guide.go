@@ -18,14 +18,14 @@ import (
 // decides no admission: if it is late or mistaken, a request waits longer.
 type guide struct {
 	*sessionQueue
-	stop   func() // ends the watches of the requests before the first
-	first  *seat  // when it was last looked at
-	inVain bool   // it has followed the queue, and was far again
-	still  stillness
+	stop     func()  // ends the watches of the requests before the first
+	first    *waiter // when it was last looked at
+	tooEarly bool    // it has followed the queue, and was far again
+	still    stillness
 }
 
-// vainPause bounds the pause after a request has followed the queue in vain.
-const vainPause = 200 * time.Millisecond
+// followPause bounds the pause after a request has followed the queue in vain.
+const followPause = 200 * time.Millisecond
 
 func (g *guide) run() {
 	ctx := g.sess.Context()
@@ -33,7 +33,7 @@ func (g *guide) run() {
 	defer func() { g.stop() }()
 	g.distant.join()
 	var failed commit.Backoff
-	vain := commit.Backoff{Most: vainPause}
+	backoff := commit.Backoff{Most: followPause}
 	for ctx.Err() == nil {
 		s := g.waiters.next()
 		if s == nil {
@@ -43,8 +43,8 @@ func (g *guide) run() {
 		var near bool
 		var err error
 		if s != g.first {
-			g.first, g.inVain, g.still = s, false, stillness{}
-			vain.Reset()
+			g.first, g.tooEarly, g.still = s, false, stillness{}
+			backoff.Reset()
 			near = !g.far(s)
 		}
 		if !near {
@@ -60,15 +60,15 @@ func (g *guide) run() {
 		}
 		g.stop()
 		g.stop = func() {}
-		if g.inVain = g.near(ctx); g.inVain {
-			_ = vain.Wait(ctx, nil) // what the list has shown as near may be far for the view, again and again
+		if g.tooEarly = g.near(ctx); g.tooEarly {
+			_ = backoff.Wait(ctx, nil) // what the list has shown as near may be far for the view, again and again
 		}
 	}
 }
 
 // near has the requests follow the front of the queue until none is left, or the first is far. It returns
 // true if g.first was far from the beginning.
-func (g *guide) near(ctx context.Context) (inVain bool) {
+func (g *guide) near(ctx context.Context) (tooEarly bool) {
 	m := g.front.Join()
 	defer m.Leave()
 	renew := time.NewTicker(g.horizon.Renew)
@@ -96,7 +96,7 @@ func (g *guide) near(ctx context.Context) (inVain bool) {
 			changed = nil
 		}
 		select {
-		case <-g.waiters.moot:
+		case <-g.waiters.recheck:
 		case <-changed:
 		case <-g.distant.changed:
 			m.ListAgain()
@@ -121,16 +121,16 @@ const (
 
 // isNear lists the requests before one, and waits until it is near. It returns false when they have to
 // be listed again.
-func (g *guide) isNear(ctx context.Context, s *seat) (near bool, err error) {
+func (g *guide) isNear(ctx context.Context, s *waiter) (near bool, err error) {
 	t, err := g.tail(ctx, s)
 	if err != nil {
 		return false, err
 	}
 	h := g.horizon
-	if !g.inVain {
+	if !g.tooEarly {
 		h = h.Few(t.limit.N)
 	}
-	w := watching{seat: s, left: h.Watch(t.before, t.limit.N), limit: t.limit.Revs, requests: t.requests, still: &g.still, enough: h.Watched - h.Gone, every: h.Look}
+	w := watching{waiter: s, left: h.Watch(t.before, t.limit.N), limit: t.limit.Revs, requests: t.requests, still: &g.still, enough: h.Watched - h.Gone, every: h.Look}
 	w.still.see(t.requests)
 	if t.near || w.left == nil {
 		return true, nil
@@ -184,7 +184,7 @@ func (g *guide) sleepUntil(ctx context.Context, w *watching, gone <-chan string,
 		case <-look.C:
 			return then
 		case <-g.distant.changed:
-			if !g.far(w.seat) {
+			if !g.far(w.waiter) {
 				return listAgain
 			}
 			look.Reset(rand.N(w.spread())) // all far requests of the queue have learned it at the same moment
@@ -193,8 +193,8 @@ func (g *guide) sleepUntil(ctx context.Context, w *watching, gone <-chan string,
 			look.Reset(rand.N(w.spread()))
 		case <-renew:
 			return listAgain
-		case <-g.waiters.moot:
-			if first, last := g.waiters.ends(); first != w.seat || last.found.Known && !g.far(last) {
+		case <-g.waiters.recheck:
+			if first, last := g.waiters.ends(); first != w.waiter || last.found.Known && !g.far(last) {
 				return listAgain
 			}
 		case <-ctx.Done():
@@ -206,7 +206,7 @@ func (g *guide) sleepUntil(ctx context.Context, w *watching, gone <-chan string,
 
 // watching is what a far request watches.
 type watching struct {
-	*seat
+	*waiter
 	left     []queue.Entry // the requests that are not gone
 	enough   int           // when no more are left, the request may be near
 	limit    limit.Revs
@@ -281,7 +281,7 @@ func (w *watching) verify(ctx context.Context, q *sessionQueue, more bool) (agai
 		ops = append(ops, clientv3.OpGet(w.Key, clientv3.WithKeysOnly()), clientv3.OpGet(q.keys.Requests, clientv3.WithPrefix(), clientv3.WithCountOnly()))
 		ops = append(ops, q.limit.Reads()...)
 	}
-	resp, err := q.readAll(ctx, w.seat, ops)
+	resp, err := q.readAll(ctx, w.waiter, ops)
 	if err != nil {
 		return false, err
 	}

@@ -19,11 +19,11 @@ import (
 // asleepIn is a guide whose first request is far in a queue of so many, and watches four others.
 func asleepIn(requests int64) (*guide, *watching) {
 	q := &sessionQueue{limit: limit.NewFixed(1), horizon: queue.StoredLimit, view: mirror.NewShared(keyspace.Queue{}, 1, nil)}
-	q.waiters = waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
+	q.waiters = waiters{moved: make(chan struct{}), recheck: make(chan struct{}, 1)}
 	q.distant.changed = make(chan struct{}, 1)
-	s := &seat{ticket: &ticket{Key: "own", Token: 100, found: mirror.Found{Known: true, Ahead: 50}}}
+	s := &waiter{ticket: &ticket{Key: "own", Token: 100, found: mirror.Found{Known: true, Ahead: 50}}}
 	q.waiters.link(s)
-	w := &watching{seat: s, requests: requests, still: &stillness{requests: requests}, enough: 2, every: time.Second}
+	w := &watching{waiter: s, requests: requests, still: &stillness{requests: requests}, enough: 2, every: time.Second}
 	for _, key := range []string{"a", "b", "c", "d"} {
 		w.left = append(w.left, queue.Entry{Key: key})
 	}
@@ -35,7 +35,7 @@ func TestGuideSleeps(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		requests int64
-		do       func(g *guide, gone chan string, closed, moot chan struct{}, renew chan time.Time)
+		do       func(g *guide, gone chan string, closed, recheck chan struct{}, renew chan time.Time)
 		then     afterSleep
 		by       time.Duration // when, at the latest
 	}{
@@ -54,20 +54,20 @@ func TestGuideSleeps(t *testing.T) {
 		}, listAgain, 0},
 		"a watch ends (W13)":        {300, func(_ *guide, _ chan string, closed, _ chan struct{}, _ chan time.Time) { closed <- struct{}{} }, listAgain, time.Second},
 		"the watches are old (W13)": {300, func(_ *guide, _ chan string, _, _ chan struct{}, renew chan time.Time) { renew <- time.Now() }, listAgain, 0},
-		"another is the first": {300, func(g *guide, _ chan string, _, moot chan struct{}, _ chan time.Time) {
-			g.waiters.link(&seat{ticket: &ticket{Token: 50}})
-			moot <- struct{}{}
+		"another is the first": {300, func(g *guide, _ chan string, _, recheck chan struct{}, _ chan time.Time) {
+			g.waiters.link(&waiter{ticket: &ticket{Token: 50}})
+			recheck <- struct{}{}
 		}, listAgain, 0},
-		"one has come that is near": {300, func(g *guide, _ chan string, _, moot chan struct{}, _ chan time.Time) {
-			g.waiters.link(&seat{ticket: &ticket{Token: 200, found: mirror.Found{Known: true, Ahead: 2}}})
-			moot <- struct{}{}
+		"one has come that is near": {300, func(g *guide, _ chan string, _, recheck chan struct{}, _ chan time.Time) {
+			g.waiters.link(&waiter{ticket: &ticket{Token: 200, found: mirror.Found{Known: true, Ahead: 2}}})
+			recheck <- struct{}{}
 		}, listAgain, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, w := asleepIn(c.requests)
 				gone, closed, renew := make(chan string, 4), make(chan struct{}, 1), make(chan time.Time, 1)
-				c.do(g, gone, closed, g.waiters.moot, renew)
+				c.do(g, gone, closed, g.waiters.recheck, renew)
 				begun := time.Now()
 				require.Equal(t, c.then, g.sleepUntil(t.Context(), w, gone, closed, renew))
 				require.LessOrEqual(t, time.Since(begun), c.by)
@@ -164,7 +164,7 @@ func TestTrapW11ListsAreSpread(t *testing.T) {
 // W12: an answer that is older than the request shows nothing of it.
 func TestTrapW12OldAnswer(t *testing.T) {
 	t.Parallel()
-	s := &seat{ticket: &ticket{Token: 120}}
+	s := &waiter{ticket: &ticket{Token: 120}}
 	require.ErrorIs(t, s.shownAt(110), errOld)
 	require.NoError(t, s.shownAt(120))
 }

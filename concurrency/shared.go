@@ -83,7 +83,7 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	q.view, q.front = mirror.NewShared(keys, fixed, q.run), mirror.NewResting(keys, fixed, q.runFront)
 	q.horizon = s.horizon(fixed > 0)
 	q.distant.changed = make(chan struct{}, 1)
-	q.waiters = waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
+	q.waiters = waiters{moved: make(chan struct{}), recheck: make(chan struct{}, 1)}
 	q.limit = s.limit(core, q, fixed)
 	if kind != observe.Election {
 		q.subjects = append(q.subjects, keys.Range)

@@ -6,22 +6,22 @@ import "sync"
 // while the first may be admitted soon they follow the queue, otherwise they sleep. So one watch serves
 // them all, and whichever fits is admitted by one event, however many wait.
 type waiters struct {
-	mu     sync.Mutex
-	first  *seat            // the request with the lowest token; the others follow in their order
-	last   *seat            // that with the greatest one
-	byKey  map[string]*seat // the same requests
-	coming int              // how many requests are being written, which may be before all these
-	way    way
-	moved  chan struct{} // closed and replaced when way changes
-	moot   chan struct{} // has a value when the guide has to look at the requests again
+	mu      sync.Mutex
+	first   *waiter            // the request with the lowest token; the others follow in their order
+	last    *waiter            // that with the greatest one
+	byKey   map[string]*waiter // the same requests
+	coming  int                // how many requests are being written, which may be before all these
+	way     way
+	moved   chan struct{} // closed and replaced when way changes
+	recheck chan struct{} // has a value when the guide has to look at the requests again
 }
 
-// seat is one waiting request.
-type seat struct {
+// waiter is one waiting request.
+type waiter struct {
 	*ticket
 	woken chan struct{} // has a value when its key may be gone
 
-	before, after *seat // of the waiters, by token
+	before, after *waiter // of the waiters, by token
 }
 
 // way is how requests wait.
@@ -46,7 +46,7 @@ func (w *waiters) comes() (came func()) {
 }
 
 // enter adds a waiting request. guide is set if its session needs a guide from now on.
-func (w *waiters) enter(s *seat, crowded func(first *seat, own int) bool, far func(*seat) bool) (guide bool) {
+func (w *waiters) enter(s *waiter, crowded func(first *waiter, own int) bool, far func(*waiter) bool) (guide bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.link(s)
@@ -60,14 +60,14 @@ func (w *waiters) enter(s *seat, crowded func(first *seat, own int) bool, far fu
 }
 
 // settles is for the end of another request's writing, likewise.
-func (w *waiters) settles(crowded func(*seat, int) bool) (guide bool) {
+func (w *waiters) settles(crowded func(*waiter, int) bool) (guide bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.way == whole && w.sleeps(crowded, w.coming)
 }
 
 // leave removes a request that waits no more, likewise.
-func (w *waiters) leave(s *seat, crowded func(*seat, int) bool) (guide bool) {
+func (w *waiters) leave(s *waiter, crowded func(*waiter, int) bool) (guide bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := w.first
@@ -82,7 +82,7 @@ func (w *waiters) leave(s *seat, crowded func(*seat, int) bool) (guide bool) {
 }
 
 // link puts a request in its place. Most come in their order, so the search begins at the last. w.mu is held.
-func (w *waiters) link(s *seat) {
+func (w *waiters) link(s *waiter) {
 	s.before = w.last
 	for s.before != nil && s.before.Token > s.Token {
 		s.before = s.before.before
@@ -98,13 +98,13 @@ func (w *waiters) link(s *seat) {
 		s.after.before = s
 	}
 	if w.byKey == nil {
-		w.byKey = map[string]*seat{}
+		w.byKey = map[string]*waiter{}
 	}
 	w.byKey[s.Key] = s
 }
 
 // unlink is the inverse of link. w.mu is held.
-func (w *waiters) unlink(s *seat) {
+func (w *waiters) unlink(s *waiter) {
 	if s.before == nil {
 		w.first = s.after
 	} else {
@@ -123,7 +123,7 @@ func (w *waiters) unlink(s *seat) {
 
 // sleeps has all requests sleep, until a guide has looked, if the first is in a crowd. While others are
 // being written it is not known which is the first. w.mu is held.
-func (w *waiters) sleeps(crowded func(*seat, int) bool, others int) bool {
+func (w *waiters) sleeps(crowded func(*waiter, int) bool, others int) bool {
 	if w.first == nil || others > 0 || !crowded(w.first, len(w.byKey)) {
 		return false
 	}
@@ -133,7 +133,7 @@ func (w *waiters) sleeps(crowded func(*seat, int) bool, others int) bool {
 
 // look has the guide look at the requests again.
 func (w *waiters) look() {
-	signal(w.moot)
+	signal(w.recheck)
 }
 
 // move changes how the requests wait. w.mu is held.
@@ -160,14 +160,14 @@ func (w *waiters) now() (way, <-chan struct{}) {
 }
 
 // ends returns the first request and the last one, or nil.
-func (w *waiters) ends() (first, last *seat) {
+func (w *waiters) ends() (first, last *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.first, w.last
 }
 
 // next returns the first request, for the guide. If there is none, the guide has ended.
-func (w *waiters) next() *seat {
+func (w *waiters) next() *waiter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.first == nil {
@@ -201,7 +201,7 @@ func (w *waiters) wake(key string) {
 }
 
 // wakeIf wakes the requests whose keys may be gone.
-func (w *waiters) wakeIf(gone func(*seat) bool) {
+func (w *waiters) wakeIf(gone func(*waiter) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for s := w.first; s != nil; s = s.after {

@@ -13,8 +13,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
-func seatOf(key string, token int64) *seat {
-	return &seat{ticket: &ticket{Ticket: &engine.Ticket{}, Key: key, Token: token}, woken: make(chan struct{}, 1)}
+func seatOf(key string, token int64) *waiter {
+	return &waiter{ticket: &ticket{Ticket: &engine.Ticket{}, Key: key, Token: token}, woken: make(chan struct{}, 1)}
 }
 
 // Requests come and leave in any order. The first and the last are known, and each is found by its key: the
@@ -22,11 +22,11 @@ func seatOf(key string, token int64) *seat {
 func TestWaitersOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := waiters{moved: make(chan struct{}), moot: make(chan struct{}, 1)}
-		far := func(*seat) bool { return false }
-		crowded := func(*seat, int) bool { return false }
-		var want []*seat
-		latest := map[string]*seat{}
+		w := waiters{moved: make(chan struct{}), recheck: make(chan struct{}, 1)}
+		far := func(*waiter) bool { return false }
+		crowded := func(*waiter, int) bool { return false }
+		var want []*waiter
+		latest := map[string]*waiter{}
 		for token := range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if len(want) > 0 && rapid.Bool().Draw(t, "one leaves") {
 				at := rapid.IntRange(0, len(want)-1).Draw(t, "which")
@@ -41,9 +41,9 @@ func TestWaitersOrder(t *testing.T) {
 				s := seatOf(fmt.Sprint("k", rapid.IntRange(0, 9).Draw(t, "key")), int64(10*(token-late)+late))
 				w.enter(s, crowded, far)
 				want, latest[s.Key] = append(want, s), s
-				slices.SortStableFunc(want, func(a, b *seat) int { return cmp.Compare(a.Token, b.Token) })
+				slices.SortStableFunc(want, func(a, b *waiter) int { return cmp.Compare(a.Token, b.Token) })
 			}
-			var got, back []*seat
+			var got, back []*waiter
 			first, last := w.ends()
 			for s := first; s != nil; s = s.after {
 				got = append(got, s)
