@@ -19,6 +19,10 @@ import (
 // then, unless etcd ends it before. At most one fn of an election runs at a time, as far as
 // contexts end in time: see the package documentation.
 //
+// A fn that works in passes asks term.Err before each of them. Both cases of a select are ready when a
+// process continues after a pause, its context's end and a timer's, and Go may take the timer's: a new
+// pass would begin under another leader.
+//
 // When fn returns, the first of these cases that applies decides what Lead does next:
 //
 //   - ctx has ended, or the session closes: Lead resigns and returns fn's error joined with

@@ -36,8 +36,9 @@ type Share struct {
 //
 // Only requests of such a middleware run under the share. Another call for a permit, such as Acquire
 // of the same limiter, does not run without a permit, and after an outage it does not wait until
-// the work under the share has permits: what runs in all processes is then bounded by twice the limit,
-// as during the outage. Its permits count in Permits.
+// the work under the share has permits: what runs in all processes is then bounded by twice the limit
+// for this outage, as during it; each later cut of other processes can add the limit once more. Its
+// permits count in Permits.
 func (s *Semaphore) Share() (_ Share, ok bool) {
 	shared := s.queue.sharing.share.Load()
 	if shared == nil {

@@ -23,7 +23,7 @@ import (
 const jobRunUsage = `Run a command once for each time at which it is scheduled, though cron or a timer of systemd calls it on
 each of several machines. The same line is in the crontab of each:
 
-    30 1 * * *  etcdkit jobs run -N ops backup --every 24h -- /usr/local/bin/backup
+    30 1 * * *  etcdkit jobs run -N ops backup --cron '30 1 * * *' --zone Europe/Berlin -- /usr/local/bin/backup
 
 The first call claims the tick, and runs the command as 'etcdkit run' does: it is dead before etcd can give the job to
 another machine. The other calls are on standby until that run has ended. If its machine dies, or is cut off, one of
@@ -80,8 +80,8 @@ func JobsRun(c *verb.Call) *cobra.Command {
 		Use:   "run NAME -- COMMAND [ARG...]",
 		Short: "Run a command once for each of its times, called by cron or a timer on several machines",
 		Long:  jobRunUsage,
-		Example: "etcdkit jobs run -N ops backup --every 24h -- /usr/local/bin/backup\n" +
-			"etcdkit jobs run -N ops report --cron '30 2 * * 1-5' --zone Europe/Berlin --retries 1 --at-most 2h -- ./report.sh",
+		Example: "etcdkit jobs run -N ops report --cron '30 2 * * 1-5' --zone Europe/Berlin --retries 1 --at-most 2h -- ./report.sh\n" +
+			"etcdkit jobs run -N ops sweep --every 15m -- /usr/local/bin/sweep",
 		Args: verb.Arguments(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := v.read(cmd, args); err != nil {
