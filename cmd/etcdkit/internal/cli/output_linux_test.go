@@ -68,7 +68,7 @@ func printing(t *testing.T, f *clitest.Fixture) map[string]string {
 		"hold":  "y --id b --for 30m", "release": "x --id a", "cron": "--check " + crontab,
 		"jobs": "", "jobs list": "", "jobs history": "invoices", "jobs watch": "sweep", "jobs pause": "invoices --reason x",
 		"jobs resume": "invoices", "jobs unlock": fmt.Sprintf("import --token %d --yes --reason x", run.Token),
-		"jobs trigger": "live", "jobs forget": "retired --yes", "jobs run": "backup --every 24h -- true",
+		"jobs trigger": "live", "jobs forget": "retired --yes", "jobs run": "backup --every 24h --verbose -- true",
 		"requests": "", "requests list": "orders", "requests stats": "orders", "requests get": "orders " + string(store.Ref(clitest.Order("1"))),
 		"requests resolve": record("5") + " --not-done", "requests delete": record("2"),
 		"console": "", "export": "--listen 127.0.0.1:0", "doctor": "--slow 1m", "bench": "--yes --duration 10ms --clients 1",
