@@ -127,8 +127,8 @@ type UnavailableError struct {
 	// answer at all.
 	Err error
 	// Seen is how full the queue was when the session last saw it, no later than
-	// LastAnswer. It is nil if the call was not in the queue yet. For the key of a KeyedLimiter,
-	// Seen.Level is the level whose queue the call waited in.
+	// LastAnswer. It is nil if the call was not in the queue yet, or etcd has not shown the queue. For the
+	// key of a KeyedLimiter, Seen.Level is the level whose queue the call waited in.
 	Seen *FullError
 }
 

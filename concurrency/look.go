@@ -69,9 +69,9 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, a *attempt) (o
 // among them enough others are left to decide.
 const beyond = 16
 
-// lookAtNames is look foa *attempts of weight 1 where the names of the requests decide: a
+// lookAtNames is look for requests of weight 1 where the names of the requests decide: a
 // range not much longer than the limit, however many wait, whose values are not decoded. ok is
-// false if the whole queue has to be read: there are heavy requests, only tries oa *attempts that
+// false if the whole queue has to be read: there are heavy requests, only tries or requests that
 // are being removed are in the way, or the limit is not known, pauses, or was lowered.
 func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, a *attempt, leaving map[string]bool) (o outlook, ok bool, err error) {
 	seen := q.limit.Seen()
@@ -109,7 +109,7 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, a *atte
 	return o, others >= room || requests < room, nil
 }
 
-// keep remembers which tries a queue has, and counts those that stay as othea *attempts, and those that
+// keep remembers which tries a queue has, and counts those that stay as other requests, and those that
 // are being removed as tries.
 func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View, leaving map[string]bool) {
 	tries := map[int64]time.Time{}

@@ -175,7 +175,7 @@ func (s *rateShares) answered(a *rateAsk, p *Permit, err error) {
 		if len(s.asks) == 0 && len(s.calls) > 0 {
 			s.prompt() // it may need more
 		}
-	case !a.withdrawn && !errors.Is(err, ErrClosed):
+	case !a.withdrawn && !errors.Is(err, ErrClosed) && s.queue.sess.Accepting().Err() == nil: // else end has the error
 		s.trouble = err
 		if len(s.held) == 0 {
 			s.fail(err)

@@ -24,7 +24,8 @@ type rateShares struct {
 	fresh    time.Time     // until when what was read last counts
 	changed  time.Time     // when this process has stored another rate, if it has not read it yet
 	tokens   rateTokens    // of a slow rate
-	served   bool          // a token was taken since there was no share
+	begun    time.Time     // when the loop began, also after an idle time
+	served   bool          // a token was taken since then
 	held     []*Permit     // oldest first
 	since    time.Time     // when the first of them was gained
 	asks     []*rateAsk    // requests that wait, oldest first
@@ -35,6 +36,9 @@ type rateShares struct {
 	running  bool
 	wake     chan struct{} // has the loop take a step now
 }
+
+// rateStart is for how long a process counts as one that begins. Its first token comes within a second, if there is one.
+const rateStart = 2 * time.Second
 
 // rateCall is one call of Wait.
 type rateCall struct {
@@ -118,7 +122,8 @@ func (s *rateShares) use(l *RateLimiter) error {
 	}
 	s.user = l
 	if !s.running {
-		s.demand.Touch(time.Now())
+		s.begun, s.served = time.Now(), false
+		s.demand.Touch(s.begun)
 		if s.running = s.queue.sess.Background(s.loop); !s.running {
 			return ErrClosed
 		}
@@ -239,7 +244,7 @@ func (s *rateShares) hold(held []*Permit) {
 		s.since = time.Now()
 	}
 	if len(held) == 0 {
-		s.tokens, s.served = rateTokens{}, false
+		s.tokens = rateTokens{}
 	}
 	s.held = held
 	s.bucket.Set(time.Now(), int64(len(held)), s.division)
@@ -286,7 +291,7 @@ func (s *rateShares) refusal() error {
 
 // unavailable returns an *UnavailableError if etcd keeps the process from acquiring a share.
 func (s *rateShares) unavailable() error {
-	if u := s.queue.unavailable(); u != nil && len(s.held) == 0 {
+	if u := s.queue.unavailable(); u != nil && (len(s.held) == 0 || !s.takes(time.Now())) {
 		return u
 	}
 	return nil
@@ -294,11 +299,10 @@ func (s *rateShares) unavailable() error {
 
 // exceeded is the error of a call behind so many that wait.
 func (s *rateShares) exceeded(behind int) *RateExceededError {
-	e := &RateExceededError{Name: s.queue.name, Rate: publicRate(s.division.Rate), Waiting: behind, Starting: !s.served}
-	if s.division.Slow() {
-		e.Starting = s.tokens.of == nil
-	}
-	if d, ok := s.bucket.Next(time.Now()); ok && !(e.Starting && s.division.Slow()) {
+	e := &RateExceededError{Name: s.queue.name, Rate: publicRate(s.division.Rate), Waiting: behind}
+	unread := s.division.Slow() && s.tokens.of == nil
+	e.Starting = (unread || !s.served && !s.division.Slow()) && time.Since(s.begun) < rateStart
+	if d, ok := s.bucket.Next(time.Now()); ok && !unread {
 		e.RetryAfter = s.division.Behind(d, behind, len(s.held))
 	}
 	return e

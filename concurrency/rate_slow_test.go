@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 )
@@ -40,6 +41,63 @@ func TestSlowRatePassesOn(t *testing.T) {
 		require.Len(t, keys, 2)
 		require.True(t, strings.HasSuffix(keys[0], "/tokens/seldom/clock") && strings.HasSuffix(keys[1], "/tokens/seldom/left"), keys)
 	}
+}
+
+// A170: etcd applies each write of the tokens twice, as after a connection that breaks, and the process sees the second
+// answer. The record is its own, and its lease stays: without it all tokens would be there again.
+func TestSlowRateWritesThatArriveTwice(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	const burst = 3
+	taken := 0
+	for range 3 {
+		c := f.NewClient(t, nil)
+		c.KV = arrivesTwice{c.KV}
+		s := f.SessionOn(c.Client, idle())
+		l := rateLimiter(t, s, "seldom", 1e-4, burst)
+		for range 2 {
+			within, cancel := context.WithTimeout(ctx, soon)
+			if l.Wait(within) == nil {
+				taken++
+			}
+			cancel()
+		}
+		require.NoError(t, s.Close(ctx))
+	}
+	require.Equal(t, burst, taken)
+}
+
+// arrivesTwice sends each Txn that writes tokens a second time, and returns the second answer.
+type arrivesTwice struct{ clientv3.KV }
+
+func (k arrivesTwice) Txn(ctx context.Context) clientv3.Txn { return &twiceTxn{ctx: ctx, kv: k.KV} }
+
+type twiceTxn struct {
+	clientv3.Txn
+	ctx             context.Context
+	kv              clientv3.KV
+	cmps            []clientv3.Cmp
+	then, otherwise []clientv3.Op
+}
+
+func (x *twiceTxn) If(cmps ...clientv3.Cmp) clientv3.Txn { x.cmps = cmps; return x }
+func (x *twiceTxn) Then(ops ...clientv3.Op) clientv3.Txn { x.then = ops; return x }
+func (x *twiceTxn) Else(ops ...clientv3.Op) clientv3.Txn { x.otherwise = ops; return x }
+
+func (x *twiceTxn) Commit() (*clientv3.TxnResponse, error) {
+	send := func() (*clientv3.TxnResponse, error) {
+		return x.kv.Txn(x.ctx).If(x.cmps...).Then(x.then...).Else(x.otherwise...).Commit()
+	}
+	for _, op := range x.then {
+		if op.IsPut() && strings.Contains(string(op.KeyBytes()), "/tokens/") {
+			if resp, err := send(); err != nil {
+				return resp, err
+			}
+			break
+		}
+	}
+	return send()
 }
 
 // A record that cannot be read is one of no tokens, and it is replaced.

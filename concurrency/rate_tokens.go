@@ -22,8 +22,6 @@ import (
 const (
 	// noteBefore is how long before the next token a process notes that it takes tokens.
 	noteBefore = 2 * rateStep
-	// noteSlack is for the difference between the clocks of a process and of etcd, within a note.
-	noteSlack = 100 * time.Millisecond
 )
 
 // rateTokens is what a process knows of the stored tokens.
@@ -44,23 +42,24 @@ func (s *rateShares) settle(ctx context.Context) {
 	for range 3 { // another process may have written in between
 		s.mu.Lock()
 		load, note := s.due(time.Now())
-		d, at, held := s.division, s.tokens, s.held
+		if !load && !note {
+			s.mu.Unlock()
+			return
+		}
+		d, at, share := s.division, s.tokens, s.held[0]
 		s.mu.Unlock()
 		var left float64
 		var err error
-		switch {
-		case load:
+		if load {
 			at, left, err = store.read(ctx, d)
-		case note:
-			at, err = store.write(ctx, d, rate.Stored{Grace: s.queue.sess.TTL() + noteSlack}, at)
-		default:
-			return
+		} else {
+			at, err = store.write(ctx, d, rate.Stored{Grace: s.queue.sess.TTL() + store.slack()}, at)
 		}
-		if at.of = held[0]; errors.Is(err, errOvertaken) {
+		if at.of = share; errors.Is(err, errOvertaken) {
 			at, err = rateTokens{}, nil
 		}
 		s.mu.Lock()
-		if len(s.held) != 1 || s.held[0] != held[0] { // it was lost meanwhile
+		if len(s.held) != 1 || s.held[0] != share { // it was lost meanwhile
 			s.mu.Unlock()
 			return
 		}
@@ -134,6 +133,10 @@ type rateStore struct {
 	keys keyspace.Tokens
 }
 
+// slack is for the difference between the clocks of a process and of etcd, within a note: what the session leaves for it
+// within its lease.
+func (t rateStore) slack() time.Duration { return t.sess.Margin() }
+
 // read returns the record, and how many tokens there are at least. Without a record no token was ever taken.
 func (t rateStore) read(ctx context.Context, d rate.Division) (at rateTokens, left float64, err error) {
 	resp, err := t.sess.Read(ctx, t.keys.Range, clientv3.WithPrefix())
@@ -196,16 +199,31 @@ func (t rateStore) write(ctx context.Context, d rate.Division, stored rate.Store
 	resp, err := t.sess.KV().Txn(call).
 		If(clientv3.Compare(clientv3.ModRevision(t.keys.Left), "=", was.rev)).
 		Then(clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Clock, "", clientv3.WithLease(granted.ID))).
+		Else(clientv3.OpGet(t.keys.Left)).
 		Commit()
-	switch {
-	case err != nil: // it may be stored
+	if err != nil { // it may be stored
 		return at, err
-	case !resp.Succeeded:
-		t.revoke(granted.ID)
-		return at, errOvertaken
+	}
+	rev := resp.Header.Revision
+	if !resp.Succeeded {
+		if rev = storedOn(resp.Responses[0].GetResponseRange().Kvs, granted.ID); rev == 0 {
+			t.revoke(granted.ID)
+			return at, errOvertaken
+		}
 	}
 	t.revoke(was.lease)
-	return rateTokens{of: was.of, rev: resp.Header.Revision, lease: granted.ID, until: sent.Add(stored.Grace - noteSlack)}, nil
+	return rateTokens{of: was.of, rev: rev, lease: granted.ID, until: sent.Add(stored.Grace - t.slack())}, nil
+}
+
+// storedOn returns the revision of a record on a lease, or 0 if it is on another one. A write that arrives twice finds
+// itself: to revoke its lease would take the record for one without a clock, whose tokens are all there.
+func storedOn(kvs []*mvccpb.KeyValue, lease clientv3.LeaseID) int64 {
+	for _, kv := range kvs {
+		if r, ok := record.DecodeTokens(kv.Value); ok && r.Lease == int64(lease) {
+			return kv.ModRevision
+		}
+	}
+	return 0
 }
 
 // revoke revokes a lease that no key needs, in the background. Otherwise it would exist until the bucket is full.

@@ -144,6 +144,8 @@ func (a *attempt) waitEnded(bounded context.Context, at *full, err error) error 
 			return outage
 		}
 		return fmt.Errorf("%w: %w", own, outage)
+	case own != nil && at != nil && at.unseen:
+		return fmt.Errorf("%w: etcd has not shown the queue until then", own)
 	case own != nil && at != nil:
 		paused := ""
 		if at.limit == 0 {

@@ -53,7 +53,7 @@ func (q *sessionQueue) countAnd(ctx context.Context, more []clientv3.Op) (t tall
 }
 
 // crowd is how many requests the queue of a total may have for tries to look at their names, and to
-// be written on the condition that no othea *attempt has come: that costs etcd 2 µs for each request
+// be written on the condition that no other request has come: that costs etcd 2 µs for each request
 // that is there, and all of it while it applies nothing else. In a longer queue counts decide (N7 in
 // internal/proof/tested-failures.md): then a try may be refused because of another that is refused at the same
 // moment.
@@ -105,7 +105,7 @@ func (q *sessionQueue) hasRoom(ctx context.Context, t *ticket) error {
 	if ok && full.waiting < most {
 		return nil
 	}
-	if !ok || q.limit.Seen().Lowered { // holders above a lowered limit are no waiters, and counts do not show them
+	if seen := q.limit.Seen(); !ok || seen == nil || seen.Lowered { // holders above a lowered limit are no waiters, and counts do not show them
 		v, err := q.read(ctx)
 		if err != nil {
 			return err

@@ -71,8 +71,12 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp.Request = r
-	if holds = !empty(r.Method, resp); holds {
+	switch holds = !empty(r.Method, resp); {
+	case holds:
 		resp.Body = hold(resp.Body, leave)
+	case resp.Body != http.NoBody: // the end of its stream may be to come, and ends with ctx
+		_ = resp.Body.Close()
+		resp.Body = http.NoBody
 	}
 	return resp, nil
 }

@@ -27,6 +27,11 @@ func TestTransportWithoutABody(t *testing.T) {
 			"204":                {http.MethodDelete, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, false},
 			"304":                {http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, false},
 			"a length of 0":      {http.MethodPost, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "0") }, false},
+			"a length of 0, whose stream ends later": {http.MethodGet, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Length", "0")
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			}, false},
 			"a redirect": {http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", "/there")
 				w.WriteHeader(http.StatusTemporaryRedirect)
@@ -55,6 +60,11 @@ func TestTransportWithoutABody(t *testing.T) {
 					require.NoError(t, resp.Body.Close())
 				}
 				in.holders("acme", 0)
+				if !c.holds {
+					left, err := io.ReadAll(resp.Body)
+					require.NoError(t, err)
+					require.Empty(t, left)
+				}
 				_ = resp.Body.Close()
 			})
 		}

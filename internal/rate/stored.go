@@ -25,7 +25,7 @@ func (d Division) After(s Stored, passed time.Duration) float64 {
 
 // longestFill bounds the time that is measured: etcd grants no lease above nine billion seconds, and 32 bits are
 // enough for every purpose.
-const longestFill = math.MaxInt32 * time.Second
+const longestFill = (math.MaxInt32 - 1) * time.Second
 
 // Fills returns how much time has to pass until After returns the burst, in whole seconds, or the most that can be measured.
 func (d Division) Fills(s Stored) time.Duration {
