@@ -51,10 +51,10 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, a *a
 			}
 		}
 		p.waited = time.Since(begun)
-		next := p.next()
-		if err := q.lookAhead(ctx, e, a, next); err != nil {
+		if full, err = q.lookAhead(ctx, e, a, &p, full); err != nil {
 			return nil, false, err
 		}
+		next := p.next()
 		for next == writeIf || next == writeAnyway {
 			c, admitted, err := q.enter(ctx, e, a, o, next)
 			ours := asOurs(err)
@@ -127,27 +127,29 @@ func (q *sessionQueue) lookOnce(ctx context.Context, e *engine.Epoch, a *attempt
 	return q.look(ctx, e, a)
 }
 
-// lookAhead looks at the total for a try that is about to be written at its key, and returns a
-// *full if the total refuses it: then nothing is written. If a live request has the ID of the
-// try, it does not refuse: that may be what the total is full of.
-func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, a *attempt, next step) error {
-	if q.total == nil || a.maxWaiters > 0 || next != writeIf && next != writeAnyway {
-		return nil
+// lookAhead looks at the total for a try that is about to be written at its key. If the total refuses it, or
+// that is not clear yet, p has that answer, so that nothing is written, and it returns how full the total is in
+// place of how full the key is. If a live request has the ID of the try, that decides before the total does, as in makeRoom: it
+// may be what the total is full of, and what is written finds its owner.
+func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, a *attempt, p *prospect, key error) (full, failed error) {
+	if next := p.next(); q.total == nil || a.maxWaiters > 0 || next != writeIf && next != writeAnyway {
+		return key, nil
 	}
 	o, err := q.total.look(ctx, e, a.inTotal(nil))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if o.answer != queue.Refuse {
+	if o.answer == queue.Enter {
 		a.ahead = &o
-		return nil
+		return key, nil
 	}
-	if a.hasID { // it decides before the total does, as in makeRoom: what is written finds its owner
+	if a.hasID {
 		if _, live, err := q.ownerOf(ctx, a.id); live || err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return o.full
+	p.answer = o.answer
+	return o.full, nil
 }
 
 // enqueueAnyway writes the request first and then looks whether it may stay. If counted is set, the
@@ -158,7 +160,7 @@ func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, a *at
 	if err != nil || admitted {
 		return c, admitted, err
 	}
-	if full, ok := q.behind(c); counted && ok && len(leaving) == 0 {
+	if full, ok := q.behind(c); counted && ok && full.without(len(leaving), a.maxWaiters) {
 		e.Withdraw(c.Ticket, q.refusal(c))
 		return nil, false, full
 	}

@@ -30,7 +30,7 @@ type outlook struct {
 func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, a *attempt) (outlook, error) {
 	leaving := e.Leaving(q.numbered())
 	if a.weight == 1 && !a.hasID {
-		if o, ok, err := q.lookAtCounts(ctx, a); err != nil || ok && (o.answer != queue.Refuse || len(leaving) == 0) {
+		if o, ok, err := q.lookAtCounts(ctx, a); err != nil || ok && (o.answer != queue.Refuse || o.full.without(len(leaving), a.maxWaiters)) {
 			return o, err
 		}
 		if o, ok, err := q.lookAtNames(ctx, e, a, leaving); ok || err != nil {
@@ -80,7 +80,7 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, a *atte
 	}
 	room := seen.N + int64(a.maxWaiters)
 	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
-	l, err := q.list(ctx, clientv3.WithLimit(1+room+beyond))
+	l, err := q.list(ctx, clientv3.WithLimit(1+room+beyond+int64(len(leaving))))
 	if err != nil {
 		return o, false, err
 	}

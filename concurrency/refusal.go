@@ -45,6 +45,11 @@ func (q *sessionQueue) fullCount(limit, requests int64) *full {
 	return &full{queue: q, limit: limit, used: min(limit, requests), waiting: int(max(0, requests-limit))}
 }
 
+// without reports whether a queue of light requests is too full for one more also when so many of them are gone.
+func (f *full) without(leaving, maxWaiters int) bool {
+	return f.used+int64(f.waiting-leaving) >= f.limit+int64(maxWaiters)
+}
+
 // fullMirror describes the queue before a waiting request, as far as its mirror knows. While that knows
 // nothing of the request yet, the Txn of the request has counted the queue.
 func (q *sessionQueue) fullMirror(m *mirror.Mirror, c *ticket) *full {

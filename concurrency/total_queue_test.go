@@ -206,6 +206,51 @@ func TestTrapN7TriesByCounts(t *testing.T) {
 	require.NoError(t, q.Release(ctx))
 }
 
+// A146: a release of this process is under way, and the total is full without it: a try waits for a moment whether
+// that changes, and writes nothing; in a crowd that is full all the same, counts decide at once.
+func TestTryBesideAReleaseInAFullTotal(t *testing.T) {
+	t.Parallel()
+	for name, crowd := range map[string]int{"few": 0, "a crowd": 305} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.Session(idle())
+			total := 2
+			if crowd > 0 {
+				total = 300
+			}
+			lim := totaled(t, s, "llm", 5, total)
+			p, q := acquire(t, ctx, lim.Key("a")), acquire(t, ctx, lim.Key("b"))
+			if crowd > 0 {
+				f.crowded(ctx, lim, crowd)
+			}
+			removal := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.HoldRequest})
+			released := make(chan error, 1)
+			go func() { released <- p.Release(ctx) }()
+			require.NoError(t, removal.WaitHit(ctx))
+			writes := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Times: -1, Do: embedtest.Pass})
+			names := c.Inject(embedtest.Fault{Match: listsOf("/total/"), Times: -1, Do: embedtest.Pass})
+			_, err := lim.Key("c").TryAcquire(ctx)
+			var full *concurrency.FullError
+			require.ErrorAs(t, err, &full)
+			require.Equal(t, concurrency.LevelTotal, full.Level)
+			require.Zero(t, writes.Hits(), "a refusal writes nothing")
+			if crowd > 0 {
+				require.Zero(t, names.Hits(), "counts decide")
+			}
+			require.NoError(t, removal.Release())
+			require.NoError(t, got(t, released, "Release returns"))
+			if crowd == 0 {
+				again, err := lim.Key("c").TryAcquire(ctx)
+				require.NoError(t, err)
+				require.NoError(t, again.Release(ctx))
+			}
+			require.NoError(t, q.Release(ctx))
+		})
+	}
+}
+
 // Which level has refused a request is found by counts, unless requests wait for the total.
 func TestTrapN7Blame(t *testing.T) {
 	t.Parallel()
