@@ -76,7 +76,7 @@ demo-console: ## Run a small shop with limits, jobs and payments, and serve the 
 	@bin/console $(ARGS)
 
 .PHONY: test
-test: ## Vet and run all tests; needs only Go
+test: ## Vet and run the tests of the main module; needs only Go
 	@$(if $(VETPKGS),$(patiently) go vet $(VETPKGS))
 	@$(tool)
 	@$(testing) go test -p $(PACKAGES) -vet=off -count=1 -parallel=$(PARALLEL) -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)

@@ -81,7 +81,7 @@ func TestSupervisionPasses(t *testing.T) {
 			return o
 		}(),
 		"a key for all":   {Key: func(context.Context, string) (string, bool) { return "acme", true }},
-		"a key of nobody": {Key: func(context.Context, string) (string, bool) { return "", true }},
+		"a key of no client": {Key: func(context.Context, string) (string, bool) { return "", true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -23,7 +23,7 @@ type catalog struct {
 	makefile string
 	root     fs.FS
 	modules  map[string]*tree  // by folder, with a slash behind it
-	versions map[string]string // of the modules that pages tell a reader to get
+	versions map[string]string // of the modules that pages name
 	verbs    map[string][]string
 }
 

@@ -115,19 +115,23 @@ func (f pageFrame) source(page string, blocks []pagecode.Block, folders []string
 	return "package p\nimport (\n" + strings.Join(slices.Sorted(maps.Keys(paths)), "\n") + "\n)\n" + body, nil
 }
 
-// compile compiles the sources of one module as packages of their own, which only the compiler sees.
+// compile compiles the sources of one module as packages of their own, which only the compiler sees. A name is that of
+// a page, or of a package and one of its files, as in "a|b.go".
 func compile(t *testing.T, dir string, sources map[string]string) error {
 	t.Helper()
 	temp, replace, packages := t.TempDir(), map[string]string{}, []string{}
 	for name, source := range sources {
+		name, of, _ := strings.Cut(name, "|")
 		slug := strings.NewReplacer("/", "_", ".", "_").Replace(name)
-		file := filepath.Join(temp, slug+".go")
+		file := filepath.Join(temp, slug+cmp.Or(of, ".go"))
 		if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		replace[filepath.Join(dir, "pagecode", slug, "page.go")] = file
+		replace[filepath.Join(dir, "pagecode", slug, cmp.Or(of, "page.go"))] = file
 		packages = append(packages, "./pagecode/"+slug)
 	}
+	slices.Sort(packages)
+	packages = slices.Compact(packages)
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// A call whose Wait ends after the Txn of its request was answered is told how full the queue is: that Txn
+// A call whose Wait ends after the Txn of its request was answered gets how full the queue is: that Txn
 // has counted it, however late the view of the queue is (A149).
 func TestShortWaitIsCounted(t *testing.T) {
 	t.Parallel()

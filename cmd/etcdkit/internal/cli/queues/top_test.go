@@ -63,7 +63,7 @@ func TestTopStream(t *testing.T) {
 	f.Golden("top-every")
 }
 
-// A stream outlives an outage of etcd, of which standard error tells.
+// A stream outlives an outage of etcd, which standard error reports.
 func TestTopStreamDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
