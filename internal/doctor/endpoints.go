@@ -28,7 +28,7 @@ func (s Survey) Endpoints() (found []Finding) {
 		found = append(found, s.endpoint(a)...)
 	}
 	if s.Mute() {
-		return append(found, One(Fail, "Check --endpoints (ETCDCTL_ENDPOINTS) and --cacert, and whether etcd runs.", "no endpoint answers")...)
+		return append(found, One(Fail, "Check --endpoints (ETCDCTL_ENDPOINTS), --cacert, and --cert and --key if etcd wants them, and whether etcd runs.", "no endpoint answers")...)
 	}
 	found = append(found, s.clusters()...)
 	return append(found, s.lines()...)

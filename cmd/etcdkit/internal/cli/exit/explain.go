@@ -104,7 +104,7 @@ var classes = []class{
 	{Failed, "'etcdkit requests list STORE' lists the requests.", is(idempotency.ErrNotFound)},
 	{Failed, "Wait until the process has ended, or add --force if you know that nothing of the attempt is at work any more.",
 		is(idempotency.ErrAlive)},
-	{Unreachable, "Check --endpoints (ETCDCTL_ENDPOINTS) and --cacert; 'etcdkit doctor' shows what of etcd answers.",
+	{Unreachable, "Check --endpoints (ETCDCTL_ENDPOINTS), --cacert, and --cert and --key if etcd wants them; 'etcdkit doctor' shows what of etcd answers.",
 		func(err error) bool {
 			return is(concurrency.ErrUnavailable, context.DeadlineExceeded)(err) || hasCode(codes.Unavailable, codes.DeadlineExceeded)(err)
 		}},
