@@ -11,7 +11,7 @@ const (
 	evReleasing = "releasing" // the work has ended, the release follows
 	evDone      = "done"      // the attempt has ended
 
-	evKill = "kill" // the process is dead and reaped
+	evKill = "kill" // the process was killed
 	evStop = "stop" // the process is stopped
 	evCont = "cont" // the process is about to be continued
 )

@@ -167,7 +167,8 @@ func (r *run) done(e event) ending {
 	return e.End
 }
 
-// kill kills and reaps the process. For the referee the process may work until it is reaped.
+// kill kills and reaps the process. For the referee it works until the signal was sent, or until the last event that it
+// has reported. It runs nothing more then, but a busy kernel can take seconds to take it down.
 func (r *run) kill(ctx context.Context) (ending, error) {
 	if r.job.At == 0 {
 		_ = program.Sleep(ctx, 150*time.Millisecond) // until the request is in the queue
@@ -175,20 +176,21 @@ func (r *run) kill(ctx context.Context) (ending, error) {
 	if err := r.proc.Kill(); err != nil {
 		return "", fmt.Errorf("kill a worker: %w", err)
 	}
-	end := killed
+	end, dead := killed, hostclock.Now()
 	for {
 		var e event
 		if ok, _ := r.proc.Next(&e); !ok {
 			break
 		}
 		r.note(e)
+		dead = max(dead, e.At)
 		if e.Kind == evDone { // the attempt ended before the kill
 			end = r.done(e)
 		}
 	}
 	_ = r.proc.Wait()
 	r.dead = true
-	r.mark(evKill, hostclock.Now())
+	r.mark(evKill, dead)
 	return end, nil
 }
 

@@ -38,7 +38,7 @@ type change struct {
 // judge measures a run by the events of the workers, without reading etcd.
 //
 // An attempt is working from the grant of its permit until just before the release, or until
-// its process was reaped. If the permit was lost, the attempt is working until the loss, or
+// its process was killed. If the permit was lost, the attempt is working until the loss, or
 // until the end of a step that was in progress at the loss. A stopped process is not working.
 // When it is continued, the step that was in progress may end and counts as late; a step that
 // begins later counts as work again. A step that begins after the permit's deadline, as its
