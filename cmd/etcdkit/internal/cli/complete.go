@@ -140,7 +140,7 @@ func namesFor(cmd *cobra.Command, c *verb.Call, typed string, in func(keyspace.S
 	if err != nil {
 		return nil
 	}
-	defer client.Close()
+	defer verb.Close(client)
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 	defer cancel()
 	for _, l := range of {

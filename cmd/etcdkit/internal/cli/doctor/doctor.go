@@ -109,7 +109,7 @@ func (d *examination) examine(ctx context.Context) (found []finding) {
 		return doctor.Named("connection", one(levelFail, cmp.Or(doctor.Mistake(err),
 			"Check --endpoints, --cacert, --cert, --key and --user."), "%v", err))
 	}
-	defer client.Close()
+	defer verb.Close(client)
 	d.client = client
 	defer d.close(ctx)
 	p := d.call.Progress()

@@ -154,7 +154,7 @@ func leave(ctx context.Context, client *clientv3.Client, sess *concurrency.Sessi
 	// the session first, whose request to revoke the lease may still be sent then.
 	_ = client.ActiveConnection().Close()
 	err := p.Err() // if it was lost until then, its lease may be revoked already
-	_ = client.Close()
+	verb.Close(client)
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	_ = sess.Close(ended)

@@ -42,7 +42,7 @@ standard error.`,
 			if err != nil {
 				return err
 			}
-			defer client.Close()
+			defer verb.Close(client)
 			exp, err := exporter.New(client, c.Etcd.Namespace, &exporter.Options{Prefix: c.Etcd.Prefix, MaxNames: names,
 				Logger: output.Logger(c.Std.Err, zap.WarnLevel)})
 			if errors.Is(err, exporter.ErrInvalid) {

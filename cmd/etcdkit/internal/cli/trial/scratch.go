@@ -137,9 +137,9 @@ func (s *scratch) remove(ctx context.Context) error {
 	}
 	closing.Wait()
 	for _, c := range s.clients {
-		_ = c.Close()
+		verb.Close(c)
 	}
-	defer s.etcd.Close()
+	defer verb.Close(s.etcd)
 	for pass := 0; ; pass++ {
 		resp, err := s.etcd.Delete(ctx, s.space.Root(), clientv3.WithPrefix())
 		if err != nil {

@@ -129,7 +129,7 @@ func withReasonOf(config clientv3.Config, err error) error {
 	if e != nil {
 		return err
 	}
-	defer client.Close()
+	defer Close(client)
 	return WithReason(client, err)
 }
 

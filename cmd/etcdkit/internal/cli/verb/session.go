@@ -55,7 +55,7 @@ func (c *Call) Ending(
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer Close(client)
 	opts.Prefix = c.Etcd.Prefix
 	opening, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
 	defer cancel()
@@ -89,7 +89,7 @@ func (c *Call) WithClient(ctx context.Context, fn func(context.Context, *clientv
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer Close(client)
 	ctx, answered, cancel := c.reading(ctx)
 	defer cancel()
 	client.KV = answering{client.KV, answered}
