@@ -55,6 +55,10 @@ func TestRerun(t *testing.T) {
 			source: "func TestCrash(t *testing.T) {\n\tif _, err := os.Stat(\"ran\"); err != nil {\n\t\tos.WriteFile(\"ran\", nil, 0o600)\n\t\tpanic(\"the first time\")\n\t}\n}\n",
 			flaky:  "FLAKY a.TestCrash: ", shows: []string{"panic: the first time"},
 		},
+		"flaky hang": {
+			source: "func TestGood(t *testing.T) { println(\"chatter\") }\nfunc TestHangs(t *testing.T) {\n\tif _, err := os.Stat(\"ran\"); err != nil {\n\t\tos.WriteFile(\"ran\", nil, 0o600)\n\t\tprintln(\"goroutine 7 waits\")\n\t\tos.Exit(2)\n\t}\n}\n",
+			flaky:  "FLAKY a.TestHangs: ", shows: []string{"goroutine 7 waits"},
+		},
 		"does not build": {source: "func TestBad(t *testing.T) { nothing() }\n", red: true, shows: []string{"undefined: nothing", "is not run again: it does not build"}},
 		"veto":           {source: "func TestRule(t *testing.T) { t.Error(\"broken rule: not a matter of time\") }\n", red: true, shows: []string{"is not run again: what it has found is not a matter of time"}},
 		"does not load":  {source: "import \"example.org/nothing\"\n", red: true, shows: []string{"is not run again: it does not build"}},

@@ -34,7 +34,8 @@ type result struct {
 	raced  bool
 	vetoed bool
 	lines  []event
-	failed []string // tests and subtests
+	begun  []string // tests and subtests that have not ended
+	failed []string // those that have failed, or not ended when the package has
 	skips  []string // tests that were skipped, each with its reason
 }
 
@@ -83,6 +84,12 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 		running[ev.Package] = p
 	}
 	switch {
+	case ev.Action == "run":
+		p.begun = append(p.begun, ev.Test)
+	case ev.Test != "" && slices.Contains([]string{"pass", "fail", "skip"}, ev.Action):
+		p.begun = slices.DeleteFunc(p.begun, func(test string) bool { return test == ev.Test })
+	}
+	switch {
 	case ev.Action == "output":
 		p.lines = append(p.lines, ev)
 		p.raced = p.raced || strings.Contains(ev.Output, "WARNING: DATA RACE")
@@ -94,6 +101,9 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 	case ev.Test != "":
 	case ev.Action == "pass", ev.Action == "skip", ev.Action == "fail":
 		p.passed = ev.Action != "fail"
+		if !p.passed { // what a process writes at its end is attributed to a test that runs
+			p.failed = append(p.failed, p.begun...)
+		}
 		p.built = ev.FailedBuild == ""
 		delete(running, ev.Package)
 		return p
