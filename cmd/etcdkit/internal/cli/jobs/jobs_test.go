@@ -98,11 +98,11 @@ func TestJobsTrigger(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
 	l := f.Locker("web-7")
+	f.Shell("jobs trigger -N test invoices") // not after the job is made: it writes its plan then
 	end := make(chan struct{})
 	job, err := l.Job("invoices", schedlock.Periods(24*time.Hour), func(context.Context, *schedlock.Run) error { <-end; return nil })
 	require.NoError(t, err)
 	job.Next(time.Now()) // as a cron library does
-	f.Shell("jobs trigger -N test invoices")
 	require.NoError(t, l.Pause(testkit.Context(t), "invoices", "not yet", schedlock.BeforeFirstRun()))
 	f.Shell("jobs trigger -N test invoices --wait 1s")
 	require.NoError(t, l.Resume(testkit.Context(t), "invoices"))

@@ -476,7 +476,7 @@ func TestRunWaits(t *testing.T) {
 	held := f.Permit(m.Lock(testkit.Context(t)))
 	p := f.Start(nil, "x", "-n", "--", "true")
 	require.Equal(t, exit.NotAcquired, p.Code())
-	p = f.Start(nil, "x", "--wait", "50ms", "--", "true")
+	p = f.Start(nil, "x", "--wait", "1s", "--", "true") // long enough for etcd to answer: otherwise it is unavailable
 	require.Equal(t, exit.NotAcquired, p.Code())
 	file := filepath.Join(t.TempDir(), "exit")
 	p = f.Start(nil, "x", "--exit-file", file, "--", "true")
