@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -66,6 +67,13 @@ func (f *Fixture) Call(errs io.Writer, dial ...grpc.DialOption) *verb.Call {
 	c.Etcd.Define(pflag.NewFlagSet("", pflag.ContinueOnError))
 	c.Etcd.Endpoints, c.Etcd.Prefix, c.Etcd.Namespace, c.Etcd.Dial = f.Etcd.Endpoints(), f.Prefix, "test", dial
 	return c
+}
+
+// Execute executes a verb by itself, on the Call that it was made of.
+func Execute(ctx context.Context, cmd *cobra.Command, args ...string) error {
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	return cmd.ExecuteContext(ctx)
 }
 
 // Shows has a transcript show another word in place of one.

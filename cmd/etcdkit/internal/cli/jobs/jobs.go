@@ -32,7 +32,7 @@ one of them lives; for one of 'etcdkit jobs run', or of gocronlock.NewCron witho
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.Open(cmd.Context(), "jobs", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
-				return listJobs(ctx, c, sess)
+				return List(ctx, c, sess)
 			})
 		},
 	}
@@ -102,7 +102,8 @@ func (j shownJob) state() string {
 	return state
 }
 
-func listJobs(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
+// List prints the jobs of the session's namespace, and waits for each answer as long as --command-timeout.
+func List(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
 	l, err := schedlock.New(sess, nil)
 	if err != nil {
 		return err

@@ -38,13 +38,14 @@ Without --namespace, list the namespaces below --prefix; where ETCDKIT_NAMESPACE
 				return listNamespaces(cmd.Context(), c)
 			}
 			return c.Open(cmd.Context(), "ls", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
-				return listQueues(ctx, c, sess)
+				return List(ctx, c, sess)
 			})
 		},
 	}
 }
 
-func listQueues(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
+// List prints the queues of the session's namespace, and waits for each answer as long as --command-timeout.
+func List(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
 	ctx, alive, cancel := c.Patience(ctx) // there may be many
 	defer cancel()
 	p := c.Progress()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +42,7 @@ line.`,
 			}
 			return c.Open(cmd.Context(), "top", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 				screen := output.Terminal(c.Std.Out) && c.Output == "table"
-				return redraw(ctx, c, sess, every, rows, screen, screen || output.Terminal(c.Std.Out) || cmd.Flags().Changed("every"))
+				return Redraw(ctx, c, sess, every, rows, screen, screen || output.Terminal(c.Std.Out) || cmd.Flags().Changed("every"))
 			})
 		},
 	}
@@ -52,9 +51,9 @@ line.`,
 	return cmd
 }
 
-// redraw prints the table once, or again and again until ctx ends. On a screen it takes the place of the
+// Redraw prints the table of top once, or again and again until ctx ends. On a screen it takes the place of the
 // one before.
-func redraw(
+func Redraw(
 	ctx context.Context, c *verb.Call, sess *concurrency.Session, every time.Duration, rows int, screen, again bool,
 ) error {
 	var drawn []byte // the latest table
@@ -82,7 +81,7 @@ func redraw(
 		table := append(slices.Clone(drawn), failed...)
 		if screen {
 			width, height := output.Size(c.Std.Out)
-			table = append([]byte("\x1b[H\x1b[2J"), fit(table, width, height)...) // to the top, and clear: the whole table is written at once
+			table = append([]byte("\x1b[H\x1b[2J"), output.Fit(table, width, height)...) // to the top, and clear: the whole table is written at once
 		}
 		if _, err := c.Std.Out.Write(table); err != nil || !again {
 			return err
@@ -91,24 +90,6 @@ func redraw(
 			return err
 		}
 	}
-}
-
-// fit returns what of a table a terminal has room for, with the line on which the cursor stays: else its first rows,
-// which are the busiest, would scroll away. 0 is a size that is not known.
-func fit(table []byte, width, height int) []byte {
-	lines := strings.SplitAfter(string(table), "\n")
-	lines = lines[:len(lines)-1] // what follows the last line end
-	if height > 1 && len(lines) >= height {
-		hidden := len(lines) - (height - 2)
-		lines = append(lines[:height-2], fmt.Sprintf("and %s; a larger terminal has room for them\n",
-			output.Count(hidden, "line more", "lines more")))
-	}
-	for i, line := range lines {
-		if r := []rune(line); width > 0 && len(r) > width+1 {
-			lines[i] = string(r[:width]) + "\n"
-		}
-	}
-	return []byte(strings.Join(lines, ""))
 }
 
 // printTop writes the first rows of a table.

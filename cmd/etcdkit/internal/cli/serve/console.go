@@ -96,7 +96,7 @@ func serveConsole(ctx context.Context, c *verb.Call, sess *concurrency.Session, 
 		return exit.Usagef("--listen %s: %w", listen, err)
 	}
 	token := rand.Text()
-	url := fmt.Sprintf("http://%s/?token=%s", reachedAt(lis.Addr().String(), hosts), token)
+	url := fmt.Sprintf("http://%s/?token=%s", ReachedAt(lis.Addr().String(), hosts), token)
 	server := &http.Server{
 		Handler:           withToken(token, "/"+strings.ToLower(rand.Text()[:10]), h),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
@@ -118,9 +118,9 @@ func serveConsole(ctx context.Context, c *verb.Call, sess *concurrency.Session, 
 	return nil // it was interrupted, which is how it ends
 }
 
-// reachedAt returns a host and port that browsers may use: the console refuses all but hosts and the
-// loopback interface.
-func reachedAt(listens string, hosts []string) string {
+// ReachedAt returns a host and port by which browsers reach a console that listens at an address: the console refuses
+// all but hosts and the loopback interface.
+func ReachedAt(listens string, hosts []string) string {
 	host, port, _ := net.SplitHostPort(listens)
 	if ip := net.ParseIP(host); len(hosts) > 0 && !ip.IsLoopback() {
 		host = hosts[0]

@@ -68,7 +68,7 @@ func serve(ctx context.Context, c *verb.Call, address string, exp *exporter.Expo
 	if err != nil {
 		return exit.Usagef("--listen: %w", err)
 	}
-	server := &http.Server{Handler: pages(reg), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: Pages(reg), ReadHeaderTimeout: 5 * time.Second}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 2)
@@ -94,8 +94,8 @@ func serve(ctx context.Context, c *verb.Call, address string, exp *exporter.Expo
 	return err
 }
 
-// pages serves the metrics, and whether they are up to date.
-func pages(from prometheus.Gatherer) http.Handler {
+// Pages serves the metrics of an exporter at /metrics, and at /healthz whether they are up to date: 200, or 503.
+func Pages(from prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(from, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -1,4 +1,4 @@
-package queues_test
+package cli_test
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
-	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/queues"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -145,7 +144,7 @@ func TestTextsFromEtcdAreEscaped(t *testing.T) {
 	require.Len(t, strings.Split(strings.TrimSpace(r.Out), "\n"), 3, r.Out)
 	require.False(t, strings.ContainsAny(r.Out, "\x1b\x07\u202e\u009b"), "%q", r.Out)
 	r = f.Run("show", "-N", "test", "charge", "-o", "json")
-	var got queues.ShownQueue
+	var got struct{ Holders []struct{ Note string } }
 	require.NoError(t, json.Unmarshal([]byte(strings.NewReplacer(`"token":"`, `"x":"`, `"lease":"`, `"y":"`, `"revision":"`, `"z":"`).Replace(r.Out)), &got))
 	require.Equal(t, nasty, got.Holders[0].Note)
 }

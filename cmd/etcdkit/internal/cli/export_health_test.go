@@ -1,4 +1,4 @@
-package serve
+package cli_test
 
 import (
 	"net/http"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/serve"
 )
 
 // A probe of health fails while the exporter says that its state is old, or says nothing.
@@ -22,7 +24,7 @@ func TestExportHealth(t *testing.T) {
 			reg.MustRegister(g)
 		}
 		w := httptest.NewRecorder()
-		pages(reg).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+		serve.Pages(reg).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
 		require.Equal(t, c.want, w.Code, name)
 	}
 }

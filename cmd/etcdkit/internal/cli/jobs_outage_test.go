@@ -1,4 +1,4 @@
-package jobs_test
+package cli_test
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func TestManyNamesOnASlowEtcd(t *testing.T) {
 	var out bytes.Buffer
 	a := &verb.Call{Std: verb.Streams{Out: &out}, Output: "table", Etcd: verb.Connection{Timeout: 3 * time.Second}}
 	began := time.Now()
-	require.NoError(t, jobs.ListJobs(ctx, a, sess))
+	require.NoError(t, jobs.List(ctx, a, sess))
 	require.Greater(t, time.Since(began), a.Etcd.Timeout, "or this shows nothing")
 	require.Equal(t, many+1, strings.Count(out.String(), "\n"))
 }

@@ -1,4 +1,4 @@
-package requests_test
+package cli_test
 
 import (
 	"bytes"
@@ -184,7 +184,7 @@ func TestRequestsResolveByEntry(t *testing.T) {
 	resolvesRPC(f, s, resolve, value)
 
 	do := lostVia(f, s, "do", clitest.Order("3"))
-	require.Equal(t, exit.Usage, resolve(do, "--done requests.go").Code)
+	require.Equal(t, exit.Usage, resolve(do, "--done main.go").Code)
 	require.Equal(t, exit.Usage, resolve(do, "--status 201").Code)
 	require.Zero(t, resolve(do, "--done testdata/result.json").Code)
 	f.Golden("requests-resolve-entries")

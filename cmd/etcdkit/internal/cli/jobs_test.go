@@ -1,4 +1,4 @@
-package jobs_test
+package cli_test
 
 import (
 	"bufio"

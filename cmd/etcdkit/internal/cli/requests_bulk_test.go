@@ -1,4 +1,4 @@
-package requests_test
+package cli_test
 
 import (
 	"bytes"
@@ -36,12 +36,17 @@ func TestResolveManyStopsMidway(t *testing.T) {
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	resolve := func() (requests.Resolved, string, error) {
+	type report struct {
+		Resolved []idempotency.Ref `json:"resolved_refs"`
+		Left     []idempotency.Ref `json:"left_refs"`
+		Refused  []any
+	}
+	resolve := func() (report, string, error) {
 		var errs bytes.Buffer
 		a := f.Call(&errs, grpc.WithChainUnaryInterceptor(denies))
 		a.Yes, a.Output = true, "json"
-		err := requests.FailAll(testkit.Context(t), a, "orders")
-		var out requests.Resolved
+		err := clitest.Execute(testkit.Context(t), requests.Requests(a), "resolve", "orders", "--state", "unknown", "--failed", "x")
+		var out report
 		require.NoError(t, json.Unmarshal(a.Std.Out.(*bytes.Buffer).Bytes(), &out))
 		return out, errs.String(), err
 	}

@@ -1,4 +1,4 @@
-package permits_test
+package cli_test
 
 import (
 	"bytes"
@@ -103,7 +103,7 @@ func TestHoldThroughAnOutage(t *testing.T) {
 			}
 			return open(ctx, desc, cc, method, opts...)
 		}))
-	require.Error(t, permits.Keep(testkit.Context(t), a, "x", "a", 30*time.Minute))
+	require.Error(t, clitest.Execute(testkit.Context(t), permits.Hold(a), "x", "--id", "a", "--for", "30m"))
 	a.Close() // its messages are written
 	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. This removes it: etcdkit release -N test --prefix "+f.Prefix+" mutex/x --id a\n")
 	require.Zero(t, f.Run("release", "-N", "test", "mutex/x", "--id", "a").Code)
@@ -113,7 +113,7 @@ func TestHoldThroughAnOutage(t *testing.T) {
 func TestIDsThatAreNoText(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
-	sm, err := concurrency.NewSemaphore(f.Session(permits.RunOwner+"ada"), "x", 3, nil)
+	sm, err := concurrency.NewSemaphore(f.Session("etcdkit run ada"), "x", 3, nil)
 	require.NoError(t, err)
 	f.Permit(sm.Acquire(testkit.Context(t), concurrency.ID("job-\xfd")))
 	for _, id := range []string{"job-\xff", "job-\xfe"} {

@@ -1,4 +1,4 @@
-package permits_test
+package cli_test
 
 import (
 	"strconv"

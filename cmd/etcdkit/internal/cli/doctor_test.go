@@ -1,8 +1,7 @@
-package doctor_test
+package cli_test
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"syscall"
 	"testing"
@@ -12,12 +11,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
-	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/doctor"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
-	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
-	checks "github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -164,30 +160,6 @@ func TestDoctorNoSpace(t *testing.T) {
 	require.NoError(t, etcd.SetNoSpace(testkit.Context(t), false))
 }
 
-// etcd is asked whether it still has an old revision.
-func TestDoctorCompaction(t *testing.T) {
-	t.Parallel()
-	etcd := embedtest.Start(t, nil)
-	ctx := testkit.Context(t)
-	a := &verb.Call{}
-	a.Etcd.Prefix = "/doctor"
-	d := doctor.NewExamination(a, etcd.Client(), 10, time.Now)
-	require.Equal(t, checks.OK, d.Compaction(ctx)[0].Level, "there are not so many")
-	var at int64
-	for range 20 {
-		resp, err := etcd.Client().Put(ctx, "/doctor/x", "")
-		require.NoError(t, err)
-		at = resp.Header.Revision
-	}
-	require.Equal(t, checks.Warn, d.Compaction(ctx)[0].Level)
-	_, err := etcd.Client().Compact(ctx, at-10)
-	require.NoError(t, err)
-	require.Equal(t, checks.Warn, d.Compaction(ctx)[0].Level, "the revision that was compacted to is kept")
-	_, err = etcd.Client().Compact(ctx, at-9)
-	require.NoError(t, err)
-	require.Equal(t, checks.OK, d.Compaction(ctx)[0].Level)
-}
-
 func TestDoctorInterrupted(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
@@ -201,25 +173,28 @@ func TestDoctorOfAJobThatIsNotStarted(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
 	ctx := testkit.Context(t)
-	l := f.Locker("web-7")
-	_, err := l.Do(ctx, "invoices", clitest.Nothing, schedlock.Every(time.Minute))
-	require.NoError(t, err)
-	a := &verb.Call{}
-	a.Etcd.Prefix, a.Etcd.Namespace = f.Prefix, "test"
-	now := time.Now()
-	d := doctor.NewExamination(a, f.Etcd.Client(), 0, func() time.Time { return now })
+	sess := f.Session("web-7")
 	finds := func() string {
 		t.Helper()
-		found, err := d.Job(ctx, l, "invoices")
-		require.NoError(t, err)
-		return fmt.Sprint(found)
+		_, by := findings(t, f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m"))
+		require.Contains(t, by["jobs"], "OK 1 job\n")
+		return by["jobs"]
 	}
-	require.NotContains(t, finds(), "no process has started it")
-	now = now.Add(2 * time.Minute)
+	start := func(now time.Time) {
+		t.Helper()
+		l, err := schedlock.New(sess, &schedlock.Options{Now: func() time.Time { return now }})
+		require.NoError(t, err)
+		_, err = l.Do(ctx, "invoices", clitest.Nothing, schedlock.Every(time.Minute))
+		require.NoError(t, err)
+	}
+	start(time.Now().Add(-2 * time.Minute))
 	require.Contains(t, finds(), "job invoices: no process has started it since its tick of ")
+	l, err := schedlock.New(sess, nil)
+	require.NoError(t, err)
 	require.NoError(t, l.Pause(ctx, "invoices", "moving"))
 	require.NotContains(t, finds(), "no process has started it")
 	require.NoError(t, l.Resume(ctx, "invoices"))
-	now = time.Now()
 	require.NotContains(t, finds(), "no process has started it", "it was just resumed")
+	start(time.Now())
+	require.NotContains(t, finds(), "no process has started it")
 }

@@ -1,4 +1,4 @@
-package queues_test
+package cli_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package queues_test
+package cli_test
 
 import (
 	"bytes"
@@ -75,7 +75,7 @@ func TestLsOnASlowEtcd(t *testing.T) {
 	var out bytes.Buffer
 	a := &verb.Call{Std: verb.Streams{Out: &out}, Output: "table", Etcd: verb.Connection{Timeout: 3 * time.Second}}
 	began := time.Now()
-	require.NoError(t, queues.ListQueues(testkit.Context(t), a, sess))
+	require.NoError(t, queues.List(testkit.Context(t), a, sess))
 	require.Greater(t, time.Since(began), a.Etcd.Timeout, "or this shows nothing")
 	require.Contains(t, out.String(), "election/shard")
 }
