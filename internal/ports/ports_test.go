@@ -7,11 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/ports"
 )
-
-func TestMain(m *testing.M) { embedtest.Main(m) }
 
 func TestReserve(t *testing.T) {
 	t.Parallel()

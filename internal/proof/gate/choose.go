@@ -15,6 +15,7 @@ import (
 type pkg struct {
 	path  string // below the module, with "./" before it
 	etcd  bool   // its test binary links etcd's client or server
+	quiet bool   // its test binary links the client alone, and no test of it sends an etcd anything, see asksNoEtcd
 	alone bool   // it runs in one goroutine, see runsAlone
 }
 
@@ -54,6 +55,7 @@ var omissions = map[string][]omission{
 		}},
 		{"its etcd is one of ours, in virtual time: make verify runs it with the client of etcd 3.7", func(p pkg) bool { return p.path == "./internal/proof/virtual" }},
 		{"it links neither etcd's client nor its server", func(p pkg) bool { return !p.etcd }},
+		{"no test of it asks an etcd, or names what is etcd's", func(p pkg) bool { return p.quiet }},
 	},
 	"test": {
 		{"race runs it, and long its long tests: make verify runs it whole", raced},
@@ -119,7 +121,8 @@ func testedOf(listed string) (all []pkg) {
 		name, deps, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if path, ok := strings.CutSuffix(name, ".test"); ok {
 			path := "./" + short(path)
-			all = append(all, pkg{path: path, etcd: linksEtcd(deps), alone: !linksEtcd(deps) && runsAlone(path)})
+			etcd := linksEtcd(deps)
+			all = append(all, pkg{path: path, etcd: etcd, quiet: etcd && asksNoEtcd(path, deps), alone: !etcd && runsAlone(path)})
 		}
 	}
 	return all

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A package is left out with another etcd only if its tests neither start an etcd nor name one.
+func TestAsksNoEtcd(t *testing.T) {
+	t.Parallel()
+	const plain, names = "package a\n\nimport _ \"strings\"\n", "package a\n\nimport _ \"go.etcd.io/etcd/client/v3\"\n"
+	const client = "fmt go.etcd.io/etcd/client/v3"
+	for name, c := range map[string]struct {
+		deps, code, test string
+		want             bool
+	}{
+		"nothing of it":     {client, plain, plain, true},
+		"a server":          {client + " " + server, plain, plain, false},
+		"a fake one":        {client + " " + ours + "/internal/proof/fakeetcd", plain, plain, false},
+		"the code names it": {client, names, plain, false},
+		"a test names it":   {client, plain, names, false},
+		"no Go":             {client, plain, "package", false},
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "a.go"), []byte(c.code), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "a_test.go"), []byte(c.test), 0o600))
+		require.Equal(t, c.want, asksNoEtcd(dir, c.deps), name)
+	}
+	require.False(t, asksNoEtcd(t.TempDir(), client), "there are no tests")
+}
+
+// In this tree these are left out with etcd 3.7, each of which is known to judge what it is given.
+func TestAsksNoEtcdInThisTree(t *testing.T) {
+	t.Chdir("../../..")
+	all, err := tested(t.Context())
+	require.NoError(t, err)
+	var quiet []string
+	for _, p := range all {
+		if p.quiet {
+			quiet = append(quiet, p.path)
+		}
+	}
+	require.Equal(t, []string{
+		"./cmd/etcdkit/internal/cli/doctor", "./cmd/etcdkit/internal/cli/jobs", "./cmd/etcdkit/internal/cli/permits",
+		"./cmd/etcdkit/internal/cli/requests", "./cmd/etcdkit/internal/cli/verb", "./concurrency/internal/middleware",
+		"./idempotency/internal/middleware", "./idempotency/internal/rpc", "./internal/proof/check/replay", "./internal/rate",
+	}, quiet)
+}
