@@ -38,9 +38,12 @@ type omission struct {
 // readers are packages whose tests read the tree and run no code of the product.
 var readers = []string{"./internal/proof/deptest", "./internal/proof/gate", "./internal/proof/mutants"}
 
+// exampleRoots are the folders of the examples and of what they share.
+var exampleRoots = []string{"./examples", "./internal/examples"}
+
 // unraced are the reasons to leave a package out of the target race.
 var unraced = []omission{
-	{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, "./examples", "./internal/examples") }},
+	{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, exampleRoots...) }},
 	{"it reads the tree, and runs nothing of the product", func(p pkg) bool { return slices.Contains(readers, p.path) }},
 	{"what it runs in virtual time is raced on a real etcd: make verify races it", func(p pkg) bool { return p.path == "./internal/proof/virtual" }},
 	{"it runs in one goroutine", func(p pkg) bool { return p.alone }},
@@ -49,7 +52,7 @@ var unraced = []omission{
 var omissions = map[string][]omission{
 	"race": unraced,
 	"etcd37": {
-		{"an example: make verify runs it with etcd 3.7", func(p pkg) bool { return under(p.path, "./examples", "./internal/examples") }},
+		{"an example: make verify runs it with etcd 3.7", func(p pkg) bool { return under(p.path, exampleRoots...) }},
 		{"it asks etcd nothing that concurrency, schedlock and idempotency do not: make verify runs it with etcd 3.7", func(p pkg) bool {
 			return under(p.path, "./console", "./exporter")
 		}},

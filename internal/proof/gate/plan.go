@@ -60,16 +60,32 @@ func (g *gate) plan(all []pkg, long []shortened, changed func(what string) (reas
 		integration.flags, integration.out = "-short -skip="+browserTests, []leftOut{{"the tests in a browser, " + browserTests, why}}
 	}
 	race, etcd37 := chosen("race", "-short"), chosen("etcd37", "-short")
+	test, examples := chosen("test", "", "VETPKGS=./...").withoutExamples()
 	etcd37.args = []string{"VETPKGS=" + strings.Join(append(uncompiled(etcd37.out, all), g.bare...), " ")}
 	return []step{
 		race,
-		chosen("test", "", "VETPKGS=./..."),
+		test,
 		g.long(race.run, long),
 		etcd37,
 		integration,
+		examples,
 		{target: "demos-test", skip: changed("demos"), waits: true},
 		{target: "bench-test", flags: "-short", skip: changed("bench"), waits: true},
 	}
+}
+
+// withoutExamples divides a step: most tests of examples wait for seconds and use little processor time.
+func (s step) withoutExamples() (rest, examples step) {
+	rest, examples = s, step{target: s.target, name: "examples", args: []string{"VETPKGS="}, waits: true}
+	rest.run = nil
+	for _, path := range s.run {
+		if under(path, exampleRoots...) {
+			examples.run = append(examples.run, path)
+		} else {
+			rest.run = append(rest.run, path)
+		}
+	}
+	return rest, examples
 }
 
 // uncompiled are the packages that a step leaves out although another etcd could keep them from compiling.

@@ -98,11 +98,14 @@ func TestPlan(t *testing.T) {
 		return byName
 	}
 	steps := planned(func(string) string { return "" })
-	require.Len(t, steps, 7)
+	require.Len(t, steps, 8)
 	race, test, longs := steps["race"], steps["test"], steps["long"]
 	require.Equal(t, []string{"./console", "./b", "./a"}, race.run, "slowest first")
 	require.Equal(t, "-short", race.flags)
-	require.Equal(t, []string{"./examples/fleet", "./internal/proof/deptest"}, test.run, "what is not raced")
+	require.Equal(t, []string{"./internal/proof/deptest"}, test.run, "what is not raced")
+	require.Equal(t, []string{"./examples/fleet"}, steps["examples"].run, "beside it")
+	require.Equal(t, []string{"VETPKGS="}, steps["examples"].args, "test vets them")
+	require.Empty(t, steps["examples"].flags, "whole")
 	require.Empty(t, test.flags, "whole")
 	require.Len(t, test.out, 3)
 	require.Equal(t, []string{"./b", "./a"}, longs.run, "of what is raced")
@@ -131,8 +134,8 @@ func TestPlanOfThisTree(t *testing.T) {
 	for _, s := range (&gate{}).plan(all, long, func(string) string { return "" }) {
 		byName[cmp.Or(s.name, s.target)] = s
 	}
-	raced, whole, longs := byName["race"], byName["test"], byName["long"]
-	require.ElementsMatch(t, paths(all), append(slices.Clone(raced.run), whole.run...), "each package once")
+	raced, longs := byName["race"], byName["long"]
+	require.ElementsMatch(t, paths(all), slices.Concat(raced.run, byName["test"].run, byName["examples"].run), "each package once")
 	run := regexp.MustCompile(strings.ReplaceAll(strings.Trim(strings.TrimPrefix(longs.flags, "'-run="), "'"), "$$", "$"))
 	for _, l := range long {
 		if slices.Contains(raced.run, l.dir) {
