@@ -82,6 +82,9 @@ func TestDoctorOfEndpoints(t *testing.T) {
 		"kine":               {[]string{impostor.Kine(t)}, exit.Failed, "endpoint", "no etcd: the server speaks its API"},
 	} {
 		r := doctorAt(t, "/doctor", c.endpoints...)
+		for n := 0; n < 10 && r.Code != c.code && strings.Contains(r.Out, "no leader"); n++ { // a busy machine may have the members elect again
+			r = doctorAt(t, "/doctor", c.endpoints...)
+		}
 		require.Equal(t, c.code, r.Code, "%s: %s%s", name, r.Out, r.Err)
 		all, by := findings(t, r)
 		require.Contains(t, by[c.check], c.want, "%s: %s", name, all)
