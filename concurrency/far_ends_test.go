@@ -57,7 +57,7 @@ func TestFarWaitBehindHeavyRequestsEnds(t *testing.T) {
 	sm := sem(t, own, "x", limit)
 	ask2(ctx, sm)
 	require.Eventually(t, func() bool { return concurrency.Sleeps(sm) }, soon, tick)
-	_, err := sm.Acquire(ctx, concurrency.Wait(200*time.Millisecond))
+	_, err := sm.Acquire(ctx, concurrency.Wait(time.Second))
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	require.NotErrorIs(t, err, concurrency.ErrUnavailable)
 	full, ok := errors.AsType[*concurrency.FullError](err)
