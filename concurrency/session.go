@@ -85,7 +85,8 @@ func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 //
 // The revocation does not depend on ctx: it happens even if ctx had ended before the call,
 // and is bounded by two seconds. Close returns ctx's error if it had to end what was held, and
-// an error of etcd's if the lease could not be revoked; the lease then expires after its TTL.
+// an error of etcd's if etcd has not confirmed that the lease was revoked, or a lease that was lost
+// before and may still exist: unless it has ended, it then expires after its TTL.
 // In every case the session is closed. Close may be called again, also concurrently: each call
 // returns when the session has ended, with the same error, and the first ctx that ends is the
 // one that ends the wait for holders.

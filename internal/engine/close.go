@@ -2,7 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/lease"
@@ -44,9 +48,34 @@ func (s *Session) fail(err error) {
 	s.closeErr = join.Errors(s.closeErr, err)
 }
 
-// leftToExpire is the error of Close for a lease that could not be revoked: what was held on it is free once it expires.
+// bury revokes a lost lease. If etcd denies that, the lease may exist for one more TTL, with the keys of permits that have
+// ended. If the session is closed within that time, the revocation is tried once more, and Close reports its failure.
+func bury(s *Session, l *lease.Lease, cause error) {
+	err := s.revoke(l, cause)
+	if err == nil {
+		return
+	}
+	s.opts.Log.Debug("the lost lease could not be revoked and will expire", zap.Error(err))
+	if s.ctx.Err() == nil { // it is denied
+		t := time.NewTimer(l.TTL())
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return
+		case <-s.ctx.Done():
+			err = l.Revoke(s.late)
+		}
+	}
+	if err != nil && !errors.Is(cause, lease.ErrGone) {
+		s.fail(leftToExpire(l, err)) // to etcd it may be alive, with what was held
+	}
+}
+
+// leftToExpire is the error of Close for a lease of which etcd has not confirmed that it is revoked: what was held on it is
+// free once it expires. It may have ended before, by a revocation whose answer was lost or, if its presence key is gone,
+// with that key.
 func leftToExpire(l *lease.Lease, err error) error {
-	return fmt.Errorf("close session: lease %016x is left to expire: %w", l.ID(), err)
+	return fmt.Errorf("close session: lease %016x is left to expire, unless it has ended: %w", l.ID(), err)
 }
 
 // Close ends the session: no new work is accepted, then it waits until nothing is held or ctx

@@ -288,12 +288,7 @@ func (s *Session) run(e *Epoch) {
 			if inUse {
 				s.grace(lost, cause)
 			}
-			if err := s.revoke(lost, cause); err != nil {
-				s.opts.Log.Debug("the lost lease could not be revoked and will expire", zap.Error(err))
-				if s.ctx.Err() != nil && !errors.Is(cause, lease.ErrGone) {
-					s.fail(leftToExpire(lost, err)) // to etcd it may be alive, with what was held
-				}
-			}
+			bury(s, lost, cause)
 		})
 		s.opts.Log.Warn("the session lost its lease, and all permits, runs and attempts on it", zap.String("lease", fmt.Sprintf("%016x", lost.ID())), zap.Error(s.Explain(cause)))
 		since := time.Now()
