@@ -131,10 +131,11 @@ func (l *RateLimiter) Allow() error {
 // Calls in one process are served in their order; there is no order among processes.
 //
 // Wait fails at once with a *RateExceededError (ErrRateExceeded), without ctx's error, if ctx has a
-// deadline that the call cannot meet: its turn comes later even if this process gets the whole rate. It
-// does so as soon as that is known, which is after it has read the rate, and of a rate below one per second
-// after it has the share. RateExceededError.RetryAfter says when the turn would come. If SetRate raises the
-// rate before the deadline, the call has failed nevertheless.
+// deadline before its turn: the calls that wait before it in this process, and it, take longer even if
+// this process gets the whole rate. It does so as soon as that is known, which is after it has read the
+// rate, and of a rate below one per second after it has the share. RateExceededError.RetryAfter says
+// when the turn would come. The call has failed even if its turn would have come earlier after all, because
+// SetRate raises the rate or a call before it ends without a token: call again.
 //
 // Otherwise it returns a *RateMismatchError (ErrLimitMismatch); ErrClosed; ErrTooMany; an error of
 // etcd's that keeps this process from acquiring a share; or ctx's error. If the call has waited, that

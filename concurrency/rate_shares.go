@@ -164,7 +164,8 @@ func (s *rateShares) count(now time.Time) {
 }
 
 // refuseLate ends the calls, from that one on, whose turn comes after their deadline even if this process had the
-// whole rate. A rate that is raised later may have served them; their callers may call again.
+// whole rate. That counts the calls that wait before it: if one of them ends without a token, or the rate is raised, the
+// turn would have come earlier; its caller may call again.
 func (s *rateShares) refuseLate(from int) {
 	if s.division.Shares == 0 || !s.changed.IsZero() || s.division.Slow() && s.tokens.of == nil { // when there are tokens is not known
 		return
@@ -173,14 +174,15 @@ func (s *rateShares) refuseLate(from int) {
 	left := s.bucket.Left(now)
 	stay := s.calls[:from:from]
 	for _, c := range s.calls[from:] {
-		earliest := s.division.Earliest(float64(len(stay)+1) - left)
-		if c.deadline.IsZero() || !now.Add(earliest).After(c.deadline) {
+		turn := s.division.Earliest(float64(len(stay)+1) - left)
+		if c.deadline.IsZero() || !now.Add(turn).After(c.deadline) {
 			stay = append(stay, c)
 			continue
 		}
 		e := s.exceeded(len(stay))
-		e.RetryAfter = max(e.RetryAfter, earliest)
-		c.done <- fmt.Errorf("%w (the turn of this call comes in %v at the earliest, and its ctx ends in %v)", e, earliest.Round(time.Millisecond), c.deadline.Sub(now).Round(time.Millisecond))
+		e.RetryAfter = max(e.RetryAfter, turn)
+		c.done <- fmt.Errorf("%w (calls that wait before this one: %d; its turn comes in %v or later, and its ctx ends in %v)",
+			e, len(stay), turn.Round(time.Millisecond), c.deadline.Sub(now).Round(time.Millisecond))
 		s.count(now)
 	}
 	if len(stay) < len(s.calls) {

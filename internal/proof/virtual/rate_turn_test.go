@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +32,7 @@ func TestRateTurnAfterTheDeadline(t *testing.T) {
 			err := l.Wait(ctx)
 			require.ErrorIs(t, err, concurrency.ErrRateExceeded)
 			require.NotErrorIs(t, err, context.DeadlineExceeded)
-			require.ErrorContains(t, err, "at the earliest")
+			require.ErrorContains(t, err, "calls that wait before this one: 0; its turn comes in ")
 			var exceeded *concurrency.RateExceededError
 			require.ErrorAs(t, err, &exceeded)
 			require.InDelta(t, 10-time.Since(taken).Seconds(), exceeded.RetryAfter.Seconds(), 0.1)
@@ -51,6 +52,29 @@ func TestRateTurnAfterTheDeadline(t *testing.T) {
 		l = on[1].rate(0.1, 1)
 		require.NoError(t, l.SetRate(t.Context(), concurrency.Rate{PerSecond: 5, Burst: 1}))
 		require.NoError(t, l.Wait(within(t, 3*time.Second)), "it has raised the rate itself, and not read it yet")
+	})
+}
+
+// TestRateTurnBehindOthers: a turn counts the calls that wait before. A call that is refused because of one may have its
+// turn if that one ends without a token, and is called again (A171).
+func TestRateTurnBehindOthers(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		l := on[0].rate(0.1, 1)
+		require.NoError(t, l.Wait(t.Context()))
+		first, leaves := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Wait(first) }()
+		synctest.Wait()
+		ctx := within(t, 15*time.Second)
+		err := l.Wait(ctx)
+		require.ErrorContains(t, err, "calls that wait before this one: 1; its turn comes in 20s or later, and its ctx ends in 15s")
+		var exceeded *concurrency.RateExceededError
+		require.ErrorAs(t, err, &exceeded)
+		require.InDelta(t, 20, exceeded.RetryAfter.Seconds(), 0.1)
+		leaves()
+		require.ErrorIs(t, <-ended, context.Canceled)
+		require.NoError(t, l.Wait(ctx), "its turn comes in 10 s now")
 	})
 }
 
