@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -118,4 +119,72 @@ func TestSlowRateOfADamagedRecord(t *testing.T) {
 	resp, err := c.Get(ctx, left)
 	require.NoError(t, err)
 	require.NotEqual(t, "damaged", string(resp.Kvs[0].Value))
+}
+
+// takes returns how many tokens of a rate of so small a pace a new session takes at once, up to 5, and closes it.
+func takes(t *testing.T, f fixture) (n int) {
+	t.Helper()
+	s, _ := f.Session(idle())
+	l := rateLimiter(t, s, "seldom", 1e-4, 3)
+	for ; n < 5; n++ {
+		within, cancel := context.WithTimeout(ctxT(t), soon)
+		err := l.Wait(within)
+		cancel()
+		if err != nil {
+			require.ErrorIs(t, err, concurrency.ErrRateExceeded)
+			break
+		}
+	}
+	require.NoError(t, s.Close(ctxT(t)))
+	return n
+}
+
+// What docs/storage.md says of the stored tokens of a slow rate that are changed by hand.
+func TestSlowRateChangedByHand(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	clock, left := func() string { return f.Keys("/tokens/seldom/clock")[0] }, func() string { return f.Keys("/tokens/seldom/left")[0] }
+	require.Equal(t, 3, takes(t, f))
+	require.Zero(t, takes(t, f))
+	for what, change := range map[string]func() error{
+		"the record is deleted":        func() error { _, err := f.Client().Delete(ctx, left()); return err },
+		"the clock is deleted":         func() error { _, err := f.Client().Delete(ctx, clock()); return err },
+		"the clock's lease is revoked": func() error { return f.RevokeLease(ctx, clientv3.LeaseID(keyOf(t, f, clock()).Lease)) },
+		"both are deleted": func() error {
+			_, err := f.Client().Delete(ctx, strings.TrimSuffix(left(), "left"), clientv3.WithPrefix())
+			return err
+		},
+	} {
+		require.NoError(t, change(), what)
+		require.Equal(t, 3, takes(t, f), what)
+		require.Zero(t, takes(t, f), what)
+	}
+}
+
+func keyOf(t *testing.T, f fixture, key string) *mvccpb.KeyValue {
+	t.Helper()
+	resp, err := f.Client().Get(ctxT(t), key)
+	require.NoError(t, err)
+	require.Len(t, resp.Kvs, 1)
+	return resp.Kvs[0]
+}
+
+// A restored etcd has the tokens of the backup: those that were taken since can be taken again, and no others.
+func TestSlowRateAfterARestore(t *testing.T) {
+	t.Parallel()
+	f := own(t, 1)
+	require.Equal(t, 3, takes(t, f))
+	b, err := f.Backup(ctxT(t))
+	require.NoError(t, err)
+	require.Zero(t, takes(t, f))
+	require.NoError(t, f.Restore(ctxT(t), b))
+	require.Zero(t, takes(t, f), "they were taken before the backup")
+	_, err = f.Client().Delete(ctxT(t), f.Keys("/tokens/seldom/left")[0])
+	require.NoError(t, err)
+	full, err := f.Backup(ctxT(t))
+	require.NoError(t, err)
+	require.Equal(t, 3, takes(t, f))
+	require.NoError(t, f.Restore(ctxT(t), full))
+	require.Equal(t, 3, takes(t, f), "once more")
 }

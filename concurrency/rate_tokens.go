@@ -55,13 +55,17 @@ func (s *rateShares) settle(ctx context.Context) {
 		} else {
 			at, err = store.write(ctx, d, rate.Stored{Grace: s.queue.sess.TTL() + store.slack()}, at)
 		}
-		if at.of = share; errors.Is(err, errOvertaken) {
+		overtaken := errors.Is(err, errOvertaken)
+		if at.of = share; overtaken {
 			at, err = rateTokens{}, nil
 		}
 		s.mu.Lock()
 		if len(s.held) != 1 || s.held[0] != share { // it was lost meanwhile
 			s.mu.Unlock()
 			return
+		}
+		if overtaken { // the other process may have taken what this one has counted
+			s.bucket.Void(time.Now())
 		}
 		if err != nil {
 			s.unsettled(ctx, err)

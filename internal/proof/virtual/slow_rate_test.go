@@ -4,16 +4,19 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/check"
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // join starts one more process on the etcd of a desk. end closes its session, or, if it is killed, leaves that to its lease.
@@ -78,6 +81,74 @@ func TestSlowRateOfShortLives(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSlowRateOfQuickDeaths: processes of a slow rate that are killed within less than a TTL of each other, and live for
+// less, are not served after the first: before each of them in the queue is one that is dead, until its lease ends. That
+// is documented (docs/limits.md, rates). Those that close their sessions are served, and so is the next one when
+// no other is killed for a TTL.
+func TestSlowRateOfQuickDeaths(t *testing.T) {
+	t.Parallel()
+	for _, killed := range []bool{true, false} {
+		bubbleOn(t, &fakeetcd.Options{ExpireEvery: 500 * time.Millisecond}, 1, func(t *testing.T, on []*desk) {
+			var k takers
+			begun := time.Now()
+			for time.Since(begun) < 5*time.Minute {
+				p, end := on[0].join(t)
+				ctx := within(t, 3*time.Second)
+				for p.rate(0.2, 1).Wait(ctx) == nil {
+					k.took(0)
+				}
+				<-ctx.Done()
+				end(killed)
+			}
+			if !killed {
+				require.Greater(t, len(k.spans), 45, "of 60")
+				return
+			}
+			require.Len(t, k.spans, 1)
+			p, end := on[0].join(t)
+			begun = time.Now()
+			require.NoError(t, p.rate(0.2, 1).Wait(within(t, time.Minute)))
+			require.Less(t, time.Since(begun), ttl+2*time.Second)
+			end(false)
+		})
+	}
+}
+
+// TestSlowRateOvertaken: a process whose share another one has taken over, as only the exceptions of G4 allow, takes none
+// of the tokens that it has counted once it knows: it begins with what the other one has stored.
+func TestSlowRateOvertaken(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		ctx := t.Context()
+		l := on[0].rate(1e-3, 3)
+		require.NoError(t, l.Wait(ctx))
+		etcd := on[0].client.Client
+		found, err := etcd.Get(ctx, prefix, clientv3.WithPrefix())
+		require.NoError(t, err)
+		lease, err := etcd.Grant(ctx, 3003)
+		require.NoError(t, err)
+		stored := 0
+		for _, kv := range found.Kvs {
+			switch key := string(kv.Key); {
+			case strings.HasSuffix(key, "/tokens/rate/left"):
+				_, err = etcd.Put(ctx, key, record.Tokens{Left: 0, Lease: int64(lease.ID), TTL: lease.TTL}.Encode())
+				stored++
+			case strings.HasSuffix(key, "/tokens/rate/clock"):
+				_, err = etcd.Put(ctx, key, "", clientv3.WithLease(lease.ID))
+				stored++
+			}
+			require.NoError(t, err)
+		}
+		require.Equal(t, 2, stored)
+		time.Sleep(ttl) // it notes again that it takes tokens
+		err = l.Allow()
+		var exceeded *concurrency.RateExceededError
+		require.ErrorAs(t, err, &exceeded)
+		require.Greater(t, exceeded.RetryAfter, 900*time.Second)
+		require.NoError(t, l.Wait(within(t, 1010*time.Second)), "it continues from there")
+	})
 }
 
 // TestSlowRateOfSeldomCalls: a process that asks more seldom than the rate allows never waits, whether it lives on, is a new
