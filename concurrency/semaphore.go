@@ -229,8 +229,9 @@ func (a *agreement) check(ctx context.Context, weight int64) error {
 // SetLimit has returned. Status and Watch show it as a holder. So "SetLimit(0), then wait
 // until Status shows no holder" is a barrier after which no work is done under a permit. That holds
 // for the key of a KeyedLimiter with a total as well: while the key is paused, its requests that have
-// waited for the total return to the end of the key's queue when their turn comes. It costs each
-// permit that has waited for a total one read.
+// waited for the total return to the end of the key's queue when their turn comes. Between the two such a
+// request is in no queue, and its ID is free: if another call takes the ID then, Acquire returns a
+// *HeldError. The barrier costs each permit that has waited for a total one read.
 //
 // SetLimit changes a limit that is stored, or that of a semaphore which has requests. For
 // another name it returns ErrNoLimit, since the name may be misspelled, unless the option
