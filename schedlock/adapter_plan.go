@@ -18,20 +18,21 @@ type adapterPlan struct {
 
 // SetCrontab sets the text from which the scheduler has parsed the schedule, and the zone in which it is
 // asked: a scheduler may pass both after the Adapter was made, and may change them. zone may be nil for
-// that of now. It returns ErrInvalid for what Locker.Job refuses of a schedule, and the Adapter must not
-// be used then until another crontab is set.
+// that of now. It returns ErrInvalid for what Locker.Job refuses of a schedule, and keeps the former text and
+// zone then: if the scheduler has changed its schedule already, it must not use the Adapter until another
+// crontab is set.
 func (a *Adapter) SetCrontab(text string, zone *time.Location, now time.Time) error {
 	if zone == nil {
 		zone = now.Location()
 	}
 	err := invalid("the ticks are periods, which have no crontab")
 	if a.times != nil {
-		a.times.in(text, zone)
-		err = a.times.check(a.settings, now.In(zone))
+		err = (&timetable{schedule: a.times.schedule, text: text, zone: zone}).check(a.settings, now.In(zone))
 	}
 	if err != nil {
 		return fmt.Errorf("set crontab %q: %w", text, err)
 	}
+	a.times.in(text, zone)
 	a.mu.Lock()
 	a.plan.crontab = fmt.Sprintf("%s in %v", text, zone)
 	a.mu.Unlock()

@@ -122,3 +122,28 @@ func TestAdapterRefuses(t *testing.T) {
 	_, _, err = one.Start(ctx, "other")
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 }
+
+// elsewhere is a schedule that never fires in one zone.
+type elsewhere struct{ zone *time.Location }
+
+func (s elsewhere) Next(t time.Time) time.Time {
+	if t.Location() == s.zone {
+		return time.Time{}
+	}
+	return grid(time.Hour).Next(t)
+}
+
+// A crontab that is refused changes nothing: the adapter asks its schedule in the zone of the former one.
+func TestAdapterKeepsItsCrontab(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in, here, never := f.instance(nil, nil), time.FixedZone("here", 3600), time.FixedZone("never", 7200)
+	ad, err := schedlock.NewAdapter(in.Locker, elsewhere{never})
+	require.NoError(t, err)
+	now := time.Now().In(here)
+	require.NoError(t, ad.SetCrontab("@hourly", here, now))
+	next := ad.Next(now)
+	require.False(t, next.IsZero())
+	require.ErrorIs(t, ad.SetCrontab("@hourly", never, now), schedlock.ErrInvalid)
+	require.Equal(t, next, ad.Next(now))
+}
