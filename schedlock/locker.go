@@ -39,9 +39,11 @@ type Options struct {
 	// Lost is called with the record of a run that was lost: its process died, was partitioned or was paused
 	// for longer than its session's TTL. A process that uses the job calls it, not the one whose run was
 	// lost: within the TTL of the loss or, if no process was alive, when the next one begins to use the job.
-	// In the whole fleet a loss is reported at least once, usually once, whether or not the process that
-	// does so has Lost set: set it in all of them. It must return soon. A run whose end was not confirmed (Result.Unconfirmed) is
-	// lost for other processes. Defaults to nothing; the session's Logger gets a warning in any case.
+	// Set it in all processes: in the whole fleet a loss is reported at least once, whether or not the process that does so
+	// has Lost set. Two processes report the same loss if one starts the tick again while the other finds the loss, or if the
+	// first one ends before etcd has its mark: Job, Tick and Attempt are the same in both calls. It must return soon. A run
+	// whose end was not confirmed (Result.Unconfirmed) is lost for other processes. Defaults to nothing; the session's Logger
+	// gets a warning in any case.
 	Lost func(Record)
 	// Now is the wall clock that decides which ticks have come, for tests and simulations. It must
 	// be safe for concurrent use. It does not affect how long runs and leases last: the machine's
