@@ -100,6 +100,8 @@ type Status struct {
 	Paused      *Pause // or nil
 	Plan        *Plan  // of a job that a process has by Job or gocronlock.Cron.Plan, or that calls with Planned run, or nil
 	Settings    string // the settings in force, as a text for operators
+
+	due time.Time // when a start was due by the plan, counted from the latest tick or resumption; or zero
 }
 
 // Plan is what the processes that have a job by Job or gocronlock.NewCron have planned, or calls with Planned. It stays when they
@@ -149,6 +151,15 @@ func (s Status) NextFire(now time.Time) time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// Overdue returns since when no process has started the job although a fire time of its plan has come, if that is half a
+// minute or more. It returns the zero time if the job has no plan that counts, see NextFire, or if Obstacle has a reason.
+func (s Status) Overdue(now time.Time) time.Time {
+	if s.Plan == nil || !s.Plan.Expected(now) || s.Obstacle() != "" {
+		return time.Time{}
+	}
+	return ticks.Unstarted(s.due, now).UTC()
 }
 
 // Obstacle returns why the job cannot start now, as a text, or "" if nothing in etcd keeps it from that.

@@ -41,3 +41,46 @@ func TestPlanned(t *testing.T) {
 	_, err = operator.Status(ctx, "job")
 	require.ErrorIs(t, err, schedlock.ErrUnknownJob)
 }
+
+// A start that its plan says was due is overdue after half a minute, until it has come, or something keeps the job from it.
+// Pausing and resuming the job skips it.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(friday.Add(time.Minute))
+	operator := f.instance(nil, h.options())
+	planned := schedlock.Planned(schedlock.Crontab{Text: "0 9 * * *", Zone: time.UTC, Schedule: nine{}}, time.Hour)
+	run := func(tick time.Time) { // in a process that ends: no clock that it has published is left
+		in := f.instance(nil, h.options())
+		_, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick), planned)
+		require.NoError(t, err)
+		require.NoError(t, in.sess.Close(ctx))
+	}
+	overdue := func() time.Time {
+		st, err := operator.Status(ctx, "job")
+		require.NoError(t, err)
+		return st.Overdue(h.now())
+	}
+	run(friday)
+	require.Zero(t, overdue())
+	saturday := friday.AddDate(0, 0, 1)
+	h.set(saturday.Add(time.Hour + 29*time.Second)) // a call may be an hour late
+	require.Zero(t, overdue())
+	h.set(saturday.Add(time.Hour + 30*time.Second))
+	require.Equal(t, saturday.Add(time.Hour), overdue())
+	require.NoError(t, operator.Pause(ctx, "job", "holidays"))
+	require.Zero(t, overdue())
+	require.NoError(t, operator.Resume(ctx, "job"))
+	require.Zero(t, overdue(), "what came while it was paused is skipped")
+	sunday := friday.AddDate(0, 0, 2)
+	h.set(sunday.Add(2 * time.Hour))
+	require.Equal(t, sunday.Add(time.Hour), overdue())
+	run(sunday)
+	require.Zero(t, overdue())
+	_, err := operator.Do(ctx, "unplanned", nothing, schedlock.Tick(friday))
+	require.NoError(t, err)
+	st, err := operator.Status(ctx, "unplanned")
+	require.NoError(t, err)
+	require.Zero(t, st.Overdue(h.now()))
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -97,7 +98,8 @@ const lastRuns = 4
 func (r *records) status(ctx context.Context) (Status, error) {
 	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(lastRuns)}
 	kvs, err := r.read(ctx, clientv3.OpGet(r.keys.Lock()), clientv3.OpGet(r.keys.Runs(), last...),
-		clientv3.OpGet(r.keys.Cooldown()), clientv3.OpGet(r.keys.Pause()), clientv3.OpGet(r.keys.Settings()), r.any(), clientv3.OpGet(r.keys.Plan()))
+		clientv3.OpGet(r.keys.Cooldown()), clientv3.OpGet(r.keys.Pause()), clientv3.OpGet(r.keys.Settings()), r.any(), clientv3.OpGet(r.keys.Plan()),
+		clientv3.OpGet(r.keys.Operated()))
 	switch {
 	case err != nil:
 		return Status{}, err
@@ -116,8 +118,28 @@ func (r *records) status(ctx context.Context) (Status, error) {
 	}
 	if out.Plan != nil {
 		out.Plan.Live, err = r.alive(ctx, kvs[4])
+		out.due = r.due(kvs[6], out.Last, kvs[7])
 	}
 	return out, err
+}
+
+// due returns when a start is due by a plan that can be read, after the latest tick and the latest resumption.
+func (r *records) due(plan []*mvccpb.KeyValue, last *Record, operated []*mvccpb.KeyValue) time.Time {
+	p, _ := record.DecodePlan(plan[0].Value)
+	after := int64(-1)
+	if last != nil {
+		after = last.Tick.UnixMilli()
+	}
+	if len(operated) > 0 {
+		if at, ok := record.DecodeOperated(operated[0].Value); ok { // of another clock
+			after = max(after, min(at.AtMS, r.locker.opts.Now().UnixMilli()))
+		}
+	}
+	due := p.Due(after)
+	if due == 0 {
+		return time.Time{}
+	}
+	return record.Time(due + p.LateMS)
 }
 
 // alive reports whether a live process has the job. Settings are on the lease of one that has claimed it; only without

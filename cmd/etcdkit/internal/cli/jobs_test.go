@@ -60,6 +60,27 @@ func TestJobs(t *testing.T) {
 	f.Golden("jobs")
 }
 
+// A planned time that no process has started is no missing one: the list says since when it is overdue.
+func TestJobsOverdue(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	l := f.Locker("web-7")
+	now := time.Now().UTC()
+	daily := schedlock.Crontab{Text: "0 9 * * *", Zone: time.UTC, Schedule: each{24 * time.Hour}}
+	for name, before := range map[string]time.Duration{"late": 80 * time.Hour, "punctual": time.Hour} {
+		_, err := l.Do(testkit.Context(t), name, clitest.Nothing, schedlock.Tick(now.Add(-before).Truncate(time.Second)), schedlock.Planned(daily, 0))
+		require.NoError(t, err)
+	}
+	f.Shell("jobs -N test")
+	f.Shell("jobs -N test -o json")
+	f.Golden("jobs-overdue")
+}
+
+// each is a schedule with a fire time so long after the one before.
+type each struct{ time.Duration }
+
+func (e each) Next(t time.Time) time.Time { return t.Add(e.Duration) }
+
 func TestJobsUnlock(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)

@@ -27,7 +27,8 @@ func Jobs(c *verb.Call) *cobra.Command {
 STATE is running, cooling down (AtLeast keeps the job from starting), idle or never run, and paused beside
 one of these. NEXT is the next fire time, if the job is not paused: for a job with a period while a process
 that uses the job lives; for one of Locker.Job, gocronlock.Cron.Plan or 'etcdkit cron' as its processes have planned it, while
-one of them lives; for one of 'etcdkit jobs run', or of gocronlock.NewCron without Plan, as its latest run has planned it.`,
+one of them lives; for one of 'etcdkit jobs run', or of gocronlock.NewCron without Plan, as its latest run has planned it.
+If a planned time has come half a minute ago and nothing keeps the job from starting, NEXT says since when it is overdue.`,
 		Example: "etcdkit jobs -N payments\netcdkit jobs -N payments -o json\netcdkit jobs history -N payments invoices",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,6 +65,7 @@ type shownJob struct {
 	Settings    string        `json:"settings,omitempty"` // of the live processes that use it
 	Last        *shownRun     `json:"last,omitempty"`
 	Next        time.Time     `json:"next,omitzero"`
+	Overdue     time.Time     `json:"overdue,omitzero"` // since when no process has started it
 }
 
 type shownPause struct {
@@ -74,7 +76,7 @@ type shownPause struct {
 
 func showJob(st schedlock.Status, now time.Time) shownJob {
 	j := shownJob{Form: output.FormOf("job"), Name: st.Job, Running: st.Running, Token: output.Number(st.Token),
-		CoolingDown: st.CoolingDown, Settings: st.Settings, Next: st.NextFire(now)}
+		CoolingDown: st.CoolingDown, Settings: st.Settings, Next: st.NextFire(now), Overdue: st.Overdue(now)}
 	if st.Paused != nil {
 		j.Paused = &shownPause{st.Paused.By, st.Paused.Reason, st.Paused.Since.UTC()}
 	}
@@ -83,6 +85,14 @@ func showJob(st schedlock.Status, now time.Time) shownJob {
 		j.Last = &r
 	}
 	return j
+}
+
+// next returns the next fire time in words, or the earlier one that no process has started.
+func (j shownJob) next() string {
+	if !j.Overdue.IsZero() {
+		return "overdue since " + output.Instant(j.Overdue)
+	}
+	return output.Instant(j.Next)
 }
 
 // state returns the state in words.
@@ -148,7 +158,7 @@ func List(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
 				paused = j.Paused.By + ": " + output.OrDash(j.Paused.Reason)
 			}
 			t.Row(j.Name, j.state(), output.Instant(last.Tick), output.OrDash(string(last.State)), output.OrDash(last.Owner),
-				output.Instant(j.Next), output.OrDash(paused))
+				j.next(), output.OrDash(paused))
 		}
 	})
 }
