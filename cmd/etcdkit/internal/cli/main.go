@@ -96,7 +96,7 @@ ETCDCTL_CACERT, ETCDCTL_USER and so on; ETCDKIT_NAMESPACE, ETCDKIT_PREFIX and ET
 flag counts more than its variable.
 
 Exit codes: 0 done, 1 not found, in another state, or the result cannot be printed, 64 wrong flag or argument,
-69 etcd does not answer, 75 no permit was granted, 76 the permit was lost, 77 etcd refuses the user, 128+n ended by
+69 etcd does not answer, 75 no permit was granted, 76 the permit was lost, 77 etcd denies permission, 128+n ended by
 a signal: console, export and cron, which have no other end, exit with 0 then.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,

@@ -9,7 +9,7 @@ const (
 	Unreachable = 69 // etcd does not answer: it is not known whether something was changed
 	NotAcquired = 75 // no permit was granted; a repetition may succeed
 	Lost        = 76 // the permit was lost while it was needed
-	Denied      = 77 // etcd refuses the user
+	Denied      = 77 // etcd denies permission
 	NotRunnable = 126
 	NotFound    = 127
 	GuardKilled = 128 + 9  // the guard was killed, and the command with it
@@ -27,7 +27,7 @@ var Codes = []struct {
 	{Unreachable, "etcd does not answer: it is not known whether something was changed"},
 	{NotAcquired, "no permit was granted, or a scheduled command was not run; a repetition may succeed"},
 	{Lost, "the permit was lost while it was needed"},
-	{Denied, "etcd refuses the user"},
+	{Denied, "etcd denies permission"},
 	{NotRunnable, "the command of run could not be started, or ulimit -u leaves too few processes for it"},
 	{NotFound, "the command of run was not found"},
 	{128 + 15, "128 and the number of the signal that has ended the verb, as 130 for ^C; 0 for console, export and cron"},

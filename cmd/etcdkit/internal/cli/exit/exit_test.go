@@ -57,3 +57,27 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// What to do after a refusal depends on why it was refused: without a user there is none to check.
+func TestDeniedAdvice(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no user":           {rpctypes.ErrUserEmpty, "this call has none: give --user and --password"},
+		"wrong password":    {rpctypes.ErrAuthFailed, "Check --user and --password"},
+		"role":              {rpctypes.ErrPermissionDenied, "The role of the user (--user, or the common name of --cert) must cover"},
+		"role, from gRPC":   {fmt.Errorf("x: %w", rpctypes.ErrGRPCPermissionDenied), "The role of the user"},
+		"token":             {rpctypes.ErrInvalidAuthToken, "call again"},
+		"a proxy's refusal": {status.Error(codes.PermissionDenied, "RBAC: access denied"), "it may be a proxy"},
+		"a proxy's login":   {status.Error(codes.Unauthenticated, "no"), "it may be a proxy"},
+	} {
+		code, text := Explain(c.err)
+		require.Equal(t, Denied, code, name)
+		require.Contains(t, text, c.want, name)
+		if name == "no user" || name == "a proxy's refusal" {
+			require.NotContains(t, text, "The role", name)
+		}
+	}
+}

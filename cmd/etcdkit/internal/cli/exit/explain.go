@@ -81,14 +81,15 @@ func hasCode(of ...codes.Code) func(error) bool {
 var classes = []class{
 	{Usage, "", func(err error) bool { var u usageError; return errors.As(err, &u) }},
 	{Usage, "", is(concurrency.ErrInvalid)},
-	{Denied, "Check --user and --password (ETCDCTL_USER, ETCDCTL_PASSWORD).", func(err error) bool {
-		return noUser(err) || errors.Is(err, rpctypes.ErrAuthFailed)
-	}},
-	{Denied, "The role of --user must cover the prefix of the namespace, or --prefix for a verb without one; a verb that changes " +
-		"nothing needs read in place of readwrite: see docs/operations.md, roles.",
-		func(err error) bool {
-			return hasCode(codes.PermissionDenied, codes.Unauthenticated)(err) || is(rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken)(err)
-		}},
+	{Denied, "etcd checks users, and this call has none: give --user and --password (ETCDCTL_USER, ETCDCTL_PASSWORD), or a " +
+		"certificate (--cert) whose common name is a user's.", noUser},
+	{Denied, "Check --user and --password (ETCDCTL_USER, ETCDCTL_PASSWORD).", is(rpctypes.ErrAuthFailed)},
+	{Denied, "The role of the user (--user, or the common name of --cert) must cover the prefix of the namespace, or --prefix for a " +
+		"verb without one; a verb that changes nothing needs read in place of readwrite: see docs/operations.md, roles.",
+		is(rpctypes.ErrPermissionDenied, rpctypes.ErrGRPCPermissionDenied)},
+	{Denied, "etcd does not know the token of the login any more: call again.", is(rpctypes.ErrInvalidAuthToken, rpctypes.ErrGRPCInvalidAuthToken)},
+	{Denied, "What answers refuses the call, and not as etcd does: it may be a proxy. 'etcdkit doctor' names what answers at each endpoint.",
+		hasCode(codes.PermissionDenied, codes.Unauthenticated)},
 	{Failed, "etcd is out of space and refuses writes: see docs/operations.md, etcd is out of space.", is(rpctypes.ErrNoSpace)},
 	{Failed, "etcdkit works with etcd's members themselves: 'etcdkit doctor' names what answers at each endpoint.", is(errors.ErrUnsupported)},
 	{Lost, "", is(concurrency.ErrLost, concurrency.ErrReleased)},
