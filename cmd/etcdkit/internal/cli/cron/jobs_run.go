@@ -47,7 +47,9 @@ the one of this call. If etcd does not answer when the command has ended, the re
 has it, or the lease has ended: up to --ttl.
 
 'etcdkit jobs history' shows the runs, and 'etcdkit jobs pause' keeps the command from running on all machines. All
-machines give the same --at-most and --retries. 'etcdkit jobs' shows the next time after the first run: with --every
+machines give the same --at-most and --retries. A run that fails is not repeated. With --now, a call by hand runs the
+command at once, as a tick of its own beside those of --cron: after a failure, or before the next time. It is not run,
+and the exit code is 75, while another run is active or the job is paused. 'etcdkit jobs' shows the next time after the first run: with --every
 that of the latest run and the distance. No process of the job lives between two calls, so the alert EtcdkitJobNotStarted, and
 not EtcdkitJobGone, rings when no machine calls any more, with --every a quarter of it later, between 70 and 90
 minutes from 2h on. It rings for a week, or until 'etcdkit jobs forget'.
@@ -64,6 +66,7 @@ type scheduledRun struct {
 	atMost  time.Duration
 	retries int
 	verbose bool
+	byHand  bool
 
 	parsed crontab.Schedule
 	now    func() time.Time
@@ -98,6 +101,7 @@ func JobsRun(c *verb.Call) *cobra.Command {
 	f.IntVar(&v.retries, "retries", 0, "start a tick again so often if its run was lost; the work is done twice then, in part or in whole")
 	f.DurationVar(&v.Grace, "grace", 2*time.Second, "time between SIGTERM and SIGKILL")
 	f.DurationVar(&v.TTL, "ttl", 0, "how long after its machine has died a run is lost (default: 15s, or what --grace needs)")
+	f.BoolVar(&v.byHand, "now", false, "by hand: run the command at once, whether or not its time of --cron was run")
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "print a line also if another machine has run the command")
 	f.BoolVar(&v.EndLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
 	return cmd
@@ -125,6 +129,8 @@ func (v *scheduledRun) read(cmd *cobra.Command, args []string) error {
 		return exit.Usagef("--every %v is not from 10s to %v", v.every, mostEvery)
 	case every && cmd.Flags().Changed("zone"):
 		return exit.Usagef("--zone is of --cron: --every counts from the latest run")
+	case every && v.byHand:
+		return exit.Usagef("--now is of --cron: with --every a run by hand would take the place of the next one")
 	case v.atMost < 0:
 		return exit.Usagef("--at-most %v is negative", v.atMost)
 	case v.retries < 0:
@@ -182,6 +188,13 @@ const mostTurns = 5
 // attend decides, and claims the tick or is on standby; and decides again if another call was faster.
 func (v *scheduledRun) attend(ctx context.Context, l *schedlock.Locker, renewed <-chan struct{}) error {
 	at := occasion{now: v.now(), every: v.every, cron: v.parsed, host: machineOf(verb.Owner(v.Verb))}
+	if v.byHand {
+		res, ran, err := v.claim(ctx, l, v.options(at.now, 0), renewed)
+		if ran || err != nil {
+			return err
+		}
+		return v.notRun(skippedReason(res))
+	}
 	reason := ""
 	for range mostTurns {
 		last, err := v.latest(ctx, l, at.now)

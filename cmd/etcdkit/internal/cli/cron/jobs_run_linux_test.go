@@ -216,6 +216,49 @@ func TestJobsRunThatEndsWithoutEtcd(t *testing.T) {
 	require.Empty(t, out)
 }
 
+// A run that has failed is repeated by hand, with --now: as a tick of its own, which is no reason to leave out the next one
+// of the line, and not beside another run.
+func TestJobsRunByHand(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ctx := testkit.Context(t)
+	ok := filepath.Join(t.TempDir(), "repaired")
+	due := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Hour)
+	line := []string{"report", "--cron", fmt.Sprintf("0 %d * * *", due.Hour()), "-v", "--", "test", "-e", ok}
+	byHand := append([]string{"--now"}, line...)
+	code, _ := f.JobRun(line...).All()
+	require.Equal(t, 1, code)
+	require.NoError(t, os.WriteFile(ok, nil, 0o600))
+	p := f.JobRun(line...)
+	_, out := p.All()
+	require.NotContains(t, out+p.Errs.String(), "done", "a call of the line repeats nothing")
+	begun := time.Now()
+	p = f.JobRun(byHand...)
+	code, _ = p.All()
+	require.Zero(t, code, p.Errs)
+	l := f.Locker("web-7")
+	h, err := l.History(ctx, "report")
+	require.NoError(t, err)
+	require.Equal(t, []schedlock.State{schedlock.RunDone, schedlock.RunFailed}, []schedlock.State{h[0].State, h[1].State})
+	require.WithinRange(t, h[0].Tick, begun.Add(-time.Second), time.Now())
+	st, err := l.Status(ctx, "report")
+	require.NoError(t, err)
+	require.True(t, st.Plan.Due.Equal(due.AddDate(0, 0, 1)), "the next time of the line stays: %v", st.Plan.Due)
+
+	end, done := f.Active(l, "report", schedlock.Tick(time.Now()), schedlock.AtMost(3650*24*time.Hour))
+	p = f.JobRun(byHand...)
+	code, _ = p.All()
+	require.Equal(t, exit.NotAcquired, code)
+	require.Contains(t, p.Errs.String(), "the run before is active, by web-7")
+	end()
+	require.NoError(t, testkit.Got(t, done, "the run ends"))
+	require.NoError(t, l.Pause(ctx, "report", "moving house"))
+	p = f.JobRun(byHand...)
+	code, _ = p.All()
+	require.Equal(t, exit.NotAcquired, code)
+	require.Contains(t, p.Errs.String(), "the job is paused, by web-7: moving house")
+}
+
 // --at-most ends the command, and a wrong command line is refused with what would be right.
 func TestJobsRunFlags(t *testing.T) {
 	t.Parallel()
@@ -240,6 +283,7 @@ func TestJobsRunFlags(t *testing.T) {
 		"x --every 1h --zone UTC -- true":          "--zone is of --cron",
 		"x --cron @daily --zone Mars -- true":      `--zone "Mars" is no time zone`,
 		"x --cron @reboot -- true":                 "--cron: @reboot",
+		"x --every 1h --now -- true":               "--now is of --cron",
 		"x --every 1h --retries -1 -- true":        "--retries -1 is negative",
 		"x --every 1h true":                        "the command follows NAME and --",
 		"x --every 1h --grace 5s --ttl 6s -- true": "--ttl 6s is not",

@@ -64,6 +64,8 @@ func TestOccasion(t *testing.T) {
 		"cron: the other machine":               {0, "30 2 * * *", "2026-03-01 02:30:00", "2026-03-01 02:30:20", "", follow},
 		"cron: a clock that is a little slow":   {0, "30 2 * * *", "2026-02-28 02:30:00", "2026-03-01 02:29:59", "", start},
 		"cron: a slow clock of the other":       {0, "30 2 * * *", "2026-03-01 02:30:00", "2026-03-01 02:29:45", "", follow},
+		"cron: the night after one by hand":     {0, "30 2 * * *", "2026-03-01 10:12:13", "2026-03-02 02:30:00", "", start},
+		"cron: the other machine, after that":   {0, "30 2 * * *", "2026-03-01 02:31:10", "2026-03-01 02:31:20", "", follow},
 		"cron: the next night":                  {0, "30 2 * * *", "2026-03-01 02:30:00", "2026-03-02 02:30:00", "", start},
 		"cron: 02:30 in spring, called at 3":    {0, "30 2 * * *", "2026-03-28 02:30:00", "2026-03-29 03:00:00", "", start},
 		"cron: a cron without 02:30 in spring":  {0, "30 2 * * *", "2026-03-29 03:00:00", "2026-03-30 02:30:00", "", start},

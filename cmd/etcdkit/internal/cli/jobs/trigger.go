@@ -80,7 +80,7 @@ func whyNot(ctx context.Context, l *schedlock.Locker, name string) string {
 	case err == nil && st.Obstacle() != "":
 		return st.Obstacle()
 	case err == nil && st.Plan != nil && st.Plan.Called && !st.Plan.Live:
-		return "calls start it, as those of 'etcdkit jobs run' in a crontab, and no process waits for requests between two of them"
+		return "calls start it, as those of 'etcdkit jobs run' in a crontab, and no process waits for requests between two of them; 'etcdkit jobs run --now' runs its command"
 	}
 	return "no live process has it by Locker.Job"
 }
