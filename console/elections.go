@@ -15,7 +15,7 @@ import (
 type electionRow struct {
 	Name, Leader, Note string
 	Since              time.Time // the earliest time of its grant
-	Candidates         int
+	Candidates         int       // the leader is one of them
 }
 
 // electionList is the list of the elections.
@@ -45,6 +45,7 @@ func electionsOf(s *fleet.State) (rows []electionRow) {
 		}
 		row := electionRow{Name: id.Name, Candidates: of.Now.Waiting}
 		if holders, _ := of.Requests(0, 1); len(holders) > 0 {
+			row.Candidates++
 			row.Leader, row.Note, row.Since = holders[0].Owner, holders[0].Note, record.Time(holders[0].Since)
 		}
 		rows = append(rows, row)

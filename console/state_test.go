@@ -85,7 +85,7 @@ func TestOverviewFigures(t *testing.T) {
 	require.Equal(t, []any{"2", true, 1, 1}, []any{keys.Default, keys.HasTotal, keys.InUse, keys.Waiting})
 	require.Equal(t, []any{"acme", int64(2), 1, false}, []any{keys.keys[0].Key, keys.keys[0].Used, keys.keys[0].Waiting, keys.keys[0].Own})
 	require.Len(t, jobsOf(f.State), 1, "of a forgotten job there is nothing to show")
-	require.Equal(t, []electionRow{{Name: "shard"}, {Name: "led", Leader: "web-0", Note: "10.0.0.7", Since: time.Unix(1, 0), Candidates: 1}}, electionsOf(f.State))
+	require.Equal(t, []electionRow{{Name: "shard"}, {Name: "led", Leader: "web-0", Note: "10.0.0.7", Since: time.Unix(1, 0), Candidates: 2}}, electionsOf(f.State))
 }
 
 // A refusal is no outage.

@@ -74,7 +74,7 @@ func stepDown(ctx context.Context, c *verb.Call, name string, token int64, reaso
 			return err
 		}
 		st, err := el.Status(ctx)
-		leader, candidates = leaderOf(st), len(st.Waiters)
+		leader, candidates = leaderOf(st), len(st.Holders)+len(st.Waiters)
 		return err
 	})
 	switch {
@@ -124,7 +124,7 @@ type shownElection struct {
 	Token      output.Number `json:"token"`
 	Note       string        `json:"note,omitempty"`
 	Requested  time.Time     `json:"requested,omitzero"`
-	Candidates int           `json:"candidates"`
+	Candidates int           `json:"candidates"` // the leader is one of them
 	Revision   output.Number `json:"revision"`
 }
 
@@ -140,12 +140,13 @@ func listElections(ctx context.Context, c *verb.Call, sess *concurrency.Session)
 	}
 	all := []shownElection{}
 	for id, q := range state.Queues {
-		l := concurrency.Leader{Revision: state.Revision()}
+		l, candidates := concurrency.Leader{Revision: state.Revision()}, q.Now.Waiting
 		if holders, _ := q.Requests(0, 1); len(holders) > 0 {
+			candidates++
 			l.Owner, l.Token, l.Note, l.Requested = holders[0].Owner, holders[0].Token, holders[0].Note, record.Time(holders[0].Requested).UTC()
 		}
-		if l.Elected() || q.Now.Waiting > 0 { // else it has foreign keys alone
-			all = append(all, showLeader(id.Name, l, q.Now.Waiting))
+		if candidates > 0 { // else it has foreign keys alone
+			all = append(all, showLeader(id.Name, l, candidates))
 		}
 	}
 	slices.SortFunc(all, func(a, b shownElection) int { return strings.Compare(a.Name, b.Name) })
