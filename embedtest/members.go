@@ -2,6 +2,7 @@ package embedtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,12 +39,15 @@ func (c *Cluster) stopMember(i int, hard bool) error {
 // serves linearizable reads. A member that is running is stopped first. A member serves
 // only while a majority runs: restart all members that a majority needs in one call.
 //
-// Restart returns an error for a member that does not exist, if etcd does not start,
+// Restart returns an error for no members and for one that does not exist, if etcd does not start,
 // ErrExternal, and the error of ctx if ctx ends first; the start of the members then
 // continues.
 func (c *Cluster) Restart(ctx context.Context, members ...int) error {
 	if err := c.ownServer(); err != nil {
 		return err
+	}
+	if len(members) == 0 {
+		return errors.New("embedtest: restart: no members are given, such as 0, the first")
 	}
 	var ms []*member
 	for _, i := range members {

@@ -98,6 +98,16 @@ func TestRestartOfAllMembers(t *testing.T) {
 	require.Equal(t, "1", value(t, c, "k"))
 }
 
+// A list of members that is empty by mistake restarts nothing, and says so.
+func TestRestartOfNoMember(t *testing.T) {
+	ownServersOnly(t)
+	t.Parallel()
+	c := Start(t, nil)
+	require.NoError(t, c.Crash(0))
+	require.ErrorContains(t, c.Restart(within(t, patience)), "no members are given")
+	require.NoError(t, c.Restart(within(t, patience), 0))
+}
+
 // F66: etcd's Close hangs for ever for a member that never became ready.
 func TestCloseOfAMemberThatIsNotReady(t *testing.T) {
 	ownServersOnly(t)
