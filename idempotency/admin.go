@@ -3,18 +3,9 @@ package idempotency
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Ref is the reference of a request's record: a hash of the Key, which does not disclose it.
@@ -124,59 +115,18 @@ func (r Record) String() string {
 // ErrInvalid if ref is not a reference, ErrUnreadable together with the Record if the outcome cannot
 // be read, ErrClosed, ctx's error or one of etcd's.
 func (s *Store) Get(ctx context.Context, ref Ref) (r Record, out *Outcome, err error) {
-	e, st, err := s.find(ctx, ref)
+	e, st, err := find(ctx, s, ref)
 	if err == nil {
 		one := []Record{describe(e, st)}
-		err = (&living{store: s}).find(ctx, one)
+		err = (&living{sess: s.sess}).find(ctx, one)
 		r = one[0]
 	}
 	if err == nil && st.finished() {
-		if out, err = s.load(ctx, e, st); err == nil && out == nil {
+		if out, err = s.reader.load(ctx, e, st); err == nil && out == nil {
 			err = ErrNotFound // it expires at this moment
 		}
 	}
 	return r, out, s.about(ctx, "get record "+string(ref), err)
-}
-
-// about wraps an error with what was attempted.
-func (s *Store) about(ctx context.Context, attempted string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("idempotency: %s in store %q: %w", attempted, s.name, s.sess.Explain(because(ctx, err)))
-}
-
-// closed returns ErrClosed once the session is closed: the leases on which it would write are
-// renewed no more.
-func (s *Store) closed() error {
-	if s.sess.Context().Err() != nil {
-		return ErrClosed
-	}
-	return nil
-}
-
-// entry returns the keys of a record.
-func (s *Store) entry(ref Ref) (keyspace.Entry, error) {
-	e, ok := s.keys.Ref(string(ref))
-	if !ok {
-		return e, invalid("%q is not a reference (Store.Ref, Record.Ref)", string(ref))
-	}
-	return e, nil
-}
-
-func (s *Store) find(ctx context.Context, ref Ref) (keyspace.Entry, state, error) {
-	e, err := s.entry(ref)
-	if err == nil {
-		err = s.closed()
-	}
-	if err != nil {
-		return e, state{}, err
-	}
-	st, err := s.read(ctx, e, true)
-	if err == nil && st.kv == nil {
-		err = ErrNotFound
-	}
-	return e, st, err
 }
 
 // Delete deletes the record of a request in any state but InProgress: the next call runs the
@@ -187,57 +137,11 @@ func (s *Store) find(ctx context.Context, ref Ref) (keyspace.Entry, state, error
 // ErrInvalid, ErrClosed, ErrConflict if the record has changed meanwhile, ctx's error or one of etcd's;
 // after the last two the record may be deleted or not.
 func (s *Store) Delete(ctx context.Context, ref Ref, opts ...ChangeOption) error {
-	c, e, st, err := toChange(ctx, s, ref, opts)
+	o, err := operatorOf(ctx, s, ref, opts)
 	if err == nil {
-		err = c.spares(ctx, s, st)
-	}
-	if err == nil {
-		_, err = s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.AllResults(), clientv3.WithPrefix())},
-			func(kv *mvccpb.KeyValue) bool { return kv == nil })
+		err = o.delete(ctx)
 	}
 	return s.about(ctx, "delete record "+string(ref), err)
-}
-
-// toChange finds a record that is to be changed with these options, which may exclude it.
-func toChange(ctx context.Context, s *Store, ref Ref, opts []ChangeOption) (c change, e keyspace.Entry, st state, err error) {
-	if c, err = changeOf(opts); err != nil {
-		return c, e, st, err
-	}
-	if e, st, err = s.find(ctx, ref); err == nil {
-		err = c.allows(st)
-	}
-	if err == nil && st.claim {
-		err = s.inProgress(ctx, st)
-	}
-	return c, e, st, err
-}
-
-// amendIdle changes the record of a request that has no attempt in progress. It returns the
-// revision of the change.
-func (s *Store) amendIdle(ctx context.Context, e keyspace.Entry, st state, then []clientv3.Op, mine func(*mvccpb.KeyValue) bool) (int64, error) {
-	sent := now()
-	res, err := commit.Amend(ctx, s.kv, commit.Amendment{
-		Key: e.Record, Mod: st.mod(), Then: then, Mine: mine,
-		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(e.Claim()), "=", 0)}, Same: func() clientv3.Op {
-			return clientv3.OpPut(e.Record, string(st.kv.Value), clientv3.WithLease(clientv3.LeaseID(st.kv.Lease)))
-		},
-	})
-	s.cache.forget(e.Ref)
-	switch {
-	case err != nil:
-		return 0, err
-	case res.Outcome == commit.Amended:
-		s.saw(res.Mod, sent) // so that no answer of a member that lags behind is used here
-		return res.Mod, nil
-	case res.Outcome == commit.LeaseGone:
-		return 0, fmt.Errorf("%w: %w", ErrConflict, rpctypes.ErrLeaseNotFound)
-	}
-	return 0, fmt.Errorf("%w: the record has changed meanwhile", ErrConflict)
-}
-
-// inProgress is the error of a change of a record while its attempt is in progress.
-func (s *Store) inProgress(ctx context.Context, st state) error {
-	return &InProgressError{Key: Key{Scope: st.rec.Scope, Op: st.rec.Op}, Owner: st.rec.Owner, Attempt: st.rec.Number, RetryAfter: s.retryAfter(ctx, st.rec.Lease)}
 }
 
 // Resolve records what an operator has found out about a request in state Unknown. The outcome is kept
@@ -258,69 +162,14 @@ func (s *Store) inProgress(ctx context.Context, st state) error {
 // Codec than this one knows (Options.Codec, OldCodecs), or none, since the services could not read the result; ErrNotFound, ErrTooLarge for a result of more than 128 KiB,
 // ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two the outcome may be recorded or not.
 func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution, opts ...ChangeOption) error {
-	return s.about(ctx, "resolve record "+string(ref), s.resolve(ctx, ref, what, opts))
-}
-
-func (s *Store) resolve(ctx context.Context, ref Ref, what Resolution, opts []ChangeOption) error {
-	if what.state == "" {
-		return invalid("the Resolution is empty (WasDone, HasFailed or NotDone)")
-	}
-	c, e, st, err := toChange(ctx, s, ref, opts)
+	err := what.given()
 	if err == nil {
-		err = c.resolves(what, st)
-	}
-	if err == nil && what.state == record.AttemptReleased {
-		err = c.spares(ctx, s, st)
-	}
-	if err != nil {
-		return err
-	}
-	text, err := what.text(s, e, st)
-	if err != nil {
-		return err
-	}
-	put := func(lease clientv3.LeaseID) (int64, error) {
-		return s.amendIdle(ctx, e, st, []clientv3.Op{clientv3.OpPut(e.Record, text, clientv3.WithLease(lease))},
-			func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text })
-	}
-	if !st.lost() {
-		_, err := put(clientv3.LeaseID(st.kv.Lease))
-		return err
-	}
-	unknown, err := s.keptUnknown(ctx, st)
-	if err != nil {
-		return err
-	}
-	pool := s.retain(cmp.Or(unknown, s.opts.Retain))
-	for {
-		lease, err := pool.take(ctx, 1)
-		if err != nil {
-			return err
+		var o operator
+		if o, err = operatorOf(ctx, s, ref, opts); err == nil {
+			err = o.resolve(ctx, what)
 		}
-		mod, err := put(lease.id)
-		switch {
-		case err == nil:
-			return s.prolong(ctx, pool, lease, commit.Amending{Mod: mod}, kept{entry: e, text: text})
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			pool.forget(lease)
-			continue
-		case errors.Is(err, ErrConflict):
-			pool.give(lease, false)
-		}
-		return err
 	}
-}
-
-// keptUnknown returns for how long the store that has begun a request keeps it with an unknown outcome, which is no
-// shorter than its Retain: the lease of the record shows it. It returns 0 if that has expired, and the record with it.
-func (s *Store) keptUnknown(ctx context.Context, st state) (time.Duration, error) {
-	call, done := commit.Call(ctx)
-	defer done()
-	resp, err := s.client.TimeToLive(call, clientv3.LeaseID(st.kv.Lease))
-	if err != nil {
-		return 0, err
-	}
-	return outlived(time.Duration(resp.GrantedTTL) * time.Second), nil
+	return s.about(ctx, "resolve record "+string(ref), err)
 }
 
 // Count returns the number of records in the store; an attempt in progress counts twice. It
@@ -335,7 +184,7 @@ func (s *Store) CountScope(ctx context.Context, scope string) (int64, error) {
 
 func (s *Store) countBelow(ctx context.Context, prefix string) (n int64, err error) {
 	if err = s.closed(); err == nil {
-		n, err = s.keysBelow(ctx, prefix)
+		n, err = keysBelow(ctx, s.sess.KV(), prefix)
 	}
 	return n, s.about(ctx, "count records", err)
 }

@@ -7,6 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -67,14 +68,14 @@ func (x *sessions) shows(of begunBy) presence {
 const sessionsAtOnce = 1000
 
 // readSessions reads which sessions exist, as of one revision.
-func readSessions(ctx context.Context, s *Store) (*sessions, error) {
-	space := s.sess.Space()
+func readSessions(ctx context.Context, sess *engine.Session) (*sessions, error) {
+	space := sess.Space()
 	all := &sessions{leases: map[int64]bool{}, named: map[begunBy]bool{}}
 	span, page := keyspace.NewSpan(space.Sessions(), clientv3.GetPrefixRangeEnd(space.Sessions())), int64(sessionsAtOnce)
 	for at := int64(0); ; {
 		from, end := span.Range()
 		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-			return s.kv.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(at))
+			return sess.KV().Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithRev(at))
 		})
 		switch {
 		case commit.TooLarge(err) && page > 1:
@@ -97,8 +98,8 @@ func readSessions(ctx context.Context, s *Store) (*sessions, error) {
 
 // living sets Alive of records. It reads the sessions once, if a record of a lost attempt needs them.
 type living struct {
-	store *Store
-	seen  *sessions // nil until they are read
+	sess *engine.Session
+	seen *sessions // nil until they are read
 }
 
 func (l *living) find(ctx context.Context, records []Record) (err error) {
@@ -108,7 +109,7 @@ func (l *living) find(ctx context.Context, records []Record) (err error) {
 			continue
 		}
 		if l.seen == nil {
-			if l.seen, err = readSessions(ctx, l.store); err != nil {
+			if l.seen, err = readSessions(ctx, l.sess); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,37 +20,26 @@ import (
 // then calls Commit, Fail, Release or Abandon. It is safe for concurrent use.
 type Attempt struct {
 	*claim
-	token int64
-	life  *life.Life
-	stop  func() bool // of the watch over the epoch
-	calls calls       // outside of steps
-	names stepNames
-	seen  *execution // with hooks
-	once  bool       // the policy is Refuse, or that of an attempt around this one
-
-	writing chan struct{}  // held by the writer of the record; it protects the next three
-	rec     record.Attempt // the record in etcd
-	mod     int64          // the revision of its last change
-	unsure  string         // the record that an unanswered put may have written; "" if there is none
-
-	mu     sync.Mutex
-	note   string // of rec
-	over   error  // what the next Commit returns: ErrSettled, ErrFenced …
-	ending bool   // an outcome is being written
-	ifs    []clientv3.Cmp
-	then   []clientv3.Op
-	final  bool // no other attempt can have begun before it was settled
-
-	unknown bool  // it was settled, and the request is refused until Resolve
-	unkept  error // why the outcome is recorded without its result
+	token    int64
+	life     *life.Life
+	stop     func() bool // of the watch over the epoch
+	own      ownRecord
+	settling settling
+	calls    calls // outside of steps
+	names    stepNames
+	seen     *execution // with hooks
+	once     bool       // the policy is Refuse, or that of an attempt around this one
 }
 
 // start starts the attempt and its clocks. Its context has the values of the caller's.
 func (c *claim) start(outer context.Context, token int64) *Attempt {
-	a := &Attempt{claim: c, token: token, rec: c.begun, note: c.begun.Note, mod: token, writing: make(chan struct{}, 1)}
+	a := &Attempt{claim: c, token: token, own: ownRecord{claim: c, turn: make(chan struct{}, 1)}}
+	a.own.set(c.begun, token)
 	around, within := FromContext(outer)
 	a.once = c.begun.Refuse || within && around.once
-	ctx := context.WithValue(context.WithoutCancel(a.observe(outer)), attemptKey{}, a)
+	work, seen := execute(outer, a)
+	a.seen = seen
+	ctx := context.WithValue(context.WithoutCancel(work), attemptKey{}, a)
 	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
 	a.flight.markHere(a.Attempt())
 	_ = a.life.Bound(time.Now().Add(a.set.MaxExecution))
@@ -60,7 +48,7 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 	}
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
 		if cause := a.lostWithSession(); a.life.Lose(cause) {
-			a.executionLost(cause)
+			a.seen.lost(cause)
 		}
 		logLostAtWork(a)
 		a.store.away.leave(a)
@@ -93,18 +81,40 @@ func (a *Attempt) Ref() Ref { return Ref(a.entry.Ref) }
 // ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an error of etcd's.
 func (a *Attempt) SetNote(text string) error {
 	text = record.Note(text)
-	err := a.rewrite(func(r *record.Attempt) error { r.Note = text; return nil })
-	if err == nil {
-		logNote(a, text)
-	}
-	return a.about("set note of", err)
+	return a.about("set note of", a.rewrite(func(r *record.Attempt) error { r.Note = text; return nil }))
 }
 
-// logNote sets what logs have as the note of the attempt.
-func logNote(a *Attempt, text string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.note = text
+// rewrite changes the record of the attempt in progress.
+func (a *Attempt) rewrite(change func(*record.Attempt) error) error {
+	if err := a.lock(); err != nil {
+		return err
+	}
+	defer a.unlock()
+	return a.own.change(a.Context(), change)
+}
+
+// lock takes the right to write the record. It fails once the attempt is being settled.
+func (a *Attempt) lock() error {
+	select {
+	case a.own.turn <- struct{}{}:
+	case <-a.Context().Done():
+		return a.Err()
+	}
+	err := a.settling.open()
+	if err != nil {
+		a.unlock()
+	}
+	return err
+}
+
+func (a *Attempt) unlock() { <-a.own.turn }
+
+// about wraps an error with what was attempted.
+func (a *Attempt) about(attempted string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("idempotency: %s %v in store %q: %w", attempted, a.key, a.store.name, err)
 }
 
 // Attempt returns the number of this attempt at the request: 1 for the first one, and one more after
@@ -154,7 +164,7 @@ func (a *Attempt) interrupted() error {
 // within the session's margin, the attempt is left as lost; what the function commits after that
 // counts only if no other attempt has taken over.
 func (a *Attempt) overdue(cause error) {
-	a.executionLost(cause)
+	a.seen.lost(cause)
 	if !errors.Is(cause, ErrTooLong) {
 		return
 	}
@@ -165,14 +175,11 @@ func (a *Attempt) overdue(cause error) {
 		case <-s.sess.Context().Done():
 			return
 		}
-		a.mu.Lock()
-		done := a.ending || a.over != nil
-		a.mu.Unlock()
-		if done {
+		if a.settling.open() != nil {
 			return
 		}
 		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", fieldsOf(a)...)
-		a.overrun()
+		a.seen.overrun(a.Context())
 		a.drop()
 		s.away.leave(a)
 		a.endFlight(nil)
@@ -182,12 +189,12 @@ func (a *Attempt) overdue(cause error) {
 // drop removes the claim, so the attempt is lost.
 func (a *Attempt) drop() {
 	s := a.store
-	_, _ = commit.Erase(s.sess.Context(), s.kv, a.entry.Claim(), a.token, nil)
+	_, _ = commit.Erase(s.sess.Context(), s.sess.KV(), a.entry.Claim(), a.token, nil)
 }
 
 // endFlight ends the wait of duplicates in this process, and of Close.
 func (a *Attempt) endFlight(outcome *Outcome) {
-	a.store.endFlight(a.entry.Ref, a.flight, outcome)
+	a.store.flights.end(a.entry.Ref, a.flight, outcome)
 	a.leave()
 }
 
@@ -198,18 +205,12 @@ func (a *Attempt) endFlight(outcome *Outcome) {
 // key, the outcome is written again, for five seconds, and then Commit returns ErrInvalid; Do has returned
 // ErrNotRecorded by then, and its attempt is lost.
 func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ifs, a.then = append(a.ifs, ifs...), append(a.then, then...)
+	a.settling.attach(ifs, then)
 }
 
 // Detach drops what was given to Attach so far. It is for a caller of Run whose function records a
 // failure as its result.
-func (a *Attempt) Detach() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ifs, a.then = nil, nil
-}
+func (a *Attempt) Detach() { a.settling.detach() }
 
 type attemptKey struct{}
 

@@ -81,14 +81,11 @@ func (w *away) unanswered(err error, begun time.Time, set *settings) {
 
 // leave notes that an attempt was lost for this process, unless it is settled.
 func (w *away) leave(a *Attempt) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.over != nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.left[a.entry.Ref] = a
+	a.settling.unlessOver(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.left[a.entry.Ref] = a
+	})
 }
 
 // settle notes that etcd has the end of an attempt, or that this process has given it up.

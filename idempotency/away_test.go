@@ -26,7 +26,7 @@ func TestAttemptsLeft(t *testing.T) {
 	w.settle(other)
 	require.Empty(t, w.left)
 
-	first.over = ErrSettled
+	first.settling.over = ErrSettled
 	w.leave(first)
 	require.False(t, w.knows("a"), "it was settled at the same moment")
 	w.settle(first)

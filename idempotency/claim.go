@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -57,7 +55,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		leave()
 		return nil, nearQuota(c.because(ctx, err))
 	}
-	s.retain(c.set.Retain).warm() // for the outcome
+	s.retention.of(c.set.Retain).warm() // for the outcome
 	rec := c.next(st)
 	rec.Lease, rec.Session = int64(ep.Lease()), ep.Of()
 	cl := &claim{store: s, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f, epoch: ep, leave: leave, work: work, begun: rec, value: rec.Encode()}
@@ -87,7 +85,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		}
 		return nil, nearQuota(c.because(sent, err))
 	}
-	s.saw(created.Token, st.sent)
+	s.reader.saw(created.Token, st.sent)
 	s.count.add(&s.count.Begun, 1)
 	if st.lost() {
 		s.count.add(&s.count.TakenOver, 1) // effects of the lost one outside etcd may happen a second time
@@ -139,11 +137,11 @@ func (c *claim) discard(pending *commit.PendingError, before state) {
 	if before.kv == nil {
 		undo = append(undo, c.entry.Record)
 	}
-	if !s.takeBack(c.value, func() {
+	if !s.withdrawals.run(c.value, func() {
 		defer c.leave()
 		err := pending.Discard(s.sess.Context(), undo...)
 		if err == nil {
-			err = s.undoInTheEnd(c.entry, c.value, before)
+			err = c.withdrawal(before).finish()
 		}
 		s.work.give(c.work, err != nil)
 	}) {
@@ -166,9 +164,9 @@ func nearQuota(err error) error {
 // the error.
 func (c *claim) withdraw(ctx context.Context, before state) error {
 	defer c.leave()
-	s := c.store
-	err := s.undo(ctx, c.entry, c.value, before)
-	if err == nil || !s.takeBack(c.value, func() { s.work.give(c.work, s.undoInTheEnd(c.entry, c.value, before) != nil) }) {
+	s, w := c.store, c.withdrawal(before)
+	err := w.try(ctx)
+	if err == nil || !s.withdrawals.run(c.value, func() { s.work.give(c.work, w.finish() != nil) }) {
 		s.work.give(c.work, err != nil)
 	}
 	if err != nil {
@@ -177,57 +175,6 @@ func (c *claim) withdraw(ctx context.Context, before state) error {
 	return err
 }
 
-// takeBack runs undo, which removes the record of a claim, in the background. It returns false, and
-// does nothing, if the session has ended.
-func (s *Store) takeBack(value string, undo func()) bool {
-	s.unstarted.Store(value, nil)
-	ok := s.sess.Background(func() { defer s.unstarted.Delete(value); undo() })
-	if !ok {
-		s.unstarted.Delete(value)
-	}
-	return ok
-}
-
-// takesBack reports whether the record in st is of a claim of this process that takeBack is removing.
-func (s *Store) takesBack(st state) bool {
-	_, ok := s.unstarted.Load(string(st.kv.Value))
-	return ok
-}
-
-// undoInTheEnd repeats undo until it succeeds, also while etcd refuses it, for lack of space for
-// example. It returns an error only if the session has ended.
-func (s *Store) undoInTheEnd(e keyspace.Entry, value string, before state) error {
-	ctx, pause := s.sess.Context(), commit.Backoff{Most: 5 * time.Second}
-	for {
-		err := s.undo(ctx, e, value, before)
-		if err == nil {
-			return nil
-		}
-		if err := pause.Wait(ctx, err); err != nil {
-			return err
-		}
-	}
-}
-
-// undo restores the record as it was before a claim, if the claim's record is still in place; its nonce
-// is unique. No copy of the claim may be in flight any more.
-func (s *Store) undo(ctx context.Context, e keyspace.Entry, value string, before state) error {
-	st, err := s.read(ctx, e, true)
-	if err != nil || st.kv == nil || string(st.kv.Value) != value {
-		return err
-	}
-	nothing := []clientv3.Op{clientv3.OpDelete(e.Record), clientv3.OpDelete(e.Claim())}
-	am := commit.Amendment{Key: e.Record, Mod: st.kv.ModRevision, Then: nothing, Mine: func(kv *mvccpb.KeyValue) bool {
-		return kv == nil || before.kv != nil && string(kv.Value) == string(before.kv.Value)
-	}}
-	if before.kv != nil {
-		am.Then = []clientv3.Op{clientv3.OpPut(e.Record, string(before.kv.Value), clientv3.WithLease(clientv3.LeaseID(before.kv.Lease))), nothing[1]}
-		res, err := commit.Amend(ctx, s.kv, am)
-		if err != nil || res.Outcome != commit.LeaseGone {
-			return err
-		}
-		am.Then = nothing // it would have expired
-	}
-	_, err = commit.Amend(ctx, s.kv, am)
-	return err
+func (c *claim) withdrawal(before state) withdrawal {
+	return withdrawal{reader: c.store.reader, entry: c.entry, text: c.value, before: before}
 }

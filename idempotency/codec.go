@@ -25,22 +25,29 @@ type Codec interface {
 	Decode(stored, about []byte) ([]byte, error)
 }
 
-func (s *Store) encode(plain []byte, about string) (stored []byte, codec string, err error) {
-	if s.opts.Codec != nil {
-		codec = s.opts.Codec.Name()
-	}
-	stored, err = encodeBy(s, codec, plain, about)
-	return stored, codec, err
+// codecs are the Codecs of one Store.
+type codecs struct {
+	own   string  // the name of the one for what is stored from now on; empty is none
+	known []Codec // those by which is read, with the own one
+	store string  // what the parameter about begins with
 }
 
-// encodeBy is encode by the Codec of that name, which the store has; an empty name is none.
-func encodeBy(s *Store, codec string, plain []byte, about string) ([]byte, error) {
+func newCodecs(o *Options, store string) codecs {
+	c := codecs{known: o.OldCodecs, store: store}
+	if o.Codec != nil {
+		c.own = o.Codec.Name()
+	}
+	return c
+}
+
+// encode transforms what is stored by the Codec of that name, which the store has; an empty name is none.
+func (x codecs) encode(codec string, plain []byte, about string) ([]byte, error) {
 	if codec == "" {
 		return plain, nil
 	}
-	for _, c := range s.opts.OldCodecs {
+	for _, c := range x.known {
 		if c.Name() == codec {
-			return recovered(c.Encode, plain, s.keys.Range+about)
+			return recovered(c.Encode, plain, x.store+about)
 		}
 	}
 	return nil, fmt.Errorf("codec %q is neither Options.Codec nor in Options.OldCodecs", codec)
@@ -57,16 +64,16 @@ func recovered(fn func(b, about []byte) ([]byte, error), b []byte, about string)
 	return fn(b, []byte(about))
 }
 
-func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
+func (x codecs) decode(stored []byte, codec, about string) ([]byte, error) {
 	if codec == "" {
-		if s.opts.reads(codec) {
+		if x.reads(codec) {
 			return stored, nil
 		}
 		return nil, fmt.Errorf("%w: it was written without a codec, and Options.OldCodecs does not have Plain", ErrUnreadable)
 	}
-	for _, c := range s.opts.OldCodecs {
+	for _, c := range x.known {
 		if c.Name() == codec {
-			plain, err := recovered(c.Decode, stored, s.keys.Range+about)
+			plain, err := recovered(c.Decode, stored, x.store+about)
 			if err != nil {
 				return nil, fmt.Errorf("%w: codec %q: %w", ErrUnreadable, codec, err)
 			}
@@ -77,11 +84,11 @@ func (s *Store) decode(stored []byte, codec, about string) ([]byte, error) {
 }
 
 // reads reports whether a Store reads what a store with that Codec writes; an empty name is none.
-func (o *Options) reads(codec string) bool {
+func (x codecs) reads(codec string) bool {
 	if codec == "" {
-		return o.Codec == nil || slices.Contains(o.OldCodecs, Plain)
+		return x.own == "" || slices.Contains(x.known, Plain)
 	}
-	return slices.ContainsFunc(o.OldCodecs, func(c Codec) bool { return c.Name() == codec })
+	return slices.ContainsFunc(x.known, func(c Codec) bool { return c.Name() == codec })
 }
 
 // checkCodecs returns ErrInvalid if a Codec cannot be found by its name.

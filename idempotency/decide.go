@@ -1,7 +1,5 @@
 package idempotency
 
-import "context"
-
 // decision is what a call of Begin does next.
 type decision int
 
@@ -14,7 +12,7 @@ const (
 	refuseUnreadable
 	refuseMismatch
 	refuseUnknown
-	admitNew // an attempt may begin if there is room: see admit
+	admitNew // an attempt may begin if there is room: see admission
 	refuseNearQuota
 	refuseScopeFull
 	claimKey
@@ -72,21 +70,4 @@ func admission(majority, room, scopeFull bool) decision {
 		return refuseNearQuota
 	}
 	return refuseScopeFull
-}
-
-func (c *call) decide(st state, confirmed bool) decision {
-	k := known{state: st, agrees: st.kv != nil && st.prints().agree(c.print), undoing: st.lost() && c.store.takesBack(st), confirmed: confirmed}
-	return decide(k, asked{waits: c.set.waits() && c.bound.Err() == nil, refuses: c.set.OnLost == Refuse})
-}
-
-// admit decides whether an attempt may begin. It returns an error of etcd's or ctx's.
-func (c *call) admit(ctx context.Context, st state) (decision, error) {
-	room, full := c.store.space.enough(), false
-	if room && st.kv == nil {
-		var err error
-		if full, err = c.countScope(ctx); err != nil {
-			return 0, err
-		}
-	}
-	return admission(st.majority, room, full), nil
 }

@@ -20,9 +20,9 @@ const attachedDenied = 5 * time.Second
 var errAttachedDenied = errors.New("the role of the client's user has no permission for what is attached")
 
 // try writes the outcome once. again reports that a later try may succeed.
-func (o *settlement) try(ctx context.Context, a *Attempt) (err error, again bool) {
-	err, again = a.write(ctx, o)
-	switch verdict := o.attachedIsDenied(ctx, a.store.kv, a.entry, err); {
+func (o *settlement) try(ctx context.Context) (err error, again bool) {
+	err, again = o.write(ctx)
+	switch verdict := o.attachedIsDenied(ctx, o.a.store.sess.KV(), o.a.entry, err); {
 	case verdict:
 		return fmt.Errorf("%w: %w: %w", errRejected, errAttachedDenied, err), false
 	case !o.denied.IsZero():

@@ -2,14 +2,9 @@ package idempotency
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/etcdkit/etcdkit/idempotency/internal/word"
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/forms"
-	"github.com/etcdkit/etcdkit/internal/join"
-	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Result is the result of Do.
@@ -88,86 +83,4 @@ func runFor[T any](ctx context.Context, a *Attempt, fn func(ctx context.Context,
 		return b, nil
 	})
 	return v, err
-}
-
-// run calls the function and settles the attempt, however the function ends.
-func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error) {
-	// The caller's ctx may have ended. The end is recorded nevertheless.
-	wait := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(context.WithoutCancel(ctx), commit.CallTimeout)
-	}
-	foreign := true // code of the caller runs, which may panic
-	defer func() {
-		if !foreign {
-			return
-		}
-		v := recover()
-		failure := "runtime.Goexit was called"
-		if v != nil {
-			failure = fmt.Sprintf("panic: %v", v)
-		}
-		w, cancel := wait()
-		a.Detach()
-		_ = a.act(w, after(a.set.OnPanic, a.begun.Refuse), failure, nil)
-		cancel()
-		if v != nil {
-			panic(v)
-		}
-	}()
-	value, err := fn()
-	w, cancel := wait()
-	defer cancel()
-	var unencoded *encodeError
-	if err == nil || errors.As(err, &unencoded) {
-		foreign = false
-		if err = succeed(w, a, value, unencoded); !errors.Is(err, ErrConflict) && !errors.Is(err, errRejected) {
-			return err
-		}
-	}
-	a.Detach()
-	foreign = true
-	what, failure := afterError(err, a.set.OnError, a.begun.Refuse), err.Error()
-	foreign = false
-	gone := a.interrupted()
-	if gone != nil || errors.Is(err, errRejected) {
-		what = Abandon // what the function has done is not known
-	}
-	if what == Abandon {
-		failure += word.Uncounted(err)
-	}
-	err = word.Passed(err)
-	if gone != nil && !errors.Is(err, gone) {
-		err = join.Errors(err, gone)
-	}
-	if bad := a.act(w, what, failure, gone); bad != nil && !errors.Is(bad, ErrSettled) {
-		err = join.Errors(err, bad)
-	}
-	return err
-}
-
-// succeed records a success, also of a function whose value has no JSON.
-func succeed(ctx context.Context, a *Attempt, value []byte, unencoded *encodeError) error {
-	if unencoded != nil {
-		return join.Errors(a.about("commit", invalid("%w", unencoded.error)), a.finish(ctx, &settlement{state: record.AttemptDone, omit: true}))
-	}
-	err := a.Commit(ctx, value)
-	if errors.Is(err, ErrSettled) {
-		return nil // the function has done it itself
-	}
-	return err
-}
-
-// act settles the attempt by an Action. gone is why the attempt's context had ended, if the caller
-// reports that already, or nil.
-func (a *Attempt) act(ctx context.Context, what Action, failure string, gone error) error {
-	o := &settlement{reported: gone}
-	switch what {
-	case Remember:
-		o.state, o.failure = record.AttemptFailed, record.Text(failure)
-	case Forget:
-		o.state, o.ran = record.AttemptReleased, true
-	default: // Abandon, and what is no Action
-		o.failure = record.Text(failure)
-	}
-	return a.finish(ctx, o)
 }

@@ -10,9 +10,9 @@ import (
 
 // Flights returns on how many keys a Store works or waits.
 func Flights(s *Store) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.flights)
+	s.flights.mu.Lock()
+	defer s.flights.mu.Unlock()
+	return len(s.flights.of)
 }
 
 // Cached returns how many outcomes a Store keeps at hand.
@@ -23,17 +23,19 @@ func Cached(s *Store) int {
 }
 
 // Saw has a Store know of a revision, as after an answer of etcd's.
-func Saw(s *Store, revision int64) { s.saw(revision, now()) }
+func Saw(s *Store, revision int64) { s.reader.saw(revision, now()) }
 
 // GatherUntilSent has reads of a Store wait for company however long that takes.
-func GatherUntilSent(s *Store) { s.serial.queue.Wait, s.linear.queue.Wait = time.Hour, time.Hour }
+func GatherUntilSent(s *Store) {
+	s.reader.serial.queue.Wait, s.reader.linear.queue.Wait = time.Hour, time.Hour
+}
 
 // Gathered returns how many reads wait for company.
-func Gathered(s *Store) int { return s.serial.queue.Waiting() + s.linear.queue.Waiting() }
+func Gathered(s *Store) int { return s.reader.serial.queue.Waiting() + s.reader.linear.queue.Waiting() }
 
 // Known returns the revision below which a Store believes no member.
 func Known(s *Store) int64 {
-	known, _ := s.floor()
+	known, _ := s.reader.floor()
 	return known
 }
 

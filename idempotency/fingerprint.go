@@ -59,23 +59,38 @@ func contents(payload, also any) (c content, err error) {
 	return c, err
 }
 
-// present returns the fingerprints by the present Secret, without what only a new attempt and a
-// mismatch need.
-func (s *Store) present(c content) prints {
-	return prints{payload: s.hashes.sum(c.payload), also: s.hashes.sum(c.also)}
+// printer makes the fingerprints of one Store.
+type printer struct {
+	own  *hashes  // with the present Secret
+	bare *hashes  // without a secret
+	old  [][]byte // Options.OldSecrets
 }
 
-// complete returns the fingerprints p with what present leaves out.
-func (s *Store) complete(p prints, c content) prints {
-	p.child = p.payload
-	if len(s.opts.Secret) > 0 {
-		p.child = newHashes(nil).sum(c.payload)
-	}
-	for _, secret := range s.opts.OldSecrets {
-		h := newHashes(secret)
-		p.old = append(p.old, prints{payload: h.sum(c.payload), also: h.sum(c.also)})
+func newPrinter(o *Options) printer {
+	p := printer{own: newHashes(o.Secret), bare: newHashes(nil), old: o.OldSecrets}
+	if len(o.Secret) == 0 {
+		p.bare = p.own
 	}
 	return p
+}
+
+// present returns the fingerprints by the present Secret, without what only a new attempt and a
+// mismatch need.
+func (p *printer) present(c content) prints {
+	return prints{payload: p.own.sum(c.payload), also: p.own.sum(c.also)}
+}
+
+// complete returns the fingerprints of with what present leaves out.
+func (p *printer) complete(of prints, c content) prints {
+	of.child = of.payload
+	if p.bare != p.own {
+		of.child = p.bare.sum(c.payload)
+	}
+	for _, secret := range p.old {
+		h := newHashes(secret)
+		of.old = append(of.old, prints{payload: h.sum(c.payload), also: h.sum(c.also)})
+	}
+	return of
 }
 
 // form returns the form in which a payload is compared.

@@ -22,17 +22,23 @@ type flight struct {
 	onceBusy, onceHere sync.Once
 }
 
+// flights are the flights of a Store, by ref. It is safe for concurrent use.
+type flights struct {
+	mu sync.Mutex
+	of map[string]*flight
+}
+
 // join returns the flight of a key, and whether the caller leads it.
-func (s *Store) join(ref string, print prints) (f *flight, lead bool) {
+func (s *flights) join(ref string, print prints) (f *flight, lead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.flights[ref]; f != nil {
+	if f := s.of[ref]; f != nil {
 		return f, false
 	}
 	f = &flight{
 		print: print, busy: make(chan struct{}), here: make(chan struct{}), rechecks: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	s.flights[ref] = f
+	s.of[ref] = f
 	return f, true
 }
 
@@ -62,12 +68,12 @@ func (f *flight) recheck() {
 	}
 }
 
-// endFlight ends a flight, with the outcome if there is one, unless it has ended.
-func (s *Store) endFlight(ref string, f *flight, outcome *Outcome) {
+// end ends a flight, with the outcome if there is one, unless it has ended.
+func (s *flights) end(ref string, f *flight, outcome *Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.flights[ref] == f {
-		delete(s.flights, ref)
+	if s.of[ref] == f {
+		delete(s.of, ref)
 		f.outcome = outcome
 		close(f.done)
 	}

@@ -55,6 +55,26 @@ func newRetention(sess *engine.Session, d time.Duration) *pool {
 	return &pool{sess: sess, ttl: d + window + writeReserve, window: window}
 }
 
+// retention has the pools for records that are kept, by the class of their time. It is safe for concurrent use.
+type retention struct {
+	sess  *engine.Session
+	mu    sync.Mutex
+	pools map[time.Duration]*pool
+}
+
+// of returns the pool for outcomes that are kept for d.
+func (r *retention) of(d time.Duration) *pool {
+	d = class(d)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.pools[d]
+	if p == nil {
+		p = newRetention(r.sess, d)
+		r.pools[d] = p
+	}
+	return p
+}
+
 // newWork returns the pool for records of attempts in progress. Its leases outlive the process by d,
 // for the records of lost attempts, and its session in any case, even if a third of the TTL has passed
 // since the last renewal.

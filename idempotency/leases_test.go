@@ -121,11 +121,11 @@ func TestAgedBySuspension(t *testing.T) {
 	suspended(&c.byRef["ref"].Value.(*cached).since)
 	require.Nil(t, c.get("ref"))
 
-	s := &Store{sess: sess, away: newAway(sess)}
-	s.saw(7, now())
-	_, known := s.floor()
+	r := newReader(sess, codecs{}, newAway(sess).outage)
+	r.saw(7, now())
+	_, known := r.floor()
 	require.True(t, known)
-	suspended(&s.knownAt)
-	_, known = s.floor()
+	suspended(&r.knownAt)
+	_, known = r.floor()
 	require.False(t, known, "a member that lags behind would be believed")
 }

@@ -40,14 +40,14 @@ const (
 // a record larger than it accepts, and ends.
 func (s *Store) List(ctx context.Context, f Filter) iter.Seq2[Record, error] {
 	if f.Refs != nil {
-		return s.listRefs(ctx, f)
+		return listRefs(ctx, s, f)
 	}
 	return func(yield func(Record, error) bool) {
 		from := s.keys.Records()
 		if f.Scope != nil {
 			from = s.keys.Scope(*f.Scope)
 		}
-		l := listing{store: s, living: living{store: s}, span: keyspace.NewSpan(from, clientv3.GetPrefixRangeEnd(from)), page: pageSize}
+		l := listing{store: s, living: living{sess: s.sess}, span: keyspace.NewSpan(from, clientv3.GetPrefixRangeEnd(from)), page: pageSize}
 		for !l.done {
 			records, err := l.next(ctx)
 			for _, r := range records {
@@ -92,7 +92,7 @@ func (l *listing) next(ctx context.Context) (records []Record, err error) {
 		case last && i > 0:
 			kvs = kvs[:i] // its claim may be on the next page
 		case last: // it fills a page by itself
-			if st, err = l.store.read(ctx, e, true); err != nil {
+			if st, err = l.store.reader.read(ctx, e, true); err != nil {
 				return records, err
 			}
 		default:
@@ -125,17 +125,17 @@ func (l *listing) size(page []*mvccpb.KeyValue) {
 }
 
 // listRefs is List of the records with these references.
-func (s *Store) listRefs(ctx context.Context, f Filter) iter.Seq2[Record, error] {
+func listRefs(ctx context.Context, s *Store, f Filter) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		var err error
 		if f.Scope != nil {
 			err = invalid("Filter has a Scope and Refs")
 		}
-		alive := living{store: s}
+		alive := living{sess: s.sess}
 		for left, page := f.Refs, pageSize; len(left) > 0 && err == nil; {
 			refs := left[:min(page, len(left))]
 			var records []Record
-			if records, err = s.getAll(ctx, refs); commit.TooLarge(err) && len(refs) > 1 {
+			if records, err = getAll(ctx, s, refs); commit.TooLarge(err) && len(refs) > 1 {
 				page, err = len(refs)/2, nil
 				continue
 			}
@@ -156,19 +156,19 @@ func (s *Store) listRefs(ctx context.Context, f Filter) iter.Seq2[Record, error]
 }
 
 // getAll returns those of some records that exist, as of one revision.
-func (s *Store) getAll(ctx context.Context, refs []Ref) (records []Record, err error) {
+func getAll(ctx context.Context, s *Store, refs []Ref) (records []Record, err error) {
 	if err := s.closed(); err != nil {
 		return nil, err
 	}
 	entries, ops := make([]keyspace.Entry, len(refs)), make([]clientv3.Op, 0, 2*len(refs))
 	for i, ref := range refs {
-		if entries[i], err = s.entry(ref); err != nil {
+		if entries[i], err = entryOf(s.keys, ref); err != nil {
 			return nil, err
 		}
 		ops = append(ops, clientv3.OpGet(entries[i].Record), clientv3.OpGet(entries[i].Claim(), clientv3.WithKeysOnly()))
 	}
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return s.kv.Txn(call).Then(ops...).Commit()
+		return s.sess.KV().Txn(call).Then(ops...).Commit()
 	})
 	if err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (l *listing) get(ctx context.Context) (*clientv3.GetResponse, error) {
 	from, end := l.span.Range()
 	for {
 		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-			return l.store.kv.Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(l.page))
+			return l.store.sess.KV().Get(call, from, clientv3.WithRange(end), clientv3.WithLimit(l.page))
 		})
 		if !commit.TooLarge(err) || l.page == 1 {
 			return resp, err

@@ -39,10 +39,7 @@ func noted(note string) zap.Field {
 
 // fieldsOf names the attempt in logs. The key's ID is a secret, and not among them.
 func fieldsOf(a *Attempt, more ...zap.Field) []zap.Field {
-	a.mu.Lock()
-	note := a.note
-	a.mu.Unlock()
 	return append([]zap.Field{
-		zap.String("scope", a.key.Scope), zap.String("op", a.key.Op), zap.String("ref", a.entry.Ref), zap.Int("attempt", a.begun.Number), noted(note),
+		zap.String("scope", a.key.Scope), zap.String("op", a.key.Op), zap.String("ref", a.entry.Ref), zap.Int("attempt", a.begun.Number), noted(*a.own.note.Load()),
 	}, more...)
 }

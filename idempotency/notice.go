@@ -16,20 +16,16 @@ func init() { notice.Of = func(a any) error { return noticeOf(a.(*Attempt)) } }
 
 // noticeOf returns what an operator should know of an attempt that was settled, or nil.
 func noticeOf(a *Attempt) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.unknown {
-		return &UnknownError{Key: a.key, Ref: Ref(a.entry.Ref), Owner: a.begun.Owner, Attempt: a.begun.Number, Note: a.note}
+	unknown, unkept := a.settling.notice()
+	if unknown {
+		return &UnknownError{Key: a.key, Ref: Ref(a.entry.Ref), Owner: a.begun.Owner, Attempt: a.begun.Number, Note: *a.own.note.Load()}
 	}
-	return a.unkept
+	return unkept
 }
 
 // logLostAtWork logs that the session has ended under a function whose request another one does not take over.
 func logLostAtWork(a *Attempt) {
-	a.mu.Lock()
-	settling := a.ending || a.over != nil
-	a.mu.Unlock()
-	if settling || !a.begun.Refuse {
+	if a.settling.open() != nil || !a.begun.Refuse {
 		return
 	}
 	cause, reason := a.epoch.Why()
@@ -39,9 +35,7 @@ func logLostAtWork(a *Attempt) {
 // keepNone notes, and logs, that the outcome is recorded without its result.
 func keepNone(a *Attempt, why error) {
 	a.store.log.Warn("a result is not kept: duplicates learn only that the request was done", fieldsOf(a, zap.Error(why))...)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.unkept = fmt.Errorf("the result of %v (%s) is not kept, so duplicates do not get it: %w", a.key, a.entry.Ref, why)
+	a.settling.omitted(fmt.Errorf("the result of %v (%s) is not kept, so duplicates do not get it: %w", a.key, a.entry.Ref, why))
 }
 
 // unstorable returns why a result that its Codec has made, or failed to make with err, is not stored, or nil.

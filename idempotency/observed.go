@@ -14,8 +14,8 @@ import (
 
 // How calls and attempts are reported to the hooks of the session.
 
-// call describes a call for a request.
-func (s *Store) call(op observe.Op, key Key) observe.Call {
+// described describes a call for a request.
+func described(s *Store, op observe.Op, key Key) observe.Call {
 	c := observe.Call{Op: op, Kind: observe.Store, Name: s.name, Operation: key.Op, Scope: key.Scope}
 	if key.check(s.opts.SingleTenant) == nil {
 		c.Ref = s.keys.Entry(key.Scope, key.Op, key.ID).Ref
@@ -24,9 +24,9 @@ func (s *Store) call(op observe.Op, key Key) observe.Call {
 }
 
 // beginSeen is begin as hooks see it.
-func (s *Store) beginSeen(ctx context.Context, via string, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
+func beginSeen(ctx context.Context, s *Store, via string, key Key, payload any, opts []Option) (*Attempt, *Outcome, error) {
 	begun := time.Now()
-	within, span := s.sess.Hooks().Start(ctx, s.call(observe.Begin, key))
+	within, span := s.sess.Hooks().Start(ctx, described(s, observe.Begin, key))
 	defer span.Unwind(begun) // a payload may have methods of its own
 	a, out, err := s.begin(within, via, key, payload, opts)
 	o := observe.Outcome{Err: err, Took: time.Since(begun)}
@@ -80,35 +80,36 @@ func kindOf(err error) observe.Reason {
 	return observe.Etcd
 }
 
-// execution is an attempt as hooks see it.
+// execution is an attempt as hooks see it; nil without hooks.
 type execution struct {
+	hooks  *hook.Set
 	span   *hook.Span
 	begun  time.Time
 	overAt atomic.Int64 // when the attempt's context has ended, from begun; 0 before
 }
 
-// observe reports the beginning of an attempt, and returns the ctx of its work.
-func (a *Attempt) observe(outer context.Context) context.Context {
+// execute reports the beginning of an attempt, and returns the ctx of its work.
+func execute(outer context.Context, a *Attempt) (context.Context, *execution) {
 	hooks := a.store.sess.Hooks()
 	if !hooks.On() {
-		return outer
+		return outer, nil
 	}
-	c := a.store.call(observe.Execute, a.key)
+	c := described(a.store, observe.Execute, a.key)
 	c.Attempt, c.Token = a.Attempt(), a.token
 	work, span := hooks.Start(hook.Outer(outer), c)
-	a.seen = &execution{span: span, begun: time.Now()}
-	return work
+	return work, &execution{hooks: hooks, span: span, begun: time.Now()}
 }
 
-// executed reports the end of the attempt, unless it was reported.
-func (a *Attempt) executed(result observe.Result, reason observe.Reason, cause error) {
-	if e := a.seen; e != nil {
-		e.span.End(observe.Outcome{Result: result, Reason: reason, Err: cause, Took: time.Since(e.begun), Token: a.token, Attempt: a.Attempt()})
+// end reports the end of the attempt, unless it was reported.
+func (e *execution) end(result observe.Result, reason observe.Reason, cause error) {
+	if e != nil {
+		c := e.span.Call
+		e.span.End(observe.Outcome{Result: result, Reason: reason, Err: cause, Took: time.Since(e.begun), Token: c.Token, Attempt: c.Attempt})
 	}
 }
 
-// executionLost reports that the attempt's context has ended before the attempt was settled.
-func (a *Attempt) executionLost(cause error) {
+// lost reports that the attempt's context has ended before the attempt was settled.
+func (e *execution) lost(cause error) {
 	reason := observe.SessionEnded
 	switch {
 	case errors.Is(cause, ErrTooLong):
@@ -116,19 +117,32 @@ func (a *Attempt) executionLost(cause error) {
 	case errors.Is(cause, ErrClosed):
 		reason = observe.Closed
 	}
-	a.executed(observe.Lost, reason, cause)
+	e.end(observe.Lost, reason, cause)
+}
+
+// overrun reports that the work has gone on after the end of ctx, the attempt's context. That may have ended so
+// recently that its time is not known yet.
+func (e *execution) overrun(ctx context.Context) {
+	if e == nil {
+		return
+	}
+	over := time.Duration(0)
+	if at := e.overAt.Load(); at != 0 {
+		over = max(0, time.Since(e.begun)-time.Duration(at))
+	}
+	e.hooks.Event(ctx, observe.Overrun{Call: e.span.Call, For: over})
 }
 
 // endOfAttempt returns how an attempt has ended that was settled with err.
-func endOfAttempt(o *settlement, err error) (observe.Result, observe.Reason) {
+func endOfAttempt(e end, err error) (observe.Result, observe.Reason) {
 	switch {
 	case errors.Is(err, ErrFenced):
 		return observe.Lost, observe.Fenced
-	case o.state == record.AttemptFailed, o.state == record.AttemptReleased && o.ran:
+	case e.state == record.AttemptFailed, e.state == record.AttemptReleased && e.ran:
 		return observe.Failed, notConfirmed(err)
-	case o.state == record.AttemptReleased:
+	case e.state == record.AttemptReleased:
 		return observe.Released, notConfirmed(err)
-	case o.state == record.AttemptDone:
+	case e.state == record.AttemptDone:
 		return observe.Done, notConfirmed(err)
 	}
 	return observe.Abandoned, notConfirmed(err)
@@ -142,19 +156,19 @@ func notConfirmed(err error) observe.Reason {
 }
 
 // finishSeen is finish as hooks see it.
-func (a *Attempt) finishSeen(ctx context.Context, o *settlement) error {
+func finishSeen(ctx context.Context, a *Attempt, e end) error {
 	hooks, begun := a.store.sess.Hooks(), time.Now()
-	c := a.store.call(observe.Record, a.key)
+	c := described(a.store, observe.Record, a.key)
 	c.Attempt, c.Token = a.Attempt(), a.token
 	late := a.interrupted()
 	ctx, span := hooks.Start(ctx, c)
 	defer span.Unwind(begun) // so may a Codec
-	err := a.settle(ctx, o)
+	err := a.settle(ctx, e)
 	out := observe.Outcome{Err: err, Took: time.Since(begun), Attempt: c.Attempt, Token: c.Token}
 	out.Result, out.Reason = endOfRecord(err)
 	span.End(out)
 	if late != nil && !errors.Is(err, ErrSettled) {
-		a.overrun()
+		a.seen.overrun(a.Context())
 	}
 	return err
 }
@@ -174,18 +188,4 @@ func endOfRecord(err error) (observe.Result, observe.Reason) {
 		return observe.Refused, observe.Settled
 	}
 	return observe.Error, kindOf(err)
-}
-
-// overrun reports that the work has gone on after the end of the attempt's context. That may have ended so recently
-// that its time is not known yet.
-func (a *Attempt) overrun() {
-	e := a.seen
-	if e == nil {
-		return
-	}
-	over := time.Duration(0)
-	if at := e.overAt.Load(); at != 0 {
-		over = max(0, time.Since(e.begun)-time.Duration(at))
-	}
-	a.store.sess.Hooks().Event(a.Context(), observe.Overrun{Call: e.span.Call, For: over})
 }

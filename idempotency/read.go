@@ -5,13 +5,55 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/outage"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
+
+// reader reads what etcd has for requests. It knows how recent an answer of one member has to be. It is
+// safe for concurrent use.
+type reader struct {
+	sess   *engine.Session
+	codecs codecs
+	outage *outage.Detector // learns of each answer of a majority
+	serial *gather          // serializable reads, which one member answers
+	linear *gather          // linearizable reads, which a majority confirms
+
+	mu      sync.Mutex
+	known   int64  // greatest revision in an answer of a majority
+	knownAt moment // when the latest such answer was asked for
+}
+
+func newReader(sess *engine.Session, c codecs, o *outage.Detector) *reader {
+	return &reader{sess: sess, codecs: c, outage: o, serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess)}
+}
+
+// saw records the revision of an answer to a request that no member can answer alone, sent at that
+// time.
+func (r *reader) saw(revision int64, sent moment) {
+	r.outage.Answered()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = max(r.known, revision)
+	if sent.After(r.knownAt.Time) {
+		r.knownAt = sent
+	}
+}
+
+// floor returns the least revision that a read by one member may have. ok is false if the latest
+// known revision is too old for that.
+func (r *reader) floor() (revision int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known, r.known > 0 && aged(r.knownAt) < r.sess.TTL()/3
+}
 
 // state is what etcd has for a request.
 type state struct {
@@ -58,28 +100,28 @@ func (st *state) take(kvs []*mvccpb.KeyValue, e keyspace.Entry) {
 }
 
 // read reads the state of a request. Without majority one member may answer, if its revision is not
-// below the floor: the store has seen a later revision within a third of the TTL. A member that lags
+// below the floor: the reader has seen a later revision within a third of the TTL. A member that lags
 // behind may still have a record that was deleted.
-func (s *Store) read(ctx context.Context, e keyspace.Entry, majority bool) (state, error) {
-	floor, known := s.floor()
+func (r *reader) read(ctx context.Context, e keyspace.Entry, majority bool) (state, error) {
+	floor, known := r.floor()
 	majority = majority || !known
 	var pause commit.Backoff
 	for {
-		g := s.serial
+		g := r.serial
 		if majority {
-			g = s.linear
+			g = r.linear
 		}
-		r := g.read(ctx, e.Record)
-		st, err := state{majority: majority, sent: r.sent}, r.err
+		got := g.read(ctx, e.Record)
+		st, err := state{majority: majority, sent: got.sent}, got.err
 		switch {
-		case err == nil && !majority && r.revision < floor:
+		case err == nil && !majority && got.revision < floor:
 			majority = true // the member lags behind
 			continue
 		case err == nil:
 			if majority {
-				s.saw(r.revision, st.sent)
+				r.saw(got.revision, st.sent)
 			}
-			st.take(r.kvs, e)
+			st.take(got.kvs, e)
 			return st, nil
 		case !commit.Transient(err):
 			return st, err
@@ -95,18 +137,18 @@ func (s *Store) read(ctx context.Context, e keyspace.Entry, majority bool) (stat
 func bound(e keyspace.Entry) string { return e.Ref }
 
 // load returns the outcome in a record, or nil if parts of its result do not exist any more.
-func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Outcome, error) {
-	r := st.rec
-	out := &Outcome{Failed: r.State == record.AttemptFailed, Failure: r.Error, Omitted: r.Omitted, Attempt: r.Number, Token: r.Token, Resolved: r.By, print: st.prints()}
-	stored := r.Body
-	if r.Parts > 0 {
+func (r *reader) load(ctx context.Context, e keyspace.Entry, st state) (*Outcome, error) {
+	rec := st.rec
+	out := &Outcome{Failed: rec.State == record.AttemptFailed, Failure: rec.Error, Omitted: rec.Omitted, Attempt: rec.Number, Token: rec.Token, Resolved: rec.By, print: st.prints()}
+	stored := rec.Body
+	if rec.Parts > 0 {
 		var err error
-		if stored, err = s.parts(ctx, e, r); err != nil || stored == nil {
+		if stored, err = r.parts(ctx, e, rec); err != nil || stored == nil {
 			return nil, err
 		}
 	}
-	if !r.Omitted && len(stored) > 0 {
-		plain, err := s.decode(stored, r.Codec, bound(e))
+	if !rec.Omitted && len(stored) > 0 {
+		plain, err := r.codecs.decode(stored, rec.Codec, bound(e))
 		if err != nil {
 			return nil, err
 		}
@@ -116,22 +158,22 @@ func (s *Store) load(ctx context.Context, e keyspace.Entry, st state) (*Outcome,
 }
 
 // parts reads a result that is stored in parts, and returns nil if one of them does not exist.
-func (s *Store) parts(ctx context.Context, e keyspace.Entry, r record.Attempt) ([]byte, error) {
-	if r.Size > maxResult {
-		return nil, fmt.Errorf("%w: its result has %d bytes", ErrUnreadable, r.Size)
+func (r *reader) parts(ctx context.Context, e keyspace.Entry, rec record.Attempt) ([]byte, error) {
+	if rec.Size > maxResult {
+		return nil, fmt.Errorf("%w: its result has %d bytes", ErrUnreadable, rec.Size)
 	}
-	all := make([]byte, 0, r.Size)
-	for n := range r.Parts {
-		kvs, err := s.sess.Get(ctx, e.Part(r.Token, n))
+	all := make([]byte, 0, rec.Size)
+	for n := range rec.Parts {
+		kvs, err := r.sess.Get(ctx, e.Part(rec.Token, n))
 		if err != nil || len(kvs) == 0 {
 			return nil, err
 		}
 		all = append(all, kvs[0].Value...)
-		if len(all) > r.Size {
-			return nil, fmt.Errorf("%w: its result is longer than %d bytes", ErrUnreadable, r.Size)
+		if len(all) > rec.Size {
+			return nil, fmt.Errorf("%w: its result is longer than %d bytes", ErrUnreadable, rec.Size)
 		}
 	}
-	if sum := sha256.Sum256(all); len(all) != r.Size || !bytes.Equal(sum[:], r.Sum) {
+	if sum := sha256.Sum256(all); len(all) != rec.Size || !bytes.Equal(sum[:], rec.Sum) {
 		return nil, fmt.Errorf("%w: the parts of its result have another checksum", ErrUnreadable)
 	}
 	return all, nil

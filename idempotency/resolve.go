@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/forms"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -38,36 +39,45 @@ func HasFailed(failure string) Resolution {
 // EvenIfAlive: see Record.Alive for what shows that.
 func NotDone() Resolution { return Resolution{state: record.AttemptReleased} }
 
+// given returns ErrInvalid for none of the three.
+func (w Resolution) given() error {
+	if w.state == "" {
+		return invalid("the Resolution is empty (WasDone, HasFailed or NotDone)")
+	}
+	return nil
+}
+
 // text returns the record of a request with its resolution.
-func (w Resolution) text(s *Store, e keyspace.Entry, st state) (string, error) {
-	r := st.rec.Replaced()
-	r.State, r.EndMS, r.By, r.Token = w.state, time.Now().UnixMilli(), s.sess.Owner(), st.mod()
+func (w Resolution) text(o operator) (string, error) {
+	was := o.st.rec
+	r := was.Replaced()
+	r.State, r.EndMS, r.By, r.Token = w.state, time.Now().UnixMilli(), o.sess.Owner(), o.st.mod()
 	if r.State != record.AttemptReleased {
 		r.Body, r.Size, r.Error = nil, 0, record.Text(w.failure)
 	}
 	if w.value == nil {
 		return r.Encode(), nil
 	}
-	if err := w.check(s, st.rec); err != nil {
+	if err := w.check(o.reader.codecs, was); err != nil {
 		return "", err
 	}
-	stored, err := encodeBy(s, st.rec.Codec, w.value, bound(e)) // with another one the services may not read it
+	stored, err := o.reader.codecs.encode(was.Codec, w.value, bound(o.entry)) // with another one the services may not read it
 	if err != nil {
 		return "", err
 	}
 	if len(stored) > inline {
 		return "", fmt.Errorf("%w: the result has %d bytes, more than %d", ErrTooLarge, len(stored), inline)
 	}
-	r.Body, r.Codec, r.Size = stored, st.rec.Codec, len(stored)
+	r.Body, r.Codec, r.Size = stored, was.Codec, len(stored)
 	return r.Encode(), nil
 }
 
 // check returns an error for a result that duplicates of the request could not get.
-func (w Resolution) check(s *Store, r record.Attempt) error {
+func (w Resolution) check(known codecs, r record.Attempt) error {
 	if err := forms.Check(r.Via, r.Returns, w.value); err != nil {
 		return invalid("WasDone: %w", err)
 	}
-	if s.opts.reads(r.Codec) {
+	if known.reads(r.Codec) {
 		return nil
 	}
 	with, know := "no Codec", "Options.OldCodecs has no Plain"
@@ -137,11 +147,11 @@ func (c change) resolves(what Resolution, st state) error {
 
 // spares returns ErrAlive if the process of a lost attempt lives, unless the options say that this does not count.
 // It looks after the record was read: a session that the attempt's process has lost does not come back.
-func (c change) spares(ctx context.Context, s *Store, st state) error {
+func (c change) spares(ctx context.Context, sess *engine.Session, st state) error {
 	if c.evenIfAlive || !st.lost() && !st.resolved() {
 		return nil
 	}
-	exist, err := readSessions(ctx, s)
+	exist, err := readSessions(ctx, sess)
 	if err != nil {
 		return err
 	}

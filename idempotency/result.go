@@ -1,14 +1,13 @@
 package idempotency
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // The form in which results are stored.
@@ -17,21 +16,40 @@ const (
 	partSize = 1 << 20
 )
 
+// settlement is how far the writing of an attempt's end has come. Its owner holds the turn of the record.
+type settlement struct {
+	end
+	a    *Attempt
+	ifs  []clientv3.Cmp // attached
+	then []clientv3.Op
+
+	alone  bool   // etcd has refused it, and would refuse what is sent together with it
+	since  moment // before the first try to write it
+	doubt  bool   // a try has ended with an error: a copy of it may be under way
+	denied moment // since when etcd denies what is attached, and would allow the rest; or zero
+	gone   bool   // the claim to be abandoned did not exist any more
+	large  bool   // the value is too large for one message
+	stored []byte
+	rec    record.Attempt
+	text   string // of rec; "" until it is made
+}
+
 // prepare makes the record of the outcome. It cannot fail: a result that cannot be encoded is left out,
 // since the work is done.
-func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
+func (o *settlement) prepare() (parts [][]byte) {
 	if o.text == "" {
-		stored, codec, err := a.store.encode(o.value, bound(a.entry))
+		a, codecs := o.a, o.a.store.reader.codecs
+		stored, err := codecs.encode(codecs.own, o.value, bound(a.entry))
 		o.since, o.stored = now(), stored
-		o.rec = a.rec
+		o.rec = a.own.rec
 		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
-		o.rec.Body, o.rec.Codec = nil, codec
-		why := a.store.opts.unstorable(stored, err)
-		if why != nil && !o.omit {
+		o.rec.Body, o.rec.Codec = nil, codecs.own
+		why, omit := a.store.opts.unstorable(stored, err), o.omit || o.large
+		if why != nil && !omit {
 			keepNone(a, why)
 		}
 		switch {
-		case why != nil || o.omit:
+		case why != nil || omit:
 			o.rec.Omitted, o.rec.Codec = true, ""
 		case len(stored) > inline:
 			sum := sha256.Sum256(stored)
@@ -48,22 +66,23 @@ func (a *Attempt) prepare(o *settlement) (parts [][]byte) {
 	return parts
 }
 
-// omit leaves out a value that is too large for a message of etcd or of the client.
-func (a *Attempt) omit(o *settlement, err error) (parts [][]byte) {
-	keepNone(a, fmt.Errorf("%w: %d bytes: %w", errOneMessage, len(o.stored), err))
-	o.omit, o.text = true, ""
-	return a.prepare(o)
+// leaveOut leaves out a value that is too large for a message of etcd or of the client.
+func (o *settlement) leaveOut(err error) (parts [][]byte) {
+	keepNone(o.a, fmt.Errorf("%w: %d bytes: %w", errOneMessage, len(o.stored), err))
+	o.large, o.text = true, ""
+	return o.prepare()
 }
 
-// putParts puts the parts of a result that is too large for its record on a lease. The parts are not
-// read before the record is written. unchanged is false if the record was changed meanwhile.
-func (s *Store) putParts(ctx context.Context, k kept, lease *pooled) (unchanged bool, err error) {
-	for n, part := range k.parts {
-		unchanged, err := commit.PutAt(ctx, s.kv, k.entry.Record, k.mod,
-			clientv3.OpPut(k.entry.Part(k.token, n), string(part), clientv3.WithLease(lease.id)))
-		if err != nil || !unchanged {
-			return false, err
-		}
+// outcome returns what duplicates get after the last try, which has returned err, or nil if nothing is recorded.
+func (o *settlement) outcome(err error) *Outcome {
+	if err != nil || o.state != record.AttemptDone && o.state != record.AttemptFailed {
+		return nil
 	}
-	return true, nil
+	rec := o.a.own.rec
+	out := &Outcome{Value: o.value, Failed: o.state == record.AttemptFailed, Failure: o.failure, Omitted: o.rec.Omitted,
+		Attempt: rec.Number, Token: o.a.token, print: prints{payload: rec.Print, also: rec.Also}}
+	if out.Omitted {
+		out.Value = nil
+	}
+	return out
 }

@@ -3,11 +3,13 @@ package idempotency
 import (
 	"context"
 	"maps"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 const (
@@ -26,17 +28,24 @@ type expiry struct {
 	after time.Duration // from asked on
 }
 
+// expiries are the latest estimates of a Store, by lease. It is safe for concurrent use.
+type expiries struct {
+	sess *engine.Session
+	mu   sync.Mutex
+	of   map[int64]*expiry
+}
+
 // retryAfter estimates when it is worth asking again for a request in progress, by the lease of the
 // attempt's session; 0 is a lease that is not known, or one of this process.
 //
 // A session renews its lease within a third of the TTL. If a renewal is missing, its process may be
 // dead; then no attempt can begin before the lease expires, and that is the estimate. It waits for
 // etcd, for a second at most, so it is for calls that are about to be refused.
-func (s *Store) retryAfter(ctx context.Context, lease int64) time.Duration {
+func (x *expiries) retryAfter(ctx context.Context, lease int64) time.Duration {
 	if lease == 0 {
 		return retrySoon
 	}
-	e := s.expiry(lease)
+	e := x.expiry(lease)
 	select {
 	case <-e.known:
 		return max(e.after-aged(e.asked), retrySoon)
@@ -46,15 +55,15 @@ func (s *Store) retryAfter(ctx context.Context, lease int64) time.Duration {
 }
 
 // expiry returns the estimate for a lease, and asks etcd if there is none of the last second.
-func (s *Store) expiry(lease int64) *expiry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.expiries, func(_ int64, e *expiry) bool { return aged(e.asked) >= retrySoon })
-	e := s.expiries[lease]
+func (x *expiries) expiry(lease int64) *expiry {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	maps.DeleteFunc(x.of, func(_ int64, e *expiry) bool { return aged(e.asked) >= retrySoon })
+	e := x.of[lease]
 	if e == nil {
 		e = &expiry{asked: now(), known: make(chan struct{})}
-		s.expiries[lease] = e
-		if !s.sess.Background(func() { e.after = s.untilExpiry(lease); close(e.known) }) {
+		x.of[lease] = e
+		if !x.sess.Background(func() { e.after = x.untilExpiry(lease); close(e.known) }) {
 			close(e.known)
 		}
 	}
@@ -62,12 +71,12 @@ func (s *Store) expiry(lease int64) *expiry {
 }
 
 // untilExpiry asks etcd how long a lease lives, if a renewal is missing; otherwise it returns 0.
-func (s *Store) untilExpiry(lease int64) time.Duration {
-	ctx, cancel := context.WithTimeout(s.sess.Context(), retrySoon)
+func (x *expiries) untilExpiry(lease int64) time.Duration {
+	ctx, cancel := context.WithTimeout(x.sess.Context(), retrySoon)
 	defer cancel()
 	call, done := commit.Call(ctx)
 	defer done()
-	resp, err := s.client.TimeToLive(call, clientv3.LeaseID(lease))
+	resp, err := x.sess.Etcd().TimeToLive(call, clientv3.LeaseID(lease))
 	if err != nil || resp.TTL <= 0 {
 		return 0
 	}

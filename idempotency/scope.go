@@ -8,8 +8,10 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // A count is used for usedPerKey for each counted key, and for usedPerTook times as long as it took,
@@ -36,8 +38,14 @@ func usedFor(n int64, took time.Duration, full bool) time.Duration {
 	return min(max(perKey, times*took, usedLeast), usedMost)
 }
 
-// scopes has the number of records of each scope in which this process begins requests.
+// scopes has the number of records of each scope in which this process begins requests. It is safe for
+// concurrent use.
 type scopes struct {
+	kv   clientv3.KV
+	keys keyspace.Store
+	most int // Options.MaxPerScope
+	log  *zap.Logger
+
 	mu    sync.Mutex
 	of    map[string]*tally
 	sweep int // the size at which old counts are removed
@@ -89,21 +97,21 @@ func (s *scopes) tally(scope string) *tally {
 }
 
 // take takes a place for one more record, if the count is fresh.
-func (s *scopes) take(t *tally, most int) (known, full bool) {
+func (s *scopes) take(t *tally) (known, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !t.fresh(most) {
+	if !t.fresh(s.most) {
 		return false, false
 	}
-	return true, t.take(most)
+	return true, t.take(s.most)
 }
 
 // counted sets the count of a scope, and takes a place.
-func (s *scopes) counted(t *tally, n int64, asked moment, most int) (full bool) {
+func (s *scopes) counted(t *tally, n int64, asked moment) (full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.n, t.at, t.took = n, asked, aged(asked)
-	return t.take(most)
+	return t.take(s.most)
 }
 
 // take takes a place, if there is one. scopes.mu is held.
@@ -115,43 +123,42 @@ func (t *tally) take(most int) (full bool) {
 	return false
 }
 
-// countScope reports whether the scope of a request has as many records as it may have. It returns an
+// full reports whether a scope has as many records as it may have, and takes a place if it has not. It returns an
 // error of etcd's or ctx's. A counter in etcd would be exact, but all claims of a scope would wait for
 // each other.
-func (c *call) countScope(ctx context.Context) (bool, error) {
-	s, most := c.store, c.store.opts.MaxPerScope
-	if most <= 0 {
-		if most == 0 && s.scopes.second(c.key.Scope) {
+func (s *scopes) full(ctx context.Context, scope string) (bool, error) {
+	if s.most <= 0 {
+		if s.most == 0 && s.second(scope) {
 			s.log.Warn("requests of several scopes without Options.MaxPerScope: one scope can use up etcd's space, and then no scope begins a request")
 		}
 		return false, nil
 	}
-	t := s.scopes.tally(c.key.Scope)
+	t := s.tally(scope)
 	select {
 	case t.turn <- struct{}{}:
 		defer func() { <-t.turn }()
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	if known, full := s.scopes.take(t, most); known {
+	if known, full := s.take(t); known {
 		return full, nil
 	}
 	var asked moment
 	n, err := commit.Read(ctx, func(call context.Context) (int64, error) {
 		asked = now()
-		return s.keysBelow(call, s.keys.Scope(c.key.Scope))
+		return keysBelow(call, s.kv, s.keys.Scope(scope))
 	})
 	if err != nil {
 		return false, err
 	}
-	return s.scopes.counted(t, n, asked, most), nil
+	return s.counted(t, n, asked), nil
 }
 
 // keysBelow counts the keys with a prefix, in a linearizable read.
-func (s *Store) keysBelow(ctx context.Context, prefix string) (int64, error) {
+func keysBelow(ctx context.Context, kv clientv3.KV, prefix string) (int64, error) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
-	resp, err := s.kv.Get(call, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	resp, err := kv.Get(call, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, err
 	}

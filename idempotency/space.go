@@ -80,9 +80,9 @@ func (s *space) ask() {
 	}
 	s.mu.Unlock()
 	room, answered := int64(math.MaxInt64), false
-	for _, at := range st.client.Client.Endpoints() {
+	for _, at := range st.sess.Etcd().Client.Endpoints() {
 		ctx, cancel := context.WithTimeout(st.sess.Context(), commit.CallTimeout)
-		resp, err := st.client.Client.Status(ctx, at)
+		resp, err := st.sess.Etcd().Client.Status(ctx, at)
 		cancel()
 		if err != nil {
 			st.log.Debug("etcd does not report its size", zap.String("endpoint", at), zap.Error(err))

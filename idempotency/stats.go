@@ -36,9 +36,9 @@ type Stats struct {
 	Pending   int64 // outcomes that are being written in the background now
 }
 
-// Stats returns the counts.
-func (s *Store) Stats() Stats {
-	s.count.mu.Lock()
-	defer s.count.mu.Unlock()
-	return s.count.Stats
+// now returns the counts.
+func (c *counts) now() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Stats
 }

@@ -3,15 +3,9 @@ package idempotency
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -30,13 +24,13 @@ const maxSteps = 512 << 10
 // recorded.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (v T, err error) {
 	if fn == nil {
-		return v, a.aboutStep(name, invalid("the function is nil"))
+		return v, aboutStep(a, name, invalid("the function is nil"))
 	}
 	if err = cmp.Or(checkResult[T](), a.Err()); err == nil {
 		err = a.names.use(name)
 	}
 	if err != nil {
-		return v, a.aboutStep(name, err)
+		return v, aboutStep(a, name, err)
 	}
 	done := false
 	defer func() {
@@ -44,7 +38,7 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 			a.names.free(name)
 		}
 	}()
-	stored, found, err := a.step(name)
+	stored, found, err := recordedStep(a, name)
 	if err == nil && found {
 		if err = decodeResult(stored, &v); err != nil {
 			err = fmt.Errorf("%w: %w", ErrUnreadable, err)
@@ -52,21 +46,21 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 	}
 	if err != nil || found {
 		done = err == nil
-		return v, a.aboutStep(name, err)
+		return v, aboutStep(a, name, err)
 	}
 	if v, err = fn(context.WithValue(a.Context(), callsKey{}, &calls{of: a, step: name})); err != nil {
 		return v, err
 	}
 	b, v, err := encodeResult(v)
 	if err != nil {
-		return v, a.aboutStep(name, invalid("%w", err))
+		return v, aboutStep(a, name, invalid("%w", err))
 	}
-	err = a.record(name, b)
+	err = recordStep(a, name, b)
 	done = err == nil
-	return v, a.aboutStep(name, err)
+	return v, aboutStep(a, name, err)
 }
 
-func (a *Attempt) aboutStep(name string, err error) error {
+func aboutStep(a *Attempt, name string, err error) error {
 	return a.about(fmt.Sprintf("step %q of", name), err)
 }
 
@@ -98,52 +92,21 @@ func (n *stepNames) free(name string) {
 	delete(n.used, name)
 }
 
-// lock takes the right to write the record. It fails once the attempt is being settled.
-func (a *Attempt) lock() error {
-	select {
-	case a.writing <- struct{}{}:
-	case <-a.Context().Done():
-		return a.Err()
-	}
-	a.mu.Lock()
-	err, ending := a.over, a.ending
-	a.mu.Unlock()
-	if err == nil && ending {
-		err = ErrSettled
-	}
-	if err != nil {
-		<-a.writing
-	}
-	return err
-}
-
 func (c *claim) boundStep(name string) string { return bound(c.entry) + "/" + name }
 
-// step returns the value of a step that was recorded. It finds out first whether one was whose put is in doubt.
-func (a *Attempt) step(name string) ([]byte, bool, error) {
+// recordedStep returns the value of a step that was recorded.
+func recordedStep(a *Attempt, name string) ([]byte, bool, error) {
 	if err := a.lock(); err != nil {
 		return nil, false, err
 	}
-	defer func() { <-a.writing }()
-	if err := a.resolve(a.Context()); err != nil {
-		return nil, false, a.store.sess.Explain(joined(context.Cause(a.Context()), err))
-	}
-	steps, ok := record.DecodeSteps(a.rec.Body)
-	if !ok {
-		return nil, false, ErrUnreadable
-	}
-	for _, st := range steps {
-		if st.Name == name {
-			v, err := a.store.decode(st.Value, st.Codec, a.boundStep(name))
-			return v, err == nil, err
-		}
-	}
-	return nil, false, nil
+	defer a.unlock()
+	return a.own.step(a.Context(), name)
 }
 
-// record adds a step to the record.
-func (a *Attempt) record(name string, value []byte) error {
-	stored, codec, err := a.store.encode(value, a.boundStep(name))
+// recordStep adds a step to the record.
+func recordStep(a *Attempt, name string, value []byte) error {
+	codecs := a.store.reader.codecs
+	stored, err := codecs.encode(codecs.own, value, a.boundStep(name))
 	if err != nil {
 		return err
 	}
@@ -152,77 +115,10 @@ func (a *Attempt) record(name string, value []byte) error {
 		if !ok {
 			return ErrUnreadable
 		}
-		r.Body = record.EncodeSteps(append(steps, record.Step{Name: name, Codec: codec, Value: stored}))
+		r.Body = record.EncodeSteps(append(steps, record.Step{Name: name, Codec: codecs.own, Value: stored}))
 		if len(r.Body) > maxSteps {
 			return fmt.Errorf("%w: the steps have %d bytes together, more than %d", ErrTooLarge, len(r.Body), maxSteps)
 		}
 		return nil
 	})
-}
-
-// rewrite changes the record of the attempt in progress.
-func (a *Attempt) rewrite(change func(*record.Attempt) error) error {
-	if err := a.lock(); err != nil {
-		return err
-	}
-	defer func() { <-a.writing }()
-	if err := a.resolve(a.Context()); err != nil {
-		return err
-	}
-	r := a.rec
-	if err := change(&r); err != nil {
-		return err
-	}
-	text := r.Encode()
-	a.store.space.writes(1, len(text))
-	var res commit.Amending
-	err := commit.Allowed(a.Context(), a.epoch.Valid, func() (err error) {
-		res, err = a.put(a.Context(), text, text)
-		return err
-	})
-	switch {
-	case err != nil:
-		a.unsure = text
-		if commit.TooLarge(err) {
-			err = fmt.Errorf("%w: %w", ErrTooLarge, err)
-		}
-		return a.store.sess.Explain(joined(context.Cause(a.Context()), err)) // the attempt's own
-	case res.Outcome == commit.Amended:
-		a.rec, a.mod = r, res.Mod
-		return nil
-	case res.Outcome == commit.Overtaken:
-		return ErrFenced
-	}
-	return errors.New("the lease of the record does not exist any more")
-}
-
-// put writes the record of the attempt in progress, if it was not changed. If an answer is lost, a
-// record that is one of mine counts as written by this call. The caller holds writing.
-func (a *Attempt) put(ctx context.Context, text string, mine ...string) (commit.Amending, error) {
-	return commit.Amend(ctx, a.store.kv, commit.Amendment{
-		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(a.work.id))},
-		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && slices.Contains(mine, string(kv.Value)) },
-	})
-}
-
-// resolve finds out whether an unanswered put of a step took effect, and keeps a copy that is still
-// under way from taking effect. The caller holds writing.
-func (a *Attempt) resolve(ctx context.Context) error {
-	if a.unsure == "" {
-		return nil
-	}
-	before := a.rec.Encode()
-	res, err := a.put(ctx, before, a.unsure, before)
-	if err != nil {
-		return err
-	}
-	if res.Outcome != commit.Amended {
-		return ErrFenced
-	}
-	if res.Found != nil && string(res.Found.Value) == a.unsure {
-		a.rec, _ = record.DecodeAttempt(res.Found.Value)
-		logNote(a, a.rec.Note)
-	}
-	a.mod, a.unsure = res.Mod, ""
-	return nil
 }

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -18,42 +16,33 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/members"
 )
 
 // Store records the outcomes of requests by their keys. All Stores with one name, on sessions of one
 // namespace, in all processes, are one store; give them the same options. It is safe for concurrent
 // use, and lives as long as its session.
 type Store struct {
-	sess   *engine.Session
-	client *members.Etcd
-	kv     clientv3.KV // of the session
-	name   string
-	keys   keyspace.Store
-	opts   Options
-	set    *settings // of a call without options
-	hashes *hashes   // with opts.Secret
-	log    *zap.Logger
-	warned warnings
+	sess    *engine.Session
+	name    string
+	keys    keyspace.Store
+	opts    Options
+	set     *settings // of a call without options
+	printer printer
+	log     *zap.Logger
+	warned  warnings
+	count   counts
 
-	work   *pool
-	serial *gather // serializable reads, which one member answers
-	linear *gather // linearizable reads, which a majority confirms
-	group  *commit.Group
-	cache  cache
-	space  space
-	away   *away
-	scopes scopes
-	count  counts
-
-	unstarted sync.Map // the records of claims of this process that are being taken back
-
-	mu        sync.Mutex
-	retention map[time.Duration]*pool // by class
-	flights   map[string]*flight      // by ref: the calls in this process
-	expiries  map[int64]*expiry       // by lease
-	known     int64                   // greatest revision in an answer of a majority
-	knownAt   moment                  // when the latest such answer was asked for
+	reader      *reader
+	group       *commit.Group
+	work        *pool
+	retention   retention
+	cache       cache
+	space       space
+	scopes      scopes
+	away        *away
+	flights     flights
+	expiries    expiries
+	withdrawals withdrawals
 }
 
 // NewStore returns the store of that name on a session. It does no I/O before it returns. It returns
@@ -79,14 +68,15 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 	if sess.Context().Err() != nil {
 		return nil, fmt.Errorf("idempotency: new store %q: %w", name, ErrClosed)
 	}
+	keys, log, away := sess.Space().Store(name), sess.Log().With(zap.String("store", name)), newAway(sess)
 	st := &Store{
-		sess: sess, client: sess.Etcd(), kv: sess.KV(), name: name, keys: sess.Space().Store(name), opts: o, set: set, hashes: newHashes(o.Secret),
-		log:  sess.Log().With(zap.String("store", name)),
-		work: newWork(sess, o.RetainUnknown), serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess),
-		group: commit.NewGroup(sess.Context(), sess.KV(), writesAtOnce, sess.Background), retention: map[time.Duration]*pool{}, flights: map[string]*flight{}, expiries: map[int64]*expiry{},
-		cache: cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}}, scopes: scopes{of: map[string]*tally{}},
+		sess: sess, name: name, keys: keys, opts: o, set: set, printer: newPrinter(&o), log: log,
+		reader: newReader(sess, newCodecs(&o, keys.Range), away.outage), group: commit.NewGroup(sess.Context(), sess.KV(), writesAtOnce, sess.Background),
+		work: newWork(sess, o.RetainUnknown), retention: retention{sess: sess, pools: map[time.Duration]*pool{}},
+		cache:  cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}},
+		scopes: scopes{kv: sess.KV(), keys: keys, most: o.MaxPerScope, log: log, of: map[string]*tally{}},
+		away:   away, flights: flights{of: map[string]*flight{}}, expiries: expiries{sess: sess, of: map[int64]*expiry{}}, withdrawals: withdrawals{sess: sess},
 	}
-	st.away = newAway(sess)
 	st.space = space{store: st, room: math.MaxInt64}
 	st.space.enough() // so that the first request knows
 	return st, nil
@@ -102,6 +92,9 @@ func (s *Store) Options() Options {
 	return o
 }
 
+// Stats returns the counts.
+func (s *Store) Stats() Stats { return s.count.now() }
+
 // writesAtOnce is how many requests with writes are under way before further writes are gathered.
 const writesAtOnce = 4
 
@@ -110,61 +103,26 @@ func (s *Store) together(e keyspace.Entry) commit.Together {
 	return commit.Together{Group: s.group, Subjects: []string{e.Ref}}
 }
 
-// retain returns the pool of leases for outcomes that are kept for d.
-func (s *Store) retain(d time.Duration) *pool {
-	d = class(d)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.retention[d]
-	if p == nil {
-		p = newRetention(s.sess, d)
-		s.retention[d] = p
+// about wraps an error with what was attempted.
+func (s *Store) about(ctx context.Context, attempted string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return p
+	return fmt.Errorf("idempotency: %s in store %q: %w", attempted, s.name, s.sess.Explain(because(ctx, err)))
 }
 
-// saw records the revision of an answer to a request that no member can answer alone, sent at that
-// time.
-func (s *Store) saw(revision int64, sent moment) {
-	s.away.outage.Answered()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known = max(s.known, revision)
-	if sent.After(s.knownAt.Time) {
-		s.knownAt = sent
+// closed returns ErrClosed once the session is closed: the leases on which it would write are
+// renewed no more.
+func (s *Store) closed() error {
+	if s.sess.Context().Err() != nil {
+		return ErrClosed
 	}
-}
-
-// floor returns the least revision that a read by one member may have. ok is false if the latest
-// known revision is too old for that.
-func (s *Store) floor() (revision int64, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known, s.known > 0 && aged(s.knownAt) < s.sess.TTL()/3
+	return nil
 }
 
 // because joins err with the error of the caller's ctx, if that has ended. The cause of ctx does not
 // count: within an attempt of another store it is the end of that one's session, such as ErrClosed.
 func because(ctx context.Context, err error) error { return joined(ctx.Err(), err) }
-
-// because does the same for a ctx that is derived from the caller's, and that also ends with the
-// session.
-func (c *call) because(ctx context.Context, err error) error {
-	ended := c.ended(ctx)
-	if ended != nil && err == ctx.Err() {
-		return ended
-	}
-	return joined(ended, err)
-}
-
-// ended returns why a ctx that is derived from the caller's has ended: the error of the caller's ctx,
-// or else the session's; nil if it has not.
-func (c *call) ended(ctx context.Context) error {
-	if err := c.outer.Err(); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
 
 func joined(ended, err error) error {
 	if ended != nil && !errors.Is(err, ended) {

@@ -15,31 +15,32 @@ import (
 )
 
 // write writes the outcome. again reports that a later try may succeed.
-func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bool) {
-	if err := a.resolve(ctx); err != nil && o.state != "" {
+func (o *settlement) write(ctx context.Context) (err error, again bool) {
+	a, own, s := o.a, &o.a.own, o.a.store
+	if err := own.resolve(ctx); err != nil && o.state != "" {
 		return err, !errors.Is(err, ErrFenced)
 	}
 	switch o.state {
 	case "":
-		removal, err := commit.Remove(ctx, a.store.kv, a.entry.Claim(), a.token)
+		removal, err := commit.Remove(ctx, s.sess.KV(), a.entry.Claim(), a.token)
 		o.gone = removal == commit.Absent
 		return err, err != nil
 	case record.AttemptReleased:
-		return a.release(ctx, o)
+		return o.release(ctx)
 	}
-	parts, pool := a.prepare(o), a.store.retain(a.set.Retain)
-	a.store.space.writes(2+len(parts), max(len(o.text), o.rec.Size))
+	parts, pool := o.prepare(), s.retention.of(a.set.Retain)
+	s.space.writes(2+len(parts), max(len(o.text), o.rec.Size))
 	for {
 		lease, err := pool.take(ctx, 1+len(parts))
 		if err != nil {
 			return err, true
 		}
 		res := commit.Amending{Outcome: commit.LeaseGone}
-		k := kept{entry: a.entry, text: o.text, mod: a.mod, token: a.token, parts: parts}
-		_, err = a.store.putParts(ctx, k, lease)
+		k := kept{kv: s.sess.KV(), entry: a.entry, text: o.text, mod: own.mod, token: a.token, parts: parts}
+		_, err = k.putParts(ctx, lease)
 		switch {
 		case err == nil: // also if the record was changed: writing it will show that
-			res, err = a.writeRecord(ctx, o, lease)
+			res, err = o.writeRecord(ctx, lease)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			err = nil
 		}
@@ -47,22 +48,22 @@ func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bo
 		case errors.Is(err, errRejected):
 			return err, false
 		case commit.TooLarge(err) && !o.rec.Omitted:
-			parts = a.omit(o, err)
+			parts = o.leaveOut(err)
 			continue
 		case err != nil:
 			return err, true
 		}
 		switch res.Outcome {
 		case commit.Amended:
-			err := a.store.prolong(ctx, pool, lease, res, k)
+			err := k.prolong(ctx, pool, lease, res)
 			return err, err != nil
 		case commit.Unmet:
-			a.mod = res.Mod
+			own.mod = res.Mod
 			return errUnmet, false
 		case commit.Overtaken:
-			return a.fenced(), false
+			return o.fenced(), false
 		}
-		if ours, err := a.isGone(ctx, o, lease); !ours {
+		if ours, err := o.isGone(ctx, lease); !ours {
 			return err, !errors.Is(err, errRejected)
 		}
 		pool.forget(lease)
@@ -71,26 +72,26 @@ func (a *Attempt) write(ctx context.Context, o *settlement) (err error, again bo
 
 // writeRecord writes the record of the outcome, with what is attached, and removes the claim. It
 // returns errRejected if etcd refuses what is attached.
-func (a *Attempt) writeRecord(ctx context.Context, o *settlement, lease *pooled) (commit.Amending, error) {
-	s, attached := a.store, len(o.ifs)+len(o.then) > 0
+func (o *settlement) writeRecord(ctx context.Context, lease *pooled) (commit.Amending, error) {
+	a, own, s, attached := o.a, &o.a.own, o.a.store, len(o.ifs)+len(o.then) > 0
 	then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id)), clientv3.OpDelete(a.entry.Claim())}
 	var together commit.Together
 	if !attached && !o.alone { // attached operations may concern any key
 		together = s.together(a.entry)
 	}
 	sent := now()
-	res, err := commit.Amend(ctx, s.kv, commit.Amendment{
-		Key: a.entry.Record, Mod: a.mod, If: o.ifs, Then: append(then, o.then...),
+	res, err := commit.Amend(ctx, s.sess.KV(), commit.Amendment{
+		Key: a.entry.Record, Mod: own.mod, If: o.ifs, Then: append(then, o.then...),
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == o.text },
 		Same: func() clientv3.Op {
-			return clientv3.OpPut(a.entry.Record, a.rec.Encode(), clientv3.WithLease(a.work.id))
+			return clientv3.OpPut(a.entry.Record, own.rec.Encode(), clientv3.WithLease(a.work.id))
 		},
 		Together: together, Doubt: o.doubt,
 	})
 	o.doubt = o.doubt || err != nil
 	if err == nil {
 		if res.Outcome == commit.Amended {
-			s.saw(res.Mod, sent)
+			s.reader.saw(res.Mod, sent)
 		}
 		return res, nil
 	}
@@ -103,13 +104,13 @@ func (a *Attempt) writeRecord(ctx context.Context, o *settlement, lease *pooled)
 
 // isGone reports whether the lease of the outcome does not exist. If it does, a lease in an attached
 // operation does not, and the error is errRejected.
-func (a *Attempt) isGone(ctx context.Context, o *settlement, lease *pooled) (bool, error) {
+func (o *settlement) isGone(ctx context.Context, lease *pooled) (bool, error) {
 	if len(o.then) == 0 {
 		return true, nil
 	}
 	call, cancel := commit.Call(ctx)
 	defer cancel()
-	ours, err := a.store.client.TimeToLive(call, lease.id)
+	ours, err := o.a.store.sess.Etcd().TimeToLive(call, lease.id)
 	if err == nil && ours.TTL > 0 {
 		err = fmt.Errorf("%w: %w", errRejected, rpctypes.ErrLeaseNotFound)
 	}
@@ -129,29 +130,30 @@ func rejects(err error) bool {
 // release releases the key. It deletes the record, or, if recovery points or (after the function has
 // run) the payload's fingerprint have to be kept, marks it as released. If etcd is out of space, a
 // fingerprint alone is not kept: a release must succeed.
-func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again bool) {
-	s, steps := a.store, len(a.rec.Body) > 0
-	r := a.rec
+func (o *settlement) release(ctx context.Context) (err error, again bool) {
+	a, s, r := o.a, o.a.store, o.a.own.rec
+	steps := len(r.Body) > 0
 	r.State = record.AttemptReleased
 	text := r.Encode()
 	free := commit.Amendment{
-		Key: a.entry.Record, Mod: a.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())},
+		Key: a.entry.Record, Mod: a.own.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())},
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv == nil || o.ran && string(kv.Value) == text },
 	}
 	var res commit.Amending
 	var lease *pooled
+	kv, pool := s.sess.KV(), s.retention.of(a.set.Retain)
 	if steps || o.ran {
-		if lease, err = s.retain(a.set.Retain).take(ctx, 1); err == nil {
+		if lease, err = pool.take(ctx, 1); err == nil {
 			s.space.writes(1, len(text))
 			keep := free
 			keep.Then = []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id)), free.Then[1]}
 			keep.Mine = func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text }
-			res, err = commit.Amend(ctx, s.kv, keep)
+			res, err = commit.Amend(ctx, kv, keep)
 		}
 	}
 	if !steps && (!o.ran || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace)) {
 		lease = nil
-		res, err = commit.Amend(ctx, s.kv, free)
+		res, err = commit.Amend(ctx, kv, free)
 	}
 	switch {
 	case err != nil:
@@ -160,20 +162,21 @@ func (a *Attempt) release(ctx context.Context, o *settlement) (err error, again 
 		if lease == nil {
 			return nil, false
 		}
-		err := s.prolong(ctx, s.retain(a.set.Retain), lease, res, kept{entry: a.entry, text: text})
+		k := kept{kv: kv, entry: a.entry, text: text}
+		err := k.prolong(ctx, pool, lease, res)
 		return err, err != nil
 	case res.Outcome == commit.LeaseGone:
-		s.retain(a.set.Retain).forget(lease)
+		pool.forget(lease)
 		return rpctypes.ErrLeaseNotFound, true
 	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
 		return nil, false // the claim existed until then, so this attempt has removed it
 	}
-	return a.fenced(), false
+	return o.fenced(), false
 }
 
 // fenced returns ErrFenced for an attempt whose record was changed or deleted. If no other attempt has
 // taken over, the claim still exists and would block the key, so it is removed.
-func (a *Attempt) fenced() error {
-	a.store.sess.Background(a.drop)
+func (o *settlement) fenced() error {
+	o.a.store.sess.Background(o.a.drop)
 	return ErrFenced
 }

@@ -21,8 +21,9 @@ const writeReserve = time.Second
 // ends: the write has taken longer than writeReserve.
 func (p *pool) short(l *pooled) bool { return aged(l.sent) > p.window+writeReserve }
 
-// kept is a recorded outcome.
+// kept is a recorded outcome, which is put on a lease.
 type kept struct {
+	kv    clientv3.KV
 	entry keyspace.Entry
 	text  string // the record
 	mod   int64
@@ -30,17 +31,30 @@ type kept struct {
 	parts [][]byte
 }
 
+// putParts puts the parts of a result that is too large for its record on a lease. The parts are not
+// read before the record is written. unchanged is false if the record was changed meanwhile.
+func (k *kept) putParts(ctx context.Context, lease *pooled) (unchanged bool, err error) {
+	for n, part := range k.parts {
+		unchanged, err := commit.PutAt(ctx, k.kv, k.entry.Record, k.mod,
+			clientv3.OpPut(k.entry.Part(k.token, n), string(part), clientv3.WithLease(lease.id)))
+		if err != nil || !unchanged {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // prolong moves an outcome whose write has taken long to a fresh lease, as often as needed: retention
 // counts from the recording, so the outcome is reported as recorded only after that. It does not
 // change the record, and does nothing if it was deleted. After an error, which is etcd's, ErrClosed or
 // ctx's, the caller has to call it again.
-func (s *Store) prolong(ctx context.Context, p *pool, l *pooled, res commit.Amending, k kept) error {
+func (k *kept) prolong(ctx context.Context, p *pool, l *pooled, res commit.Amending) error {
 	// If an earlier try has written it, it is on the lease of that try.
 	old := res.Found != nil && res.Found.Lease != int64(l.id)
 	k.mod = res.Mod
 	var pause commit.Backoff
 	for old || p.short(l) {
-		fresh, unchanged, err := s.move(ctx, p, &k)
+		fresh, unchanged, err := k.move(ctx, p)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			if err := pause.Wait(ctx, nil); err != nil {
@@ -56,17 +70,17 @@ func (s *Store) prolong(ctx context.Context, p *pool, l *pooled, res commit.Amen
 }
 
 // move puts an outcome on another lease. unchanged is false if the record was changed meanwhile.
-func (s *Store) move(ctx context.Context, p *pool, k *kept) (l *pooled, unchanged bool, err error) {
+func (k *kept) move(ctx context.Context, p *pool) (l *pooled, unchanged bool, err error) {
 	if l, err = p.take(ctx, 1+len(k.parts)); err != nil {
 		return nil, false, err
 	}
-	if unchanged, err := s.putParts(ctx, *k, l); err != nil || !unchanged {
+	if unchanged, err := k.putParts(ctx, l); err != nil || !unchanged {
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			p.forget(l)
 		}
 		return l, false, err
 	}
-	res, err := commit.Amend(ctx, s.kv, commit.Amendment{
+	res, err := commit.Amend(ctx, k.kv, commit.Amendment{
 		Key: k.entry.Record, Mod: k.mod, Then: []clientv3.Op{clientv3.OpPut(k.entry.Record, k.text, clientv3.WithLease(l.id))},
 		Mine: func(kv *mvccpb.KeyValue) bool {
 			return kv != nil && string(kv.Value) == k.text && kv.Lease == int64(l.id)

@@ -1,0 +1,110 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// How the call that leads a flight finds out what to do, with the decisions of decide.go.
+
+// lead asks etcd until there is an attempt, an outcome or an error.
+func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, err error) {
+	s, st := c.store, state{sent: now()}
+	c.since = time.Now()
+	ctx, answered, err := s.away.ask(ctx, c.set)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer answered()
+	if !c.set.likelyNew || s.away.outage.On() {
+		st, err = s.reader.read(ctx, c.entry, false)
+		answered()
+		s.away.refused(err)
+	}
+	pause, undo, confirmed := commit.Backoff{}, commit.Backoff{Most: 100 * time.Millisecond}, false
+	for err == nil {
+		c.seen, c.since = c.seen || st.claim || st.kv != nil, time.Now()
+		next := c.decide(st, confirmed)
+		if next == admitNew {
+			if next, err = c.admit(ctx, st); err != nil {
+				break
+			}
+		}
+		if st.claim && (next == awaitAttempt || next == refuseInProgress) {
+			f.markBusy(st.rec.Lease)
+		}
+		switch next {
+		case replayOutcome:
+			out, st, err = c.outcome(ctx, st)
+			if out != nil {
+				return nil, out, nil
+			}
+			if err == nil {
+				err = pause.Wait(ctx, nil)
+			}
+		case awaitAttempt:
+			before := st
+			if st, err = c.await(ctx, f); errors.Is(err, errWaited) {
+				return nil, nil, c.inProgress(ctx, before)
+			}
+		case awaitUndo:
+			if err = undo.Wait(ctx, nil); err == nil {
+				st, err = s.reader.read(ctx, c.entry, true)
+			}
+		case askMajority:
+			confirmed = confirmed || st.majority
+			st, err = s.reader.read(ctx, c.entry, true)
+		case claimKey:
+			if a, err = c.claim(ctx, f, st); a != nil || err != nil {
+				return a, nil, err
+			}
+			answered()
+			if st, err = s.reader.read(ctx, c.entry, true); err == nil && st.kv == nil {
+				err = pause.Wait(ctx, nil) // the key is free: what was in the way was this process's own
+			}
+		default:
+			return nil, nil, c.refuse(ctx, next, st)
+		}
+	}
+	return nil, nil, c.because(ctx, err)
+}
+
+// outcome returns the outcome of a finished request. If parts of its result are gone, it returns
+// what a majority finds at the key now: the request may have expired.
+func (c *call) outcome(ctx context.Context, st state) (*Outcome, state, error) {
+	s := c.store
+	out, err := s.reader.load(ctx, c.entry, st)
+	if err != nil {
+		return nil, st, err
+	}
+	if out != nil {
+		s.cache.put(c.entry.Ref, out, st.sent, min(c.set.Retain, s.opts.Retain))
+		return out, st, nil
+	}
+	again, err := s.reader.read(ctx, c.entry, true)
+	if err == nil && st.majority && again.mod() == st.mod() {
+		err = fmt.Errorf("%w (%s): parts of the result do not exist", ErrUnreadable, c.entry.Ref)
+	}
+	return nil, again, err
+}
+
+func (c *call) decide(st state, confirmed bool) decision {
+	k := known{state: st, agrees: st.kv != nil && st.prints().agree(c.print), undoing: st.lost() && c.store.withdrawals.includes(st), confirmed: confirmed}
+	return decide(k, asked{waits: c.set.waits() && c.bound.Err() == nil, refuses: c.set.OnLost == Refuse})
+}
+
+// admit decides whether an attempt may begin. It returns an error of etcd's or ctx's.
+func (c *call) admit(ctx context.Context, st state) (decision, error) {
+	room, full := c.store.space.enough(), false
+	if room && st.kv == nil {
+		var err error
+		if full, err = c.store.scopes.full(ctx, c.key.Scope); err != nil {
+			return 0, err
+		}
+	}
+	return admission(st.majority, room, full), nil
+}

@@ -1,0 +1,161 @@
+package idempotency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// How an operator changes the record of a request that has no attempt in progress.
+
+// entryOf returns the keys of a record.
+func entryOf(keys keyspace.Store, ref Ref) (keyspace.Entry, error) {
+	e, ok := keys.Ref(string(ref))
+	if !ok {
+		return e, invalid("%q is not a reference (Store.Ref, Record.Ref)", string(ref))
+	}
+	return e, nil
+}
+
+// find returns what a majority has of a record that exists.
+func find(ctx context.Context, s *Store, ref Ref) (keyspace.Entry, state, error) {
+	e, err := entryOf(s.keys, ref)
+	if err == nil {
+		err = s.closed()
+	}
+	if err != nil {
+		return e, state{}, err
+	}
+	st, err := s.reader.read(ctx, e, true)
+	if err == nil && st.kv == nil {
+		err = ErrNotFound
+	}
+	return e, st, err
+}
+
+// operator is one call of an operator's about a record.
+type operator struct {
+	*Store
+	change // its options
+	entry  keyspace.Entry
+	st     state // as the call has read it
+}
+
+// operatorOf finds the record that a call with these options is to change. They may exclude it, as an attempt
+// in progress does.
+func operatorOf(ctx context.Context, s *Store, ref Ref, opts []ChangeOption) (o operator, err error) {
+	o.Store = s
+	if o.change, err = changeOf(opts); err != nil {
+		return o, err
+	}
+	if o.entry, o.st, err = find(ctx, s, ref); err == nil {
+		err = o.allows(o.st)
+	}
+	if r := o.st.rec; err == nil && o.st.claim {
+		err = &InProgressError{Key: Key{Scope: r.Scope, Op: r.Op}, Owner: r.Owner, Attempt: r.Number, RetryAfter: s.expiries.retryAfter(ctx, r.Lease)}
+	}
+	return o, err
+}
+
+// delete deletes the record.
+func (o operator) delete(ctx context.Context) error {
+	if err := o.spares(ctx, o.sess, o.st); err != nil {
+		return err
+	}
+	_, err := o.amend(ctx, func(kv *mvccpb.KeyValue) bool { return kv == nil },
+		clientv3.OpDelete(o.entry.Record), clientv3.OpDelete(o.entry.AllResults(), clientv3.WithPrefix()))
+	return err
+}
+
+// resolve records what the operator has found out.
+func (o operator) resolve(ctx context.Context, what Resolution) error {
+	err := o.resolves(what, o.st)
+	if err == nil && what.state == record.AttemptReleased {
+		err = o.spares(ctx, o.sess, o.st)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := what.text(o)
+	if err != nil {
+		return err
+	}
+	if !o.st.lost() {
+		_, err := o.put(ctx, text, clientv3.LeaseID(o.st.kv.Lease))
+		return err
+	}
+	unknown, err := o.keptUnknown(ctx)
+	if err != nil {
+		return err
+	}
+	pool := o.retention.of(cmp.Or(unknown, o.opts.Retain))
+	for {
+		lease, err := pool.take(ctx, 1)
+		if err != nil {
+			return err
+		}
+		mod, err := o.put(ctx, text, lease.id)
+		switch {
+		case err == nil:
+			k := kept{kv: o.sess.KV(), entry: o.entry, text: text}
+			return k.prolong(ctx, pool, lease, commit.Amending{Mod: mod})
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			pool.forget(lease)
+			continue
+		case errors.Is(err, ErrConflict):
+			pool.give(lease, false)
+		}
+		return err
+	}
+}
+
+// put puts the record as a resolution has made it on a lease. It returns the revision of the change.
+func (o operator) put(ctx context.Context, text string, lease clientv3.LeaseID) (int64, error) {
+	return o.amend(ctx, func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text },
+		clientv3.OpPut(o.entry.Record, text, clientv3.WithLease(lease)))
+}
+
+// amend changes the record, if it is as the call has read it and no attempt is in progress; mine reports whether
+// a record is as the change leaves it. It returns the revision of the change.
+func (o operator) amend(ctx context.Context, mine func(*mvccpb.KeyValue) bool, then ...clientv3.Op) (int64, error) {
+	sent := now()
+	res, err := commit.Amend(ctx, o.sess.KV(), commit.Amendment{
+		Key: o.entry.Record, Mod: o.st.mod(), Then: then, Mine: mine,
+		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(o.entry.Claim()), "=", 0)}, Same: func() clientv3.Op {
+			return clientv3.OpPut(o.entry.Record, string(o.st.kv.Value), clientv3.WithLease(clientv3.LeaseID(o.st.kv.Lease)))
+		},
+	})
+	o.cache.forget(o.entry.Ref)
+	switch {
+	case err != nil:
+		return 0, err
+	case res.Outcome == commit.Amended:
+		o.reader.saw(res.Mod, sent) // so that no answer of a member that lags behind is used here
+		return res.Mod, nil
+	case res.Outcome == commit.LeaseGone:
+		return 0, fmt.Errorf("%w: %w", ErrConflict, rpctypes.ErrLeaseNotFound)
+	}
+	return 0, fmt.Errorf("%w: the record has changed meanwhile", ErrConflict)
+}
+
+// keptUnknown returns for how long the store that has begun the request keeps it with an unknown outcome, which is no
+// shorter than its Retain: the lease of the record shows it. It returns 0 if that has expired, and the record with it.
+func (o operator) keptUnknown(ctx context.Context) (time.Duration, error) {
+	call, done := commit.Call(ctx)
+	defer done()
+	resp, err := o.sess.Etcd().TimeToLive(call, clientv3.LeaseID(o.st.kv.Lease))
+	if err != nil {
+		return 0, err
+	}
+	return outlived(time.Duration(resp.GrantedTTL) * time.Second), nil
+}

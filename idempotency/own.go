@@ -1,0 +1,115 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// ownRecord is the record of an attempt in progress, as etcd has it. One writer at a time reads and changes it.
+type ownRecord struct {
+	*claim
+	turn   chan struct{}  // held by the writer; it protects the next three
+	rec    record.Attempt // the record in etcd
+	mod    int64          // the revision of its last change
+	unsure string         // the record that an unanswered put may have written; "" if there is none
+
+	note atomic.Pointer[string] // of rec
+}
+
+// set notes what etcd has. The caller holds the turn.
+func (w *ownRecord) set(rec record.Attempt, mod int64) {
+	w.rec, w.mod = rec, mod
+	w.note.Store(&rec.Note)
+}
+
+// put writes the record if it was not changed. If an answer is lost, a record that is one of mine counts as
+// written by this call. The caller holds the turn.
+func (w *ownRecord) put(ctx context.Context, text string, mine ...string) (commit.Amending, error) {
+	return commit.Amend(ctx, w.store.sess.KV(), commit.Amendment{
+		Key: w.entry.Record, Mod: w.mod, Then: []clientv3.Op{clientv3.OpPut(w.entry.Record, text, clientv3.WithLease(w.work.id))},
+		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && slices.Contains(mine, string(kv.Value)) },
+	})
+}
+
+// resolve finds out whether an unanswered put took effect, and keeps a copy that is still under way from taking
+// effect. The caller holds the turn.
+func (w *ownRecord) resolve(ctx context.Context) error {
+	if w.unsure == "" {
+		return nil
+	}
+	before := w.rec.Encode()
+	res, err := w.put(ctx, before, w.unsure, before)
+	if err != nil {
+		return err
+	}
+	if res.Outcome != commit.Amended {
+		return ErrFenced
+	}
+	now := w.rec
+	if res.Found != nil && string(res.Found.Value) == w.unsure {
+		now, _ = record.DecodeAttempt(res.Found.Value)
+	}
+	w.set(now, res.Mod)
+	w.unsure = ""
+	return nil
+}
+
+// change changes the record. ctx is the attempt's. The caller holds the turn.
+func (w *ownRecord) change(ctx context.Context, change func(*record.Attempt) error) error {
+	if err := w.resolve(ctx); err != nil {
+		return err
+	}
+	r := w.rec
+	if err := change(&r); err != nil {
+		return err
+	}
+	text := r.Encode()
+	w.store.space.writes(1, len(text))
+	var res commit.Amending
+	err := commit.Allowed(ctx, w.epoch.Valid, func() (err error) {
+		res, err = w.put(ctx, text, text)
+		return err
+	})
+	switch {
+	case err != nil:
+		w.unsure = text
+		if commit.TooLarge(err) {
+			err = fmt.Errorf("%w: %w", ErrTooLarge, err)
+		}
+		return w.store.sess.Explain(joined(context.Cause(ctx), err))
+	case res.Outcome == commit.Amended:
+		w.set(r, res.Mod)
+		return nil
+	case res.Outcome == commit.Overtaken:
+		return ErrFenced
+	}
+	return errors.New("the lease of the record does not exist any more")
+}
+
+// step returns the value of a step that was recorded. It finds out first whether one was whose put is in doubt. ctx
+// is the attempt's. The caller holds the turn.
+func (w *ownRecord) step(ctx context.Context, name string) ([]byte, bool, error) {
+	if err := w.resolve(ctx); err != nil {
+		return nil, false, w.store.sess.Explain(joined(context.Cause(ctx), err))
+	}
+	steps, ok := record.DecodeSteps(w.rec.Body)
+	if !ok {
+		return nil, false, ErrUnreadable
+	}
+	for _, st := range steps {
+		if st.Name == name {
+			v, err := w.store.reader.codecs.decode(st.Value, st.Codec, w.boundStep(name))
+			return v, err == nil, err
+		}
+	}
+	return nil, false, nil
+}

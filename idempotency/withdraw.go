@@ -1,0 +1,86 @@
+package idempotency
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// What is left of a claim whose function was not called.
+
+// withdrawals are those that a Store has under way in the background. It is safe for concurrent use.
+type withdrawals struct {
+	sess *engine.Session
+	of   sync.Map // the records of their claims
+}
+
+// run runs fn, which takes back the claim with that record, in the background. It returns false, and does
+// nothing, if the session has ended.
+func (w *withdrawals) run(text string, fn func()) bool {
+	w.of.Store(text, nil)
+	ok := w.sess.Background(func() { defer w.of.Delete(text); fn() })
+	if !ok {
+		w.of.Delete(text)
+	}
+	return ok
+}
+
+// includes reports whether the record in st is of a claim that is being taken back.
+func (w *withdrawals) includes(st state) bool {
+	_, ok := w.of.Load(string(st.kv.Value))
+	return ok
+}
+
+// withdrawal restores the record of a request as it was before a claim.
+type withdrawal struct {
+	reader *reader
+	entry  keyspace.Entry
+	text   string // the record of the claim; its nonce is unique
+	before state
+}
+
+// finish repeats try until it succeeds, also while etcd refuses it, for lack of space for example. It returns
+// an error only if the session has ended.
+func (w withdrawal) finish() error {
+	ctx, pause := w.reader.sess.Context(), commit.Backoff{Most: 5 * time.Second}
+	for {
+		err := w.try(ctx)
+		if err == nil {
+			return nil
+		}
+		if err := pause.Wait(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// try restores the record if that of the claim is still in place. No copy of the claim may be in flight any
+// more.
+func (w withdrawal) try(ctx context.Context) error {
+	kv, before := w.reader.sess.KV(), w.before.kv
+	st, err := w.reader.read(ctx, w.entry, true)
+	if err != nil || st.kv == nil || string(st.kv.Value) != w.text {
+		return err
+	}
+	nothing := []clientv3.Op{clientv3.OpDelete(w.entry.Record), clientv3.OpDelete(w.entry.Claim())}
+	am := commit.Amendment{Key: w.entry.Record, Mod: st.kv.ModRevision, Then: nothing, Mine: func(kv *mvccpb.KeyValue) bool {
+		return kv == nil || before != nil && string(kv.Value) == string(before.Value)
+	}}
+	if before != nil {
+		am.Then = []clientv3.Op{clientv3.OpPut(w.entry.Record, string(before.Value), clientv3.WithLease(clientv3.LeaseID(before.Lease))), nothing[1]}
+		res, err := commit.Amend(ctx, kv, am)
+		if err != nil || res.Outcome != commit.LeaseGone {
+			return err
+		}
+		am.Then = nothing // it would have expired
+	}
+	_, err = commit.Amend(ctx, kv, am)
+	return err
+}
