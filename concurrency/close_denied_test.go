@@ -31,7 +31,7 @@ func TestCloseAfterADeniedRevocation(t *testing.T) {
 			inj := c.Inject(deny)
 			_, err := f.Client().Delete(ctxT(t), f.Keys("/alive")[0])
 			require.NoError(t, err)
-			closed(t, p.Lost(), "the permit is lost")
+			closed(t, p.Context().Done(), "the permit is lost")
 			got(t, reported.lost, "SessionLost")
 			require.Eventually(t, func() bool { return inj.Hits() == 1 }, soon, 5*time.Millisecond)
 			next := lock(t, s, "y") // the session goes on

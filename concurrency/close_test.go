@@ -184,7 +184,7 @@ func TestTrapL6CloseAfterLoss(t *testing.T) {
 	inj := c.Inject(embedtest.Fault{Method: "LeaseRevoke", Do: embedtest.FailWith, Times: 3})
 	_, err := f.Client().Delete(ctxT(t), f.Keys("/alive")[0])
 	require.NoError(t, err)
-	closed(t, p.Lost(), "the permit is lost")
+	closed(t, p.Context().Done(), "the permit is lost")
 	got(t, reported.lost, "SessionLost")
 	require.NoError(t, s.Close(ctxT(t)))
 	require.Equal(t, 3, inj.Hits())

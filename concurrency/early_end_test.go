@@ -71,8 +71,8 @@ func TestTrapS9ReportedAfterABreak(t *testing.T) {
 	require.NoError(t, p.Err(), "the word was lost, and the permit believes in itself")
 	c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCNoLeader}) // the next message ends it
 	require.NoError(t, sem(t, admin, "x", 2).Evict(ctx, "j", "why too"))
-	closed(t, q.Lost(), "the list shows it")
-	closed(t, p.Lost(), "what the watch had lost, too")
+	closed(t, q.Context().Done(), "the list shows it")
+	closed(t, p.Context().Done(), "what the watch had lost, too")
 	require.ErrorContains(t, p.Err(), "why")
 }
 

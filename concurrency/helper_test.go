@@ -147,7 +147,6 @@ func lock(t testing.TB, s *concurrency.Session, name string) *concurrency.Permit
 func lostBy(t testing.TB, p *concurrency.Permit, cause error) {
 	t.Helper()
 	closed(t, p.Context().Done(), "the permit's context ends")
-	closed(t, p.Lost(), "the permit is lost")
 	require.ErrorIs(t, p.Err(), cause)
 	require.ErrorIs(t, p.Err(), concurrency.ErrLost)
 	require.Equal(t, p.Err(), context.Cause(p.Context()))

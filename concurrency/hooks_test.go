@@ -143,7 +143,7 @@ func TestTxnsAreSmall(t *testing.T) {
 	}
 	require.NoError(t, sm.SetLimit(ctx, 100))
 	require.NoError(t, sm.Evict(ctx, "i", "r"))
-	closed(t, p.Lost(), "eviction")
+	closed(t, p.Context().Done(), "eviction")
 	require.Positive(t, watch.Hits())
 	require.LessOrEqual(t, most.Load(), int64(8))
 }

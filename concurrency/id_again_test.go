@@ -103,7 +103,7 @@ func TestTryWithIDOnAFullQueue(t *testing.T) {
 
 	q, err := sm.TryAcquire(ctx, concurrency.ID("a"), concurrency.TakeOver())
 	require.NoError(t, err, "the one who fills it is taken over")
-	closed(t, p.Lost(), "taken over")
+	closed(t, p.Context().Done(), "taken over")
 	require.ErrorIs(t, p.Err(), concurrency.ErrEvicted)
 
 	_, err = sm.TryAcquire(ctx, concurrency.ID("a"), concurrency.TakeOver(), concurrency.Weight(2))
@@ -203,12 +203,12 @@ func TestMutexWithID(t *testing.T) {
 	}
 	require.ErrorIs(t, mu.Evict(ctx, "b", ""), concurrency.ErrNotHeld)
 	require.NoError(t, mu.ReleaseID(ctx, "a"))
-	closed(t, p.Lost(), "released by its ID")
+	closed(t, p.Context().Done(), "released by its ID")
 	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
 	require.NoError(t, p.Release(ctx), "that is no loss")
 	q, err := mu.TryLock(ctx, concurrency.ID("a"))
 	require.NoError(t, err)
 	require.NoError(t, mu.Evict(ctx, "a", "enough"))
-	closed(t, q.Lost(), "evicted")
+	closed(t, q.Context().Done(), "evicted")
 	require.ErrorIs(t, q.Release(ctx), concurrency.ErrEvicted)
 }

@@ -84,7 +84,7 @@ func TestTakeOver(t *testing.T) {
 	p := acquire(t, ctx, sa, concurrency.ID("i"))
 	q := acquire(t, ctx, sb, concurrency.ID("i"), concurrency.TakeOver())
 	require.Greater(t, q.Token(), p.Token())
-	closed(t, p.Lost(), "the former owner notices")
+	closed(t, p.Context().Done(), "the former owner notices")
 	require.ErrorIs(t, p.Err(), concurrency.ErrEvicted)
 	require.ErrorContains(t, p.Err(), "bob")
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrEvicted)
@@ -182,7 +182,7 @@ func TestReleaseIDFromElsewhere(t *testing.T) {
 	sa, sb := sem(t, a, "x", 1), sem(t, b, "x", 1)
 	p := acquire(t, ctx, sa, concurrency.ID("flow"))
 	require.NoError(t, sb.ReleaseID(ctx, "flow"))
-	closed(t, p.Lost(), "its permit ends")
+	closed(t, p.Context().Done(), "its permit ends")
 	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
 	require.NotErrorIs(t, p.Err(), concurrency.ErrLost, "an end that was wanted is no loss")
 	require.NoError(t, p.Release(ctx))
@@ -217,7 +217,7 @@ func TestReleaseIDOnlyToken(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, st.Holders, 1)
 		require.NoError(t, q[1].ReleaseID(ctx, "flow", concurrency.OnlyToken(st.Holders[0].Token)))
-		closed(t, second.Lost(), "its permit ends")
+		closed(t, second.Context().Done(), "its permit ends")
 		require.ErrorIs(t, second.Err(), concurrency.ErrReleased)
 		require.NoError(t, second.Release(ctx))
 	}
@@ -259,14 +259,14 @@ func TestEvictTokenSparesOtherIDs(t *testing.T) {
 	a := acquire(t, ctx, sm, concurrency.ID("a\xff"))
 	b := acquire(t, ctx, sm, concurrency.ID("a\uFFFD"))
 	require.NoError(t, sm.EvictToken(ctx, a.Token(), "for a test"))
-	closed(t, a.Lost(), "eviction")
+	closed(t, a.Context().Done(), "eviction")
 	var held *concurrency.HeldError
 	_, err := sm.Acquire(ctx, concurrency.ID("a\uFFFD"))
 	require.ErrorAs(t, err, &held)
 	require.Equal(t, b.Token(), held.Request.Token)
 	require.NoError(t, acquire(t, ctx, sm, concurrency.ID("a\xff")).Release(ctx))
 	require.NoError(t, sm.EvictToken(ctx, b.Token(), "for a test"))
-	closed(t, b.Lost(), "eviction")
+	closed(t, b.Context().Done(), "eviction")
 	f.NoKeys("/id/")
 }
 

@@ -70,11 +70,11 @@ func TestKeyedLimiterOptions(t *testing.T) {
 	_, err = there.Key("a").Acquire(ctx, concurrency.Wait(100*time.Millisecond))
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	require.NoError(t, there.Key("a").ReleaseID(ctx, "flow-1"), "a flow that ends in another process")
-	got(t, p.Lost(), "the notice")
+	got(t, p.Context().Done(), "the notice")
 	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
 	p = acquire(t, ctx, here.Key("a"))
 	require.NoError(t, there.Key("a").EvictToken(ctx, p.Token(), "stuck"))
-	got(t, p.Lost(), "the notice")
+	got(t, p.Context().Done(), "the notice")
 	lostBy(t, p, concurrency.ErrEvicted)
 	ran := false
 	require.NoError(t, here.Key("a").Do(ctx, func(context.Context, *concurrency.Permit) error { ran = true; return nil }))

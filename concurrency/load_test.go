@@ -73,7 +73,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 		elsewhere.ResetRequests()
 		b.Count(name, c, want, 2, 2, func() {
 			require.NoError(t, end(q))
-			closed(t, q.Lost(), "the word comes")
+			closed(t, q.Context().Done(), "the word comes")
 			f.NoKeys("notice/")
 		})
 		require.Equal(t, load{"Txn": 1}, elsewhere.Requests(), "for the session that gets the notice")

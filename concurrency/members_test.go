@@ -103,7 +103,7 @@ func TestDeadHolderAcrossALeaderChange(t *testing.T) {
 	died := time.Now() // it has renewed its lease a moment before, so this is the longest
 	next := make(chan *concurrency.Permit, 1)
 	go func() { q, _ := mutex(t, s, "x").Lock(ctx); next <- q }()
-	closed(t, p.Lost(), "its deadline passes, two seconds before the lease expires")
+	closed(t, p.Context().Done(), "its deadline passes, two seconds before the lease expires")
 	leader, err := f.WaitLeader(ctx)
 	require.NoError(t, err)
 	changed := time.Now()

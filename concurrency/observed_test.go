@@ -191,7 +191,7 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			do: func(t *testing.T, s seen, ctx context.Context) {
 				p := acquire(t, ctx, s.semaphore(1), concurrency.ID("i"))
 				require.NoError(t, sem(t, s.other, "x", 1).Evict(ctx, "i", ""))
-				closed(t, p.Lost(), "the eviction")
+				closed(t, p.Context().Done(), "the eviction")
 				require.ErrorIs(t, p.Release(ctx), concurrency.ErrEvicted)
 			},
 			want: []string{"acquire: granted", "PermitLost", "hold: lost (evicted)", "release: lost (evicted)", "Overrun"},
@@ -200,7 +200,7 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			do: func(t *testing.T, s seen, ctx context.Context) {
 				p := acquire(t, ctx, s.semaphore(1), concurrency.ID("i"))
 				require.NoError(t, sem(t, s.other, "x", 1).ReleaseID(ctx, "i"))
-				closed(t, p.Lost(), "the release by ID")
+				closed(t, p.Context().Done(), "the release by ID")
 				require.NoError(t, p.Release(ctx))
 			},
 			want: []string{"acquire: granted", "hold: released (by_id)", "release: released"},
@@ -208,7 +208,7 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 		"lost: too long": {
 			do: func(t *testing.T, s seen, ctx context.Context) {
 				p := acquire(t, ctx, s.semaphore(1), concurrency.MaxHold(50*time.Millisecond))
-				closed(t, p.Lost(), "MaxHold")
+				closed(t, p.Context().Done(), "MaxHold")
 			},
 			want: []string{"acquire: granted", "PermitLost", "hold: lost (too_long)"},
 		},
@@ -227,7 +227,7 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			do: func(t *testing.T, s seen, ctx context.Context) {
 				p := acquire(t, ctx, s.semaphore(1))
 				require.NoError(t, s.RevokeLease(ctx, s.session.Lease()))
-				closed(t, p.Lost(), "the lease")
+				closed(t, p.Context().Done(), "the lease")
 				s.Await(t, "", "acquire: granted", "PermitLost", "hold: lost (session)", "SessionLost", "SessionRecovered")
 			},
 			want: []string{"acquire: granted", "PermitLost", "hold: lost (session)"},
@@ -393,7 +393,7 @@ func TestPanicsOfHooks(t *testing.T) {
 	s, _ := f.Session(opts)
 	p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
 	require.NoError(t, sem(t, s, "x", 1).Evict(ctx, "i", ""))
-	closed(t, p.Lost(), "the eviction")
+	closed(t, p.Context().Done(), "the eviction")
 	rec.Await(t, "x", "acquire: granted", "PermitLost", "hold: lost (evicted)")
 	require.NoError(t, s.Close(ctx))
 	rec.Settled(t)

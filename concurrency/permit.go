@@ -144,11 +144,6 @@ func (h held) Released() bool                          { return h.p.released.Loa
 // the package documentation.
 func (p *Permit) Context() context.Context { return p.life.Context() }
 
-// Lost returns a channel that is closed when the permit ends in any way but Release of this
-// permit. A loss that Release itself discovers is reported only by Release's error and to
-// the hooks.
-func (p *Permit) Lost() <-chan struct{} { return p.life.Lost() }
-
 // Err returns nil while the permit is valid, and a *LostError with the cause after its end:
 // errors.Is matches it with ErrLost and the exact cause, or with ErrReleased. Err reads the
 // clocks itself, so its answer is right immediately after a pause of the process, even if no
@@ -216,7 +211,7 @@ func (p *Permit) after(cause error) {
 // that to the hooks, for the caller to call once it holds nothing up by that, or nil if the
 // permit had ended before. Whether its key is gone is the caller's concern.
 func (p *Permit) lose(lost *LostError) (report func()) {
-	if !p.life.Lose(lost) {
+	if !p.life.End(lost) {
 		return nil
 	}
 	held := time.Since(p.since)

@@ -65,7 +65,7 @@ func TestRefusedWithdrawalContinues(t *testing.T) {
 
 	inj = denied(c, 2)
 	p = acquire(t, ctx, sm, concurrency.MaxHold(time.Millisecond))
-	closed(t, p.Lost(), "held too long")
+	closed(t, p.Context().Done(), "held too long")
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	require.Equal(t, 2, inj.Hits())
 }

@@ -49,8 +49,8 @@ func TestRestoreFromABackup(t *testing.T) {
 	got(t, waits, "its mirror has met the revisions that will be taken back")
 	require.NoError(t, f.Restore(ctx, b))
 
-	closed(t, p.Lost(), "a permit that has never been")
-	closed(t, kept.Lost(), "which permits are still there is unknown")
+	closed(t, p.Context().Done(), "a permit that has never been")
+	closed(t, kept.Context().Done(), "which permits are still there is unknown")
 	require.ErrorIs(t, kept.Err(), concurrency.ErrLost)
 	q := granted(t, w, "a waiter queues anew")
 	require.Less(t, q.Token(), p.Token(), "tokens repeat: docs/operations.md says what to do")

@@ -125,7 +125,7 @@ func TestEndsWithoutItsRequestAtTheKey(t *testing.T) {
 			if c.total == 1 {
 				waitsInTotal(t, ctx, lim, 1)
 			} else {
-				defer func(p *concurrency.Permit) { got(t, p.Lost(), "MaxHold") }(granted(t, w, "there is room"))
+				defer func(p *concurrency.Permit) { got(t, p.Context().Done(), "MaxHold") }(granted(t, w, "there is room"))
 			}
 			require.Len(t, f.Keys("/total/queue/"), 2)
 			_, err := f.Client().Delete(ctx, f.Keys("/key/a/queue/")[0])

@@ -211,7 +211,7 @@ func TestActions(t *testing.T) {
 	testkit.Closed(t, a.StopRequested().Done(), "it is asked")
 	require.NoError(t, a.Err())
 	require.Contains(t, followed(act("evict", "semaphore/charge", fmt.Sprint(b.Token()), "reason", "stuck")), "has ended")
-	testkit.Closed(t, b.Lost(), "it is evicted")
+	testkit.Closed(t, b.Context().Done(), "it is evicted")
 	require.ErrorContains(t, b.Err(), "ada: stuck")
 	require.Equal(t, http.StatusConflict, act("evict", "semaphore/charge", fmt.Sprint(b.Token())).StatusCode)
 	require.Equal(t, http.StatusBadRequest, act("evict", "semaphore/charge", "x").StatusCode)

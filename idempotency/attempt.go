@@ -47,7 +47,7 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 		context.AfterFunc(a.Context(), func() { a.seen.overAt.Store(int64(time.Since(a.seen.begun))) })
 	}
 	a.stop = context.AfterFunc(a.epoch.Context(), func() {
-		if cause := a.lostWithSession(); a.life.Lose(cause) {
+		if cause := a.lostWithSession(); a.life.End(cause) {
 			a.seen.lost(cause)
 		}
 		logLostAtWork(a)
@@ -61,10 +61,6 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 // closed (ErrClosed), after MaxExecution (ErrTooLong), and when the attempt is settled (ErrSettled).
 // It does not end with the caller's ctx: a client that disconnects does not stop its request.
 func (a *Attempt) Context() context.Context { return a.life.Context() }
-
-// Lost returns a channel that is closed when the attempt's context ends before the attempt is
-// settled.
-func (a *Attempt) Lost() <-chan struct{} { return a.life.Lost() }
 
 // Deadline returns when the attempt's context ends at the latest, as things are: after MaxExecution,
 // or when the session's lease is no longer trusted. Each renewal of the lease moves the latter.

@@ -124,7 +124,7 @@ func (a *Attempt) settle(ctx context.Context, e end) error {
 // ended unless the caller reports that.
 func (a *Attempt) finishLater(o *settlement, why error) error {
 	if !a.epoch.Valid() { // once more: the write may have taken long
-		a.life.Lose(a.lostWithSession())
+		a.life.End(a.lostWithSession())
 	}
 	a.life.End(ErrSettled) // that ends a recovery point under way, too
 	gone := a.interrupted()

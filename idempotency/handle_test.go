@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -10,9 +11,9 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
-// Lost is closed when an attempt's context ends before the attempt is settled. Deadline is the
-// earlier of MaxExecution's end and the trust in the lease.
-func TestLostAndDeadline(t *testing.T) {
+// An attempt's context ends with the cause: ErrSettled if it was settled. Deadline is the earlier of
+// MaxExecution's end and the trust in the lease.
+func TestCauseAndDeadline(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a := f.instance(&concurrency.SessionOptions{TTL: time.Minute}, nil)
@@ -20,14 +21,10 @@ func TestLostAndDeadline(t *testing.T) {
 	require.WithinRange(t, at.Deadline(), time.Now(), time.Now().Add(time.Minute), "trust")
 	require.NoError(t, at.Commit(ctxT(t), nil))
 	require.ErrorIs(t, at.Err(), idempotency.ErrSettled)
-	select {
-	case <-at.Lost():
-		t.Fatal("it was settled")
-	default:
-	}
+	require.ErrorIs(t, context.Cause(at.Context()), idempotency.ErrSettled)
 	at = begin(t, a, key("late"), idempotency.MaxExecution(50*time.Millisecond))
 	require.WithinRange(t, at.Deadline(), time.Now().Add(-soon), time.Now().Add(50*time.Millisecond), "MaxExecution")
-	<-at.Lost()
-	require.Error(t, at.Context().Err(), "its context has ended before")
+	<-at.Context().Done()
+	require.ErrorIs(t, context.Cause(at.Context()), idempotency.ErrTooLong)
 	require.ErrorIs(t, at.Err(), idempotency.ErrTooLong)
 }

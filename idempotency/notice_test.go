@@ -55,7 +55,7 @@ func TestSessionThatEndsUnderAFunctionIsLogged(t *testing.T) {
 	settled := begin(t, in, key("3"), idempotency.OnLost(idempotency.Refuse))
 	require.NoError(t, settled.Commit(ctxT(t), nil))
 	require.NoError(t, f.ExpireLease(ctxT(t), in.sess.Lease()))
-	got(t, a.Lost(), "the end of the session")
+	got(t, a.Context().Done(), "the end of the session")
 	said := func() []observer.LoggedEntry { return lines.FilterMessageSnippet("before its function").All() }
 	require.Eventually(t, func() bool { return len(said()) > 0 }, soon, 1)
 	require.NoError(t, in.sess.Close(ctxT(t)))

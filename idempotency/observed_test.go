@@ -179,7 +179,7 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			do: func(t *testing.T, s two, ctx context.Context) {
 				a := begin(t, s.in, key("k"))
 				require.NoError(t, s.RevokeLease(ctx, s.in.sess.Lease()))
-				closed(t, a.Lost(), "the lease")
+				closed(t, a.Context().Done(), "the lease")
 			},
 			want: []string{"begin: granted", "execute: lost (session)"},
 		},
@@ -187,7 +187,7 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			do: func(t *testing.T, s two, ctx context.Context) {
 				a := begin(t, s.in, key("k"))
 				require.NoError(t, s.RevokeLease(ctx, s.in.sess.Lease()))
-				closed(t, a.Lost(), "the lease")
+				closed(t, a.Context().Done(), "the lease")
 				require.NoError(t, begin(t, s.other, key("k")).Commit(ctx, nil))
 				require.ErrorIs(t, a.Commit(ctx, nil), idempotency.ErrFenced)
 			},

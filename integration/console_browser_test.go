@@ -317,7 +317,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	b.do(chromedp.Focus(fmt.Sprintf(`a[href*="do=evict"][href*="target=%d"]`, second.Token())), chromedp.KeyEvent("\r"), chromedp.WaitVisible("form", chromedp.ByQuery))
 	b.do(chromedp.SendKeys("input[name=reason]", "stuck"), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r"), chromedp.WaitVisible(".done"))
 	b.shows("The request has ended.")
-	<-second.Lost()
+	<-second.Context().Done()
 	require.ErrorContains(t, second.Err(), "ada: stuck")
 	for _, c := range []struct{ link, fields, name, text string }{
 		{"queue?name=semaphore/charge|set-limit", "value=9", "semaphore/charge", "The limit is changed."},

@@ -40,7 +40,7 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 	within, span := k.sess.Hooks().Start(ctx, r.describe())
 	r.span = span
 	r.life = life.New(within, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
-	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.Lose(r.lostWithSession()) })
+	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.End(r.lostWithSession()) })
 	r.stopRequested = sync.OnceValue(func() context.Context {
 		ctx, cancel := k.sess.Open(r.Context())
 		context.AfterFunc(ctx, cancel)

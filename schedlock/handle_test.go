@@ -11,9 +11,9 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// Lost is closed when a run ends other than by the return of its function. Deadline is the
-// earlier of AtMost's end and the trust in the lease.
-func TestLostAndDeadline(t *testing.T) {
+// A run's context ends with the cause: ErrReturned if its function has returned. Deadline is the earlier of
+// AtMost's end and the trust in the lease.
+func TestCauseAndDeadline(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
@@ -28,14 +28,10 @@ func TestLostAndDeadline(t *testing.T) {
 	}, schedlock.Tick(tick(1)), schedlock.AtMost(time.Hour))
 	require.NoError(t, err)
 	require.ErrorIs(t, run.Err(), schedlock.ErrReturned)
-	select {
-	case <-run.Lost():
-		t.Fatal("its function has returned")
-	default:
-	}
+	require.ErrorIs(t, context.Cause(run.Context()), schedlock.ErrReturned)
 	_, err = a.Do(ctx, "late", func(_ context.Context, r *schedlock.Run) error {
-		<-r.Lost()
-		require.Error(t, r.Context().Err(), "its context has ended before")
+		<-r.Context().Done()
+		require.ErrorIs(t, context.Cause(r.Context()), schedlock.ErrTooLong)
 		return r.Err()
 	}, schedlock.Tick(tick(1)), schedlock.AtMost(50*time.Millisecond))
 	require.ErrorIs(t, err, schedlock.ErrTooLong)

@@ -50,10 +50,6 @@ func (r *Run) Job() string { return r.job.name }
 // Locker has added.
 func (r *Run) Context() context.Context { return r.life.Context() }
 
-// Lost returns a channel that is closed when the run ends in any way other than the return of its
-// function.
-func (r *Run) Lost() <-chan struct{} { return r.life.Lost() }
-
 // StopRequested returns a context that ends when the run should stop soon: when Close of the
 // session begins, with ErrClosed as the cause, or when the run ends, as Context does. Close waits
 // for the active runs, and interrupts those that remain at its deadline; so work that can stop
@@ -146,7 +142,7 @@ var errLockGone = errors.New("its lock is gone from etcd")
 
 // lockLost ends a run whose lock is gone although its session lives. The caller may have locked the
 // job.
-func (r *Run) lockLost() { r.life.Lose(r.lost(ErrLost, errLockGone)) }
+func (r *Run) lockLost() { r.life.End(r.lost(ErrLost, errLockGone)) }
 
 // unlocked ends a run on which Unlock was called. The caller may have locked the job.
 func (r *Run) unlocked(by record.Run) {
@@ -157,7 +153,7 @@ func (r *Run) unlocked(by record.Run) {
 	if by.Error != "" {
 		why = append(why, by.Error)
 	}
-	r.life.Lose(r.lost(ErrUnlocked, errors.New(strings.Join(why, ": "))))
+	r.life.End(r.lost(ErrUnlocked, errors.New(strings.Join(why, ": "))))
 }
 
 type key struct{}

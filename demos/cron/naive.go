@@ -41,7 +41,7 @@ func (n *naive) run(j job, tick time.Time) {
 	n.w.report(at)
 	select {
 	case <-time.After(j.Takes):
-	case <-lock.Lost():
+	case <-lock.Context().Done():
 	}
 	at.Kind, at.At = evEnd, 0
 	if lock.Err() == nil {

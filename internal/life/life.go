@@ -6,7 +6,7 @@
 //	   ───────────▶ live ─────────▶ halted     halted: the bound does not apply
 //	                 │   ◀─────────   │
 //	                 │     Resume     │
-//	End, Lose, bound │                │  End, Lose, or the end of trust
+//	      End, bound │                │  End, or the end of trust
 //	or trust's end   ▼                ▼
 //	               ended ◀────────────┘        for good, with the first cause
 package life
@@ -33,7 +33,7 @@ type Handle interface {
 	// LateCause returns the cause of a life whose bound has passed.
 	LateCause() error
 	// Ended is called once, without a lock, when Err or the timer has ended the life with one
-	// of these causes; never after End or Lose.
+	// of these causes; never after End.
 	Ended(cause error)
 }
 
@@ -61,10 +61,8 @@ type Life struct {
 
 	mu     sync.Mutex
 	cause  error
-	isLost bool            // it was not ended by End
-	ctx    context.Context // nil until it is asked for, as are cancel and lost: many lives end before
+	ctx    context.Context // nil until it is asked for, as is cancel: many lives end before
 	cancel context.CancelCauseFunc
-	lost   chan struct{}
 	until  time.Time // of the bound, or zero
 	halted bool
 	timer  *time.Timer // nil before the first bound
@@ -95,45 +93,13 @@ func (l *Life) Context() context.Context {
 	return l.ctx
 }
 
-// Lost returns a channel that is closed when the life ends other than by End.
-func (l *Life) Lost() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lost == nil {
-		l.lost = make(chan struct{})
-		if l.isLost {
-			close(l.lost)
-		}
-	}
-	return l.lost
-}
-
-// End ends the life with a cause, for its holder, and reports whether this call did. Cause
+// End ends the life with a cause, and reports whether this call did. Cause
 // and the context change in one step: from then on Cause, Err and context.Cause of Context
 // agree, unless the ctx given to New had ended before.
 func (l *Life) End(cause error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.end(cause)
-}
-
-// Lose is End for every end that is not the holder's own. It closes Lost.
-func (l *Life) Lose(cause error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lose(cause)
-}
-
-// lose is Lose. l.mu is held.
-func (l *Life) lose(cause error) bool {
-	ended := l.end(cause)
-	if ended {
-		l.isLost = true
-		if l.lost != nil {
-			close(l.lost)
-		}
-	}
-	return ended
 }
 
 // end is End. l.mu is held.
@@ -166,7 +132,7 @@ func (l *Life) Err() error {
 	case cause != nil:
 		return cause
 	case !l.trust.Valid(): // checked before the bound: another may hold by now, which matters more
-		if cause := l.handle.LostCause(); l.Lose(cause) {
+		if cause := l.handle.LostCause(); l.End(cause) {
 			l.handle.Ended(cause)
 		}
 	case late:
@@ -241,7 +207,7 @@ func (l *Life) disarm() {
 func (l *Life) pass() {
 	cause := l.handle.LateCause()
 	l.mu.Lock()
-	ended := l.late() && l.lose(cause)
+	ended := l.late() && l.end(cause)
 	l.mu.Unlock()
 	if ended {
 		l.handle.Ended(cause)

@@ -57,15 +57,6 @@ func begin() *fixture {
 	return f
 }
 
-func (f *fixture) lostNow() bool {
-	select {
-	case <-f.Lost():
-		return true
-	default:
-		return false
-	}
-}
-
 func in(d time.Duration) time.Time { return time.Now().Add(d) }
 
 // One row for each transition of the picture in the package's documentation.
@@ -92,8 +83,7 @@ func TestTransitions(t *testing.T) {
 		"resumed before the bound":                  {func(f *fixture) { _ = f.Bound(in(2 * s)); f.Halt(); f.Resume(); time.Sleep(s) }, nil, 0},
 		"resumed, bound":                            {func(f *fixture) { _ = f.Bound(in(2 * s)); f.Halt(); f.Resume(); time.Sleep(2 * s) }, errLate, 1},
 		"resumed after the bound":                   {func(f *fixture) { _ = f.Bound(in(s)); f.Halt(); time.Sleep(2 * s); f.Resume(); synctest.Wait() }, errLate, 1},
-		"live, Lose":                                {func(f *fixture) { f.Lose(errTaken); f.Lose(errTaken) }, errTaken, 0},
-		"ended, Lose":                               {func(f *fixture) { f.End(errDone); f.Lose(errTaken) }, errDone, 0},
+		"live, End twice":                           {func(f *fixture) { f.End(errTaken); f.End(errTaken) }, errTaken, 0},
 		"ended, bound":                              {func(f *fixture) { _ = f.Bound(in(s)); f.End(errDone); time.Sleep(2 * s) }, errDone, 0},
 		"ended, halted and resumed":                 {func(f *fixture) { f.End(errDone); f.Halt(); f.Resume() }, errDone, 0},
 		"ended, End":                                {func(f *fixture) { f.End(errDone); f.End(errLost) }, errDone, 0},
@@ -113,7 +103,6 @@ func TestTransitions(t *testing.T) {
 				require.Equal(t, c.err, context.Cause(f.Context()))
 				require.Equal(t, c.err, f.Err(), "once more")
 				require.EqualValues(t, c.after, f.after.Load())
-				require.Equal(t, c.err != nil && c.err != errDone, f.lostNow())
 				f.End(errDone)
 			})
 		})

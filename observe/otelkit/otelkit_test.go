@@ -113,7 +113,7 @@ func TestHookMetricsAndSpansAgree(t *testing.T) {
 	p, err = x.Acquire(ctx, concurrency.ID("i"))
 	require.NoError(t, err)
 	require.NoError(t, there.Evict(ctx, "i", ""))
-	testkit.Closed(t, p.Lost(), "the eviction")
+	testkit.Closed(t, p.Context().Done(), "the eviction")
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrEvicted)
 	require.NoError(t, there.SetLimit(ctx, 2))
 	require.NoError(t, x.Do(ctx, func(context.Context, *concurrency.Permit) error { return nil }))

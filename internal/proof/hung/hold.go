@@ -49,7 +49,7 @@ func (m *measurement) hold(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, p := range permits {
-		go func() { <-p.Lost(); lost.Add(1) }()
+		context.AfterFunc(p.Context(), func() { lost.Add(1) }) // none is released
 	}
 	err := m.pass(ctx, 2*max(m.trouble, 15*time.Second))
 	return fmt.Sprintf("permits lost %d of %d; sessions lost %d; warnings of a member left out %d",

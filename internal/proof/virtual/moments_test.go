@@ -104,7 +104,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 func ended(t *testing.T, p *concurrency.Permit) {
 	t.Helper()
 	select {
-	case <-p.Lost():
+	case <-p.Context().Done():
 	case <-time.After(2 * time.Minute):
 		require.FailNow(t, "the permit does not end")
 	}

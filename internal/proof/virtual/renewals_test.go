@@ -42,7 +42,7 @@ func TestRenewalsRecover(t *testing.T) {
 					return fault.fate
 				})
 				select {
-				case <-p.Lost():
+				case <-p.Context().Done():
 					require.NoError(t, p.Err())
 				case <-time.After(20 * ttl):
 				}

@@ -25,7 +25,7 @@ func TestEvict(t *testing.T) {
 	f.Shell("evict -N test charge 4712 --yes --wait 100ms")
 	require.NoError(t, held[1].Err())
 	f.Shell("evict -N test charge 4712 --yes --force --reason stuck -o json")
-	testkit.Closed(t, held[1].Lost(), "it was evicted")
+	testkit.Closed(t, held[1].Context().Done(), "it was evicted")
 	require.ErrorIs(t, held[1].Err(), concurrency.ErrEvicted)
 	require.ErrorContains(t, held[1].Err(), "stuck")
 	f.Shell("evict -N test charge 4712 --yes")

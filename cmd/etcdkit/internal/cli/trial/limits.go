@@ -197,7 +197,7 @@ func guardRefuses(ctx context.Context, s *scratch, _ time.Duration) error {
 		return cmp.Or(err, errors.New("a Txn with the guard of an evicted permit took effect"))
 	}
 	select {
-	case <-p.Lost():
+	case <-p.Context().Done():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("the holder did not notice that it was evicted: %w", ctx.Err())
@@ -240,7 +240,7 @@ func lossIsNoticed(ctx context.Context, s *scratch, _ time.Duration) (err error)
 		return fmt.Errorf("token %d of the later permit is not above token %d", q.Token(), p.Token())
 	}
 	select {
-	case <-p.Lost():
+	case <-p.Context().Done():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("the holder did not notice that its lease is gone: %w", ctx.Err())
