@@ -229,9 +229,6 @@ func place(ctx context.Context, l *Locker, j *job, of string) (time.Duration, er
 	if err != nil {
 		return 0, err
 	}
-	if l.opts.Sticky {
-		of = j.keys.Range
-	}
 	runners, others := j.split(l.clocks.leases())
 	return delay(int64(e.Lease()), runners, others, of), nil
 }

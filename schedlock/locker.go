@@ -29,9 +29,6 @@ type Options struct {
 	// further in the future is refused. The record of such a tick, by a process with a faster clock,
 	// does not keep earlier ticks from starting. Defaults to one minute.
 	MaxSkew time.Duration
-	// Sticky prefers the same process for all ticks of a job, as long as that process lives.
-	// Defaults to false: the preferred process changes from tick to tick.
-	Sticky bool
 	// Done is called with the result and the error of each call: for metrics and alerts, in
 	// particular under a cron library, which drops both. The goroutine that made the call calls it.
 	// Defaults to nothing; the session's Logger gets failures of such calls in any case.
