@@ -32,7 +32,7 @@ func Permanent(err error) error {
 }
 
 // afterError returns what happens to a request whose function has returned err. onError is
-// Options.OnError.
+// the option OnError.
 func afterError(err error, onError func(error) Action, refuse bool) Action {
 	switch word.Of(err) {
 	case word.Permanent:

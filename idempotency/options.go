@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Options configure a Store. nil means all defaults. The options of a call, such as Retain and
-// OnLost, override them for that call.
+// Options configure a Store. nil means all defaults. What follows from an operation, and not from the
+// store, can be said for one call as well, and counts there in place of the store's: Retain, MaxExecution,
+// OnLost and OnPanic.
 type Options struct {
 	// SingleTenant allows keys without a Scope. Defaults to false.
 	SingleTenant bool
@@ -25,11 +26,6 @@ type Options struct {
 	MaxExecution time.Duration
 	// OnLost decides what happens to a request whose attempt was lost. Defaults to TakeOver.
 	OnLost LostPolicy
-	// OnError decides what happens to a request whose function returned an error that is neither
-	// NothingDone nor Permanent. It does not apply if the attempt's context had ended: then the
-	// attempt counts as lost. With Remember the text of the error is stored in plain text, whatever
-	// the Codec. With Refuse, Forget counts as Abandon. Defaults to DefaultAction for all errors.
-	OnError func(error) Action
 	// OnPanic decides what happens to a request whose function panicked or called
 	// runtime.Goexit. With Remember the text of the panic is stored in plain text. With Refuse,
 	// Forget counts as Abandon. Defaults to Abandon.
@@ -215,6 +211,7 @@ type settings struct {
 	hasWait   bool
 	likelyNew bool
 	also      any
+	onError   func(error) Action
 	note, via string
 	returns   string
 	silence   time.Duration // how long etcd's first answer is waited for; 0 is as long as ctx: see package silence
@@ -241,9 +238,12 @@ func MaxExecution(d time.Duration) Option { return func(s *settings) { s.MaxExec
 // over an attempt that was lost: see Options.OnLost.
 func OnLost(p LostPolicy) Option { return func(s *settings) { s.OnLost = p } }
 
-// OnError decides what happens to the request if the function returns an error: see
-// Options.OnError.
-func OnError(f func(error) Action) Option { return func(s *settings) { s.OnError = f } }
+// OnError decides what happens to the request if the function returns an error that is neither
+// NothingDone nor Permanent. It does not apply if the attempt's context had ended: then the attempt
+// counts as lost. With Remember the text of the error is stored in plain text, whatever the Codec. With
+// Refuse, Forget counts as Abandon. Without OnError, and for a nil one, it is DefaultAction for all errors.
+// It is an option of a call alone, since it is about the errors of one function.
+func OnError(f func(error) Action) Option { return func(s *settings) { s.onError = f } }
 
 // AlsoCompare adds a second payload, in any form that Begin accepts; nil is none. Two calls with a
 // second payload are the same request only if both payloads are equal. A call without one, such as
@@ -274,8 +274,8 @@ func (o Options) settings(opts []Option) (*settings, error) {
 		}
 		f(s)
 	}
-	if s.OnError == nil {
-		s.OnError = func(error) Action { return DefaultAction }
+	if s.onError == nil {
+		s.onError = func(error) Action { return DefaultAction }
 	}
 	s.OnPanic = cmp.Or(s.OnPanic, o.OnPanic)
 	switch {

@@ -111,12 +111,12 @@ func TestWordsOfTheFunction(t *testing.T) {
 	f := shared(t)
 	no := errors.New("no")
 	for _, policy := range []idempotency.LostPolicy{idempotency.TakeOver, idempotency.Refuse} {
-		in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: policy, OnError: func(error) idempotency.Action { return idempotency.Abandon }})
+		in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: policy})
 		do := func(id string, result error) (called bool, err error) {
 			_, err = idempotency.Do(ctxT(t), in.Store, key(fmt.Sprint(id, policy)), nil, func(context.Context, *idempotency.Attempt) (int, error) {
 				called = true
 				return 1, result
-			})
+			}, idempotency.OnError(func(error) idempotency.Action { return idempotency.Abandon }))
 			return called, err
 		}
 		_, err := do("released", idempotency.NothingDone(no))

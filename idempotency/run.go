@@ -90,7 +90,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	}
 	a.Detach()
 	foreign = true
-	what, failure := afterError(err, a.set.OnError, a.begun.Refuse), err.Error()
+	what, failure := afterError(err, a.set.onError, a.begun.Refuse), err.Error()
 	foreign = false
 	gone := a.interrupted()
 	if gone != nil || errors.Is(err, errRejected) {
