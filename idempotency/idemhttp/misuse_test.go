@@ -30,6 +30,30 @@ func TestMethodsAsWritten(t *testing.T) {
 	}
 }
 
+// A replay has the header of ReplayedHeader, however it is written, and the one that the handler has set for
+// itself is not recorded. Names that no header can have are refused when the program starts.
+func TestReplayedHeader(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	opts := &idemhttp.Options{ReplayedHeader: "x-order-replayed"}
+	s := in.serve(opts, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Order-Replayed", "by the handler")
+		paid(w, r)
+	})
+	require.Equal(t, "by the handler", s.post("/", "k", "body").Header.Get("X-Order-Replayed"))
+	replay := s.post("/", "k", "body")
+	require.Equal(t, []string{"true"}, replay.Header.Values("X-Order-Replayed"))
+	require.False(t, replay.replayed(), "by its default name")
+	_, out, err := in.Get(ctxT(t), in.Ref(idempotency.Key{Op: "POST /", ID: "k"}))
+	require.NoError(t, err)
+	require.NotContains(t, string(out.Value), "by the handler")
+
+	for _, bad := range []idemhttp.Options{{ReplayedHeader: "Replayed: yes"}, {Header: "Idempotency Key"}} {
+		_, err := idemhttp.Middleware(in.Store, &bad)
+		require.ErrorIs(t, err, idempotency.ErrInvalid)
+	}
+}
+
 // ByPattern where no http.ServeMux has matched would be one operation for all routes: with a
 // payload of the body alone, a refund would get the response of a payment.
 func TestPatternWithoutServeMux(t *testing.T) {

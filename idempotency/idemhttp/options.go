@@ -55,8 +55,8 @@ type Options struct {
 	CheckKey func(key string) error
 	// Header is the header with the key. Defaults to Idempotency-Key.
 	Header string
-	// ReplayedHeader is the header that a replay has, with the value true. Defaults to
-	// Idempotent-Replayed.
+	// ReplayedHeader is the header that a replay has, with the value true. A header of that name that a
+	// handler sets is not recorded. Defaults to Idempotent-Replayed.
 	ReplayedHeader string
 	// Docs is the URI at which the PolicyHandler, or another description, is published: the
 	// Middleware's problems link to it. Defaults to none.
@@ -152,7 +152,7 @@ func configure(handler string, store *idempotency.Store, opts *Options) (*config
 	o := &c.Options
 	o.Methods = methods(o.Methods)
 	o.Header = cmp.Or(o.Header, defaultHeader)
-	o.ReplayedHeader = cmp.Or(o.ReplayedHeader, "Idempotent-Replayed")
+	o.ReplayedHeader = http.CanonicalHeaderKey(cmp.Or(o.ReplayedHeader, "Idempotent-Replayed"))
 	o.MaxRequest = cmp.Or(o.MaxRequest, 1<<20)
 	if o.Op == nil {
 		o.Op = ByRoute
@@ -184,6 +184,9 @@ func (o *Options) check() error {
 	if i := slices.IndexFunc(o.Methods, func(m string) bool { return !token(m) }); i >= 0 {
 		return fmt.Errorf("Options.Methods has %q, which is not a method of HTTP, such as POST", o.Methods[i])
 	}
+	if !token(o.Header) || !token(o.ReplayedHeader) {
+		return fmt.Errorf("Options.Header %q or ReplayedHeader %q is not a name of a header of HTTP", o.Header, o.ReplayedHeader)
+	}
 	if o.MaxRequest < 0 || o.MaxRequest > maxRequest {
 		return fmt.Errorf("Options.MaxRequest %d is not between 0 and %d", o.MaxRequest, int64(maxRequest))
 	}
@@ -205,7 +208,7 @@ func methods(from []string) (all []string) {
 	return all
 }
 
-// token reports whether s can be a method (RFC 9110, 5.6.2).
+// token reports whether s can be a method, or the name of a header (RFC 9110, 5.6.2).
 func token(s string) bool { return middleware.Visible(s, "\"(),/:;<=>?@[\\]{}") }
 
 // ByRoute returns method and path: the same key at another path is another request. The path is the
