@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
@@ -108,22 +109,11 @@ func (r request) inTotal() request {
 	return r
 }
 
-// apply applies options to what they change, and refuses a nil one.
-func apply[T any, O ~func(*T)](opts []O, to *T) error {
-	for i, o := range opts {
-		if o == nil {
-			return invalid("%T %d is nil", o, i+1)
-		}
-		o(to)
-	}
-	return nil
-}
-
 // newRequest applies and checks options. try says that the call never waits, which Wait(0)
 // says as well.
 func newRequest(doing string, try bool, opts []AcquireOption) (request, error) {
 	r := request{doing: doing, weight: 1}
-	if err := apply(opts, &r); err != nil {
+	if err := engine.Apply(opts, &r); err != nil {
 		return r, err
 	}
 	try = try || r.hasWait && r.wait == 0

@@ -189,11 +189,8 @@ func (q *sessionQueue) endID(ctx context.Context, id string, only *int64, n reco
 // releaseID ends a request by its ID as released.
 func (q *sessionQueue) releaseID(ctx context.Context, id string, opts []ReleaseOption) error {
 	var r releasing
-	for i, o := range opts {
-		if o == nil {
-			return q.failed("release", invalid("ReleaseOption %d is nil", i+1))
-		}
-		o(&r)
+	if err := engine.Apply(opts, &r); err != nil {
+		return q.failed("release", err)
 	}
 	return q.endID(ctx, id, r.only, record.Notice{Cause: record.CauseReleased})
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"sync/atomic"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/queue"
@@ -268,7 +269,7 @@ func newLimitChange(n int, opts []SetLimitOption) (c limitChange, err error) {
 	if n < 0 || n > math.MaxInt32 {
 		return c, invalid("limit %d is not between 0 and %d", n, math.MaxInt32)
 	}
-	return c, apply(opts, &c)
+	return c, engine.Apply(opts, &c)
 }
 
 // CreateLimit lets SetLimit store a limit for a name that is not in use yet.

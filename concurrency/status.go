@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -105,7 +106,7 @@ func (q *sessionQueue) describe(v mirror.View) Status {
 
 func (q *sessionQueue) status(ctx context.Context, opts []StatusOption) (Status, error) {
 	var read statusRead
-	if err := apply(opts, &read); err != nil {
+	if err := engine.Apply(opts, &read); err != nil {
 		return Status{}, q.failed("status of", err)
 	}
 	st, err := q.now(ctx)

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -55,7 +56,7 @@ type operator struct {
 // in progress does.
 func operatorOf(ctx context.Context, s *Store, ref Ref, opts []ChangeOption) (o operator, err error) {
 	o.Store = s
-	if o.change, err = changeOf(opts); err != nil {
+	if err = engine.Apply(opts, &o.change); err != nil {
 		return o, err
 	}
 	if o.entry, o.st, err = find(ctx, s, ref); err == nil {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // Options configure a Store. nil means all defaults. What follows from an operation, and not from the
@@ -268,11 +270,8 @@ func (s *settings) waitBound() (context.Context, context.CancelFunc) {
 
 func (o Options) settings(opts []Option) (*settings, error) {
 	s := &settings{Options: o}
-	for i, f := range opts {
-		if f == nil {
-			return s, invalid("Option %d is nil", i+1)
-		}
-		f(s)
+	if err := engine.Apply(opts, s); err != nil {
+		return s, err
 	}
 	if s.onError == nil {
 		s.onError = func(error) Action { return DefaultAction }

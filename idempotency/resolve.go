@@ -107,17 +107,6 @@ func OnlyRevision(revision int64) ChangeOption {
 // lost attempt lives (Record.Alive): the caller knows that nothing of that attempt is at work any more.
 func EvenIfAlive() ChangeOption { return func(c *change) { c.evenIfAlive = true } }
 
-// changeOf returns the options, or ErrInvalid for one that is nil.
-func changeOf(opts []ChangeOption) (c change, err error) {
-	for i, o := range opts {
-		if o == nil {
-			return c, invalid("Option %d is nil", i+1)
-		}
-		o(&c)
-	}
-	return c, nil
-}
-
 // allows returns ErrConflict for a record that the options exclude.
 func (c change) allows(st state) error {
 	if c.only != nil && *c.only != st.mod() {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -37,8 +38,8 @@ func TestResolves(t *testing.T) {
 				opts     []ChangeOption
 				recorded []Resolution
 			}{{[]ChangeOption{OnlyRevision(7)}, c.looked}, {nil, c.blind}} {
-				chosen, err := changeOf(call.opts)
-				require.NoError(t, err)
+				var chosen change
+				require.NoError(t, engine.Apply(call.opts, &chosen))
 				switch err := chosen.resolves(what, st); {
 				case c.bad:
 					require.ErrorIs(t, err, ErrUnreadable)

@@ -32,14 +32,8 @@ func BeforeFirstRun() PauseOption { return func(p *pausing) { p.anyName = true }
 // ErrClosed, ctx's error or an error of etcd's the job may be paused or not.
 func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOption) error {
 	var p pausing
-	for i, o := range opts {
-		if o == nil {
-			return fmt.Errorf("pause job %q: %w", name, invalid("Option %d is nil", i+1))
-		}
-		o(&p)
-	}
 	value := record.Pause{By: l.sess.Owner(), Reason: reason, AtMS: l.opts.Now().UnixMilli()}.Encode()
-	err := cmp.Or(engine.CheckReason(reason), checkName(name))
+	err := cmp.Or(engine.Apply(opts, &p), engine.CheckReason(reason), checkName(name))
 	if err == nil && !p.anyName {
 		if err = operatorOf(l, name).known(ctx); errors.Is(err, ErrUnknownJob) {
 			err = fmt.Errorf("%w (if the name is right, pass BeforeFirstRun)", err)
@@ -85,13 +79,7 @@ func OnlyRun(token int64) UnlockOption { return func(u *unlocking) { u.only = &t
 // error or an error of etcd's the run may be ended or not.
 func (l *Locker) Unlock(ctx context.Context, name, reason string, opts ...UnlockOption) error {
 	var u unlocking
-	for i, o := range opts {
-		if o == nil {
-			return fmt.Errorf("unlock job %q: %w", name, invalid("Option %d is nil", i+1))
-		}
-		o(&u)
-	}
-	err := cmp.Or(engine.CheckReason(reason), checkName(name))
+	err := cmp.Or(engine.Apply(opts, &u), engine.CheckReason(reason), checkName(name))
 	if err == nil {
 		err = operatorOf(l, name).unlock(ctx, reason, u)
 	}

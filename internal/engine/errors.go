@@ -24,6 +24,17 @@ func (e invalidError) Is(target error) bool { return target == ErrInvalid }
 // Invalid returns an error that is ErrInvalid and has the formatted text.
 func Invalid(format string, args ...any) error { return invalidError{fmt.Errorf(format, args...)} }
 
+// Apply applies the options of a call to what they change. It returns ErrInvalid for one that is nil.
+func Apply[T any, O ~func(*T)](opts []O, to *T) error {
+	for i, o := range opts {
+		if o == nil {
+			return Invalid("Option %d is nil", i+1)
+		}
+		o(to)
+	}
+	return nil
+}
+
 // maxReason bounds the reason that an operator gives, in bytes.
 const maxReason = 1024
 
