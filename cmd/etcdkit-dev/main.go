@@ -51,7 +51,7 @@ func main() {
 	var user string
 	flag.IntVar(&o.port, "port", 2379, "serve clients at this port of 127.0.0.1; 0: any that is free")
 	flag.StringVar(&o.dir, "data-dir", "", "keep the data in this folder (default: a temporary one, which is removed at the end)")
-	flag.StringVar(&o.tls, "tls", "", "serve clients with a certificate alone: write ca.crt, client.crt, client.key and those of the server into this folder")
+	flag.StringVar(&o.tls, "tls", "", "serve TLS, and refuse clients without a certificate: write ca.crt, client.crt, client.key and those of the server into this folder")
 	flag.StringVar(&user, "user", "", "NAME:PASSWORD of a user that may read and write below /etcdkit/; root has the same password and may do everything")
 	flag.Parse()
 	err := o.check(user, flag.Args())

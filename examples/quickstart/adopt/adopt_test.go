@@ -114,38 +114,6 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, w.Code)
 }
 
-// toPartner sends at most so many requests to a partner's API at a time, in the whole fleet.
-func toPartner(sem *concurrency.Semaphore, report func(*http.Request, error)) (*http.Client, error) {
-	transport, err := limithttp.Transport(concurrency.Single(sem), limithttp.Options{
-		Key:         func(*http.Request) (string, bool) { return "partner", true },
-		Wait:        time.Second, // then a *concurrency.FullError, and nothing was sent
-		ReportError: report,
-	}, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &http.Client{Transport: transport}, nil
-}
-
-func TestPartner(t *testing.T) {
-	t.Parallel()
-	sem, err := concurrency.NewSemaphore(session(t), "partner", 1, nil)
-	require.NoError(t, err)
-	client, err := toPartner(sem, func(r *http.Request, err error) { t.Error(r.URL, err) })
-	require.NoError(t, err)
-	held := 0
-	partner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		if st, err := sem.Status(t.Context()); err == nil {
-			held = st.Used
-		}
-	}))
-	defer partner.Close()
-	resp, err := client.Get(partner.URL)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, 1, held)
-}
-
 // nightly is a job for a cron library.
 func nightly(sess *concurrency.Session, line string, berlin *time.Location, invoices schedlock.Func, done func(schedlock.Result, error), lost func(schedlock.Record)) (*schedlock.Job, error) {
 	lk, err := schedlock.New(sess, &schedlock.Options{Done: done, Lost: lost}) // in all processes

@@ -12,8 +12,17 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/pagecode"
 )
 
-// copies are the programs of the quickstart that its page says how to copy, with the files that stay behind.
-var copies = map[string][]string{"semaphore": nil, "nightly": nil, "worker": nil, "payments": {"hint.go", "commands.go"}}
+// copies are the programs of the quickstart that its page says how to copy.
+var copies = map[string]replaced{
+	"semaphore": {}, "nightly": {}, "worker": {}, "leader": {}, "payments": {files: []string{"hint.go", "commands.go"}},
+	"partner": {files: []string{"callers.go"}, own: "func callers(context.Context, *http.Client) error { return nil }"},
+}
+
+// replaced is what of a program stays behind, and what a reader has in its place.
+type replaced struct {
+	files []string
+	own   string
+}
 
 // What the page says to leave out, and what of program a reader replaces by work of their own.
 var (
@@ -22,15 +31,18 @@ var (
 )
 
 // copied returns the files of a program as a reader of the page copies them, beside the main of the page.
-func copied(dir string, without []string, main string) (map[string]string, error) {
+func copied(dir string, without replaced, main string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("%s has no files: %w", dir, err)
 	}
 	sources := map[string]string{filepath.Base(dir) + "|page.go": main + "\nfunc work(context.Context, string, time.Duration) error { return nil }\n"}
+	if without.own != "" {
+		sources[filepath.Base(dir)+"|own.go"] = "package main\n\nimport (\n\t\"context\"\n\t\"net/http\"\n)\n\n" + without.own + "\n"
+	}
 	for _, file := range files {
 		name := filepath.Base(file)
-		if strings.HasSuffix(name, "_test.go") || slices.Contains(without, name) {
+		if strings.HasSuffix(name, "_test.go") || slices.Contains(without.files, name) {
 			continue
 		}
 		text, err := os.ReadFile(file)
@@ -75,7 +87,7 @@ func TestQuickstartsAreCopied(t *testing.T) {
 	if err := compile(t, root, all); err != nil {
 		t.Error(err)
 	}
-	if _, err := copied(filepath.Join(root, "examples/quickstart/mutex"), nil, main); err == nil {
+	if _, err := copied(filepath.Join(root, "examples/quickstart/mutex"), replaced{}, main); err == nil {
 		t.Error("a program on an internal package passes")
 	}
 }

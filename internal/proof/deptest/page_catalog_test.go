@@ -36,7 +36,7 @@ var otherPrograms = map[string]string{
 	"mkdir":     "of the shell", "cat": "of the shell", "awk": "of the shell", "printf": "of the shell", "sleep": "of the shell", "cd": "of the shell",
 	"rm": "of the shell", "mv": "of the shell", "echo": "of the shell", "sed": "of the shell", "grep": "of the shell", "source": "of the shell",
 	"install": "of the shell", "wc": "of the shell", "tee": "of the shell", "cut": "of the shell", "sort": "of the shell", "tail": "of the shell",
-	"head": "of the shell",
+	"head": "of the shell", "chmod": "of the shell",
 	"curl": "an address that make demo serves while it runs",
 	"git":  "of git",
 	// Each line is parsed by the command itself, in TestPagesCalls of cmd/etcdkit/internal/cli.

@@ -26,7 +26,7 @@ var (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	root, all := os.DirFS("../../.."), map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/model/*.md", "docs/benchmarks/README.md", "internal/proof/*.md", "examples/*/README.md", "demos/*.md", "demos/*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/model/*.md", "docs/benchmarks/README.md", "internal/proof/*.md", "examples/*/README.md", "examples/quickstart/*/README.md", "demos/*.md", "demos/*/README.md"} {
 		names, err := fs.Glob(root, pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -17,6 +17,8 @@ const maxProgram = 60
 
 // tasks are the programs for what a newcomer sets out to do, beside those of quickstart.
 var tasks = map[string]string{
+	"a partner's API under a limit":         "examples/quickstart/partner/main.go",
+	"one leader that stops cleanly":         "examples/quickstart/leader/main.go",
 	"a limited worker with a graceful stop": "examples/quickstart/worker/main.go",
 	"a nightly job under robfig/cron":       "integration/example_robfig_test.go",
 	"a nightly job under gocron":            "integration/example_gocron_test.go",

@@ -92,3 +92,23 @@ func TestRunbook(t *testing.T) {
 		}
 	}
 }
+
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	b := Parse("```text\n$ a b\none\n\ntwo\n$ c \\\n  d\nthree\n$ e\n```\n").Blocks[0]
+	require.Equal(t, []Step{{2, "a b", "one\n\ntwo\n"}, {6, "c \\\n  d", "three\n"}, {9, "e", ""}}, b.Steps())
+	require.Empty(t, Block{Text: "a\nb\n"}.Steps())
+}
+
+// What is shown is compared with what is printed, but for what the page leaves open.
+func TestShows(t *testing.T) {
+	t.Parallel()
+	for shown, fine := range map[string]bool{
+		"a  b (c)\nd\n": true, "a b (…)\nd\n": true, "a …\n…\n": true, "…\n": true, "…\nd\n": true, "…b (c)\nd\n": true,
+		"": false, "a b (c)\n": false, "a b (c)\nd\ne\n": false, "a b c\nd\n": false, "d\na b (c)\n": false, "a …b\nd\n": false, "a b (c)\n…\nd\nd\n": false,
+	} {
+		require.Equal(t, fine, Shows(shown, "a b\t(c)\nd\n"), "%q", shown)
+	}
+	require.True(t, Shows("", ""))
+	require.True(t, Shows("…\n", ""))
+}

@@ -50,6 +50,34 @@ func flagsOf(flags *pflag.FlagSet) (all []flagLine) {
 	return all
 }
 
+// groups are the verbs by what they are for. Those that are in none are of the command itself.
+var groups = [][2]string{
+	{"To see", "ls, show, top, elections, jobs, requests, console, export"},
+	{"To change", "limit, evict, hold, release"},
+	{"To run a command ([once a night, step by step](../examples/quickstart/shell/README.md))", "jobs run, cron, run"},
+	{"To examine a cluster", "doctor, bench, conformance"},
+}
+
+// writeGroups writes the list of all verbs, with links.
+func writeGroups(b *strings.Builder, root *cobra.Command) {
+	var listed, rest []string
+	for _, g := range groups {
+		listed = append(listed, strings.Split(g[1], ", ")...)
+	}
+	for _, verb := range verbsOf(root) {
+		if !slices.Contains(listed, verb.Name()) {
+			rest = append(rest, verb.Name())
+		}
+	}
+	for _, g := range append(groups, [2]string{"Of the command itself", strings.Join(rest, ", ")}) {
+		var links []string
+		for name := range strings.SplitSeq(g[1], ", ") {
+			links = append(links, fmt.Sprintf("[%s](#etcdkit-%s)", name, strings.ReplaceAll(name, " ", "-")))
+		}
+		fmt.Fprintf(b, "- %s: %s\n", g[0], strings.Join(links, ", "))
+	}
+}
+
 // index returns docs/cli.md: what all verbs have, and each verb with one example.
 func index(root *cobra.Command) string {
 	var b strings.Builder
@@ -60,23 +88,16 @@ This page is written from the command itself. It has each verb with one example:
 about it, ` + "`etcdkit man DIR`" + ` writes the manual pages, and ` + "`make cli-docs`" + ` writes a page for each verb into bin/cli.
 What each prints, also when it refuses, is in the [transcripts of its tests](../cmd/etcdkit/internal/cli/testdata).
 
-No version is published yet: build it in a clone.
+No version is published yet. In a clone, this builds it, and an etcd to try it on, into the folder bin of ` + "`go env GOPATH`" + `:
 
-    go install ./cmd/etcdkit
+    go install ./cmd/etcdkit ./cmd/etcdkit-dev
 
-Without an etcd to try it on, ` + "`etcdkit-dev`" + ` starts one on this machine, until ^C, and prints the variables by which
-` + "`etcdkit`, `etcdctl`" + ` and the examples reach it. ` + "`-tls DIR`" + ` writes certificates and serves clients that have one alone,
-` + "`-user app:secret`" + ` adds a user, ` + "`-data-dir`" + ` keeps the data, ` + "`-port`" + ` is another one. It is a program of its own, since it is
-an etcd server:
-
-    go install ./cmd/etcdkit-dev
+` + "`etcdkit-dev`" + ` serves on this machine until ^C, and prints the variables by which ` + "`etcdkit`, `etcdctl`" + ` and the examples
+reach it. ` + "`-tls DIR`" + ` writes certificates and refuses clients that have none, ` + "`-user app:secret`" + ` adds a user,
+` + "`-data-dir`" + ` keeps the data, ` + "`-port`" + ` is another one.
 
 `)
-	var links []string
-	for _, verb := range verbsOf(root) {
-		links = append(links, fmt.Sprintf("[%s](#%s)", verb.Name(), slug(verb)))
-	}
-	fmt.Fprintf(&b, "Verbs: %s.\n", strings.Join(links, ", "))
+	writeGroups(&b, root)
 	writeSettings(&b, root)
 	writeExitCodes(&b)
 	for _, verb := range verbsOf(root) {

@@ -83,7 +83,7 @@ func JobsRun(c *verb.Call) *cobra.Command {
 		Use:   "run NAME -- COMMAND [ARG...]",
 		Short: "Run a command once for each of its times, called by cron or a timer on several machines",
 		Long:  jobRunUsage,
-		Example: "etcdkit jobs run -N ops report --cron '30 2 * * 1-5' --zone Europe/Berlin --retries 1 --at-most 2h -- ./report.sh\n" +
+		Example: "etcdkit jobs run -N ops report --cron '30 2 * * 1-5' --zone Europe/Berlin --at-most 2h -- ./report.sh\n" +
 			"etcdkit jobs run -N ops sweep --every 15m -- /usr/local/bin/sweep",
 		Args: verb.Arguments(2, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {

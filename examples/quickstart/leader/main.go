@@ -1,0 +1,56 @@
+// Leader is an instance of a service: start it as often as you like, one of them leads. On Ctrl-C or SIGTERM the leader
+// ends its pass and resigns, and only then the next one leads. `etcdkit elections -N quickstart` lists it.
+//
+//	go run ./examples/quickstart/leader
+//	go run ./examples/quickstart/leader -endpoints 127.0.0.1:2379 -address 10.0.0.7:4000
+package main
+
+import (
+	"context"
+	"flag"
+	"log"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
+)
+
+var address = flag.String("address", "127.0.0.1:4000", "where others reach this instance while it leads")
+
+func main() { program.Main("quickstart", run) }
+
+func run(sigterm context.Context, client *clientv3.Client) error {
+	opening, cancel := context.WithTimeout(sigterm, 5*time.Second) // without a deadline, NewSession waits for etcd
+	defer cancel()
+	sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // one per process
+	if err != nil {
+		return err
+	}
+	el, err := concurrency.NewElection(sess, "reports")
+	if err != nil {
+		return err
+	}
+	err = el.Lead(sigterm, lead, concurrency.Note(*address)) // others find the note with Leader and Watch
+	if sigterm.Err() != nil {
+		err = nil // it was asked to stop, and has resigned
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(sigterm), 10*time.Second)
+	defer cancel()
+	if err := sess.Close(closing); err != nil {
+		log.Print(err) // etcd is away: the lease expires, and the next one leads then
+	}
+	return err
+}
+
+// lead is called for each term. It returns soon after ctx has ended: after a loss, a StepDown, or SIGTERM. After the
+// first two Lead campaigns again.
+func lead(ctx context.Context, term *concurrency.Permit) error {
+	log.Print("leads: the term begins")
+	for ctx.Err() == nil && term.Err() == nil { // after a pause of the process, term.Err reports a loss before ctx does
+		_ = program.Work(ctx, "a pass", 500*time.Millisecond) // ends early if ctx does
+	}
+	log.Print("the term has ended: ", context.Cause(ctx))
+	return nil
+}

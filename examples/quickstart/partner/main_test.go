@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
+	"github.com/etcdkit/etcdkit/internal/examples/progtest"
+)
+
+func TestMain(m *testing.M) { progtest.Main(m, main) }
+
+func Example() {
+	if err := program.Run(context.Background(), cluster.Etcd{}, run); err != nil {
+		log.Fatal(err)
+	}
+	// Output: 40 answered, 0 sent away; at most 8 at the partner at a time
+}
+
+// A caller that hangs up does not end its call: the permit is held until the partner has answered. With a full limit
+// nothing is sent.
+func TestCallerHangsUp(t *testing.T) {
+	sess, err := concurrency.NewSession(t.Context(), embedtest.Start(t, nil).Client(), "partner", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sess.Close(context.WithoutCancel(t.Context()))
+	client, err := limited(sess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sem, err := concurrency.NewSemaphore(sess, "partner", 8, &concurrency.SemaphoreOptions{AdoptLimit: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := sem.Acquire(t.Context()) // of another process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Release(t.Context()) }()
+	if err := sem.SetLimit(t.Context(), 2); err != nil { // one is left
+		t.Fatal(err)
+	}
+	ctx, hangUp := context.WithCancel(t.Context())
+	got, answer := make(chan struct{}), make(chan struct{})
+	requests := 0
+	partner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		requests++
+		close(got)
+		<-answer
+	}))
+	defer partner.Close()
+	first := make(chan error, 1)
+	go func() {
+		_, err := call(ctx, client, partner.URL)
+		first <- err
+	}()
+	<-got
+	hangUp()
+	if _, err := call(t.Context(), client, partner.URL); !errors.Is(err, errBusy) || !errors.Is(err, concurrency.ErrFull) {
+		t.Errorf("the next call: %v, want errBusy and ErrFull: the partner works on", err)
+	}
+	close(answer)
+	if err := <-first; err != nil {
+		t.Errorf("the call whose caller has hung up: %v", err)
+	}
+	if requests != 1 {
+		t.Errorf("the partner got %d requests, want one", requests)
+	}
+}
+
+// F14: with no etcd there, the program ends by itself and says why.
+func TestWithoutEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits as long as the program does: 5 s")
+	}
+	progtest.WithoutEtcd(t, run)
+}
