@@ -1,9 +1,14 @@
 package exporter_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/etcdkit/etcdkit/exporter"
+	"github.com/etcdkit/etcdkit/internal/proof/pagecode"
 	"github.com/etcdkit/etcdkit/internal/proof/signals"
 )
 
@@ -23,4 +28,18 @@ func TestAlertsAndDashboard(t *testing.T) {
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	signals.Compose(t, observability+"compose/compose.yaml")
+}
+
+// The rule for a job of one's own, on the page, has metrics that are published.
+func TestRuleOfThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/observability.md")
+	require.NoError(t, err)
+	for _, b := range pagecode.Parse(string(page)).Blocks {
+		if strings.HasPrefix(b.Text, "time() - ") {
+			signals.Query(t, b.Text, exporter.Metrics())
+			return
+		}
+	}
+	t.Error("the page has no such rule")
 }

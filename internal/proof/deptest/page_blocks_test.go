@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,14 +18,20 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/pagecode"
 )
 
-// printedBy names the package and the test that compares what a page shows as output with what is printed.
+// printedBy names the package and the test that compares what a page shows with what is printed, sent or accepted.
 var printedBy = map[string]string{
-	"demos/cron/README.md: $ make demo-cron":           "demos/cron TestReadme",
-	"demos/fair-users/README.md: $ bin/fair-users":     "demos/fair-users TestReadme",
-	"demos/payments/README.md: $ make demo-payments":   "demos/payments TestReadme",
-	"demos/pods/README.md: $ bin/pods":                 "demos/pods TestReadme",
-	"examples/fleet/README.md: $ make demo 2>&1 | cat": "examples/fleet TestReadmeTranscript",
-	"examples/quickstart/shell/README.md: $ etcdkit jobs run backup --cron '30 2 * * *' --zone Europe/Berlin -- ./backup.sh":                                                                                "examples/quickstart/shell TestPage",
+	"demos/cron/README.md: $ make demo-cron":                                                                                 "demos/cron TestReadme",
+	"demos/fair-users/README.md: $ bin/fair-users":                                                                           "demos/fair-users TestReadme",
+	"demos/payments/README.md: $ make demo-payments":                                                                         "demos/payments TestReadme",
+	"demos/pods/README.md: $ bin/pods":                                                                                       "demos/pods TestReadme",
+	"examples/fleet/README.md: $ make demo 2>&1 | cat":                                                                       "examples/fleet TestReadmeTranscript",
+	"docs/limits.md: HTTP/1.1 429 Too Many Requests":                                                                         "internal/proof/pagerun TestRefusal",
+	"docs/storage.md: $ etcdctl get --prefix --sort-by=CREATE /etcdkit/v1/payments/sem/charge/":                              "internal/proof/pagerun TestEtcdctl",
+	"docs/storage.md: $ etcdctl lease timetolive --keys 09a3ccecb194b6ff":                                                    "internal/proof/pagerun TestEtcdctl",
+	"docs/operations.md: --auto-compaction-mode=periodic --auto-compaction-retention=10m":                                    "internal/proof/pagerun TestFlagsOfEtcd",
+	"docs/observability.md: time() - max(etcdkit_job_last_success_timestamp_seconds{job_name=\"nightly\"}) > 26 * 3600":      "exporter TestRuleOfThePage",
+	"internal/proof/mutants.md: In: internal/lease, (*window).open":                                                          "internal/proof/deptest TestMutantOfThePage",
+	"examples/quickstart/shell/README.md: $ etcdkit jobs run backup --cron '30 2 * * *' --zone Europe/Berlin -- ./backup.sh": "examples/quickstart/shell TestPage",
 	"examples/quickstart/shell/README.md: 30 2 * * *  set -a; . /etc/etcdkit.env; /usr/local/bin/etcdkit jobs run backup --cron '30 2 * * *' --zone Europe/Berlin --at-most 2h -- /usr/local/bin/backup.sh": "examples/quickstart/shell TestPage",
 	"docs/model/README.md: taken out            scenario   from  expected          result               states  seconds    MB  rule":                                                                        "internal/proof/deptest TestModel",
 }
@@ -33,14 +41,8 @@ var unchecked = map[string]string{
 	"ARCHITECTURE.md: client ──▶ Session ──▶ primitive ──▶ Do(fn), or a handle":                                     "a picture",
 	"docs/guarantees.md: holder   ● renewal sent                                  ● deadline = sent + TTL − margin": "a picture",
 	"demos/payments/README.md: time               ──────────────────────────────────────────────────▶":              "pictures",
-	"CONTRIBUTING.md: area: what changed":                                                                               "the form of a commit's message",
-	"internal/proof/mutants.md: In: internal/lease, (*window).open":                                                     "a part of a mutant's file",
-	"docs/model/README.md: …":                                                                                           "a part of what spin prints; make model",
-	"docs/limits.md: HTTP/1.1 429 Too Many Requests":                                                                    "a response, whose figures are those of one moment",
-	"docs/storage.md: $ etcdctl get --prefix --sort-by=CREATE /etcdkit/v1/payments/sem/charge/":                         "keys of one moment; internal/keyspace has the forms",
-	"docs/storage.md: $ etcdctl lease timetolive --keys 09a3ccecb194b6ff":                                               "a lease of one moment",
-	"docs/observability.md: time() - max(etcdkit_job_last_success_timestamp_seconds{job_name=\"nightly\"}) > 26 * 3600": "PromQL; make alerts checks the rules that are shipped",
-	"docs/operations.md: --auto-compaction-mode=periodic --auto-compaction-retention=10m":                               "flags of etcd; make runbook starts members with them",
+	"CONTRIBUTING.md: area: what changed": "the form of a commit's message",
+	"docs/model/README.md: …":             "a part of what spin prints; make model",
 }
 
 // parseData parses a block of YAML or JSON, of which there may be several values.
@@ -99,6 +101,26 @@ func TestPagesBlocks(t *testing.T) {
 		}
 	}
 	t.Logf("%d blocks are compared with what is printed, %d are not checked", len(printedBy), len(unchecked))
+}
+
+// The mutant that the page shows as an example is one of the edits.
+func TestMutantOfThePage(t *testing.T) {
+	shown := ""
+	for _, b := range pagecode.Parse(pages(t)["internal/proof/mutants.md"]).Blocks {
+		if strings.HasPrefix(b.Text, "In: ") {
+			shown = strings.TrimSpace(b.Text)
+		}
+	}
+	files, err := filepath.Glob("../mutants/edits/*.txt")
+	if err != nil || shown == "" {
+		t.Fatalf("no such block on the page, or %v", err)
+	}
+	if !slices.ContainsFunc(files, func(name string) bool {
+		text, err := os.ReadFile(name)
+		return err == nil && strings.Contains(string(text), shown)
+	}) {
+		t.Errorf("no mutant has the edit of internal/proof/mutants.md:\n%s", shown)
+	}
 }
 
 // A block that nothing checks is found out, and one that is no YAML or JSON.

@@ -37,8 +37,7 @@ var otherPrograms = map[string]string{
 	"rm": "of the shell", "mv": "of the shell", "echo": "of the shell", "sed": "of the shell", "grep": "of the shell", "source": "of the shell",
 	"install": "of the shell", "wc": "of the shell", "tee": "of the shell", "cut": "of the shell", "sort": "of the shell", "tail": "of the shell",
 	"head": "of the shell", "chmod": "of the shell",
-	"curl": "an address that make demo serves while it runs",
-	"git":  "of git",
+	"curl": "TestMetricsByCurl of internal/proof/pagerun",
 	// Each line is parsed by the command itself, in TestPagesCalls of cmd/etcdkit/internal/cli.
 	"etcdkit": "TestPagesCalls",
 }

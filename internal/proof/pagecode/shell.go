@@ -15,7 +15,7 @@ type Call struct {
 }
 
 // programs are those by which a block without a language, and code within the text, are known as commands.
-var programs = []string{"etcdkit", "etcdkit-dev", "etcdctl", "etcdutl", "make", "go", "docker", "curl", "git", "cd", "source", "systemctl", "docs/model/run"}
+var programs = []string{"etcdkit", "etcdkit-dev", "etcdctl", "etcdutl", "make", "go", "docker", "curl", "cd", "source", "systemctl", "docs/model/run"}
 
 // Shell reports whether a reader types all of a block.
 func (b Block) Shell() bool {

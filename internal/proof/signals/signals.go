@@ -116,6 +116,17 @@ func Dashboard(t testing.TB, file string, published []string) (used []string) {
 	return used
 }
 
+// Query checks a query of a page: every metric of this library in it is one of the published ones.
+func Query(t testing.TB, query string, published []string) {
+	t.Helper()
+	found := metricsIn(query)
+	require.NotEmpty(t, found, query)
+	require.Subset(t, published, found, query)
+	rules := filepath.Join(t.TempDir(), "query.yaml")
+	require.NoError(t, os.WriteFile(rules, fmt.Appendf(nil, "groups:\n  - name: page\n    rules:\n      - {alert: Page, expr: %q}\n", query), 0o600))
+	promtool(t, "check", "rules", rules)
+}
+
 // Shown checks that each published metric is used in a rule or a panel, but for those that are not meant to
 // be.
 func Shown(t testing.TB, published, used []string, except ...string) {
