@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"log"
@@ -51,6 +52,6 @@ func lead(ctx context.Context, term *concurrency.Permit) error {
 	for ctx.Err() == nil && term.Err() == nil { // after a pause of the process, term.Err reports a loss before ctx does
 		_ = program.Work(ctx, "a pass", 500*time.Millisecond) // ends early if ctx does
 	}
-	log.Print("the term has ended: ", context.Cause(ctx))
+	log.Print("the term has ended: ", cmp.Or(context.Cause(ctx), term.Err()))
 	return nil
 }

@@ -2,11 +2,16 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"log"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/examples/child"
 	"github.com/etcdkit/etcdkit/internal/examples/progtest"
@@ -24,7 +29,7 @@ func start(t *testing.T, endpoints ...string) instance {
 	t.Helper()
 	p := progtest.New(t, "-endpoints", strings.Join(endpoints, ","))
 	p.Stderr = nil
-	log, err := p.StderrPipe()
+	stderr, err := p.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +38,7 @@ func start(t *testing.T, endpoints ...string) instance {
 	}
 	late := time.AfterFunc(time.Minute, func() { _ = p.Process.Kill() })
 	t.Cleanup(func() { late.Stop() })
-	return instance{p, bufio.NewScanner(log)}
+	return instance{p, bufio.NewScanner(stderr)}
 }
 
 // until reads the log up to a line with one of some texts, and returns which it was.
@@ -102,4 +107,35 @@ func TestWithoutEtcd(t *testing.T) {
 		t.Skip("it waits as long as the program does: 5 s")
 	}
 	progtest.WithoutEtcd(t, run)
+}
+
+// After a pause term.Err can report the loss before the context does: the loop ends, and the log has the reason.
+func TestReasonOfALoss(t *testing.T) {
+	etcd := embedtest.Start(t, nil)
+	sess, err := concurrency.NewSession(t.Context(), etcd.Client(), "leader", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sess.Close(context.WithoutCancel(t.Context()))
+	el, err := concurrency.NewElection(sess, "reports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := el.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := etcd.ExpireLease(t.Context(), sess.Lease()); err != nil {
+		t.Fatal(err)
+	}
+	<-term.Context().Done()
+	var text bytes.Buffer
+	log.SetOutput(&text)
+	defer log.SetOutput(os.Stderr)
+	if err := lead(t.Context(), term); err != nil { // its context has not ended
+		t.Error(err)
+	}
+	if !strings.Contains(text.String(), ended+": "+term.Err().Error()) || strings.Contains(text.String(), "a pass") {
+		t.Errorf("it logged %q, want the reason and no pass", &text)
+	}
 }
