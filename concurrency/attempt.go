@@ -253,7 +253,10 @@ func (a *attempt) admitted(ctx context.Context, cancel context.CancelCauseFunc, 
 			_, _ = q.sess.Remove(ctx, a.former.Stored)
 		}
 	}
-	came := q.comes(a)
+	came := func() {}
+	if !a.bounded || a.maxWaiters > 0 { // it may be before all that wait; a try is written only where it need not wait
+		came = q.crowd.Comes()
+	}
 	defer came()
 	var admitted bool
 	if a.bounded {

@@ -87,7 +87,7 @@ type prospect struct {
 	free      int64
 	weight    int64
 	waited    time.Duration // since the first look
-	counted   bool          // counts decide: see crowd
+	counted   bool          // counts decide: see longQueue
 }
 
 // next decides what a bounded call does with its request.

@@ -2,7 +2,9 @@ package concurrency
 
 import (
 	"context"
+	"strings"
 
+	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
@@ -24,15 +26,14 @@ func KeyOf(p *Permit) string { return p.ticket.Key }
 
 // Sleeps reports whether the waiting requests of a semaphore's session are far, and watch others.
 func Sleeps(s *Semaphore) bool {
-	way, _ := s.queue.waiters.now()
-	return way == asleep
+	return s.queue.crowd.Mode() == crowd.Asleep
 }
 
 // OwnKeys returns the prefix of the keys of the first waiting request of a semaphore's session and of its
 // others, and LimitKey that of the limit.
 func OwnKeys(s *Semaphore) string {
-	first, _ := s.queue.waiters.ends()
-	return first.ownKeys()
+	first, _ := s.queue.crowd.First()
+	return first.Key[:strings.LastIndex(first.Key, "-")+1]
 }
 
 func LimitKey(s *Semaphore) string { return s.queue.keys.Limit }
@@ -43,11 +44,8 @@ func QueueOf(s *Semaphore) keyspace.Queue { return s.queue.keys }
 // InFront returns how many requests are before the first waiting one of a semaphore's session in the front
 // of the queue that it follows, or -1.
 func InFront(s *Semaphore) int {
-	first, _ := s.queue.waiters.ends()
-	if first == nil {
-		return -1
-	}
-	if ahead, ok := s.queue.front.Ahead(first.Key, first.Token); ok {
+	first, waits := s.queue.crowd.First()
+	if ahead, ok := s.queue.crowd.Front.Ahead(first.Key, first.Token); ok && waits {
 		return ahead
 	}
 	return -1

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/crowd"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
@@ -108,10 +110,11 @@ func (k *keeper) behind() *full {
 			break
 		}
 	}
-	if way, _ := q.waiters.now(); way == whole && found != nil { // the bid follows the queue
+	if found != nil && q.crowd.Mode() == crowd.Whole { // the bid follows the queue
 		m := q.view.Join()
 		defer m.Leave()
-		if seen := q.fullMirror(m.Mirror, &ticket{queue: q}); !seen.unseen {
+		if b, _ := m.Brief("", 0, 0); b.Revision > 0 {
+			seen := q.fullBrief(b, new(ticket))
 			seen.waiting = max(0, seen.waiting-len(l.bids)) // which are for this call, too
 			return seen
 		}
@@ -292,11 +295,11 @@ func (k *keeper) shed(ctx context.Context) (any bool) {
 // way its requests wait, one of these follows it.
 func (k *keeper) limit() int64 {
 	q := k.queue
-	n, rev := q.limitSeen(), int64(0)
+	n, rev := limit.SeenN(q.limit), int64(0)
 	if l := q.limit.Seen(); l != nil {
 		rev = l.Revs.Own
 	}
-	for _, m := range []*mirror.Shared{q.view, q.front} {
+	for _, m := range []*mirror.Shared{q.view, q.crowd.Front} {
 		if l := m.Limit(); l.Rev > rev {
 			n, rev = l.Limit.Limit, l.Rev
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
@@ -50,10 +51,9 @@ func (f *full) without(leaving, maxWaiters int) bool {
 	return f.used+int64(f.waiting-leaving) >= f.limit+int64(maxWaiters)
 }
 
-// fullMirror describes the queue before a waiting request, as far as its mirror knows. While that knows
+// fullBrief describes the queue before a waiting request, as far as a mirror has shown it. While that knows
 // nothing of the request yet, the Txn of the request has counted the queue.
-func (q *sessionQueue) fullMirror(m *mirror.Mirror, c *ticket) *full {
-	b, _ := m.Brief(c.Key, c.Token, 0)
+func (q *sessionQueue) fullBrief(b mirror.Brief, c *ticket) *full {
 	if b.Revision == 0 || b.Revision < c.Token {
 		return q.fullFound(c)
 	}
@@ -70,11 +70,11 @@ func (q *sessionQueue) fullFound(c *ticket) *full {
 	if f, ok := q.behind(c); ok {
 		return f
 	}
-	limit := q.limitSeen()
+	n := limit.SeenN(q.limit)
 	if !c.found.Known {
-		return &full{queue: q, limit: limit, unseen: true}
+		return &full{queue: q, limit: n, unseen: true}
 	}
-	return q.fullCount(limit, max(limit, int64(c.found.Ahead)))
+	return q.fullCount(n, max(n, int64(c.found.Ahead)))
 }
 
 // unknown is for a call whose wait has ended while it had no request in the queue: the limit is all that
@@ -83,7 +83,7 @@ func (q *sessionQueue) unknown() error {
 	if u := q.unavailable(); u != nil {
 		return u
 	}
-	return &full{queue: q, limit: q.limitSeen(), unseen: true}
+	return &full{queue: q, limit: limit.SeenN(q.limit), unseen: true}
 }
 
 // unavailable returns why etcd cannot be asked, or nil if it answers.

@@ -5,18 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -47,40 +45,19 @@ type sessionQueue struct {
 	tries   map[int64]time.Time            // those that the last look has found, by token, and since when
 	filled  filling                        // where there is a total
 
-	waiters waiters
-	foreign atomic.Int64   // how many foreign keys a far request reads beside the requests before it
-	front   *mirror.Shared // what the waiters follow that have been far
-	horizon queue.Horizon
-	distant distant
+	crowd *crowd.Crowd // of the requests that wait
 }
 
 // run keeps a mirror of the queue up to date until it is stopped. It lives as long as
 // its view, so that a caller that comes soon finds both.
 func (q *sessionQueue) run(m *mirror.Mirror) (stop context.CancelFunc) {
 	source, keys := q.sess.Source(), q.keys.Range
-	return q.runs(m, func(ctx context.Context) { source.Follow(ctx, keys, 0, m) })
-}
-
-// runFront is run for the front part of the queue.
-func (q *sessionQueue) runFront(m *mirror.Mirror) (stop context.CancelFunc) {
-	alone := q.deletionsAlone(1)
-	return q.runs(m, func(ctx context.Context) { q.sess.Source().Front(ctx, m, q.waiters.newest, alone) })
-}
-
-// deletionsAlone reports whether the session follows deletions alone in the front of a queue of so many
-// times as many requests as its newest one has found.
-func (q *sessionQueue) deletionsAlone(times int) bool {
-	_, last := q.waiters.ends()
-	return last != nil && last.found.Known && q.horizon.Crowded(q.limitSeen(), times*(last.found.Ahead+1), q.waiters.own())
-}
-
-func (q *sessionQueue) runs(m *mirror.Mirror, follow func(context.Context)) (stop context.CancelFunc) {
 	ctx, cancel := context.WithCancel(q.sess.Context())
 	detach := func() {}
 	if q.base != nil {
 		detach = q.base.attach(m)
 	}
-	q.sess.Background(func() { follow(ctx) })
+	q.sess.Background(func() { source.Follow(ctx, keys, 0, m) })
 	return func() { cancel(); detach() }
 }
 
@@ -91,7 +68,7 @@ func (q *sessionQueue) reset() {
 	q.strays, q.filled = nil, filling{} // a revision may be that of another state by now
 	q.mu.Unlock()
 	q.view.Replace()
-	q.front.Replace()
+	q.crowd.Front.Replace()
 }
 
 // ticket is one request that this session has written, or is about to, in one queue.
@@ -140,32 +117,6 @@ func (q *sessionQueue) named(doing string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s %q: %w", doing, q.name, err)
-}
-
-// confirm reports whether a request is admitted that the view shows as admitted. That needs no
-// confirmation where one watch brings the queue and its limit. Otherwise the end of an earlier request may
-// be seen before a change of the limit that came first. The weight up to the request only falls, so the
-// request is admitted as of this one read if it fits the limit there.
-func (q *sessionQueue) confirm(ctx context.Context, c *ticket, w *mirror.Waiter) (bool, error) {
-	if !w.Suggested() || q.total != nil { // the Txn by which it joins the total confirms it
-		return true, nil
-	}
-	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return q.sess.KV().Txn(call).Then(append(q.limit.Reads(), clientv3.OpGet(c.Key, clientv3.WithKeysOnly()))...).Commit()
-	})
-	if err != nil {
-		return false, err
-	}
-	q.sess.See(resp.Header.Revision)
-	read, key := q.limit.Records(resp.Responses), limit.First(resp.Responses[len(resp.Responses)-1])
-	seen, stored, err := q.limit.Learn(read)
-	if key == nil || key.CreateRevision != c.Token {
-		return false, nil // the view is about to show that
-	}
-	if err != nil || !stored {
-		return false, nil // likewise
-	}
-	return queue.Fits(0, w.UpTo(), seen.N) || read.Own != nil && mirror.ReadStored(read.Own).Through >= c.Token, nil
 }
 
 // tooHeavy returns the error of a weight that a limit of that level, which is empty for a semaphore's,

@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"context"
 	"maps"
 	"runtime"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
@@ -27,6 +29,20 @@ type shared struct {
 	most   int                    // how many there have been since the map was made
 	bases  map[queueKey]*base     // by the key of the default limit
 	rates  map[string]*rateShares // by the range of the queue of shares
+}
+
+// horizons returns the horizons of the queues of a session.
+func horizons(ctx context.Context) func(fixed bool) queue.Horizon {
+	set, ok := queue.HorizonOf(ctx)
+	return func(fixed bool) queue.Horizon {
+		switch {
+		case ok:
+			return set
+		case fixed:
+			return queue.FixedLimit
+		}
+		return queue.StoredLimit
+	}
 }
 
 // queueKey is by what a session knows a queue: its range, and whether the program has a total, since
@@ -80,11 +96,11 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 		return q
 	}
 	q := &sessionQueue{sess: core, own: s, name: name, kind: kind, keys: keys, base: b, total: total, leases: map[clientv3.LeaseID]leaseSeen{}}
-	q.view, q.front = mirror.NewShared(keys, fixed, q.run), mirror.NewResting(keys, fixed, q.runFront)
-	q.horizon = s.horizon(fixed > 0)
-	q.distant.changed = make(chan struct{}, 1)
-	q.waiters = waiters{moved: make(chan struct{}), recheck: make(chan struct{}, 1)}
-	q.limit = s.limit(core, q, fixed)
+	q.view, q.limit = mirror.NewShared(keys, fixed, q.run), s.limit(core, q, fixed)
+	q.crowd = crowd.New(crowd.Queue{
+		Session: core, Keys: keys, Limit: q.limit, View: q.view, Horizon: s.horizon(fixed > 0), ReportEvery: s.reportEvery,
+		OfKey: b != nil, Joins: total != nil,
+	})
 	if kind != observe.Election {
 		q.subjects = append(q.subjects, keys.Range)
 	}

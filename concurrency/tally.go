@@ -52,18 +52,18 @@ func (q *sessionQueue) countAnd(ctx context.Context, more []clientv3.Op) (t tall
 	return q.tally(strays, resp.Responses[:n]), resp.Responses[n:], resp.Header.Revision, nil
 }
 
-// crowd is how many requests the queue of a total may have for tries to look at their names, and to
+// longQueue is how many requests the queue of a total may have for tries to look at their names, and to
 // be written on the condition that no other request has come: that costs etcd 2 µs for each request
 // that is there, and all of it while it applies nothing else. In a longer queue counts decide (N7 in
 // internal/proof/tested-failures.md): then a try may be refused because of another that is refused at the same
 // moment.
-const crowd = 256
+const longQueue = 256
 
 // lookAtCounts is look for a request of weight 1 in the queue of a total that admits more than a
-// crowd. ok is false if counts do not decide.
+// long queue has. ok is false if counts do not decide.
 func (q *sessionQueue) lookAtCounts(ctx context.Context, a *attempt) (o outlook, ok bool, err error) {
 	known := q.limit.Seen()
-	if q.limiter == nil || known == nil || known.N == 0 || known.N+int64(a.maxWaiters) <= crowd {
+	if q.limiter == nil || known == nil || known.N == 0 || known.N+int64(a.maxWaiters) <= longQueue {
 		return o, false, nil
 	}
 	t, revision, err := q.count(ctx)
@@ -76,7 +76,7 @@ func (q *sessionQueue) lookAtCounts(ctx context.Context, a *attempt) (o outlook,
 	}
 	o = outlook{
 		answer: queue.Enter, fits: t.light < l.N, free: l.N - t.light, revision: revision, limits: l.Revs,
-		counted: t.light > crowd, full: q.fullCount(l.N, t.light),
+		counted: t.light > longQueue, full: q.fullCount(l.N, t.light),
 	}
 	if t.light >= l.N+int64(a.maxWaiters) {
 		o.answer = queue.Refuse

@@ -5,6 +5,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/limit"
 )
 
 // followKey ends a term whose key is gone, until it ends otherwise. For a permit that is held
@@ -27,7 +29,7 @@ func (p *Permit) followQueue() (crowded bool) {
 			p.keyGone()
 			return false
 		}
-		if int64(m.Requests()) > q.horizon.Distance(q.limitSeen()) {
+		if int64(m.Requests()) > q.crowd.Horizon.Distance(limit.SeenN(q.limit)) {
 			return true
 		}
 		select {

@@ -90,7 +90,7 @@ func (q *sessionQueue) joinTotal(ctx context.Context, e *engine.Epoch, c *ticket
 		}
 		e.Withdraw(c.Ticket, q.refusal(c))
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			err = &waitEnd{&full{queue: q.total, limit: q.total.limitSeen(), unseen: true}}
+			err = &waitEnd{&full{queue: q.total, limit: limit.SeenN(q.total.limit), unseen: true}}
 			if t != nil {
 				err = &waitEnd{q.total.fullFound(t)}
 			}

@@ -34,6 +34,14 @@ type Kind interface {
 	Unchanged(Revs) []clientv3.Cmp
 }
 
+// SeenN returns the limit that was seen last, or 0.
+func SeenN(k Kind) int64 {
+	if l := k.Seen(); l != nil {
+		return l.N
+	}
+	return 0
+}
+
 // Records are the records of a limit as they were read, each nil if it does not exist.
 type Records struct{ Own, Base *mvccpb.KeyValue }
 

@@ -1,4 +1,4 @@
-package concurrency
+package crowd
 
 import "sync"
 
@@ -7,30 +7,31 @@ import "sync"
 // them all, and whichever fits is admitted by one event, however many wait.
 type waiters struct {
 	mu      sync.Mutex
-	first   *waiter            // the request with the lowest token; the others follow in their order
-	last    *waiter            // that with the greatest one
-	byKey   map[string]*waiter // the same requests
+	first   *Waiter            // the request with the lowest token; the others follow in their order
+	last    *Waiter            // that with the greatest one
+	byKey   map[string]*Waiter // the same requests
 	coming  int                // how many requests are being written, which may be before all these
-	way     way
-	moved   chan struct{} // closed and replaced when way changes
-	recheck chan struct{} // has a value when the guide has to look at the requests again
+	mode    Mode
+	moved   chan struct{} // closed and replaced when the mode changes
+	recheck chan struct{} // has a value when the monitor has to look at the requests again
 }
 
-// waiter is one waiting request.
-type waiter struct {
-	*ticket
+// Waiter is one request while it waits.
+type Waiter struct {
+	Request
 	woken chan struct{} // has a value when its key may be gone
 
-	before, after *waiter // of the waiters, by token
+	before, after *Waiter // of the waiters, by token
 }
 
-// way is how requests wait.
-type way int
+// Mode is how requests wait.
+type Mode int
 
+// The ways to wait.
 const (
-	whole  way = iota // they follow the whole queue, whose mirror runs on when they are served
-	asleep            // they are far: the guide watches a few requests for them
-	front             // they follow the queue up to their own requests, and only until they are served
+	Whole  Mode = iota // they follow the whole queue, whose mirror runs on when they are served
+	Asleep             // they are far: the monitor watches a few requests for them
+	Front              // they follow the queue up to their own requests, and only until they are served
 )
 
 // comes counts a request that is about to be written, until came is called.
@@ -45,13 +46,13 @@ func (w *waiters) comes() (came func()) {
 	})
 }
 
-// enter adds a waiting request. guide is set if its session needs a guide from now on.
-func (w *waiters) enter(s *waiter, crowded func(first *waiter, own int) bool, far func(*waiter) bool) (guide bool) {
+// enter adds a waiting request. monitor is set if its session needs a monitor from now on.
+func (w *waiters) enter(s *Waiter, crowded func(first *Waiter, own int) bool, far func(*Waiter) bool) (monitor bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.link(s)
 	switch {
-	case w.way == whole:
+	case w.mode == Whole:
 		return w.sleeps(crowded, w.coming-1) // s itself
 	case w.first == s || !far(s):
 		w.look()
@@ -60,19 +61,19 @@ func (w *waiters) enter(s *waiter, crowded func(first *waiter, own int) bool, fa
 }
 
 // settles is for the end of another request's writing, likewise.
-func (w *waiters) settles(crowded func(*waiter, int) bool) (guide bool) {
+func (w *waiters) settles(crowded func(*Waiter, int) bool) (monitor bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.way == whole && w.sleeps(crowded, w.coming)
+	return w.mode == Whole && w.sleeps(crowded, w.coming)
 }
 
 // leave removes a request that waits no more, likewise.
-func (w *waiters) leave(s *waiter, crowded func(*waiter, int) bool) (guide bool) {
+func (w *waiters) leave(s *Waiter, crowded func(*Waiter, int) bool) (monitor bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := w.first
 	w.unlink(s)
-	if w.way == whole {
+	if w.mode == Whole {
 		return w.sleeps(crowded, w.coming)
 	}
 	if was == s {
@@ -82,7 +83,7 @@ func (w *waiters) leave(s *waiter, crowded func(*waiter, int) bool) (guide bool)
 }
 
 // link puts a request in its place. Most come in their order, so the search begins at the last. w.mu is held.
-func (w *waiters) link(s *waiter) {
+func (w *waiters) link(s *Waiter) {
 	s.before = w.last
 	for s.before != nil && s.before.Token > s.Token {
 		s.before = s.before.before
@@ -98,13 +99,13 @@ func (w *waiters) link(s *waiter) {
 		s.after.before = s
 	}
 	if w.byKey == nil {
-		w.byKey = map[string]*waiter{}
+		w.byKey = map[string]*Waiter{}
 	}
 	w.byKey[s.Key] = s
 }
 
 // unlink is the inverse of link. w.mu is held.
-func (w *waiters) unlink(s *waiter) {
+func (w *waiters) unlink(s *Waiter) {
 	if s.before == nil {
 		w.first = s.after
 	} else {
@@ -121,57 +122,57 @@ func (w *waiters) unlink(s *waiter) {
 	}
 }
 
-// sleeps has all requests sleep, until a guide has looked, if the first is in a crowd. While others are
+// sleeps has all requests sleep, until a monitor has looked, if the first is in a crowd. While others are
 // being written it is not known which is the first. w.mu is held.
-func (w *waiters) sleeps(crowded func(*waiter, int) bool, others int) bool {
+func (w *waiters) sleeps(crowded func(*Waiter, int) bool, others int) bool {
 	if w.first == nil || others > 0 || !crowded(w.first, len(w.byKey)) {
 		return false
 	}
-	w.move(asleep)
+	w.move(Asleep)
 	return true
 }
 
-// look has the guide look at the requests again.
+// look has the monitor look at the requests again.
 func (w *waiters) look() {
 	signal(w.recheck)
 }
 
 // move changes how the requests wait. w.mu is held.
-func (w *waiters) move(to way) {
-	if w.way != to {
-		w.way = to
+func (w *waiters) move(to Mode) {
+	if w.mode != to {
+		w.mode = to
 		close(w.moved)
 		w.moved = make(chan struct{})
 	}
 }
 
 // become changes how the requests wait.
-func (w *waiters) become(to way) {
+func (w *waiters) become(to Mode) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.move(to)
 }
 
 // now returns how the requests wait, and what is closed when that changes.
-func (w *waiters) now() (way, <-chan struct{}) {
+func (w *waiters) now() (Mode, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.way, w.moved
+	return w.mode, w.moved
 }
 
 // ends returns the first request and the last one, or nil.
-func (w *waiters) ends() (first, last *waiter) {
+func (w *waiters) ends() (first, last *Waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.first, w.last
 }
 
-// next returns the first request, for the guide. If there is none, the guide has ended.
-func (w *waiters) next() *waiter {
+// next returns the first request, for the monitor. If there is none, the monitor has ended.
+func (w *waiters) next() *Waiter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.first == nil {
-		w.move(whole)
+		w.move(Whole)
 	}
 	return w.first
 }
@@ -201,7 +202,7 @@ func (w *waiters) wake(key string) {
 }
 
 // wakeIf wakes the requests whose keys may be gone.
-func (w *waiters) wakeIf(gone func(*waiter) bool) {
+func (w *waiters) wakeIf(gone func(*Waiter) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for s := w.first; s != nil; s = s.after {

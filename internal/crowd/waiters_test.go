@@ -1,4 +1,4 @@
-package concurrency
+package crowd
 
 import (
 	"cmp"
@@ -9,12 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
-func seatOf(key string, token int64) *waiter {
-	return &waiter{ticket: &ticket{Ticket: &engine.Ticket{}, Key: key, Token: token}, woken: make(chan struct{}, 1)}
+func waiterOf(key string, token int64) *Waiter {
+	return &Waiter{Request: Request{Key: key, Token: token}, woken: make(chan struct{}, 1)}
 }
 
 // Requests come and leave in any order. The first and the last are known, and each is found by its key: the
@@ -23,10 +21,10 @@ func TestWaitersOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := waiters{moved: make(chan struct{}), recheck: make(chan struct{}, 1)}
-		far := func(*waiter) bool { return false }
-		crowded := func(*waiter, int) bool { return false }
-		var want []*waiter
-		latest := map[string]*waiter{}
+		far := func(*Waiter) bool { return false }
+		crowded := func(*Waiter, int) bool { return false }
+		var want []*Waiter
+		latest := map[string]*Waiter{}
 		for token := range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if len(want) > 0 && rapid.Bool().Draw(t, "one leaves") {
 				at := rapid.IntRange(0, len(want)-1).Draw(t, "which")
@@ -38,12 +36,12 @@ func TestWaitersOrder(t *testing.T) {
 				}
 			} else {
 				late := rapid.IntRange(0, 5).Draw(t, "late") // its answer
-				s := seatOf(fmt.Sprint("k", rapid.IntRange(0, 9).Draw(t, "key")), int64(10*(token-late)+late))
+				s := waiterOf(fmt.Sprint("k", rapid.IntRange(0, 9).Draw(t, "key")), int64(10*(token-late)+late))
 				w.enter(s, crowded, far)
 				want, latest[s.Key] = append(want, s), s
-				slices.SortStableFunc(want, func(a, b *waiter) int { return cmp.Compare(a.Token, b.Token) })
+				slices.SortStableFunc(want, func(a, b *Waiter) int { return cmp.Compare(a.Token, b.Token) })
 			}
-			var got, back []*waiter
+			var got, back []*Waiter
 			first, last := w.ends()
 			for s := first; s != nil; s = s.after {
 				got = append(got, s)
