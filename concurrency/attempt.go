@@ -39,18 +39,16 @@ type attempt struct {
 	caller context.Context // of the call, whose end is not that of its Wait
 	begun  time.Time
 
-	bid    *bid     // for whichever call is first in its line, or nil
-	entry  *entry   // of a call for a permit of a KeyedLimiter
-	round  int      // how often it has asked before
-	former *ticket  // its last one, if it asks again
-	of     *ticket  // in the queue of a total: the request at its key
-	ahead  *outlook // of the total, before a try was written at its key
+	bid    *bid    // for whichever call is first in its line, or nil
+	entry  *entry  // of a call for a permit of a KeyedLimiter
+	round  int     // how often it has asked before
+	former *ticket // its last one, if it asks again
 }
 
 // inTotal returns the attempt in the queue of the total, of a request that is admitted at its key.
-func (a *attempt) inTotal(c *ticket) *attempt {
+func (a *attempt) inTotal() *attempt {
 	t := *a
-	t.queue, t.request, t.of = a.queue.total, a.request.inTotal(), c
+	t.queue, t.request = a.queue.pair.total, a.request.inTotal()
 	if a.agreement != nil && a.agreement.total != nil {
 		t.limit = a.agreement.total.limit
 	}
@@ -234,7 +232,7 @@ func (a *attempt) on(bounded context.Context, e *engine.Epoch) (_ *Permit, err e
 	if err := p.register(); err != nil {
 		a.former = first
 		p.workEnded()
-		e.Withdraw(first.Ticket, q.refusal(first))
+		e.Withdraw(first.Ticket, first.refusal())
 		return nil, err
 	}
 	return p, nil
@@ -258,31 +256,27 @@ func (a *attempt) admitted(ctx context.Context, cancel context.CancelCauseFunc, 
 		came = q.crowd.Comes()
 	}
 	defer came()
-	var admitted bool
-	if a.bounded {
-		first, admitted, err = q.enqueueBounded(ctx, e, a)
-	} else {
-		first, admitted, err = q.enqueue(ctx, e, a, false, nil)
-	}
+	j := a.joins(e)
+	first, admitted, err := j.join(ctx)
 	leave()
 	a.entry.landed()
 	if err != nil {
 		return first, nil, err
 	}
-	if !admitted || q.total != nil {
+	if !admitted || q.pair != nil {
 		defer e.WhileWaiting(first.Ticket, func(n record.Notice) { cancel(first.ending(ErrEvicted, noticeReason(n))) })()
 	}
 	if !admitted && first.next == nil {
 		first.came = came
 		if a.bid != nil {
-			a.bid.before.Store(q.fullFound(first))
+			a.bid.before.Store(first.fullFound())
 		}
-		err = q.await(ctx, e, first, a.begun)
+		err = first.await(ctx, e, a.begun)
 	}
 	came()
-	if err != nil || q.total == nil {
+	if err != nil || q.pair == nil {
 		return first, first, err
 	}
-	last, err = q.joinTotal(ctx, e, first, a.begun)
+	last, err = q.pair.join(ctx, j, first, a.begun)
 	return first, last, err
 }

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
-// enqueueBounded writes a request only if not too many others are before it: for a try that
+// joinBounded writes a request only if not too many others are before it: for a try that
 // is not admitted at once, none.
 //
 // A request that is written first and withdrawn when it turns out to be too late would make
@@ -23,7 +20,8 @@ import (
 // created since: then what was read is still true, or the queue got shorter. Where others keep
 // coming, it is written without the condition after a few rounds, and the queue is read again.
 // Then its name marks it as a try, so that no other call is refused at once because of it.
-func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, a *attempt) (*ticket, bool, error) {
+func (j *joining) joinBounded(ctx context.Context) (*ticket, bool, error) {
+	q := j.queue
 	var pause commit.Backoff
 	begun := time.Now()
 	for round := 0; ; round++ {
@@ -34,29 +32,21 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, a *a
 		if round == 0 {
 			begun = time.Now() // patience is for others, not for its turn
 		}
-		o, err := q.lookOnce(ctx, e, a, round)
+		o, err := j.lookOnce(ctx, round)
 		if leave(); err != nil {
 			return nil, false, err
 		}
-		p, full := prospect{answer: o.answer, round: round, free: o.free, weight: a.weight, counted: o.counted}, error(o.full)
-		if p.answer != queue.Enter && a.hasID {
-			made, err := q.makeRoom(ctx, e, a, o.view)
-			switch ours := asOurs(err); {
-			case ours != nil:
-				p.ours, full = true, ours.held
-			case err != nil:
-				return nil, false, err
-			case made:
-				continue
-			}
-		}
-		p.waited = time.Since(begun)
-		if full, err = q.lookAhead(ctx, e, a, &p, full); err != nil {
+		p := prospect{answer: o.answer, round: round, free: o.free, weight: j.weight, counted: o.counted}
+		full, made, err := j.weigh(ctx, &p, o, begun)
+		if err != nil {
 			return nil, false, err
+		}
+		if made {
+			continue
 		}
 		next := p.next()
 		for next == writeIf || next == writeAnyway {
-			c, admitted, err := q.enter(ctx, e, a, o, next)
+			c, admitted, err := j.enter(ctx, o, next)
 			ours := asOurs(err)
 			switch {
 			case errors.Is(err, errRefused):
@@ -84,12 +74,30 @@ func (q *sessionQueue) enqueueBounded(ctx context.Context, e *engine.Epoch, a *a
 	}
 }
 
-// enter writes a request that may join as far as a look shows.
-func (q *sessionQueue) enter(ctx context.Context, e *engine.Epoch, a *attempt, o outlook, how step) (*ticket, bool, error) {
-	if how == writeAnyway {
-		return q.enqueueAnyway(ctx, e, a, o.counted)
+// weigh completes a prospect by what the ID of the request and the total show. It returns the error of a
+// call that does not join; made is set if there is room since the look.
+func (j *joining) weigh(ctx context.Context, p *prospect, o outlook, begun time.Time) (full error, made bool, failed error) {
+	full = o.full
+	if p.answer != queue.Enter && j.hasID {
+		made, err := j.makeRoom(ctx, o.view)
+		switch ours := asOurs(err); {
+		case ours != nil:
+			p.ours, full = true, ours.held
+		case err != nil || made:
+			return nil, made, err
+		}
 	}
-	c, admitted, err := q.enqueue(ctx, e, a, false, q.unchanged(o))
+	p.waited = time.Since(begun)
+	full, failed = j.lookAhead(ctx, p, full)
+	return full, false, failed
+}
+
+// enter writes a request that may join as far as a look shows.
+func (j *joining) enter(ctx context.Context, o outlook, how step) (*ticket, bool, error) {
+	if how == writeAnyway {
+		return j.enqueueAnyway(ctx, o.counted)
+	}
+	c, admitted, err := j.enqueue(ctx, false, j.queue.unchanged(o))
 	if err == nil && o.fits {
 		c.at, c.open, c.atOnce, admitted = o.limits, true, true, true
 	}
@@ -98,53 +106,48 @@ func (q *sessionQueue) enter(ctx context.Context, e *engine.Epoch, a *attempt, o
 
 // makeRoom looks at the ID of a request for which a queue is too full. The ID decides
 // before the queue does: the error names its owner, or the owner is evicted if that helps.
-func (q *sessionQueue) makeRoom(ctx context.Context, e *engine.Epoch, a *attempt, v *mirror.View) (made bool, err error) {
-	owner, live, err := q.ownerOf(ctx, a.id)
+func (j *joining) makeRoom(ctx context.Context, v *mirror.View) (made bool, err error) {
+	owner, live, err := owners{j.queue}.ofID(ctx, j.id)
 	if err != nil || !live {
 		return false, err
 	}
-	if a.takeOver && !e.Ended(owner.Slot.Lease, owner.Key) {
-		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, a.weight, a.maxWaiters) == queue.Refuse {
-			return false, q.fullView(*v, 0)
+	if j.takeOver && !j.epoch.Ended(owner.Slot.Lease, owner.Key) {
+		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, j.weight, j.maxWaiters) == queue.Refuse {
+			return false, j.queue.fullView(*v, 0)
 		}
 	}
-	err = q.freeID(ctx, e, a, owner)
+	err = j.freeID(ctx, owner)
 	return err == nil, err
 }
 
-// unchanged is the condition that no request has come and the limit is the same
-// since a look.
-func (q *sessionQueue) unchanged(o outlook) []clientv3.Cmp {
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(q.keys.Requests), "<", o.revision+1).WithPrefix()}
-	return append(cmps, q.limit.Unchanged(o.limits)...)
-}
-
-// lookOnce is look, or what lookAhead has seen before the request at the key was written.
-func (q *sessionQueue) lookOnce(ctx context.Context, e *engine.Epoch, a *attempt, round int) (outlook, error) {
-	if a.of != nil && a.ahead != nil && round == 0 {
-		return *a.ahead, nil
+// lookOnce is look, or what was seen before, if that is still new.
+func (j *joining) lookOnce(ctx context.Context, round int) (outlook, error) {
+	if seen := j.seen; seen != nil && round == 0 {
+		j.seen = nil // it may be large
+		return *seen, nil
 	}
-	return q.look(ctx, e, a)
+	return j.look(ctx)
 }
 
 // lookAhead looks at the total for a try that is about to be written at its key. If the total refuses it, or
 // that is not clear yet, p has that answer, so that nothing is written, and it returns how full the total is in
 // place of how full the key is. If a live request has the ID of the try, that decides before the total does, as in makeRoom: it
 // may be what the total is full of, and what is written finds its owner.
-func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, a *attempt, p *prospect, key error) (full, failed error) {
-	if next := p.next(); q.total == nil || a.maxWaiters > 0 || next != writeIf && next != writeAnyway {
+func (j *joining) lookAhead(ctx context.Context, p *prospect, key error) (full, failed error) {
+	if next := p.next(); j.queue.pair == nil || j.maxWaiters > 0 || next != writeIf && next != writeAnyway {
 		return key, nil
 	}
-	o, err := q.total.look(ctx, e, a.inTotal(nil))
+	o, err := j.inTotal(nil).look(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if o.answer == queue.Enter {
-		a.ahead = &o
+		j.ahead = &o
 		return key, nil
 	}
-	if a.hasID {
-		if _, live, err := q.ownerOf(ctx, a.id); live || err != nil {
+	if j.hasID {
+		_, live, err := owners{j.queue}.ofID(ctx, j.id)
+		if live || err != nil {
 			return nil, err
 		}
 	}
@@ -154,35 +157,36 @@ func (q *sessionQueue) lookAhead(ctx context.Context, e *engine.Epoch, a *attemp
 
 // enqueueAnyway writes the request first and then looks whether it may stay. If counted is set, the
 // counts of its own Txn show that.
-func (q *sessionQueue) enqueueAnyway(ctx context.Context, e *engine.Epoch, a *attempt, counted bool) (*ticket, bool, error) {
-	leaving := e.Leaving(q.numbered())
-	c, admitted, err := q.enqueue(ctx, e, a, !counted, nil)
+func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*ticket, bool, error) {
+	q, e := j.queue, j.epoch
+	leaving := e.Leaving(q.numbered)
+	c, admitted, err := j.enqueue(ctx, !counted, nil)
 	if err != nil || admitted {
 		return c, admitted, err
 	}
-	if full, ok := q.behind(c); counted && ok && full.without(len(leaving), a.maxWaiters) {
-		e.Withdraw(c.Ticket, q.refusal(c))
+	if full, ok := c.behind(); counted && ok && full.without(len(leaving), j.maxWaiters) {
+		e.Withdraw(c.Ticket, c.refusal())
 		return nil, false, full
 	}
 	v, err := q.read(ctx)
 	if err != nil {
-		e.Withdraw(c.Ticket, q.refusal(c))
+		e.Withdraw(c.Ticket, c.refusal())
 		return nil, false, err
 	}
-	q.keep(e, &v, leaving)
-	switch v.Queue.Bounded(c.Token, a.weight, a.maxWaiters) {
+	j.count(&v, leaving)
+	switch v.Queue.Bounded(c.Token, j.weight, j.maxWaiters) {
 	case queue.Refuse:
-		e.Withdraw(c.Ticket, q.refusal(c))
+		e.Withdraw(c.Ticket, c.refusal())
 		return nil, false, q.fullView(v, c.Token)
 	case queue.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
 		defer cancel()
-		err := q.await(wait, e, c, time.Now())
+		err := c.await(wait, e, time.Now())
 		if err != nil {
 			return nil, false, err
 		}
 		return c, true, nil
 	}
 	c.at, c.open = limit.RevsOf(v.Limits), v.Limit > 0
-	return c, v.Queue.Bounded(c.Token, a.weight, 0) == queue.Enter, nil
+	return c, v.Queue.Bounded(c.Token, j.weight, 0) == queue.Enter, nil
 }

@@ -142,5 +142,5 @@ func (el *Election) Status(ctx context.Context, opts ...StatusOption) (Status, e
 // one learns of it. A process that runs Lead campaigns again. It returns ErrNotHeld and the
 // other errors of Semaphore.Evict.
 func (el *Election) EvictToken(ctx context.Context, token int64, reason string) error {
-	return el.queue.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return owners{el.queue}.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }

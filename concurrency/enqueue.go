@@ -18,13 +18,47 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
+// joining is a call that joins its queue, on one lease.
+type joining struct {
+	*attempt
+	epoch  *engine.Epoch
+	writer writer
+	seen   *outlook // of its queue, before it began
+	ahead  *outlook // of the total that it joins next
+}
+
+// writer writes the request of a call: its only one or that at a key, or that in the queue of a total.
+type writer interface {
+	// write sends the Txn of the request once. Unless the request was written, it also settles the
+	// ticket, in the background if need be.
+	write(ctx context.Context, try bool, ifs []clientv3.Cmp) (*ticket, []*etcdserverpb.ResponseOp, outcome, error)
+	// resolve looks at why the request was refused by its conditions. It returns nil if it is worth asking
+	// again at once, an *oursError if it is in a moment, errRefused if the caller's own conditions were not
+	// met, or another error.
+	resolve(ctx context.Context, read []*etcdserverpb.ResponseOp) error
+}
+
+// joins returns the call as it joins its queue.
+func (a *attempt) joins(e *engine.Epoch) *joining {
+	j := &joining{attempt: a, epoch: e}
+	j.writer = first{j}
+	return j
+}
+
+// join writes a request. If it fails, no request is left but one that is being removed in the background.
+func (j *joining) join(ctx context.Context) (_ *ticket, admitted bool, err error) {
+	if j.bounded {
+		return j.joinBounded(ctx)
+	}
+	return j.enqueue(ctx, false, nil)
+}
+
 // errRefused says that the caller's own conditions were not met.
 var errRefused = errors.New("the conditions of the request are not met")
 
 // enqueue writes a request, in one Txn that also reads what shows whether it is admitted at
-// once. ifs are conditions of the caller's own. If enqueue fails, no request is left but one
-// that is being removed in the background.
-func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, a *attempt, try bool, ifs []clientv3.Cmp) (_ *ticket, admitted bool, err error) {
+// once. ifs are conditions of the caller's own.
+func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *ticket, admitted bool, err error) {
 	var pause commit.Backoff
 	var ours *oursError // why the call has waited so far
 	defer func() {
@@ -33,12 +67,12 @@ func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, a *attempt,
 		}
 	}()
 	for {
-		c, read, outcome, err := q.write(ctx, e, a, try, ifs)
+		c, read, outcome, err := j.writer.write(ctx, try, ifs)
 		switch outcome {
 		case written:
-			admitted, err := q.admitted(ctx, c, read)
+			admitted, err := c.admitted(ctx, read)
 			if err != nil {
-				e.Withdraw(c.Ticket, q.refusal(c))
+				j.epoch.Withdraw(c.Ticket, c.refusal())
 				return nil, false, err
 			}
 			return c, admitted, nil
@@ -48,8 +82,8 @@ func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, a *attempt,
 		default:
 			return nil, false, err
 		}
-		err = q.resolve(ctx, e, a, read)
-		switch afterRefusal(err, a.bounded, len(ifs) > 0) {
+		err = j.writer.resolve(ctx, read)
+		switch afterRefusal(err, j.bounded, len(ifs) > 0) {
 		case fail:
 			return nil, false, err
 		case wait:
@@ -61,22 +95,20 @@ func (q *sessionQueue) enqueue(ctx context.Context, e *engine.Epoch, a *attempt,
 	}
 }
 
-// write sends the Txn of a request once. Unless the request was written, it also settles the
-// ticket, in the background if need be.
-func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, a *attempt, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
-	if a.of != nil {
-		return q.writeNext(ctx, e, a, try, ifs)
-	}
-	numbered := q.numbered()
-	number, err := e.TakeSlot(ctx, numbered)
+// first is the writer of a request at its key, or of the only one of a call.
+type first struct{ *joining }
+
+func (w first) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+	q, e := w.queue, w.epoch
+	number, err := e.TakeSlot(ctx, q.numbered)
 	if err != nil {
 		return nil, nil, failed, err
 	}
-	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: a.weight, Try: try}
-	stored := engine.Stored{Key: q.keys.Slot(slot), Next: q.nextKeys(slot)}
-	c := &ticket{Ticket: &engine.Ticket{Queue: numbered, Number: number, Stored: stored}, queue: q, attempt: a, slot: slot, Key: stored.Key}
-	tx := q.creation(e, c, ifs)
-	q.withNext(e, c, &tx)
+	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: w.weight, Try: try}
+	stored := engine.Stored{Key: q.keys.Slot(slot), Next: q.pair.keys(slot)}
+	c := &ticket{Ticket: &engine.Ticket{Queue: q.numbered, Number: number, Stored: stored}, queue: q, named: q, attempt: w.attempt, slot: slot, Key: stored.Key}
+	tx := w.creation(c, w.value(q.sess.Nonce()), ifs) // with the lease in the key's name the nonce makes the value unique
+	q.pair.with(w.joining, c, &tx)
 	e.Writes(c.Ticket)
 	leave, err := q.turn(ctx, &q.sess.Sending, time.Now())
 	if err != nil {
@@ -100,41 +132,54 @@ func (q *sessionQueue) write(ctx context.Context, e *engine.Epoch, a *attempt, t
 		pending, _ := errors.AsType[*commit.PendingError](err)
 		e.Discard(c.Ticket, pending)
 	case occupied:
-		q.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
-		e.Waste(c.Ticket)
+		w.occupied(c)
 	default:
-		err = q.lost(e, out)
+		err = w.lost(out)
 	}
 	return c, res.Read, out, err
 }
 
+func (w first) resolve(ctx context.Context, read []*etcdserverpb.ResponseOp) error {
+	if !w.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
+		return errRefused
+	}
+	owner, live, err := owners{w.queue}.ofID(ctx, w.id)
+	if err != nil || !live {
+		return err
+	}
+	return w.freeID(ctx, owner)
+}
+
+// occupied gives up the name of a request that a foreign key has.
+func (j *joining) occupied(c *ticket) {
+	j.queue.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
+	j.epoch.Waste(c.Ticket)
+}
+
 // lost ends an epoch of which an outcome shows that its lease is lost.
-func (q *sessionQueue) lost(e *engine.Epoch, out outcome) error {
+func (j *joining) lost(out outcome) error {
 	if out == gone {
-		e.Gone()
+		j.epoch.Gone()
 	} else {
-		q.sess.Rewind()
-		e.Valid()
+		j.queue.sess.Rewind()
+		j.epoch.Valid()
 	}
 	return engine.ErrEpoch
 }
 
+// value is the value of a request.
+func (j *joining) value(nonce string) record.Request {
+	value := record.Request{Nonce: nonce, Owner: j.queue.sess.Owner(), ID: j.id, Note: j.note, AtMS: time.Now().UnixMilli()}
+	if j.keeper == nil { // a kept request serves several calls, each with a bound of its own
+		value.MaxHoldMS = j.maxHold.Milliseconds()
+	}
+	return value
+}
+
 // creation is the Txn that writes a request.
-func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) commit.Creation {
-	// With the lease in the key's name it makes the value unique.
-	nonce := q.sess.Nonce()
-	a := c.attempt
-	if a.of != nil {
-		nonce = a.of.nonce // by which a request is found that one Txn has written with that at the key
-	}
+func (j *joining) creation(c *ticket, value record.Request, ifs []clientv3.Cmp) commit.Creation {
+	q, nonce := j.queue, value.Nonce
 	c.nonce = nonce
-	value := record.Request{Nonce: nonce, Owner: q.sess.Owner(), ID: a.id, Note: a.note, AtMS: time.Now().UnixMilli()}
-	if a.keeper == nil { // a kept request serves several calls, each with a bound of its own
-		value.MaxHoldMS = a.maxHold.Milliseconds()
-	}
-	if a.of != nil {
-		value.Of, value.ID = a.of.Key, a.of.attempt.id
-	}
 	tx := commit.Creation{
 		Key: c.Key, Value: value.Encode(), If: ifs,
 		Mine: func(b []byte) bool {
@@ -145,12 +190,12 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 	tx.Together = c.together()
 	c.strays = q.counted()
 	tx.Read = q.tallies(c.strays)
-	if a.hasID {
-		key := q.keys.ID(a.id)
+	if j.hasID {
+		key := q.keys.ID(j.id)
 		c.Also = []string{key}
-		value := record.ID{Slot: c.Key, Owner: q.sess.Owner(), Lease: int64(e.Lease())}.Encode()
+		value := record.ID{Slot: c.Key, Owner: q.sess.Owner(), Lease: int64(j.epoch.Lease())}.Encode()
 		tx.If = append(tx.If, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
-		tx.Also = []clientv3.Op{clientv3.OpPut(key, value, clientv3.WithLease(e.Lease()))}
+		tx.Also = []clientv3.Op{clientv3.OpPut(key, value, clientv3.WithLease(j.epoch.Lease()))}
 		tx.Else = []clientv3.Op{clientv3.OpGet(key)}
 	}
 	return tx
@@ -161,10 +206,7 @@ func (q *sessionQueue) creation(e *engine.Epoch, c *ticket, ifs []clientv3.Cmp) 
 // total, of the other one of its two queues (S1 in internal/proof/tested-failures.md). An election's is sent
 // alone, because a request to step down names a token only.
 func (c *ticket) together() commit.Together {
-	q := c.queue
-	if of := c.attempt.of; of != nil {
-		q = of.queue
-	}
+	q := c.named
 	if len(q.subjects) == 0 {
 		return commit.Together{}
 	}
@@ -174,7 +216,8 @@ func (c *ticket) together() commit.Together {
 // admitted reports whether what was read in the Txn that wrote a request shows that it is
 // admitted. Counts show it where weights do not matter: with no heavy request in the queue, or
 // none but this one. Otherwise the mirror decides.
-func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserverpb.ResponseOp) (bool, error) {
+func (c *ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) (bool, error) {
+	q := c.queue
 	if read == nil {
 		return false, nil // settled after a lost answer
 	}
@@ -189,7 +232,7 @@ func (q *sessionQueue) admitted(ctx context.Context, c *ticket, read []*etcdserv
 	}
 	limit := seen.N
 	c.at, c.open = seen.Revs, limit > 0
-	q.fill(c, light, others)
+	q.pair.fill(c, light, others)
 	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: seen.Revs.Own}
 	if queue.TooHeavy(c.slot.Weight, limit) {
 		return false, tooHeavy(q.level(), c.slot.Weight, limit)
@@ -213,33 +256,17 @@ func asOurs(err error) *oursError {
 	return ours
 }
 
-// resolve looks at why a request was refused by its conditions. It returns nil if it
-// is worth asking again at once, an *oursError if it is in a moment, errRefused if the
-// caller's own conditions were not met, or a *HeldError.
-func (q *sessionQueue) resolve(ctx context.Context, e *engine.Epoch, a *attempt, read []*etcdserverpb.ResponseOp) error {
-	if a.of != nil {
-		return q.disproved(ctx, a.of)
-	}
-	if !a.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
-		return errRefused
-	}
-	owner, live, err := q.ownerOf(ctx, a.id)
-	if err != nil || !live {
-		return err
-	}
-	return q.freeID(ctx, e, a, owner)
-}
-
-// freeID makes room for a request whose ID is in use, as far as it may.
-func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, a *attempt, owner owner) error {
-	held := &HeldError{Name: q.name, ID: a.id, Request: describe(owner.Request)}
+// freeID makes room for a request whose ID is in use, as far as it may. Otherwise it returns a *HeldError.
+func (j *joining) freeID(ctx context.Context, owner owner) error {
+	q, e := j.queue, j.epoch
+	held := &HeldError{Name: q.name, ID: j.id, Request: describe(owner.Request)}
 	if e.Ended(owner.Slot.Lease, owner.Key) {
 		return &oursError{held}
 	}
-	if !a.takeOver {
+	if !j.takeOver {
 		if owner.Slot.Lease == int64(e.Lease()) {
 			// It may have gone between the read and the look.
-			now, live, err := q.ownerOf(ctx, a.id)
+			now, live, err := owners{q}.ofID(ctx, j.id)
 			if err != nil {
 				return err
 			}
@@ -250,7 +277,7 @@ func (q *sessionQueue) freeID(ctx context.Context, e *engine.Epoch, a *attempt, 
 		held.Request = owner.described(ctx)
 		return held
 	}
-	err := q.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", a.id), By: q.sess.Owner()})
+	err := owners{q}.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", j.id), By: q.sess.Owner()})
 	if errors.Is(err, ErrNotHeld) {
 		return nil
 	}

@@ -20,30 +20,34 @@ type owner struct {
 	also  []string // its ID key
 }
 
+// owners are the live requests of any session in one queue, as operators name them.
+type owners struct{ queue *sessionQueue }
+
 // described describes the request as Status does: with a total, one that holds there has the token of
 // its permit.
 func (o owner) described(ctx context.Context) Request {
 	d, q := describe(o.Request), o.queue
-	if q.total == nil {
+	if q.pair == nil {
 		return d
 	}
-	at, all, shared, err := q.both(ctx)
-	if err != nil || !shared {
+	b, err := q.pair.read(ctx)
+	if err != nil || !b.shared {
 		return d
 	}
 	d.WaitsFor = LevelKey
-	if slices.ContainsFunc(at.Holders, func(r mirror.Request) bool { return r.Create == o.Create }) {
+	if slices.ContainsFunc(b.at.Holders, func(r mirror.Request) bool { return r.Create == o.Create }) {
 		d.WaitsFor = LevelTotal
-		if t := q.nextOf(all.Holders, o.Request); t != nil {
+		if t := q.pair.next(b.all.Holders, o.Request); t != nil {
 			d.Token, d.WaitsFor = t.Create, ""
 		}
 	}
 	return d
 }
 
-// ownerOf finds the live request with an ID. An ID key whose request is gone,
+// ofID finds the live request with an ID. An ID key whose request is gone,
 // because it was deleted by hand, is removed.
-func (q *sessionQueue) ownerOf(ctx context.Context, id string) (o owner, live bool, err error) {
+func (s owners) ofID(ctx context.Context, id string) (o owner, live bool, err error) {
+	q := s.queue
 	idKey := q.keys.ID(id)
 	kvs, err := q.sess.Get(ctx, idKey)
 	if err != nil || len(kvs) == 0 {
@@ -70,16 +74,17 @@ func (q *sessionQueue) ownerOf(ctx context.Context, id string) (o owner, live bo
 }
 
 // withToken finds the live request with a token.
-func (q *sessionQueue) withToken(ctx context.Context, token int64) (owner, bool, error) {
+func (s owners) withToken(ctx context.Context, token int64) (owner, bool, error) {
+	q := s.queue
 	r, found, err := q.find(ctx, token)
 	o := owner{Request: r, queue: q}
-	if err == nil && !found && q.total != nil { // a permit's token is that of its request in the total
-		if r, found, err = q.total.find(ctx, token); found {
-			o, found, err = q.total.atKey(ctx, r)
+	if err == nil && !found && q.pair != nil { // a permit's token is that of its request in the total
+		if r, found, err = q.pair.total.find(ctx, token); found {
+			o, found, err = owners{q.pair.total}.atKey(ctx, r)
 			found = found && o.queue == q
 		}
 	} else if err == nil && found && q.limiter != nil {
-		o, found, err = q.atKey(ctx, r)
+		o, found, err = s.atKey(ctx, r)
 	}
 	if err != nil || !found {
 		return owner{}, false, err
@@ -98,22 +103,9 @@ func (q *sessionQueue) withToken(ctx context.Context, token int64) (owner, bool,
 	return o, true, err
 }
 
-// find returns the request of the queue with a token.
-func (q *sessionQueue) find(ctx context.Context, token int64) (mirror.Request, bool, error) {
-	v, err := q.read(ctx)
-	if err != nil {
-		return mirror.Request{}, false, err
-	}
-	all := v.Requests()
-	at := slices.IndexFunc(all, func(r mirror.Request) bool { return r.Create == token })
-	if at < 0 {
-		return mirror.Request{}, false, nil
-	}
-	return all[at], true, nil
-}
-
 // atKey finds the request at a key to which one in the queue of the total belongs.
-func (q *sessionQueue) atKey(ctx context.Context, r mirror.Request) (owner, bool, error) {
+func (s owners) atKey(ctx context.Context, r mirror.Request) (owner, bool, error) {
+	q := s.queue
 	of := r.Record().Of
 	key, ok := q.limiter.keys.ParseKey(of)
 	if !ok {
@@ -133,8 +125,8 @@ func (q *sessionQueue) atKey(ctx context.Context, r mirror.Request) (owner, bool
 
 // evict removes an owner's request and leaves the notice. It returns ErrNotHeld if the request
 // is gone already.
-func (q *sessionQueue) evict(ctx context.Context, o owner, n record.Notice) error {
-	removal, err := q.sess.Evict(ctx, engine.Stored{Key: o.Key, Token: o.Create, Also: o.also, Next: o.queue.nextKeys(o.Slot)}, o.Slot.Lease, n)
+func (s owners) evict(ctx context.Context, o owner, n record.Notice) error {
+	removal, err := s.queue.sess.Evict(ctx, engine.Stored{Key: o.Key, Token: o.Create, Also: o.also, Next: o.queue.pair.keys(o.Slot)}, o.Slot.Lease, n)
 	if err == nil && removal == commit.Absent {
 		return ErrNotHeld
 	}
@@ -142,8 +134,8 @@ func (q *sessionQueue) evict(ctx context.Context, o owner, n record.Notice) erro
 }
 
 // evictFound finds a request and evicts it. which names it in an error.
-func (q *sessionQueue) evictFound(ctx context.Context, which string, find func(context.Context) (owner, bool, error), n record.Notice) error {
-	err := engine.CheckReason(n.Reason)
+func (s owners) evictFound(ctx context.Context, which string, find func(context.Context) (owner, bool, error), n record.Notice) error {
+	q, err := s.queue, engine.CheckReason(n.Reason)
 	if err == nil {
 		n.By = q.sess.Owner()
 		err = q.do(ctx, func(ctx context.Context) error {
@@ -154,7 +146,7 @@ func (q *sessionQueue) evictFound(ctx context.Context, which string, find func(c
 			if err != nil {
 				return err
 			}
-			return q.evict(ctx, o, n)
+			return s.evict(ctx, o, n)
 		})
 	}
 	if err != nil {
@@ -172,31 +164,31 @@ func doing(n record.Notice) string {
 }
 
 // endID ends the request with an ID, and only the one with this token, if that is not nil.
-func (q *sessionQueue) endID(ctx context.Context, id string, only *int64, n record.Notice) error {
+func (s owners) endID(ctx context.Context, id string, only *int64, n record.Notice) error {
 	if err := keyspace.CheckID(id); err != nil {
-		return q.failed(doing(n), invalid("the ID %w", err))
+		return s.queue.failed(doing(n), invalid("the ID %w", err))
 	}
-	return q.evictFound(ctx, fmt.Sprintf("ID %q", id), func(ctx context.Context) (owner, bool, error) {
-		o, live, err := q.ownerOf(ctx, id)
+	return s.evictFound(ctx, fmt.Sprintf("ID %q", id), func(ctx context.Context) (owner, bool, error) {
+		o, live, err := s.ofID(ctx, id)
 		if only == nil || err != nil || !live {
 			return o, live, err
 		}
-		named, live, err := q.withToken(ctx, *only)
+		named, live, err := s.withToken(ctx, *only)
 		return o, live && named.Key == o.Key && named.Create == o.Create, err
 	}, n)
 }
 
 // releaseID ends a request by its ID as released.
-func (q *sessionQueue) releaseID(ctx context.Context, id string, opts []ReleaseOption) error {
+func (s owners) releaseID(ctx context.Context, id string, opts []ReleaseOption) error {
 	var r releasing
 	if err := engine.Apply(opts, &r); err != nil {
-		return q.failed("release", err)
+		return s.queue.failed("release", err)
 	}
-	return q.endID(ctx, id, r.only, record.Notice{Cause: record.CauseReleased})
+	return s.endID(ctx, id, r.only, record.Notice{Cause: record.CauseReleased})
 }
 
-func (q *sessionQueue) endToken(ctx context.Context, token int64, n record.Notice) error {
-	return q.evictFound(ctx, fmt.Sprintf("token %d", token), func(ctx context.Context) (owner, bool, error) { return q.withToken(ctx, token) }, n)
+func (s owners) endToken(ctx context.Context, token int64, n record.Notice) error {
+	return s.evictFound(ctx, fmt.Sprintf("token %d", token), func(ctx context.Context) (owner, bool, error) { return s.withToken(ctx, token) }, n)
 }
 
 var errID = errors.New("the ID's record in etcd cannot be read: it is damaged, or of a later release")

@@ -114,7 +114,7 @@ func (k *keeper) behind() *full {
 		m := q.view.Join()
 		defer m.Leave()
 		if b, _ := m.Brief("", 0, 0); b.Revision > 0 {
-			seen := q.fullBrief(b, new(ticket))
+			seen := (&ticket{queue: q}).fullBrief(b)
 			seen.waiting = max(0, seen.waiting-len(l.bids)) // which are for this call, too
 			return seen
 		}

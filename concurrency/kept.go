@@ -183,7 +183,7 @@ func (c *kept) drop(p *Permit) {
 	k, e := c.keeper, c.epoch
 	k.unlist(c)
 	k.queue.sharing.permits.Add(-1)
-	e.Withdraw(c.ticket.Ticket, k.queue.refusal(c.ticket))
+	e.Withdraw(c.ticket.Ticket, c.ticket.refusal())
 	e.Drop(c.ticket.Ticket)
 }
 

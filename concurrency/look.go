@@ -2,11 +2,11 @@ package concurrency
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
@@ -25,15 +25,23 @@ type outlook struct {
 	counted  bool         // the request is written without conditions, and its own Txn decides
 }
 
+// unchanged is the condition that no request has come and the limit is the same
+// since a look.
+func (r *reader) unchanged(o outlook) []clientv3.Cmp {
+	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.keys.Requests), "<", o.revision+1).WithPrefix()}
+	return append(cmps, r.limit.Unchanged(o.limits)...)
+}
+
 // look reads the queue and says what it means for a request. Requests that this session was removing
 // before that are about to go.
-func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, a *attempt) (outlook, error) {
-	leaving := e.Leaving(q.numbered())
-	if a.weight == 1 && !a.hasID {
-		if o, ok, err := q.lookAtCounts(ctx, a); err != nil || ok && (o.answer != queue.Refuse || o.full.without(len(leaving), a.maxWaiters)) {
+func (j *joining) look(ctx context.Context) (outlook, error) {
+	q := j.queue
+	leaving := j.epoch.Leaving(q.numbered)
+	if j.weight == 1 && !j.hasID {
+		if o, ok, err := j.lookAtCounts(ctx); err != nil || ok && (o.answer != queue.Refuse || o.full.without(len(leaving), j.maxWaiters)) {
 			return o, err
 		}
-		if o, ok, err := q.lookAtNames(ctx, e, a, leaving); ok || err != nil {
+		if o, ok, err := j.lookAtNames(ctx, leaving); ok || err != nil {
 			return o, err
 		}
 	}
@@ -46,16 +54,16 @@ func (q *sessionQueue) look(ctx context.Context, e *engine.Epoch, a *attempt) (o
 		case v.Damaged:
 			return outlook{}, limit.ErrUnreadable
 		case !v.Known: // it was deleted
-			if _, err := q.limit.InitRate(ctx, a.limit, a.rate); err != nil {
+			if _, err := q.limit.InitRate(ctx, j.limit, j.rate); err != nil {
 				return outlook{}, err
 			}
 			continue
-		case queue.TooHeavy(a.weight, v.Limit):
-			return outlook{}, tooHeavy(q.level(), a.weight, v.Limit)
+		case queue.TooHeavy(j.weight, v.Limit):
+			return outlook{}, tooHeavy(q.level(), j.weight, v.Limit)
 		}
-		q.keep(e, &v, leaving)
+		j.count(&v, leaving)
 		o := outlook{
-			answer: v.Queue.Bounded(0, a.weight, a.maxWaiters), fits: v.Queue.Bounded(0, a.weight, 0) == queue.Enter,
+			answer: v.Queue.Bounded(0, j.weight, j.maxWaiters), fits: v.Queue.Bounded(0, j.weight, 0) == queue.Enter,
 			full: q.fullView(v, 0), free: v.Limit, revision: v.Revision, limits: limit.RevsOf(v.Limits), view: &v,
 		}
 		for _, other := range v.Requests() {
@@ -73,12 +81,13 @@ const beyond = 16
 // range not much longer than the limit, however many wait, whose values are not decoded. ok is
 // false if the whole queue has to be read: there are heavy requests, only tries or requests that
 // are being removed are in the way, or the limit is not known, pauses, or was lowered.
-func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, a *attempt, leaving map[string]bool) (o outlook, ok bool, err error) {
+func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o outlook, ok bool, err error) {
+	q := j.queue
 	seen := q.limit.Seen()
 	if seen == nil || seen.N == 0 || seen.Lowered {
 		return o, false, nil
 	}
-	room := seen.N + int64(a.maxWaiters)
+	room := seen.N + int64(j.maxWaiters)
 	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
 	l, err := q.list(ctx, clientv3.WithLimit(1+room+beyond+int64(len(leaving))))
 	if err != nil {
@@ -95,7 +104,7 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, a *atte
 		case !parsed || kv.Lease == 0:
 		case slot.Weight > 1:
 			return o, false, nil
-		case !leaving[string(kv.Key)] && (!slot.Try || q.stays(e, kv.CreateRevision)):
+		case !leaving[string(kv.Key)] && (!slot.Try || j.stays(kv.CreateRevision)):
 			others++
 		}
 	}
@@ -109,25 +118,41 @@ func (q *sessionQueue) lookAtNames(ctx context.Context, e *engine.Epoch, a *atte
 	return o, others >= room || requests < room, nil
 }
 
-// keep remembers which tries a queue has, and counts those that stay as other requests, and those that
-// are being removed as tries.
-func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View, leaving map[string]bool) {
-	tries := map[int64]time.Time{}
-	q.mu.Lock()
+// tries are the tries that the last look at a queue has found, by token, and since when.
+type tries struct {
+	mu    sync.Mutex
+	since map[int64]time.Time
+}
+
+// found remembers which tries a queue has. It reports whether there are any.
+func (t *tries) found(v *mirror.View) bool {
+	found := map[int64]time.Time{}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, r := range v.Requests() {
-		if !r.Try {
-			continue
+		if r.Try {
+			found[r.Create] = t.since[r.Create]
+			if found[r.Create].IsZero() {
+				found[r.Create] = time.Now()
+			}
 		}
-		since, known := q.tries[r.Create]
-		if !known {
-			since = time.Now()
-		}
-		tries[r.Create] = since
 	}
-	q.tries = tries
-	q.mu.Unlock()
-	if len(tries) > 0 {
-		v.Queue.Keep(func(token int64) bool { return q.stays(e, token) })
+	t.since = found
+	return len(found) > 0
+}
+
+// linger reports whether a try was there for longer than patience.
+func (t *tries) linger(token int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	since, known := t.since[token]
+	return known && time.Since(since) > patience
+}
+
+// count has the tries of a view that stay count as other requests, and those that are being removed as tries.
+func (j *joining) count(v *mirror.View, leaving map[string]bool) {
+	if j.queue.tries.found(v) {
+		v.Queue.Keep(j.stays)
 	}
 	if len(leaving) > 0 {
 		v.Queue.Leave(func(key string) bool { return leaving[key] })
@@ -136,9 +161,39 @@ func (q *sessionQueue) keep(e *engine.Epoch, v *mirror.View, leaving map[string]
 
 // stays reports whether a try holds or waits, and is not about to go: it is a permit of
 // this session's lease, or this session has seen it for longer than its patience.
-func (q *sessionQueue) stays(e *engine.Epoch, token int64) bool {
-	q.mu.Lock()
-	since, known := q.tries[token]
-	q.mu.Unlock()
-	return known && time.Since(since) > patience || e.Holds(q.keys.Range, token)
+func (j *joining) stays(token int64) bool {
+	return j.queue.tries.linger(token) || j.epoch.Holds(j.queue.keys.Range, token)
+}
+
+// longQueue is how many requests the queue of a total may have for tries to look at their names, and to
+// be written on the condition that no other request has come: that costs etcd 2 µs for each request
+// that is there, and all of it while it applies nothing else. In a longer queue counts decide (N7 in
+// internal/proof/tested-failures.md): then a try may be refused because of another that is refused at the same
+// moment.
+const longQueue = 256
+
+// lookAtCounts is look for a request of weight 1 in the queue of a total that admits more than a
+// long queue has. ok is false if counts do not decide.
+func (j *joining) lookAtCounts(ctx context.Context) (o outlook, ok bool, err error) {
+	q := j.queue
+	known := q.limit.Seen()
+	if q.limiter == nil || known == nil || known.N == 0 || known.N+int64(j.maxWaiters) <= longQueue {
+		return o, false, nil
+	}
+	t, revision, err := q.count(ctx)
+	if err != nil {
+		return o, false, err
+	}
+	l, stored, err := q.limit.Learn(t.records)
+	if err != nil || !stored || l.N == 0 || t.others > 0 {
+		return o, false, err
+	}
+	o = outlook{
+		answer: queue.Enter, fits: t.light < l.N, free: l.N - t.light, revision: revision, limits: l.Revs,
+		counted: t.light > longQueue, full: q.fullCount(l.N, t.light),
+	}
+	if t.light >= l.N+int64(j.maxWaiters) {
+		o.answer = queue.Refuse
+	}
+	return o, true, nil
 }

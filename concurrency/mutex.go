@@ -85,17 +85,17 @@ func (m *Mutex) Watch(ctx context.Context) iter.Seq2[Status, error] { return m.q
 // Evict ends the request with this ID, whether it holds the mutex or waits, as
 // Semaphore.Evict does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
 func (m *Mutex) Evict(ctx context.Context, id, reason string) error {
-	return m.queue.endID(ctx, id, nil, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return owners{m.queue}.endID(ctx, id, nil, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
 
 // ReleaseID unlocks on behalf of the request with this ID, as Semaphore.ReleaseID
 // does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
 func (m *Mutex) ReleaseID(ctx context.Context, id string, opts ...ReleaseOption) error {
-	return m.queue.releaseID(ctx, id, opts)
+	return owners{m.queue}.releaseID(ctx, id, opts)
 }
 
 // EvictToken ends the request with this token, whether it holds the mutex or waits, as
 // Semaphore.EvictToken does. It returns ErrNotHeld and the other errors of Semaphore.Evict.
 func (m *Mutex) EvictToken(ctx context.Context, token int64, reason string) error {
-	return m.queue.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return owners{m.queue}.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }

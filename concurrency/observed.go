@@ -185,16 +185,6 @@ func endOfRelease(err error, session bool) (observe.Result, observe.Reason) {
 	return observe.Unconfirmed, ""
 }
 
-// waits reports why a request waits.
-func (q *sessionQueue) waits(ctx context.Context, c *ticket, w observe.Waiting) {
-	named := q
-	if of := c.attempt.of; of != nil {
-		named = of.queue
-	}
-	w.Call, w.Level = named.call(observe.Acquire, c.slot.Weight, c.Token), string(q.level())
-	q.sess.Hooks().Event(ctx, w)
-}
-
 // reportOutage reports that the outage policy of a middleware has begun or ceased to decide.
 func reportOutage(of any, policy string, err error, lasted time.Duration) {
 	var q *sessionQueue

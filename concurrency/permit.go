@@ -1,7 +1,6 @@
 package concurrency
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ type Permit struct {
 func newPermit(ctx context.Context, e *engine.Epoch, q *sessionQueue, c *ticket) *Permit {
 	p := &Permit{queue: q, epoch: e, ticket: c, token: c.Token, since: time.Now(), maxHold: c.attempt.maxHold, source: c.attempt.source}
 	p.begin(ctx)
-	p.last().sharing.permits.Add(c.slot.Weight)
+	p.queue.last().sharing.permits.Add(c.slot.Weight)
 	if c.attempt.keeper != nil {
 		p.kept = c.attempt.keeper.hold(p)
 	}
@@ -85,11 +84,8 @@ func (e *ends) LostCause() error  { return (*Permit)(e).lostWithSession() }
 func (e *ends) LateCause() error  { return (*Permit)(e).heldTooLong() }
 func (e *ends) Ended(cause error) { (*Permit)(e).after(cause) }
 
-// last returns the queue whose limit a session's share is part of.
-func (p *Permit) last() *sessionQueue { return cmp.Or(p.queue.total, p.queue) }
-
 // workEnded ends the count of the permit's work.
-func (p *Permit) workEnded() { p.last().sharing.permits.Add(-p.ticket.slot.Weight) }
+func (p *Permit) workEnded() { p.queue.last().sharing.permits.Add(-p.ticket.slot.Weight) }
 
 // heldFor counts the permit in the estimates of its limiter.
 func (p *Permit) heldFor(d time.Duration) {
@@ -201,7 +197,7 @@ func (p *Permit) after(cause error) {
 	if errors.Is(cause, ErrTooLong) {
 		if p.kept == nil || p.kept.endOf(p) {
 			p.epoch.Drop(p.ticket.Ticket)
-			p.epoch.Withdraw(p.ticket.Ticket, p.queue.refusal(p.ticket))
+			p.epoch.Withdraw(p.ticket.Ticket, p.ticket.refusal())
 		}
 	}
 	p.holdLost(cause.(*LostError), time.Since(p.since))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency/internal/share"
@@ -53,11 +52,11 @@ func (f *full) without(leaving, maxWaiters int) bool {
 
 // fullBrief describes the queue before a waiting request, as far as a mirror has shown it. While that knows
 // nothing of the request yet, the Txn of the request has counted the queue.
-func (q *sessionQueue) fullBrief(b mirror.Brief, c *ticket) *full {
+func (c *ticket) fullBrief(b mirror.Brief) *full {
 	if b.Revision == 0 || b.Revision < c.Token {
-		return q.fullFound(c)
+		return c.fullFound()
 	}
-	f := &full{queue: q, limit: b.Limit, used: b.Used, waiting: b.Waiting}
+	f := &full{queue: c.queue, limit: b.Limit, used: b.Used, waiting: b.Waiting}
 	if b.Waits {
 		f.waiting--
 	}
@@ -66,15 +65,26 @@ func (q *sessionQueue) fullBrief(b mirror.Brief, c *ticket) *full {
 
 // fullFound describes the queue before a request as the Txn that wrote it has counted it. Of heavy requests
 // only the number is known: so many are before it that the limit is in use.
-func (q *sessionQueue) fullFound(c *ticket) *full {
-	if f, ok := q.behind(c); ok {
+func (c *ticket) fullFound() *full {
+	if f, ok := c.behind(); ok {
 		return f
 	}
+	q := c.queue
 	n := limit.SeenN(q.limit)
 	if !c.found.Known {
 		return &full{queue: q, limit: n, unseen: true}
 	}
 	return q.fullCount(n, max(n, int64(c.found.Ahead)))
+}
+
+// behind is fullFound where that shows how many wait.
+func (c *ticket) behind() (_ *full, ok bool) {
+	q := c.queue
+	l := q.limit.Seen()
+	if !c.found.Known || c.found.Heavy || l == nil || l.Revs != c.at {
+		return nil, false
+	}
+	return q.fullCount(l.N, int64(c.found.Ahead)), true
 }
 
 // unknown is for a call whose wait has ended while it had no request in the queue: the limit is all that
@@ -186,40 +196,13 @@ func (a *attempt) refused(f *full) *FullError {
 	if base == nil {
 		return f.public()
 	}
-	f = f.cause()
+	f = f.queue.pair.cause(f)
 	e := f.public()
 	e.Level = f.queue.level()
 	if !e.unseen {
 		e.RetryAfter = base.holds.retryAfter(e.Waiting, e.Limit)
 	}
 	return e
-}
-
-// causeFor bounds the read that finds which level has refused a request.
-const causeFor = 500 * time.Millisecond
-
-// cause returns the refusal by the total in place of that by a key which is full because one of its requests
-// waits for the total (N5 in internal/proof/tested-failures.md).
-func (f *full) cause() *full {
-	q := f.queue
-	if q.total == nil || f.unseen {
-		return f
-	}
-	ctx, cancel := context.WithTimeout(q.sess.Context(), causeFor) // the caller's may have ended
-	defer cancel()
-	n, _, err := q.total.count(ctx)
-	if err != nil {
-		return f
-	}
-	l, stored, err := q.total.limit.Learn(n.records)
-	if err != nil || stored && n.others == 0 && n.light <= l.N {
-		return f // no request waits for the total
-	}
-	at, all, _, err := q.both(ctx)
-	if err != nil || !slices.ContainsFunc(at.Holders, func(r mirror.Request) bool { return q.nextOf(all.Holders, r) == nil }) {
-		return f
-	}
-	return q.total.fullView(all, 0)
 }
 
 // level returns which queue of a limiter this is, if it is one.

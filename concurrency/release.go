@@ -107,7 +107,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		p.kept.end()
 	}
 	p.epoch.Deletes(p.ticket.Ticket)
-	p.removed = p.queue.removes(p.ticket)
+	p.removed = p.queue.pair.removes(p.ticket)
 	stored := p.ticket.Stored
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
@@ -213,7 +213,7 @@ func (e *LostError) loss() error {
 
 // refusal reports to the callers of Release that etcd refuses it.
 func (p *Permit) refusal(err error) {
-	p.queue.refusal(p.ticket)(err)
+	p.ticket.refusal()(err)
 	_, refused := p.outcome()
 	refused <- err
 }

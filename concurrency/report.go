@@ -3,11 +3,14 @@ package concurrency
 import (
 	"context"
 	"maps"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -15,9 +18,23 @@ import (
 // maxBlocking bounds the holders in one report.
 const maxBlocking = 10
 
-// reports reports why a request waits: once when the mirror shows its place,
-// and then every SessionOptions.ReportEvery. stop ends that.
-func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket, begun time.Time) (stop func()) {
+// waiting is the call of a request that waits, a crowd.Caller.
+type waiting struct {
+	epoch  *engine.Epoch
+	ticket *ticket
+	begun  time.Time
+}
+
+func (w *waiting) Noticed() <-chan struct{} { return w.epoch.Noticed(w.ticket.Ticket) }
+
+func (w *waiting) Restore(ctx context.Context) error {
+	_, err := w.ticket.queue.limit.InitRate(ctx, w.ticket.attempt.limit, w.ticket.attempt.rate)
+	return err
+}
+
+// Follows reports once when the mirror shows the request's place, and then every SessionOptions.ReportEvery.
+func (w *waiting) Follows(ctx context.Context, m *mirror.Mirror) (stop func()) {
+	c, q := w.ticket, w.ticket.queue
 	if !q.sess.Hooks().Listens() {
 		return func() {}
 	}
@@ -38,16 +55,16 @@ func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket,
 			if ctx.Err() != nil || !b.Waits {
 				return
 			}
-			info := observe.Waiting{Waited: time.Since(begun), Limit: int(b.Limit), Ahead: b.Ahead}
+			info := observe.Waiting{Waited: time.Since(w.begun), Limit: int(b.Limit), Ahead: b.Ahead}
 			for _, r := range b.Holders {
 				blocker := holder(describe(r))
 				if again { // most waits are over before
-					lease := q.leaseWithin(ctx, clientv3.LeaseID(blocker.Lease))
+					lease := q.leases.within(ctx, q.sess, clientv3.LeaseID(blocker.Lease), q.own.reportEvery/2)
 					blocker.Renewed, blocker.ExpiresBy = lease.renewed, lease.freesBy
 				}
 				info.Blocking = append(info.Blocking, blocker)
 			}
-			q.waits(ctx, c, info)
+			w.report(ctx, info)
 			again = true
 			select {
 			case <-time.After(q.own.reportEvery):
@@ -62,6 +79,18 @@ func (q *sessionQueue) reports(ctx context.Context, m *mirror.Mirror, c *ticket,
 	return func() { cancel(); <-done }
 }
 
+func (w *waiting) Sleeps(ctx context.Context) {
+	c := w.ticket
+	w.report(ctx, observe.Waiting{Waited: time.Since(w.begun), Limit: int(limit.SeenN(c.queue.limit)), Ahead: c.found.Ahead})
+}
+
+// report reports why the request waits.
+func (w *waiting) report(ctx context.Context, why observe.Waiting) {
+	c := w.ticket
+	why.Call, why.Level = c.named.call(observe.Acquire, c.slot.Weight, c.Token), string(c.queue.level())
+	c.queue.sess.Hooks().Event(ctx, why)
+}
+
 // holder returns a request as hooks see it.
 func holder(r Request) observe.Holder {
 	return observe.Holder{Token: r.Token, ID: r.ID, Owner: r.Owner, Note: r.Note, Weight: r.Weight, Lease: int64(r.Lease), Requested: r.Requested, MaxHold: r.MaxHold}
@@ -71,11 +100,11 @@ func holder(r Request) observe.Holder {
 type leaseSeen struct{ renewed, freesBy, asked time.Time }
 
 // askLease asks etcd about a lease.
-func (q *sessionQueue) askLease(ctx context.Context, lease clientv3.LeaseID) (leaseSeen, error) {
+func askLease(ctx context.Context, sess *engine.Session, lease clientv3.LeaseID) (leaseSeen, error) {
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
 	seen := leaseSeen{asked: time.Now()}
-	resp, err := q.sess.Etcd().TimeToLive(ctx, lease)
+	resp, err := sess.Etcd().TimeToLive(ctx, lease)
 	if err != nil {
 		return leaseSeen{}, err
 	}
@@ -87,32 +116,40 @@ func (q *sessionQueue) askLease(ctx context.Context, lease clientv3.LeaseID) (le
 	return seen, nil
 }
 
-// leaseWithin asks etcd about a lease, once for all waiters of the queue.
-func (q *sessionQueue) leaseWithin(ctx context.Context, lease clientv3.LeaseID) leaseSeen {
-	fresh := q.own.reportEvery / 2
-	q.mu.Lock()
-	known := q.leases[lease]
-	q.mu.Unlock()
+// leases are what was found of leases, for all waiters of a queue.
+type leases struct {
+	mu   sync.Mutex
+	seen map[clientv3.LeaseID]leaseSeen
+}
+
+// within returns what etcd has said about a lease, and asks unless that is fresh.
+func (l *leases) within(ctx context.Context, sess *engine.Session, lease clientv3.LeaseID, fresh time.Duration) leaseSeen {
+	l.mu.Lock()
+	known := l.seen[lease]
+	l.mu.Unlock()
 	if time.Since(known.asked) < fresh {
 		return known
 	}
-	seen, err := q.askLease(ctx, lease)
+	now, err := askLease(ctx, sess, lease)
 	if err != nil {
 		return leaseSeen{}
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	maps.DeleteFunc(q.leases, func(_ clientv3.LeaseID, l leaseSeen) bool { return seen.asked.Sub(l.asked) > fresh })
-	q.leases[lease] = seen
-	return seen
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.seen, func(_ clientv3.LeaseID, of leaseSeen) bool { return now.asked.Sub(of.asked) > fresh })
+	if l.seen == nil {
+		l.seen = map[clientv3.LeaseID]leaseSeen{}
+	}
+	l.seen[lease] = now
+	return now
 }
 
 // maxLeases bounds the leases that one Status asks about.
 const maxLeases = 64
 
 // checkLeases completes holders by what etcd says of their leases, as long as it answers.
-func (q *sessionQueue) checkLeases(ctx context.Context, holders []Request) {
-	_ = q.do(ctx, func(ctx context.Context) (err error) {
+func checkLeases(ctx context.Context, sess *engine.Session, holders []Request) {
+	_ = sess.Do(ctx, func(ctx context.Context) (err error) {
 		seen := map[clientv3.LeaseID]leaseSeen{}
 		for i := range holders {
 			lease, known := seen[holders[i].Lease]
@@ -120,7 +157,7 @@ func (q *sessionQueue) checkLeases(ctx context.Context, holders []Request) {
 				if len(seen) == maxLeases {
 					continue
 				}
-				if lease, err = q.askLease(ctx, holders[i].Lease); err != nil {
+				if lease, err = askLease(ctx, sess, holders[i].Lease); err != nil {
 					return err
 				}
 				seen[holders[i].Lease] = lease

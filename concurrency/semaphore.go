@@ -310,13 +310,13 @@ func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] {
 // one of etcd's; after the last two the request may be gone or not. It does not work while
 // etcd is out of space.
 func (s *Semaphore) Evict(ctx context.Context, id, reason string) error {
-	return s.queue.endID(ctx, id, nil, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return owners{s.queue}.endID(ctx, id, nil, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
 
 // EvictToken is Evict for the request with this token, as Status shows it. It returns
 // ErrNotHeld if no live request has this token, and the other errors of Evict.
 func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) error {
-	err := s.queue.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	err := owners{s.queue}.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 	s.keeper.doubt()
 	return err
 }
@@ -338,5 +338,5 @@ func OnlyToken(token int64) ReleaseOption { return func(r *releasing) { r.only =
 // request has this ID, for example because it was released before; and the other errors of
 // Evict. A later request may have the same ID by then: pass OnlyToken.
 func (s *Semaphore) ReleaseID(ctx context.Context, id string, opts ...ReleaseOption) error {
-	return s.queue.releaseID(ctx, id, opts)
+	return owners{s.queue}.releaseID(ctx, id, opts)
 }

@@ -74,7 +74,7 @@ func shareOf(lim any) (*share.Share, error) {
 	if q.invalid != nil {
 		return nil, invalid("the outage policy Share divides the total of limiter %q, and %w", q.name, q.invalid)
 	}
-	return q.shared(), nil
+	return q.sharing.of(q), nil
 }
 
 // sharing is a session's share of the limit of a queue.
@@ -84,20 +84,14 @@ type sharing struct {
 	share   atomic.Pointer[share.Share] // nil if no middleware uses it
 }
 
-// shared returns the share of the queue's limit, and has the sessions counted from now on.
-func (q *sessionQueue) shared() *share.Share {
-	q.sharing.once.Do(func() {
-		s := share.New(share.Source{Trusted: q.sess.Trusted, Permits: q.sharing.permits.Load, Limit: func() int64 {
-			if seen := q.limit.Seen(); seen != nil {
-				return seen.N
-			}
-			return 0
-		}})
-		q.sharing.share.Store(s)
-		m := newMember(q, s)
+// of returns the share of the queue's limit, and has the sessions counted from now on.
+func (s *sharing) of(q *sessionQueue) *share.Share {
+	s.once.Do(func() {
+		s.share.Store(share.New(share.Source{Trusted: q.sess.Trusted, Permits: s.permits.Load, Limit: func() int64 { return limit.SeenN(q.limit) }}))
+		m := newMember(q, s.share.Load())
 		q.sess.Background(m.run)
 	})
-	return q.sharing.share.Load()
+	return s.share.Load()
 }
 
 // countEvery is how often a session counts the sessions that share a limit; with a TTL below three

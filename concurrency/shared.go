@@ -8,8 +8,6 @@ import (
 	"time"
 	"weak"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -95,7 +93,7 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	if q := s.queues[as].Value(); q != nil {
 		return q
 	}
-	q := &sessionQueue{sess: core, own: s, name: name, kind: kind, keys: keys, base: b, total: total, leases: map[clientv3.LeaseID]leaseSeen{}}
+	q := &sessionQueue{reader: reader{sess: core, name: name, keys: keys, base: b}, own: s, kind: kind, numbered: keys.Range}
 	q.view, q.limit = mirror.NewShared(keys, fixed, q.run), s.limit(core, q, fixed)
 	q.crowd = crowd.New(crowd.Queue{
 		Session: core, Keys: keys, Limit: q.limit, View: q.view, Horizon: s.horizon(fixed > 0), ReportEvery: s.reportEvery,
@@ -105,7 +103,7 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 		q.subjects = append(q.subjects, keys.Range)
 	}
 	if total != nil {
-		q.subjects = append(q.subjects, total.keys.Range)
+		q.pair, q.numbered, q.subjects = &pair{key: q, total: total}, total.keys.Range, append(q.subjects, total.keys.Range)
 	}
 	s.queues[as] = weak.Make(q)
 	s.most = max(s.most, len(s.queues))

@@ -1,13 +1,11 @@
 package concurrency
 
 import (
-	"context"
 	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -92,29 +90,4 @@ func describeAll(rs []mirror.Request) []Request {
 		out[i] = describe(r)
 	}
 	return out
-}
-
-func (q *sessionQueue) describe(v mirror.View) Status {
-	if !v.Known {
-		v.Limit = 0
-	}
-	return Status{
-		Name: q.name, Limit: int(v.Limit), Stored: v.Known, Used: int(v.Used), Revision: v.Revision,
-		Holders: describeAll(v.Holders), Waiters: describeAll(v.Waiters), Foreign: v.Foreign,
-	}
-}
-
-func (q *sessionQueue) status(ctx context.Context, opts []StatusOption) (Status, error) {
-	var read statusRead
-	if err := engine.Apply(opts, &read); err != nil {
-		return Status{}, q.failed("status of", err)
-	}
-	st, err := q.now(ctx)
-	if err != nil {
-		return Status{}, q.failed("status of", err)
-	}
-	if read.leases {
-		q.checkLeases(ctx, st.Holders)
-	}
-	return st.Status, nil
 }

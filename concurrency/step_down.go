@@ -42,7 +42,7 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 		if asked = leading(q.describe(v)); !asked.Elected() {
 			return nil
 		}
-		_, err = q.askToStop(ctx, v.Holders[0], reason)
+		_, err = owners{q}.askToStop(ctx, v.Holders[0], reason)
 		return err
 	})
 	if err != nil {
@@ -68,13 +68,13 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 // etcd's. After the last two the request may have been stored or not; RequestStop may be called again:
 // the first request that arrives gives the reason.
 func (s *Semaphore) RequestStop(ctx context.Context, token int64, reason string) error {
-	return s.queue.requestStop(ctx, token, reason)
+	return owners{s.queue}.requestStop(ctx, token, reason)
 }
 
 // RequestStop asks the request with this token to unlock the mutex, or to wait no longer, as
 // Semaphore.RequestStop does. It returns ErrNotHeld, ErrInvalid, ErrClosed, ctx's error or one of etcd's.
 func (m *Mutex) RequestStop(ctx context.Context, token int64, reason string) error {
-	return m.queue.requestStop(ctx, token, reason)
+	return owners{m.queue}.requestStop(ctx, token, reason)
 }
 
 // RequestStop asks the leader whose term has this token to resign, or the candidate with this token to
@@ -82,22 +82,22 @@ func (m *Mutex) RequestStop(ctx context.Context, token int64, reason string) err
 // never asked. It returns ErrNotHeld if no live request has this token. Its other errors are those of
 // StepDown.
 func (el *Election) RequestStop(ctx context.Context, token int64, reason string) error {
-	return el.queue.requestStop(ctx, token, reason)
+	return owners{el.queue}.requestStop(ctx, token, reason)
 }
 
 // requestStop is RequestStop of every kind of queue.
-func (q *sessionQueue) requestStop(ctx context.Context, token int64, reason string) error {
-	err := engine.CheckReason(reason)
+func (s owners) requestStop(ctx context.Context, token int64, reason string) error {
+	q, err := s.queue, engine.CheckReason(reason)
 	if err == nil {
 		err = q.do(ctx, func(ctx context.Context) error {
-			r, live, err := q.holderWith(ctx, token)
+			r, live, err := s.holderWith(ctx, token)
 			if err == nil && !live {
 				var waiter owner
-				waiter, live, err = q.withToken(ctx, token)
+				waiter, live, err = s.withToken(ctx, token)
 				r = waiter.Request
 			}
 			if err == nil && live {
-				live, err = q.askToStop(ctx, r, reason)
+				live, err = s.askToStop(ctx, r, reason)
 			}
 			if err == nil && !live {
 				err = ErrNotHeld
@@ -113,11 +113,8 @@ func (q *sessionQueue) requestStop(ctx context.Context, token int64, reason stri
 
 // holderWith finds the request that holds a permit with a token. A permit of the key of a limiter with a
 // total is held in the total, and its session knows it by the request at the key.
-func (q *sessionQueue) holderWith(ctx context.Context, token int64) (r mirror.Request, holds bool, err error) {
-	in := q
-	if q.total != nil {
-		in = q.total
-	}
+func (s owners) holderWith(ctx context.Context, token int64) (r mirror.Request, holds bool, err error) {
+	in := s.queue.last()
 	v, err := in.read(ctx)
 	if err != nil {
 		return mirror.Request{}, false, err
@@ -129,12 +126,13 @@ func (q *sessionQueue) holderWith(ctx context.Context, token int64) (r mirror.Re
 	if in.limiter == nil {
 		return v.Holders[at], true, nil
 	}
-	o, found, err := in.atKey(ctx, v.Holders[at])
-	return o.Request, found && (in == q || o.queue == q), err
+	o, found, err := owners{in}.atKey(ctx, v.Holders[at])
+	return o.Request, found && (in == s.queue || o.queue == s.queue), err
 }
 
 // askToStop stores that a request is asked to end, and reports whether it was live then.
-func (q *sessionQueue) askToStop(ctx context.Context, r mirror.Request, reason string) (bool, error) {
+func (s owners) askToStop(ctx context.Context, r mirror.Request, reason string) (bool, error) {
+	q := s.queue
 	n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Owner(), Key: r.Key}
 	key := q.sess.Space().Session(r.Slot.Lease).StepDown(r.Create)
 	put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(clientv3.LeaseID(r.Slot.Lease)))

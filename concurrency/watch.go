@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
@@ -21,11 +22,31 @@ type state struct {
 	in   joined // where there is a total
 }
 
-// joined are the requests in the total that belong to a key.
-type joined struct {
-	requests []mirror.Request
-	held     int  // as many of the first are admitted
-	missing  bool // a request that is admitted at the key has not joined yet
+// describe returns what a view shows.
+func (q *sessionQueue) describe(v mirror.View) Status {
+	if !v.Known {
+		v.Limit = 0
+	}
+	return Status{
+		Name: q.name, Limit: int(v.Limit), Stored: v.Known, Used: int(v.Used), Revision: v.Revision,
+		Holders: describeAll(v.Holders), Waiters: describeAll(v.Waiters), Foreign: v.Foreign,
+	}
+}
+
+// status is Status of every kind of queue.
+func (q *sessionQueue) status(ctx context.Context, opts []StatusOption) (Status, error) {
+	var read statusRead
+	if err := engine.Apply(opts, &read); err != nil {
+		return Status{}, q.failed("status of", err)
+	}
+	st, err := q.now(ctx)
+	if err != nil {
+		return Status{}, q.failed("status of", err)
+	}
+	if read.leases {
+		checkLeases(ctx, q.sess, st.Holders)
+	}
+	return st.Status, nil
 }
 
 // watch yields the present state and then each later one; states that follow each other quickly may be
@@ -59,34 +80,15 @@ func (q *sessionQueue) watch(ctx context.Context) iter.Seq2[Status, error] {
 // ErrClosed if the session is closed.
 func (q *sessionQueue) now(ctx context.Context) (st state, err error) {
 	err = q.do(ctx, func(ctx context.Context) (err error) {
-		if q.total == nil {
-			st.view, err = q.read(ctx)
-			st.Status = q.describe(st.view)
+		if q.pair != nil {
+			st, err = q.pair.state(ctx)
 			return err
 		}
-		at, all, shared, err := q.both(ctx)
-		st = state{Status: q.describeBoth(at, all, shared), view: at}
-		if shared {
-			st.in = q.joined(at, all)
-		}
+		st.view, err = q.read(ctx)
+		st.Status = q.describe(st.view)
 		return err
 	})
 	return st, err
-}
-
-// joined returns the requests in the total that belong to those that are admitted at the key.
-func (q *sessionQueue) joined(at, all mirror.View) (in joined) {
-	for _, r := range at.Holders {
-		if t := q.nextOf(all.Holders, r); t != nil {
-			in.requests = slices.Insert(in.requests, in.held, *t)
-			in.held++
-		} else if t = q.nextOf(all.Waiters, r); t != nil {
-			in.requests = append(in.requests, *t)
-		} else {
-			in.missing = true
-		}
-	}
-	return in
 }
 
 // views are the mirrors of a queue, and where there is a total of that, as one Watch uses them.
@@ -97,8 +99,8 @@ type views struct {
 
 func (q *sessionQueue) views() *views {
 	v := &views{queue: q, at: q.view.Join()}
-	if q.total != nil {
-		v.all = q.total.view.Join()
+	if q.pair != nil {
+		v.all = q.pair.total.view.Join()
 	}
 	return v
 }

@@ -153,12 +153,12 @@ inline remove() { born[m.key] = 0; nonce[m.key] = 0; id = 0 }
 #else
 #define ABSENT !born[m.key]
 #endif
-#if !defined(SCENARIO_ID) || defined(NO_ID_COMPARE) /* concurrency.sessionQueue.creation: nor one of the ID */
+#if !defined(SCENARIO_ID) || defined(NO_ID_COMPARE) /* concurrency.joining.creation: nor one of the ID */
 #define ID_FREE true
 #else
 #define ID_FREE !id
 #endif
-#ifdef NO_LIMIT_IN_TXN        /* concurrency.sessionQueue.creation: queue and limit are read in the Txn */
+#ifdef NO_LIMIT_IN_TXN        /* concurrency.joining.creation: queue and limit are read in the Txn */
 #define LIMIT_SEEN LIMIT      /* as known from before */
 #else
 #define LIMIT_SEEN limit
@@ -254,7 +254,7 @@ inline expire(c) {
 	admit()
 }
 
-/* ---- a client: concurrency.sessionQueue.acquire, and then Permit.Release ---- */
+/* ---- a client: concurrency.attempt.run, and then Permit.Release ---- */
 
 /* Shut out all copies of creations sent so far (commit.Fence.settle). */
 inline settle(c) {

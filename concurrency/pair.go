@@ -1,0 +1,341 @@
+package concurrency
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/queue"
+)
+
+// How a request joins the queue of a limiter's total: design note 17.
+
+// pair is the queue of a limiter's key with that of the total, which a request joins when it is admitted at
+// its key. It is nil for a queue without a total. A request has the same slot in both queues.
+type pair struct {
+	key, total *sessionQueue
+
+	mu     sync.Mutex
+	filled filling // that of the key
+}
+
+// keys returns the keys that a request with that slot may have in the queue of the total.
+func (p *pair) keys(s keyspace.Slot) []string {
+	if p == nil {
+		return nil
+	}
+	plain, try := s, s
+	plain.Try, try.Try = false, true
+	return []string{p.total.keys.Slot(plain), p.total.keys.Slot(try)}
+}
+
+// errUnproven says that it is not certain any more that a request is admitted at its key: a limit
+// has changed since, or the request is gone.
+var errUnproven = errors.New("a limit has changed")
+
+// join has a request that is admitted at its key join the queue of the total, and waits until
+// it is admitted there as well. If it fails, the whole request is being removed.
+func (p *pair) join(ctx context.Context, key *joining, c *ticket, begun time.Time) (*ticket, error) {
+	j, e := key.inTotal(c), key.epoch
+	var pause commit.Backoff
+	for {
+		t, admitted, err := p.enter(ctx, j, c)
+		if err == nil && !admitted {
+			if err = t.hasRoom(ctx); err == nil {
+				if err = t.await(ctx, e, begun); err != nil {
+					return t, err // it is being removed
+				}
+			}
+		}
+		if err == nil {
+			err = c.notPaused(ctx, t)
+		}
+		switch {
+		case err == nil:
+			return t, nil
+		case !errors.Is(err, errUnproven):
+		case j.bounded: // it does not wait: from the beginning
+			err = errAnew
+		default:
+			if err = pause.Wait(ctx, nil); err == nil {
+				err = c.await(ctx, e, begun)
+			}
+			if err == nil {
+				continue
+			}
+		}
+		e.Withdraw(c.Ticket, c.refusal())
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = &waitEnd{&full{queue: p.total, limit: limit.SeenN(p.total.limit), unseen: true}}
+			if t != nil {
+				err = &waitEnd{t.fullFound()}
+			}
+		}
+		return nil, err
+	}
+}
+
+// enter writes the request in the queue of the total, unless it was written with that at the key.
+func (p *pair) enter(ctx context.Context, j *joining, c *ticket) (t *ticket, admitted bool, err error) {
+	if c.next == nil {
+		return j.join(ctx)
+	}
+	if c.next.read != nil {
+		admitted, err = c.next.admitted(ctx, c.next.read)
+	}
+	return c.next.ticket, admitted, err
+}
+
+// hasRoom returns a *full if more requests wait for the total before one that waits there than
+// KeyedLimiterOptions.MaxTotalWaiters allows.
+func (c *ticket) hasRoom(ctx context.Context) error {
+	most := c.attempt.maxTotal()
+	if most == 0 {
+		return nil
+	}
+	full, ok := c.behind()
+	if ok && full.waiting < most {
+		return nil
+	}
+	q := c.queue
+	if seen := q.limit.Seen(); !ok || seen == nil || seen.Lowered { // holders above a lowered limit are no waiters, and counts do not show them
+		v, err := q.read(ctx)
+		if err != nil {
+			return err
+		}
+		for len(v.Waiters) > 0 && v.Waiters[len(v.Waiters)-1].Create >= c.Token {
+			v.Waiters = v.Waiters[:len(v.Waiters)-1]
+		}
+		full = q.fullView(v, 0)
+	}
+	if full.waiting < most {
+		return nil
+	}
+	return full
+}
+
+// notPaused returns errAnew if the key of a request that is admitted in the total is paused: the request
+// waits at its key again, so that a key without holders stays without them until it is resumed. Only a Txn
+// that admits the request in the total while the key's limit is above 0 needs no read for that.
+func (c *ticket) notPaused(ctx context.Context, t *ticket) error {
+	if c.open && t.atOnce {
+		return nil
+	}
+	l, stored, err := c.queue.limit.Read(ctx)
+	if err == nil && stored && l.N == 0 {
+		return errAnew
+	}
+	return err
+}
+
+// inTotal returns the call as it joins the queue of the total, for a request that is admitted at its key.
+func (j *joining) inTotal(c *ticket) *joining {
+	t := &joining{attempt: j.attempt.inTotal(), epoch: j.epoch, seen: j.ahead}
+	j.ahead = nil
+	t.writer = second{t, c}
+	return t
+}
+
+// second is the writer of a request in the queue of the total. What is not known to have been written is
+// removed with the request at the key.
+type second struct {
+	*joining
+	of *ticket // the request at the key
+}
+
+func (w second) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+	q, c := w.queue, w.of
+	t := w.ticket(try)
+	leave, err := q.turn(ctx, &q.sess.Sending, time.Now())
+	if err != nil {
+		return nil, nil, failed, err
+	}
+	seen := q.sess.Seen()
+	res, err := w.epoch.Fence().Create(ctx, w.txn(t, append(c.proof(), ifs...)))
+	leave()
+	t.Token = res.Token
+	// The nonce is that of the request at the key: what is found may be of the Txn that has written both,
+	// or of a copy of a Txn that was refused. None of them writes it before that request exists.
+	out := outcomeOf(res, err, seen, c.Token)
+	switch out {
+	case written:
+		t.joined()
+		q.sess.See(res.Token)
+	case refused, failed:
+	case unsettled:
+		if pending, _ := errors.AsType[*commit.PendingError](err); !q.sess.Background(pending.Abandon) {
+			pending.Abandon()
+		}
+	case occupied:
+		w.occupied(t)
+		return nil, nil, failed, errAnew
+	default:
+		err = w.lost(out)
+	}
+	return t, res.Read, out, err
+}
+
+// ticket returns the request, which has the slot of that at the key.
+func (w second) ticket(try bool) *ticket {
+	slot := w.of.slot
+	slot.Try = try
+	return &ticket{Ticket: w.of.Ticket, queue: w.queue, named: w.of.queue, attempt: w.attempt, slot: slot, Key: w.queue.keys.Slot(slot)}
+}
+
+// txn is the Txn that writes the request. Its nonce is that of the request at the key, by which it is found
+// if one Txn has written both.
+func (w second) txn(t *ticket, ifs []clientv3.Cmp) commit.Creation {
+	value := w.value(w.of.nonce)
+	value.Of, value.ID = w.of.Key, w.of.attempt.id
+	return w.creation(t, value, ifs)
+}
+
+// resolve returns errUnproven if the proof of the request's admission at its key does not hold, and
+// errRefused if it does.
+func (w second) resolve(ctx context.Context, _ []*etcdserverpb.ResponseOp) error {
+	at := w.of.queue
+	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return at.sess.KV().Txn(call).If(w.of.proof()...).Then(clientv3.OpGet(at.base.Key)).Else(clientv3.OpGet(at.base.Key)).Commit()
+	})
+	if err != nil {
+		return err
+	}
+	at.base.met(limit.First(resp.Responses[0]))
+	if resp.Succeeded {
+		return errRefused
+	}
+	return errUnproven
+}
+
+// proof returns the conditions by which a request is admitted at its key: it exists, and the limits
+// are those by which it was.
+func (c *ticket) proof() []clientv3.Cmp {
+	return append([]clientv3.Cmp{commit.Guard(c.Key, c.Token)}, c.queue.limit.Unchanged(c.at)...)
+}
+
+// nextTicket is a request in the queue of the total that was written with that at its key.
+type nextTicket struct {
+	*ticket
+	read []*etcdserverpb.ResponseOp // what shows whether it is admitted
+}
+
+// filling is how full the queue of a key was at most, as of a revision.
+type filling struct {
+	rev    int64
+	weight int64
+}
+
+// saw takes over what the Txn of a request has shown, unless a later one is known.
+func (f *filling) saw(rev, weight int64) {
+	if rev > f.rev {
+		*f = filling{rev, weight}
+	}
+}
+
+// gone counts a request less whose removal etcd has confirmed. sent is the revision of what was known
+// when the removal was sent: if that is another one by now, what is known may lack the request already,
+// and it must not be counted less twice.
+func (f *filling) gone(token, weight, sent int64) {
+	if f.rev == sent && token <= f.rev {
+		f.weight = max(0, f.weight-weight)
+	}
+}
+
+// fill records how full the queue of the key is, as the Txn of a request has shown it. Of heavy requests only
+// the number is known.
+func (p *pair) fill(c *ticket, light, others int64) {
+	if p == nil {
+		return
+	}
+	if others > 0 {
+		light = math.MaxInt32
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.filled.saw(c.Token, light)
+}
+
+// forget has the pair forget how full the queue of the key is: a revision may be that of another state by now.
+func (p *pair) forget() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.filled = filling{}
+}
+
+// removes returns what is called when the removal of a request is confirmed, which is sent now.
+func (p *pair) removes(c *ticket) (confirmed func()) {
+	if p == nil {
+		return func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sent := p.filled.rev
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.filled.gone(c.Ticket.Token, c.slot.Weight, sent)
+	}
+}
+
+// with adds to the Txn of a request one inside it, which writes that in the queue of the total as
+// well if the first is certainly admitted: no request has come to its key since the revision at which
+// there was room, and the limits are the same. A process that knows nothing of a key takes its queue
+// for empty.
+func (p *pair) with(j *joining, c *ticket, tx *commit.Creation) {
+	if p == nil || j.bounded {
+		return
+	}
+	p.mu.Lock()
+	filled := p.filled
+	p.mu.Unlock()
+	q := p.key
+	known := cmp.Or(q.limit.Seen(), q.base.Seen())
+	if known == nil || !queue.Fits(filled.weight, c.slot.Weight, known.N) {
+		return
+	}
+	w := second{j.inTotal(c), c}
+	t := w.ticket(false)
+	next := w.txn(t, nil)
+	ifs := append(q.limit.Unchanged(known.Revs), clientv3.Compare(clientv3.CreateRevision(next.Key), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(q.keys.Requests), "<", filled.rev+1).WithPrefix())
+	put := clientv3.OpPut(next.Key, next.Value, clientv3.WithLease(j.epoch.Lease()))
+	tx.Read = append(tx.Read, clientv3.OpTxn(ifs, append([]clientv3.Op{put}, next.Read...), nil))
+	c.next = &nextTicket{ticket: t}
+	c.at, c.open = known.Revs, true // it has room, so it is no pause
+}
+
+// takeNext takes what with has added from what the Txn has read. What is not known to have been
+// written is written again when the request is admitted at its key, and found then.
+func (c *ticket) takeNext(read []*etcdserverpb.ResponseOp) []*etcdserverpb.ResponseOp {
+	if c.next == nil {
+		return read
+	}
+	if len(read) == 0 || c.Token == 0 {
+		c.next = nil
+		return read
+	}
+	inner := read[len(read)-1].GetResponseTxn()
+	if inner.Succeeded {
+		c.next.Token, c.next.read = c.Token, inner.Responses[1:]
+		c.next.joined()
+	} else {
+		c.next = nil
+	}
+	return read[:len(read)-1]
+}
+
+// joined records that the request in the queue of the total was written.
+func (c *ticket) joined() { c.Joined = engine.Joined{Key: c.Key, Token: c.Token} }
