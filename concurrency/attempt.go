@@ -8,7 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -195,13 +195,13 @@ func (a *attempt) check(ctx context.Context) error {
 		own.checked.Store(true)
 	}
 	q := a.queue
-	if seen := q.limit.Seen(); a.weight > 1 && (seen == nil || queue.TooHeavy(a.weight, seen.N)) {
+	if seen := q.limit.Seen(); a.weight > 1 && (seen == nil || rank.TooHeavy(a.weight, seen.N)) {
 		// It may have been raised since this process last saw it.
 		stored, known, err := q.limit.Read(ctx)
 		if err != nil {
 			return err
 		}
-		if known && queue.TooHeavy(a.weight, stored.N) {
+		if known && rank.TooHeavy(a.weight, stored.N) {
 			return tooHeavy(q.level(), a.weight, stored.N)
 		}
 	}

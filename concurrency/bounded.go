@@ -8,7 +8,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // joinBounded writes a request only if not too many others are before it: for a try that
@@ -78,7 +78,7 @@ func (j *joining) joinBounded(ctx context.Context) (*ticket, bool, error) {
 // call that does not join; made is set if there is room since the look.
 func (j *joining) weigh(ctx context.Context, p *prospect, o outlook, begun time.Time) (full error, made bool, failed error) {
 	full = o.full
-	if p.answer != queue.Enter && j.hasID {
+	if p.answer != rank.Enter && j.hasID {
 		made, err := j.makeRoom(ctx, o.view)
 		switch ours := asOurs(err); {
 		case ours != nil:
@@ -112,7 +112,7 @@ func (j *joining) makeRoom(ctx context.Context, v *mirror.View) (made bool, err 
 		return false, err
 	}
 	if j.takeOver && !j.epoch.Ended(owner.Slot.Lease, owner.Key) {
-		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, j.weight, j.maxWaiters) == queue.Refuse {
+		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, j.weight, j.maxWaiters) == rank.Refuse {
 			return false, j.queue.fullView(*v, 0)
 		}
 	}
@@ -141,7 +141,7 @@ func (j *joining) lookAhead(ctx context.Context, p *prospect, key error) (full, 
 	if err != nil {
 		return nil, err
 	}
-	if o.answer == queue.Enter {
+	if o.answer == rank.Enter {
 		j.ahead = &o
 		return key, nil
 	}
@@ -175,10 +175,10 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*ticket, boo
 	}
 	j.count(&v, leaving)
 	switch v.Queue.Bounded(c.Token, j.weight, j.maxWaiters) {
-	case queue.Refuse:
+	case rank.Refuse:
 		e.Withdraw(c.Ticket, c.refusal())
 		return nil, false, q.fullView(v, c.Token)
-	case queue.Unclear:
+	case rank.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
 		defer cancel()
 		err := c.await(wait, e, time.Now())
@@ -188,5 +188,5 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*ticket, boo
 		return c, true, nil
 	}
 	c.at, c.open = limit.RevsOf(v.Limits), v.Limit > 0
-	return c, v.Queue.Bounded(c.Token, j.weight, 0) == queue.Enter, nil
+	return c, v.Queue.Bounded(c.Token, j.weight, 0) == rank.Enter, nil
 }

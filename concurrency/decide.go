@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // outcome is what became of one Txn that was to write a request.
@@ -80,7 +80,7 @@ const (
 
 // prospect is what a bounded call knows of its request before it is written.
 type prospect struct {
-	answer    queue.Answer
+	answer    rank.Answer
 	ours      bool // its ID is that of an earlier request of this session that is about to go
 	overtaken bool // by another request since the look
 	round     int  // of looks
@@ -93,12 +93,12 @@ type prospect struct {
 // next decides what a bounded call does with its request.
 func (p prospect) next() step {
 	switch {
-	case p.ours || p.answer == queue.Unclear:
+	case p.ours || p.answer == rank.Unclear:
 		if p.waited > patience {
 			return fail
 		}
 		return wait
-	case p.answer == queue.Refuse:
+	case p.answer == rank.Refuse:
 		return fail
 	case p.counted:
 		return writeAnyway

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 func TestOutcomeOf(t *testing.T) {
@@ -74,19 +74,19 @@ func TestProspect(t *testing.T) {
 		p    prospect
 		want step
 	}{
-		"room":                                     {prospect{answer: queue.Enter, weight: 1, free: 1}, writeIf},
-		"room, other requests come":                {prospect{answer: queue.Enter, weight: 1, free: 7, overtaken: true}, again},
-		"room, others come, the last optimistic":   {prospect{answer: queue.Enter, weight: 1, free: 1, round: optimistic - 1}, writeIf},
-		"room, others keep coming":                 {prospect{answer: queue.Enter, weight: 1, free: 1, round: optimistic}, writeAnyway},
-		"ample room, other requests come":          {prospect{answer: queue.Enter, weight: 1, free: 8, overtaken: true}, writeAnyway},
-		"ample room for one, but not for a weight": {prospect{answer: queue.Enter, weight: 2, free: 15, overtaken: true}, again},
-		"no room":                             {prospect{answer: queue.Refuse, weight: 1}, fail},
-		"no room, long since":                 {prospect{answer: queue.Refuse, weight: 1, waited: time.Hour}, fail},
-		"tries are in the way":                {prospect{answer: queue.Unclear, weight: 1, waited: patience}, wait},
-		"tries are in the way for long":       {prospect{answer: queue.Unclear, weight: 1, waited: patience + 1}, fail},
-		"the ID is about to be free":          {prospect{answer: queue.Enter, weight: 1, free: 9, ours: true}, wait},
-		"the ID is about to be free, no room": {prospect{answer: queue.Refuse, weight: 1, ours: true}, wait},
-		"the ID is about to be free for long": {prospect{answer: queue.Enter, weight: 1, ours: true, waited: patience + 1}, fail},
+		"room":                                     {prospect{answer: rank.Enter, weight: 1, free: 1}, writeIf},
+		"room, other requests come":                {prospect{answer: rank.Enter, weight: 1, free: 7, overtaken: true}, again},
+		"room, others come, the last optimistic":   {prospect{answer: rank.Enter, weight: 1, free: 1, round: optimistic - 1}, writeIf},
+		"room, others keep coming":                 {prospect{answer: rank.Enter, weight: 1, free: 1, round: optimistic}, writeAnyway},
+		"ample room, other requests come":          {prospect{answer: rank.Enter, weight: 1, free: 8, overtaken: true}, writeAnyway},
+		"ample room for one, but not for a weight": {prospect{answer: rank.Enter, weight: 2, free: 15, overtaken: true}, again},
+		"no room":                             {prospect{answer: rank.Refuse, weight: 1}, fail},
+		"no room, long since":                 {prospect{answer: rank.Refuse, weight: 1, waited: time.Hour}, fail},
+		"tries are in the way":                {prospect{answer: rank.Unclear, weight: 1, waited: patience}, wait},
+		"tries are in the way for long":       {prospect{answer: rank.Unclear, weight: 1, waited: patience + 1}, fail},
+		"the ID is about to be free":          {prospect{answer: rank.Enter, weight: 1, free: 9, ours: true}, wait},
+		"the ID is about to be free, no room": {prospect{answer: rank.Refuse, weight: 1, ours: true}, wait},
+		"the ID is about to be free for long": {prospect{answer: rank.Enter, weight: 1, ours: true, waited: patience + 1}, fail},
 	} {
 		require.Equal(t, c.want, c.p.next(), name)
 	}

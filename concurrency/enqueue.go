@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -234,13 +234,13 @@ func (c *ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) 
 	c.at, c.open = seen.Revs, limit > 0
 	q.pair.fill(c, light, others)
 	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: seen.Revs.Own}
-	if queue.TooHeavy(c.slot.Weight, limit) {
+	if rank.TooHeavy(c.slot.Weight, limit) {
 		return false, tooHeavy(q.level(), c.slot.Weight, limit)
 	}
 	if c.slot.Weight == 1 {
-		c.atOnce = others == 0 && queue.Fits(light-1, 1, limit)
+		c.atOnce = others == 0 && rank.Fits(light-1, 1, limit)
 	} else {
-		c.atOnce = others == 1 && queue.Fits(light, c.slot.Weight, limit)
+		c.atOnce = others == 1 && rank.Fits(light, c.slot.Weight, limit)
 	}
 	return c.atOnce, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // A request that followed the queue because another of its session was near sleeps when that is served,
@@ -116,7 +116,7 @@ func TestTrapW3LimitLoweredUnseen(t *testing.T) {
 	s, _ := f.Session(idle())
 	others := sem(t, s, "x", 2)
 	holders := []*concurrency.Permit{acquire(t, ctx, others), acquire(t, ctx, others)}
-	near := queue.Horizon{Limits: 1000, Crowd: 1, Watched: 1, Gone: 1, Look: time.Hour, Renew: time.Hour}
+	near := rank.Horizon{Limits: 1000, Crowd: 1, Watched: 1, Gone: 1, Look: time.Hour, Renew: time.Hour}
 	own, c := f.within(near, nil)
 	sm := sem(t, own, "x", 2)
 	ch := ask2(ctx, sm)
@@ -147,7 +147,7 @@ func TestTrapW3LimitRaisedUnseen(t *testing.T) {
 	s, _ := f.Session(idle())
 	others := sem(t, s, "x", 1)
 	holder := acquire(t, ctx, others)
-	own, _ := f.within(queue.Horizon{Limits: 1000, Crowd: 1, Watched: 1, Gone: 1, Look: time.Hour, Renew: time.Hour}, nil)
+	own, _ := f.within(rank.Horizon{Limits: 1000, Crowd: 1, Watched: 1, Gone: 1, Look: time.Hour, Renew: time.Hour}, nil)
 	sm := sem(t, own, "x", 1)
 	ch := ask2(ctx, sm)
 	require.Eventually(t, func() bool { return concurrency.InFront(sm) == 1 }, soon, tick)

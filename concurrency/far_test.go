@@ -15,7 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -26,7 +26,7 @@ func (f fixture) tiny(opts *concurrency.SessionOptions) (*concurrency.Session, *
 }
 
 // within starts a session with a horizon.
-func (f fixture) within(h queue.Horizon, opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
+func (f fixture) within(h rank.Horizon, opts *concurrency.SessionOptions) (*concurrency.Session, *embedtest.Client) {
 	f.T.Helper()
 	c := f.NewClient(f.T, nil)
 	o := *idle()
@@ -34,7 +34,7 @@ func (f fixture) within(h queue.Horizon, opts *concurrency.SessionOptions) (*con
 		o = *opts
 	}
 	o.Prefix = f.Root
-	s, err := concurrency.NewSession(queue.WithHorizon(ctxT(f.T), h), c.Client, "test", &o)
+	s, err := concurrency.NewSession(rank.WithHorizon(ctxT(f.T), h), c.Client, "test", &o)
 	require.NoError(f.T, err)
 	f.T.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testkit.Grace)
@@ -62,7 +62,7 @@ type sleeper struct {
 
 // line has n sessions queue one after the other, behind those that are in etcd already. Those that are
 // far sleep when it returns.
-func (f fixture) line(h queue.Horizon, limit, n int, opts ...concurrency.AcquireOption) (line []sleeper) {
+func (f fixture) line(h rank.Horizon, limit, n int, opts ...concurrency.AcquireOption) (line []sleeper) {
 	f.T.Helper()
 	for range n {
 		before := f.Keys("queue/")
@@ -86,7 +86,7 @@ func (f fixture) line(h queue.Horizon, limit, n int, opts ...concurrency.Acquire
 }
 
 // blind is the smallest horizon without looks by the clock: what wakes a request are the rules.
-var blind = func() queue.Horizon { h := queue.Tiny; h.Look, h.Renew = time.Hour, time.Hour; return h }()
+var blind = func() rank.Horizon { h := rank.Tiny; h.Look, h.Renew = time.Hour, time.Hour; return h }()
 
 // Far requests are admitted in their order, and each as soon as it fits.
 func TestFarWaitersGoInOrder(t *testing.T) {
@@ -135,7 +135,7 @@ func TestTrapW2LongHolders(t *testing.T) {
 		acquire(t, ctx, sem(t, s, "x", limit))
 	}
 	last := acquire(t, ctx, sem(t, s, "x", limit))
-	line := f.line(queue.Horizon{Watched: 2, Gone: 1, Look: time.Hour, Renew: time.Hour}, limit, 8)
+	line := f.line(rank.Horizon{Watched: 2, Gone: 1, Look: time.Hour, Renew: time.Hour}, limit, 8)
 	require.NoError(t, last.Release(ctx))
 	for _, w := range line {
 		require.NoError(t, granted(t, w.ch, "one after the other").Release(ctx))

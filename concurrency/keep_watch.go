@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 const (
@@ -187,7 +187,7 @@ func (k *keeper) prove(ctx context.Context) proof {
 	}
 	if t.others == 0 && len(cells) <= provable {
 		l, stored, err := q.limit.Learn(t.records)
-		p.waits, p.err = !stored || !queue.Fits(0, t.light, l.N), err
+		p.waits, p.err = !stored || !rank.Fits(0, t.light, l.N), err
 		return p
 	}
 	v, err := q.read(ctx)

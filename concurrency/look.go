@@ -9,13 +9,13 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // outlook is what one state of the queue means for a request that has not been written yet
 // and is refused if too many others are before it.
 type outlook struct {
-	answer   queue.Answer
+	answer   rank.Answer
 	fits     bool  // it would be admitted at once
 	free     int64 // weight that all requests in the queue leave of the limit
 	full     *full // what to return if the answer is no
@@ -38,7 +38,7 @@ func (j *joining) look(ctx context.Context) (outlook, error) {
 	q := j.queue
 	leaving := j.epoch.Leaving(q.numbered)
 	if j.weight == 1 && !j.hasID {
-		if o, ok, err := j.lookAtCounts(ctx); err != nil || ok && (o.answer != queue.Refuse || o.full.without(len(leaving), j.maxWaiters)) {
+		if o, ok, err := j.lookAtCounts(ctx); err != nil || ok && (o.answer != rank.Refuse || o.full.without(len(leaving), j.maxWaiters)) {
 			return o, err
 		}
 		if o, ok, err := j.lookAtNames(ctx, leaving); ok || err != nil {
@@ -58,12 +58,12 @@ func (j *joining) look(ctx context.Context) (outlook, error) {
 				return outlook{}, err
 			}
 			continue
-		case queue.TooHeavy(j.weight, v.Limit):
+		case rank.TooHeavy(j.weight, v.Limit):
 			return outlook{}, tooHeavy(q.level(), j.weight, v.Limit)
 		}
 		j.count(&v, leaving)
 		o := outlook{
-			answer: v.Queue.Bounded(0, j.weight, j.maxWaiters), fits: v.Queue.Bounded(0, j.weight, 0) == queue.Enter,
+			answer: v.Queue.Bounded(0, j.weight, j.maxWaiters), fits: v.Queue.Bounded(0, j.weight, 0) == rank.Enter,
 			full: q.fullView(v, 0), free: v.Limit, revision: v.Revision, limits: limit.RevsOf(v.Limits), view: &v,
 		}
 		for _, other := range v.Requests() {
@@ -109,11 +109,11 @@ func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o o
 		}
 	}
 	o = outlook{
-		answer: queue.Enter, fits: requests < seen.N, free: seen.N - requests, revision: l.revision, limits: seen.Revs,
+		answer: rank.Enter, fits: requests < seen.N, free: seen.N - requests, revision: l.revision, limits: seen.Revs,
 		full: &full{queue: q, limit: seen.N, used: seen.N, waiting: int(requests - seen.N)},
 	}
 	if others >= room {
-		o.answer = queue.Refuse
+		o.answer = rank.Refuse
 	}
 	return o, others >= room || requests < room, nil
 }
@@ -189,11 +189,11 @@ func (j *joining) lookAtCounts(ctx context.Context) (o outlook, ok bool, err err
 		return o, false, err
 	}
 	o = outlook{
-		answer: queue.Enter, fits: t.light < l.N, free: l.N - t.light, revision: revision, limits: l.Revs,
+		answer: rank.Enter, fits: t.light < l.N, free: l.N - t.light, revision: revision, limits: l.Revs,
 		counted: t.light > longQueue, full: q.fullCount(l.N, t.light),
 	}
 	if t.light >= l.N+int64(j.maxWaiters) {
-		o.answer = queue.Refuse
+		o.answer = rank.Refuse
 	}
 	return o, true, nil
 }

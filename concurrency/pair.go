@@ -15,7 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // How a request joins the queue of a limiter's total: design note 17.
@@ -303,7 +303,7 @@ func (p *pair) with(j *joining, c *ticket, tx *commit.Creation) {
 	p.mu.Unlock()
 	q := p.key
 	known := cmp.Or(q.limit.Seen(), q.base.Seen())
-	if known == nil || !queue.Fits(filled.weight, c.slot.Weight, known.N) {
+	if known == nil || !rank.Fits(filled.weight, c.slot.Weight, known.N) {
 		return
 	}
 	w := second{j.inTotal(c), c}

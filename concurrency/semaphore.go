@@ -11,7 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -203,7 +203,7 @@ func (a *agreement) agreed() bool {
 func (a *agreement) check(ctx context.Context, weight int64) error {
 	stored, known, err := a.stored.Read(ctx)
 	if err == nil && !known {
-		if queue.TooHeavy(weight, a.limit) {
+		if rank.TooHeavy(weight, a.limit) {
 			return tooHeavy(a.level, weight, a.limit)
 		}
 		stored, err = a.stored.Init(ctx, a.limit)

@@ -13,14 +13,14 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
 // shared is what the primitives of a session share besides its lease.
 type shared struct {
 	reportEvery time.Duration
-	horizon     func(fixed bool) queue.Horizon
+	horizon     func(fixed bool) rank.Horizon
 
 	mu     sync.Mutex
 	queues map[queueKey]weak.Pointer[sessionQueue]
@@ -30,16 +30,16 @@ type shared struct {
 }
 
 // horizons returns the horizons of the queues of a session.
-func horizons(ctx context.Context) func(fixed bool) queue.Horizon {
-	set, ok := queue.HorizonOf(ctx)
-	return func(fixed bool) queue.Horizon {
+func horizons(ctx context.Context) func(fixed bool) rank.Horizon {
+	set, ok := rank.HorizonOf(ctx)
+	return func(fixed bool) rank.Horizon {
 		switch {
 		case ok:
 			return set
 		case fixed:
-			return queue.FixedLimit
+			return rank.FixedLimit
 		}
-		return queue.StoredLimit
+		return rank.StoredLimit
 	}
 }
 

@@ -79,8 +79,8 @@ inline admit() {
 	x = 0
 }
 
-/* What a mirror concludes from one state of the range (mirror.Mirror.outcome, queue.Queue.Admit). */
-#ifdef NO_REVISION_ORDER      /* queue.Entry.before: by create revision; without, by the keys' names */
+/* What a mirror concludes from one state of the range (mirror.Mirror.outcome, rank.Queue.Admit). */
+#ifdef NO_REVISION_ORDER      /* rank.Entry.before: by create revision; without, by the keys' names */
 #define AHEAD(j, k) (born[j] && j < k)
 #define VIEWPOS(k) (AHEAD(0,k) + AHEAD(1,k) + AHEAD(2,k) + AHEAD(3,k) + AHEAD(4,k) + AHEAD(5,k))
 #else
@@ -129,7 +129,7 @@ inline forget() { answered = 0; ok = 0; fast = 0; got = 0 }
 /* ---- the transactions ---- */
 
 /* The greatest token among those for whom a condition holds, or that is known from before
- * (queue.Queue.Through). */
+ * (rank.Queue.Through). */
 inline greatest(into, cond) {
 	into = through; x = 0;
 	do

@@ -9,7 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // End is how a wait has ended.
@@ -137,7 +137,7 @@ func (c *Crowd) confirm(ctx context.Context, s *Waiter, w *mirror.Waiter) (bool,
 	if key == nil || key.CreateRevision != s.Token || err != nil || !stored {
 		return false, nil // the view is about to show that
 	}
-	return queue.Fits(0, w.UpTo(), seen.N) || read.Own != nil && mirror.ReadStored(read.Own).Through >= s.Token, nil
+	return rank.Fits(0, w.UpTo(), seen.N) || read.Own != nil && mirror.ReadStored(read.Own).Through >= s.Token, nil
 }
 
 // sleep is Await of a far request, until the requests wait in another way.
@@ -156,7 +156,7 @@ func (c *Crowd) sleep(ctx context.Context, s *Waiter, changed <-chan struct{}) R
 			if c.isGone(ctx, s) {
 				return Result{End: Gone}
 			}
-			if n := limit.SeenN(c.Limit); queue.TooHeavy(s.Weight, n) {
+			if n := limit.SeenN(c.Limit); rank.TooHeavy(s.Weight, n) {
 				return Result{End: TooHeavy, Seen: mirror.Brief{Limit: n}}
 			}
 		case <-report.C:

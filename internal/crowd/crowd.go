@@ -14,7 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // Session is what the waiting requests use of their session.
@@ -32,7 +32,7 @@ type Queue struct {
 	Keys        keyspace.Queue
 	Limit       limit.Kind
 	View        *mirror.Shared // of the whole queue
-	Horizon     queue.Horizon
+	Horizon     rank.Horizon
 	ReportEvery time.Duration
 
 	// OfKey is set for the queue of a limiter's key. Few wait there, so none is far; and another watch brings

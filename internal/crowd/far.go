@@ -10,7 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/limit"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // What is read for requests that are far from their admission.
@@ -35,7 +35,7 @@ func (s *Waiter) ownKeys() string {
 
 // tail is what a list shows of the requests before one.
 type tail struct {
-	before   []queue.Entry // the youngest first; the oldest are left out
+	before   []rank.Entry // the youngest first; the oldest are left out
 	limit    limit.Limit
 	near     bool  // the request is gone, or the limit cannot be read: its view shows what to do
 	requests int64 // how many there are in all
@@ -67,13 +67,13 @@ func (c *Crowd) tailWithin(ctx context.Context, s *Waiter, most int64) (t tail, 
 	}
 	l, stored, err := c.Limit.Learn(c.Limit.Records(resp.Responses[1:]))
 	t.limit, t.near = l, err != nil || !stored
-	c.waiters.wakeIf(func(s *Waiter) bool { return queue.TooHeavy(s.Weight, l.N) })
+	c.waiters.wakeIf(func(s *Waiter) bool { return rank.TooHeavy(s.Weight, l.N) })
 	found, there := resp.Responses[0].GetResponseRange(), false
 	for _, kv := range found.Kvs {
 		if kv.CreateRevision == s.Token && string(kv.Key) == s.Key {
 			there = true
 		} else if slot, ok := c.Keys.ParseSlot(string(kv.Key)); ok && kv.Lease != 0 {
-			t.before = append(t.before, queue.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Weight: slot.Weight})
+			t.before = append(t.before, rank.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Weight: slot.Weight})
 		} else {
 			foreign++
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/limit"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // monitor decides when the waiting requests of a session follow their queue, as long as there are any. It
@@ -174,7 +174,7 @@ func (m *monitor) sleepUntil(ctx context.Context, w *watched, gone <-chan string
 	for len(w.left) > w.enough {
 		select {
 		case key := <-gone:
-			w.left = slices.DeleteFunc(w.left, func(e queue.Entry) bool { return e.Key == key })
+			w.left = slices.DeleteFunc(w.left, func(e rank.Entry) bool { return e.Key == key })
 			if w.still.end() {
 				look.Reset(jitter(w.period()))
 			}

@@ -13,17 +13,17 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // asleepIn is a monitor whose first request is far in a queue of so many, and watches four others.
 func asleepIn(requests int64) (*monitor, *watched) {
-	c := New(Queue{Limit: limit.NewFixed(1), Horizon: queue.StoredLimit, View: mirror.NewShared(keyspace.Queue{}, 1, nil)})
+	c := New(Queue{Limit: limit.NewFixed(1), Horizon: rank.StoredLimit, View: mirror.NewShared(keyspace.Queue{}, 1, nil)})
 	s := &Waiter{Request: Request{Key: "own", Token: 100, Found: mirror.Found{Known: true, Ahead: 50}}}
 	c.waiters.link(s)
 	w := &watched{Waiter: s, requests: requests, still: &stillness{requests: requests}, enough: 2, every: time.Second}
 	for _, key := range []string{"a", "b", "c", "d"} {
-		w.left = append(w.left, queue.Entry{Key: key})
+		w.left = append(w.left, rank.Entry{Key: key})
 	}
 	return &monitor{Crowd: c}, w
 }

@@ -9,13 +9,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/limit"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // watched is what a far request watches.
 type watched struct {
 	*Waiter
-	left     []queue.Entry // the requests that are not gone
+	left     []rank.Entry // the requests that are not gone
 	enough   int           // when no more are left, the request may be near
 	limit    limit.Revs
 	requests int64 // in the queue
@@ -94,7 +94,7 @@ func (w *watched) verify(ctx context.Context, c *Crowd, more bool) (again bool, 
 		return false, err
 	}
 	kv := func(i int) *mvccpb.KeyValue { return limit.First(resp.Responses[i]) }
-	var left []queue.Entry
+	var left []rank.Entry
 	for i, e := range w.left {
 		if kv := kv(i); kv != nil && kv.CreateRevision == e.Create {
 			left = append(left, e)

@@ -1,6 +1,6 @@
 package mirror
 
-// Asked returns whether a request waits in the queue, or may, see queue.Queue.Asked. listed is false
+// Asked returns whether a request waits in the queue, or may, see rank.Queue.Asked. listed is false
 // if the view has not seen the queue yet. Its cost does not depend on the length of the queue. Changed
 // is closed at the next change.
 func (m *Mirror) Asked() (asked, listed bool, changed <-chan struct{}) {

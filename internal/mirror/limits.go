@@ -3,7 +3,7 @@ package mirror
 import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -50,9 +50,9 @@ func (l Limits) Previous() (most int64) {
 
 // mayHold reports whether a waiting request may have been admitted before one of the records was
 // written, given the weight of all requests before it.
-func (l Limits) mayHold(ahead int64, e queue.Entry) bool {
+func (l Limits) mayHold(ahead int64, e rank.Entry) bool {
 	for _, s := range [...]Stored{l.Own, l.InForce()} {
-		if s.Unsettled() && e.Create < s.Rev && queue.Fits(ahead, e.Weight, s.Limit.Previous) {
+		if s.Unsettled() && e.Create < s.Rev && rank.Fits(ahead, e.Weight, s.Limit.Previous) {
 			return true
 		}
 	}

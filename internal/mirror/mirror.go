@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -18,7 +18,7 @@ type Mirror struct {
 	fixed int64 // the limit, if it is not stored
 
 	mu       sync.Mutex
-	queue    queue.Queue
+	queue    rank.Queue
 	requests map[string]*Request // by key
 	limits   Limits
 	based    bool // a default counts where the queue has no limit of its own
@@ -36,7 +36,7 @@ type Mirror struct {
 
 // Request is one live request in etcd.
 type Request struct {
-	queue.Entry
+	rank.Entry
 	Slot  keyspace.Slot
 	value *value
 	ahead int // how many requests were before it when its event came
@@ -53,7 +53,7 @@ type value struct {
 // NewRequest returns the request of a key whose name was parsed.
 func NewRequest(slot keyspace.Slot, kv *mvccpb.KeyValue) Request {
 	r := Request{
-		Slot: slot, Entry: queue.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Weight: slot.Weight, Try: slot.Try},
+		Slot: slot, Entry: rank.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Weight: slot.Weight, Try: slot.Try},
 		value: &value{},
 	}
 	if len(kv.Value) <= record.MaxSize { // a longer one cannot be read, and is not kept
@@ -91,7 +91,7 @@ func (m *Mirror) reset(kvs []*mvccpb.KeyValue, revision, upTo int64, newer int) 
 	rewound := revision < m.revision
 	// Which requests are admitted follows from the list and the limit's record. The former
 	// state may be wrong: an event was lost, or etcd was restored.
-	m.queue = queue.Queue{}
+	m.queue = rank.Queue{}
 	if m.fixed > 0 {
 		m.queue.SetLimit(m.fixed, 0)
 	}
@@ -107,7 +107,7 @@ func (m *Mirror) reset(kvs []*mvccpb.KeyValue, revision, upTo int64, newer int) 
 		}
 	}
 	m.setLimit(limit)
-	entries := make([]queue.Entry, 0, len(m.requests))
+	entries := make([]rank.Entry, 0, len(m.requests))
 	for _, r := range m.requests {
 		entries = append(entries, r.Entry)
 	}

@@ -3,7 +3,7 @@ package mirror
 import (
 	"slices"
 
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // View is one state of a queue.
@@ -18,14 +18,14 @@ type View struct {
 	Foreign  int   // keys in the range that are not ours, a damaged limit included
 	Holders  []Request
 	Waiters  []Request
-	Queue    queue.Queue
+	Queue    rank.Queue
 }
 
 // Requests returns all requests, in order.
 func (v *View) Requests() []Request { return slices.Concat(v.Holders, v.Waiters) }
 
 // Without returns the view's queue as it would be without one request.
-func (v *View) Without(key string, token int64) queue.Queue {
+func (v *View) Without(key string, token int64) rank.Queue {
 	q := v.Queue
 	q.Reset(slices.Concat(q.Holders(), q.Waiters()))
 	q.Delete(key, token)
@@ -113,7 +113,7 @@ func (m *Mirror) Ahead(key string, token int64) (ahead int, ok bool) {
 	return ahead, ok
 }
 
-func (m *Mirror) describe(entries []queue.Entry) []Request {
+func (m *Mirror) describe(entries []rank.Entry) []Request {
 	out := make([]Request, 0, len(entries))
 	for _, e := range entries {
 		out = append(out, *m.requests[e.Key])

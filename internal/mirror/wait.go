@@ -1,6 +1,6 @@
 package mirror
 
-import "github.com/etcdkit/etcdkit/internal/queue"
+import "github.com/etcdkit/etcdkit/internal/rank"
 
 // Waiter waits for the admission of one request of this process.
 type Waiter struct {
@@ -110,7 +110,7 @@ func (m *Mirror) outcome(w *Waiter) (o Outcome, done bool) {
 		return 0, false
 	case admitted:
 		return Admitted, true
-	case known && queue.TooHeavy(w.weight, limit):
+	case known && rank.TooHeavy(w.weight, limit):
 		return TooHeavy, true
 	case known:
 		return 0, false

@@ -6,7 +6,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -14,7 +14,7 @@ import (
 // process, by the seed, a request is far as soon as another waits before it.
 func openKit(ctx context.Context, p *Process, client *embedtest.Client) (Session, error) {
 	if p.Env.Seed.Stream("far/"+p.Name).IntN(2) == 0 {
-		ctx = queue.WithHorizon(ctx, queue.Tiny)
+		ctx = rank.WithHorizon(ctx, rank.Tiny)
 	}
 	s, err := concurrency.NewSession(ctx, client.Client, namespace, &concurrency.SessionOptions{
 		TTL: p.plan.ttl, Margin: p.plan.margin, Prefix: p.Env.Prefix, Owner: p.Name,

@@ -105,7 +105,7 @@ func TestTextsArePlain(t *testing.T) {
 // comments.
 func TestTextsArePlainFails(t *testing.T) {
 	const source = "\n// nobody\nvar x = \"nobody waits\"\n"
-	dirs := append([]string{"bench/work", "compat", "examples/fleet", "internal/queue", "internal/proof/check"}, public...)
+	dirs := append([]string{"bench/work", "compat", "examples/fleet", "internal/rank", "internal/proof/check"}, public...)
 	sources := map[string]string{"console/a_test.go": "package console" + source}
 	for _, dir := range dirs {
 		sources[dir+"/a.go"] = "package " + path.Base(dir) + source

@@ -137,7 +137,7 @@ func TestPrintLeftOut(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, printLeftOut(&out))
 	for _, want := range []string{
-		"test     ./concurrency: race runs it", "race     ./examples/fleet: ", "etcd37   ./console: ", "etcd37   ./internal/queue: it links neither",
+		"test     ./concurrency: race runs it", "race     ./examples/fleet: ", "etcd37   ./console: ", "etcd37   ./internal/rank: it links neither",
 		"race     concurrency.TestBlackHoledMember: it takes longer than a TTL", "bench    ", "browser  all tests (make browser), if neither console, ",
 	} {
 		require.Contains(t, out.String(), want)

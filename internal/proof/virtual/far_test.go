@@ -14,7 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
-	line "github.com/etcdkit/etcdkit/internal/queue"
+	line "github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // sleeper is a process whose requests are far from their admission, and what it sends to etcd.

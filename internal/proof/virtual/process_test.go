@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 	"github.com/etcdkit/etcdkit/internal/proof/outcome"
-	line "github.com/etcdkit/etcdkit/internal/queue"
+	line "github.com/etcdkit/etcdkit/internal/rank"
 )
 
 func fateOf(f fate, d time.Duration, m fakeetcd.Message) fakeetcd.Fate {

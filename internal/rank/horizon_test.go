@@ -1,4 +1,4 @@
-package queue_test
+package rank_test
 
 import (
 	"strconv"
@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
 // line returns so many requests of weight 1, the youngest first: their tokens are their ranks from 1.
-func line(n int) (before []queue.Entry) {
+func line(n int) (before []rank.Entry) {
 	for i := n; i > 0; i-- {
-		before = append(before, queue.Entry{Key: strconv.Itoa(i), Create: int64(i), Weight: 1})
+		before = append(before, rank.Entry{Key: strconv.Itoa(i), Create: int64(i), Weight: 1})
 	}
 	return before
 }
@@ -27,27 +27,27 @@ func TestHorizonWatch(t *testing.T) {
 		heavy[i].Weight = 5
 	}
 	for name, c := range map[string]struct {
-		h      queue.Horizon
-		before []queue.Entry
+		h      rank.Horizon
+		before []rank.Entry
 		limit  int64
 		want   []int64
 	}{
-		"first":                           {queue.StoredLimit, nil, 1, nil},
-		"in the window":                   {queue.StoredLimit, line(9), 1, nil},
-		"too few beyond it to watch":      {queue.StoredLimit, line(13), 1, nil},
-		"none before those, so they hold": {queue.StoredLimit, line(14), 1, nil},
-		"far":                             {queue.StoredLimit, line(15), 1, []int64{5, 4, 3, 2}},
-		"limit 10, near":                  {queue.StoredLimit, line(43), 10, nil},
-		"limit 10, far":                   {queue.StoredLimit, line(44), 10, []int64{14, 13, 12, 11}},
-		"a pause, far":                    {queue.StoredLimit, line(12), 0, []int64{4, 3, 2, 1}},
-		"weight counts":                   {queue.StoredLimit, heavy, 10, []int64{34, 33, 32, 31}},
-		"heavy, near":                     {queue.StoredLimit, heavy[:11], 10, nil},
-		"heavy, far":                      {queue.StoredLimit, heavy[:12], 10, []int64{34, 33, 32, 31}},
-		"few: one will do":                {queue.FixedLimit.Few(1), line(8), 1, []int64{2}},
-		"few, near":                       {queue.FixedLimit.Few(1), line(7), 1, nil},
-		"few of a greater limit":          {queue.StoredLimit.Few(2), line(16), 2, []int64{4, 3, 2, 1}[:0]},
-		"tiny":                            {queue.Tiny, line(2), 1, []int64{2}},
-		"tiny, near":                      {queue.Tiny, line(1), 1, nil},
+		"first":                           {rank.StoredLimit, nil, 1, nil},
+		"in the window":                   {rank.StoredLimit, line(9), 1, nil},
+		"too few beyond it to watch":      {rank.StoredLimit, line(13), 1, nil},
+		"none before those, so they hold": {rank.StoredLimit, line(14), 1, nil},
+		"far":                             {rank.StoredLimit, line(15), 1, []int64{5, 4, 3, 2}},
+		"limit 10, near":                  {rank.StoredLimit, line(43), 10, nil},
+		"limit 10, far":                   {rank.StoredLimit, line(44), 10, []int64{14, 13, 12, 11}},
+		"a pause, far":                    {rank.StoredLimit, line(12), 0, []int64{4, 3, 2, 1}},
+		"weight counts":                   {rank.StoredLimit, heavy, 10, []int64{34, 33, 32, 31}},
+		"heavy, near":                     {rank.StoredLimit, heavy[:11], 10, nil},
+		"heavy, far":                      {rank.StoredLimit, heavy[:12], 10, []int64{34, 33, 32, 31}},
+		"few: one will do":                {rank.FixedLimit.Few(1), line(8), 1, []int64{2}},
+		"few, near":                       {rank.FixedLimit.Few(1), line(7), 1, nil},
+		"few of a greater limit":          {rank.StoredLimit.Few(2), line(16), 2, []int64{4, 3, 2, 1}[:0]},
+		"tiny":                            {rank.Tiny, line(2), 1, []int64{2}},
+		"tiny, near":                      {rank.Tiny, line(1), 1, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +68,7 @@ func TestHorizonWatch(t *testing.T) {
 func TestHorizonProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := queue.Horizon{
+		h := rank.Horizon{
 			Limits: rapid.Int64Range(0, 3).Draw(t, "limits"), Least: rapid.Int64Range(-1, 10).Draw(t, "least"), Most: rapid.Int64Range(-1, 20).Draw(t, "most"),
 			Watched: rapid.IntRange(1, 5).Draw(t, "watched"), Gone: 1,
 		}
@@ -111,16 +111,16 @@ func TestHorizonProperties(t *testing.T) {
 func TestHorizonStays(t *testing.T) {
 	t.Parallel()
 	for ahead, stays := range map[int]bool{0: true, 14: true, 19: true, 20: false} {
-		require.Equal(t, stays, queue.StoredLimit.Stays(ahead, 1), "%d", ahead)
+		require.Equal(t, stays, rank.StoredLimit.Stays(ahead, 1), "%d", ahead)
 	}
-	require.True(t, queue.Tiny.Stays(1, 1))
-	require.False(t, queue.Tiny.Stays(2, 1))
+	require.True(t, rank.Tiny.Stays(1, 1))
+	require.False(t, rank.Tiny.Stays(2, 1))
 }
 
 // What the production horizons promise to those that wait and to etcd, whatever their numbers are.
 func TestProductionHorizons(t *testing.T) {
 	t.Parallel()
-	for name, of := range map[string]queue.Horizon{"stored": queue.StoredLimit, "fixed": queue.FixedLimit} {
+	for name, of := range map[string]rank.Horizon{"stored": rank.StoredLimit, "fixed": rank.FixedLimit} {
 		for _, limit := range []int64{1, 2, 10, 100} {
 			t.Run(name+", limit "+strconv.FormatInt(limit, 10), func(t *testing.T) {
 				t.Parallel()

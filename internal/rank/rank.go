@@ -1,4 +1,4 @@
-// Package queue is the pure core of a semaphore: requests in revision order, a limit, and which
+// Package rank is the pure core of a semaphore: requests in revision order, a limit, and which
 // requests are admitted. It does no I/O, reads no clock and is not safe for concurrent use.
 //
 // The rule, in one place so that it can be replaced: requests are in the order of their create
@@ -8,7 +8,7 @@
 // point never moves back: later requests get later revisions, and weights never change. After
 // the limit is lowered, nothing is admitted until the sums fit again, and no holder loses its
 // permit.
-package queue
+package rank
 
 import (
 	"cmp"
