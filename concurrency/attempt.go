@@ -195,9 +195,9 @@ func (a *attempt) check(ctx context.Context) error {
 		own.checked.Store(true)
 	}
 	q := a.queue
-	if seen := q.limit.Seen(); a.weight > 1 && (seen == nil || rank.TooHeavy(a.weight, seen.N)) {
+	if seen := q.Limit.Seen(); a.weight > 1 && (seen == nil || rank.TooHeavy(a.weight, seen.N)) {
 		// It may have been raised since this process last saw it.
-		stored, known, err := q.limit.Read(ctx)
+		stored, known, err := q.Limit.Read(ctx)
 		if err != nil {
 			return err
 		}

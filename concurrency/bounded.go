@@ -97,7 +97,7 @@ func (j *joining) enter(ctx context.Context, o outlook, how step) (*ticket, bool
 	if how == writeAnyway {
 		return j.enqueueAnyway(ctx, o.counted)
 	}
-	c, admitted, err := j.enqueue(ctx, false, j.queue.unchanged(o))
+	c, admitted, err := j.enqueue(ctx, false, j.queue.Unchanged(o.revision, o.limits))
 	if err == nil && o.fits {
 		c.at, c.open, c.atOnce, admitted = o.limits, true, true, true
 	}
@@ -168,7 +168,7 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*ticket, boo
 		e.Withdraw(c.Ticket, c.refusal())
 		return nil, false, full
 	}
-	v, err := q.read(ctx)
+	v, err := q.Read(ctx)
 	if err != nil {
 		e.Withdraw(c.Ticket, c.refusal())
 		return nil, false, err

@@ -105,7 +105,7 @@ func (w first) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *tick
 		return nil, nil, failed, err
 	}
 	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: w.weight, Try: try}
-	stored := engine.Stored{Key: q.keys.Slot(slot), Next: q.pair.keys(slot)}
+	stored := engine.Stored{Key: q.Keys.Slot(slot), Next: q.pair.keys(slot)}
 	c := &ticket{Ticket: &engine.Ticket{Queue: q.numbered, Number: number, Stored: stored}, queue: q, named: q, attempt: w.attempt, slot: slot, Key: stored.Key}
 	tx := w.creation(c, w.value(q.sess.Nonce()), ifs) // with the lease in the key's name the nonce makes the value unique
 	q.pair.with(w.joining, c, &tx)
@@ -188,10 +188,10 @@ func (j *joining) creation(c *ticket, value record.Request, ifs []clientv3.Cmp) 
 		},
 	}
 	tx.Together = c.together()
-	c.strays = q.counted()
-	tx.Read = q.tallies(c.strays)
+	c.strays = q.Strays()
+	tx.Read = q.Counts(c.strays)
 	if j.hasID {
-		key := q.keys.ID(j.id)
+		key := q.Keys.ID(j.id)
 		c.Also = []string{key}
 		value := record.ID{Slot: c.Key, Owner: q.sess.Owner(), Lease: int64(j.epoch.Lease())}.Encode()
 		tx.If = append(tx.If, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
@@ -221,11 +221,11 @@ func (c *ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) 
 	if read == nil {
 		return false, nil // settled after a lost answer
 	}
-	n := q.tally(c.strays, read)
-	light, others := n.light, n.others
-	seen, stored, err := q.limit.Learn(n.records)
+	n := q.Counted(c.strays, read)
+	light, others := n.Light, n.Others
+	seen, stored, err := q.Limit.Learn(n.Records)
 	if err == nil && !stored { // it was deleted by hand
-		_, err = q.limit.InitRate(ctx, c.attempt.limit, c.attempt.rate)
+		_, err = q.Limit.InitRate(ctx, c.attempt.limit, c.attempt.rate)
 	}
 	if err != nil || !stored {
 		return false, err

@@ -48,14 +48,14 @@ func (o owner) described(ctx context.Context) Request {
 // because it was deleted by hand, is removed.
 func (s owners) ofID(ctx context.Context, id string) (o owner, live bool, err error) {
 	q := s.queue
-	idKey := q.keys.ID(id)
+	idKey := q.Keys.ID(id)
 	kvs, err := q.sess.Get(ctx, idKey)
 	if err != nil || len(kvs) == 0 {
 		return owner{}, false, err
 	}
 	born := kvs[0].CreateRevision
 	rec, readable := record.DecodeID(kvs[0].Value)
-	slot, ours := q.keys.ParseSlot(rec.Slot)
+	slot, ours := q.Keys.ParseSlot(rec.Slot)
 	if !readable {
 		return owner{}, false, errID
 	}
@@ -76,10 +76,10 @@ func (s owners) ofID(ctx context.Context, id string) (o owner, live bool, err er
 // withToken finds the live request with a token.
 func (s owners) withToken(ctx context.Context, token int64) (owner, bool, error) {
 	q := s.queue
-	r, found, err := q.find(ctx, token)
+	r, found, err := q.Find(ctx, token)
 	o := owner{Request: r, queue: q}
 	if err == nil && !found && q.pair != nil { // a permit's token is that of its request in the total
-		if r, found, err = q.pair.total.find(ctx, token); found {
+		if r, found, err = q.pair.total.Find(ctx, token); found {
 			o, found, err = owners{q.pair.total}.atKey(ctx, r)
 			found = found && o.queue == q
 		}
@@ -95,7 +95,7 @@ func (s owners) withToken(ctx context.Context, token int64) (owner, bool, error)
 	}
 	// The ID in the value may not be exact (JSON has text only), and the key of another
 	// request must not be removed.
-	idKey := o.queue.keys.ID(id)
+	idKey := o.queue.Keys.ID(id)
 	kvs, err := q.sess.Get(ctx, idKey)
 	if err == nil && len(kvs) == 1 && kvs[0].CreateRevision == o.Create {
 		o.also = []string{idKey}
@@ -112,7 +112,7 @@ func (s owners) atKey(ctx context.Context, r mirror.Request) (owner, bool, error
 		return owner{}, false, nil
 	}
 	at := q.limiter.Key(key).queue
-	slot, ok := at.keys.ParseSlot(of)
+	slot, ok := at.Keys.ParseSlot(of)
 	if !ok || slot.Lease != r.Slot.Lease || slot.Number != r.Slot.Number {
 		return owner{}, false, nil
 	}

@@ -36,10 +36,10 @@ func OwnKeys(s *Semaphore) string {
 	return first.Key[:strings.LastIndex(first.Key, "-")+1]
 }
 
-func LimitKey(s *Semaphore) string { return s.queue.keys.Limit }
+func LimitKey(s *Semaphore) string { return s.queue.Keys.Limit }
 
 // QueueOf returns the keys of a semaphore.
-func QueueOf(s *Semaphore) keyspace.Queue { return s.queue.keys }
+func QueueOf(s *Semaphore) keyspace.Queue { return s.queue.Keys }
 
 // InFront returns how many requests are before the first waiting one of a semaphore's session in the front
 // of the queue that it follows, or -1.
@@ -53,7 +53,7 @@ func InFront(s *Semaphore) int {
 
 // Follows reports whether the session of a semaphore follows the whole queue.
 func Follows(s *Semaphore) bool {
-	_, ok := s.queue.view.Strays()
+	_, ok := s.queue.View.Strays()
 	return ok
 }
 

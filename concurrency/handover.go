@@ -111,7 +111,7 @@ func (k *keeper) behind() *full {
 		}
 	}
 	if found != nil && q.crowd.Mode() == crowd.Whole { // the bid follows the queue
-		m := q.view.Join()
+		m := q.View.Join()
 		defer m.Leave()
 		if b, _ := m.Brief("", 0, 0); b.Revision > 0 {
 			seen := (&ticket{queue: q}).fullBrief(b)
@@ -166,7 +166,7 @@ func (l *line) needs(calls int, limit int64) int { return min(calls, int(max(1, 
 
 // room returns the limit that the session has seen, or the one that is asked for.
 func (k *keeper) room(asked int64) int64 {
-	if k.queue.limit.Seen() == nil {
+	if k.queue.Limit.Seen() == nil {
 		return asked
 	}
 	return k.limit()
@@ -247,7 +247,7 @@ func (k *keeper) pass(c *kept, from *Permit, now time.Duration) bool {
 		k.trimLater() // bids above the new limit
 		l.mu.Unlock()
 	}
-	if !at.passes(k.handover, k.keep) || k.queue.view.Gone(c.ticket.Key, c.ticket.Token) {
+	if !at.passes(k.handover, k.keep) || k.queue.View.Gone(c.ticket.Key, c.ticket.Token) {
 		return false
 	}
 	l.mu.Lock()
@@ -295,11 +295,11 @@ func (k *keeper) shed(ctx context.Context) (any bool) {
 // way its requests wait, one of these follows it.
 func (k *keeper) limit() int64 {
 	q := k.queue
-	n, rev := limit.SeenN(q.limit), int64(0)
-	if l := q.limit.Seen(); l != nil {
+	n, rev := limit.SeenN(q.Limit), int64(0)
+	if l := q.Limit.Seen(); l != nil {
 		rev = l.Revs.Own
 	}
-	for _, m := range []*mirror.Shared{q.view, q.crowd.Front} {
+	for _, m := range []*mirror.Shared{q.View, q.crowd.Front} {
 		if l := m.Limit(); l.Rev > rev {
 			n, rev = l.Limit.Limit, l.Rev
 		}

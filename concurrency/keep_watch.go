@@ -49,7 +49,7 @@ func (k *keeper) watch() {
 		k.suspend(k.now())
 		return
 	}
-	m := k.queue.view.Join()
+	m := k.queue.View.Join()
 	defer m.Leave()
 	tick := time.NewTicker(keepLook)
 	defer tick.Stop()
@@ -176,7 +176,7 @@ func (k *keeper) prove(ctx context.Context) proof {
 			looks = append(looks, clientv3.OpGet(c.ticket.Key, clientv3.WithKeysOnly()))
 		}
 	}
-	t, found, _, err := q.countAnd(ctx, looks)
+	t, found, _, err := q.CountAnd(ctx, looks)
 	if err != nil {
 		return proof{sent: p.sent, err: err}
 	}
@@ -185,12 +185,12 @@ func (k *keeper) prove(ctx context.Context) proof {
 			p.gone = append(p.gone, cells[i])
 		}
 	}
-	if t.others == 0 && len(cells) <= provable {
-		l, stored, err := q.limit.Learn(t.records)
-		p.waits, p.err = !stored || !rank.Fits(0, t.light, l.N), err
+	if t.Others == 0 && len(cells) <= provable {
+		l, stored, err := q.Limit.Learn(t.Records)
+		p.waits, p.err = !stored || !rank.Fits(0, t.Light, l.N), err
 		return p
 	}
-	v, err := q.read(ctx)
+	v, err := q.Read(ctx)
 	p.waits, p.err = v.Queue.Asked(), err
 	if err == nil && len(cells) > provable {
 		p.gone = slices.DeleteFunc(slices.Clone(cells), func(c *kept) bool {

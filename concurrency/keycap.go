@@ -78,7 +78,7 @@ func (e *entry) enter(ctx context.Context, q *sessionQueue, begun time.Time) (er
 		return err
 	}
 	defer leave()
-	resp, err := k.sess.Read(ctx, q.keys.Range, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	resp, err := k.sess.Read(ctx, q.Keys.Range, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil || resp.Count > 0 {
 		return err
 	}

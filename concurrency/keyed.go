@@ -131,7 +131,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 // total, the token of a permit is that of its request in the total.
 func (l *KeyedLimiter) Key(key string) *Semaphore {
 	if err := keyspace.CheckID(key); err != nil {
-		return &Semaphore{&sessionQueue{reader: reader{sess: l.base.sess, name: l.name, base: l.base}, own: l.own, kind: observe.Limiter, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}
+		return &Semaphore{&sessionQueue{sess: l.base.sess, name: l.name, base: l.base, own: l.own, kind: observe.Limiter, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}
 	}
 	q := l.own.known(queueKey{l.keys.KeyRange(key), l.total != nil}) // most calls are for few keys
 	if q == nil {
@@ -145,7 +145,7 @@ func (l *KeyedLimiter) Key(key string) *Semaphore {
 // of it does.
 func (l *KeyedLimiter) Total() *Semaphore {
 	if l.total == nil {
-		return &Semaphore{&sessionQueue{reader: reader{sess: l.base.sess, name: l.name}, own: l.own, kind: observe.Limiter, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}
+		return &Semaphore{&sessionQueue{sess: l.base.sess, name: l.name, own: l.own, kind: observe.Limiter, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}
 	}
 	return &Semaphore{l.total, l.agreement.total, nil, nil}
 }
@@ -192,7 +192,7 @@ func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOp
 // the last two the limit may be cleared or not.
 func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
 	q := l.Key(key).queue
-	if err := q.do(ctx, func(ctx context.Context) error { return q.stored().Set(ctx, limit.Inherit, true, q.read) }); err != nil {
+	if err := q.do(ctx, func(ctx context.Context) error { return q.stored().Set(ctx, limit.Inherit, true, q.Read) }); err != nil {
 		return q.failed("clear limit of", err)
 	}
 	return nil

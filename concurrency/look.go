@@ -25,13 +25,6 @@ type outlook struct {
 	counted  bool         // the request is written without conditions, and its own Txn decides
 }
 
-// unchanged is the condition that no request has come and the limit is the same
-// since a look.
-func (r *reader) unchanged(o outlook) []clientv3.Cmp {
-	cmps := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.keys.Requests), "<", o.revision+1).WithPrefix()}
-	return append(cmps, r.limit.Unchanged(o.limits)...)
-}
-
 // look reads the queue and says what it means for a request. Requests that this session was removing
 // before that are about to go.
 func (j *joining) look(ctx context.Context) (outlook, error) {
@@ -46,7 +39,7 @@ func (j *joining) look(ctx context.Context) (outlook, error) {
 		}
 	}
 	for {
-		v, err := q.read(ctx)
+		v, err := q.Read(ctx)
 		if err != nil {
 			return outlook{}, err
 		}
@@ -54,7 +47,7 @@ func (j *joining) look(ctx context.Context) (outlook, error) {
 		case v.Damaged:
 			return outlook{}, limit.ErrUnreadable
 		case !v.Known: // it was deleted
-			if _, err := q.limit.InitRate(ctx, j.limit, j.rate); err != nil {
+			if _, err := q.Limit.InitRate(ctx, j.limit, j.rate); err != nil {
 				return outlook{}, err
 			}
 			continue
@@ -83,23 +76,23 @@ const beyond = 16
 // are being removed are in the way, or the limit is not known, pauses, or was lowered.
 func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o outlook, ok bool, err error) {
 	q := j.queue
-	seen := q.limit.Seen()
+	seen := q.Limit.Seen()
 	if seen == nil || seen.N == 0 || seen.Lowered {
 		return o, false, nil
 	}
 	room := seen.N + int64(j.maxWaiters)
 	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
-	l, err := q.list(ctx, clientv3.WithLimit(1+room+beyond+int64(len(leaving))))
+	l, err := q.List(ctx, clientv3.WithLimit(1+room+beyond+int64(len(leaving))))
 	if err != nil {
 		return o, false, err
 	}
-	if seen.Revs != l.records.Revs() {
+	if seen.Revs != l.Records.Revs() {
 		return o, false, nil // it is another limit by now
 	}
-	requests := l.count // foreign keys count, too: then the whole queue is read
+	requests := l.Count // foreign keys count, too: then the whole queue is read
 	var others int64    // those that stay
-	for _, kv := range l.requests {
-		slot, parsed := q.keys.ParseSlot(string(kv.Key))
+	for _, kv := range l.Requests {
+		slot, parsed := q.Keys.ParseSlot(string(kv.Key))
 		switch {
 		case !parsed || kv.Lease == 0:
 		case slot.Weight > 1:
@@ -109,7 +102,7 @@ func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o o
 		}
 	}
 	o = outlook{
-		answer: rank.Enter, fits: requests < seen.N, free: seen.N - requests, revision: l.revision, limits: seen.Revs,
+		answer: rank.Enter, fits: requests < seen.N, free: seen.N - requests, revision: l.Revision, limits: seen.Revs,
 		full: &full{queue: q, limit: seen.N, used: seen.N, waiting: int(requests - seen.N)},
 	}
 	if others >= room {
@@ -162,7 +155,7 @@ func (j *joining) count(v *mirror.View, leaving map[string]bool) {
 // stays reports whether a try holds or waits, and is not about to go: it is a permit of
 // this session's lease, or this session has seen it for longer than its patience.
 func (j *joining) stays(token int64) bool {
-	return j.queue.tries.linger(token) || j.epoch.Holds(j.queue.keys.Range, token)
+	return j.queue.tries.linger(token) || j.epoch.Holds(j.queue.Keys.Range, token)
 }
 
 // longQueue is how many requests the queue of a total may have for tries to look at their names, and to
@@ -176,23 +169,23 @@ const longQueue = 256
 // long queue has. ok is false if counts do not decide.
 func (j *joining) lookAtCounts(ctx context.Context) (o outlook, ok bool, err error) {
 	q := j.queue
-	known := q.limit.Seen()
+	known := q.Limit.Seen()
 	if q.limiter == nil || known == nil || known.N == 0 || known.N+int64(j.maxWaiters) <= longQueue {
 		return o, false, nil
 	}
-	t, revision, err := q.count(ctx)
+	t, revision, err := q.Count(ctx)
 	if err != nil {
 		return o, false, err
 	}
-	l, stored, err := q.limit.Learn(t.records)
-	if err != nil || !stored || l.N == 0 || t.others > 0 {
+	l, stored, err := q.Limit.Learn(t.Records)
+	if err != nil || !stored || l.N == 0 || t.Others > 0 {
 		return o, false, err
 	}
 	o = outlook{
-		answer: rank.Enter, fits: t.light < l.N, free: l.N - t.light, revision: revision, limits: l.Revs,
-		counted: t.light > longQueue, full: q.fullCount(l.N, t.light),
+		answer: rank.Enter, fits: t.Light < l.N, free: l.N - t.Light, revision: revision, limits: l.Revs,
+		counted: t.Light > longQueue, full: q.fullCount(l.N, t.Light),
 	}
-	if t.light >= l.N+int64(j.maxWaiters) {
+	if t.Light >= l.N+int64(j.maxWaiters) {
 		o.answer = rank.Refuse
 	}
 	return o, true, nil

@@ -36,7 +36,7 @@ func (p *pair) keys(s keyspace.Slot) []string {
 	}
 	plain, try := s, s
 	plain.Try, try.Try = false, true
-	return []string{p.total.keys.Slot(plain), p.total.keys.Slot(try)}
+	return []string{p.total.Keys.Slot(plain), p.total.Keys.Slot(try)}
 }
 
 // errUnproven says that it is not certain any more that a request is admitted at its key: a limit
@@ -76,7 +76,7 @@ func (p *pair) join(ctx context.Context, key *joining, c *ticket, begun time.Tim
 		}
 		e.Withdraw(c.Ticket, c.refusal())
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			err = &waitEnd{&full{queue: p.total, limit: limit.SeenN(p.total.limit), unseen: true}}
+			err = &waitEnd{&full{queue: p.total, limit: limit.SeenN(p.total.Limit), unseen: true}}
 			if t != nil {
 				err = &waitEnd{t.fullFound()}
 			}
@@ -108,8 +108,8 @@ func (c *ticket) hasRoom(ctx context.Context) error {
 		return nil
 	}
 	q := c.queue
-	if seen := q.limit.Seen(); !ok || seen == nil || seen.Lowered { // holders above a lowered limit are no waiters, and counts do not show them
-		v, err := q.read(ctx)
+	if seen := q.Limit.Seen(); !ok || seen == nil || seen.Lowered { // holders above a lowered limit are no waiters, and counts do not show them
+		v, err := q.Read(ctx)
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (c *ticket) notPaused(ctx context.Context, t *ticket) error {
 	if c.open && t.atOnce {
 		return nil
 	}
-	l, stored, err := c.queue.limit.Read(ctx)
+	l, stored, err := c.queue.Limit.Read(ctx)
 	if err == nil && stored && l.N == 0 {
 		return errAnew
 	}
@@ -189,7 +189,7 @@ func (w second) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *tic
 func (w second) ticket(try bool) *ticket {
 	slot := w.of.slot
 	slot.Try = try
-	return &ticket{Ticket: w.of.Ticket, queue: w.queue, named: w.of.queue, attempt: w.attempt, slot: slot, Key: w.queue.keys.Slot(slot)}
+	return &ticket{Ticket: w.of.Ticket, queue: w.queue, named: w.of.queue, attempt: w.attempt, slot: slot, Key: w.queue.Keys.Slot(slot)}
 }
 
 // txn is the Txn that writes the request. Its nonce is that of the request at the key, by which it is found
@@ -220,7 +220,7 @@ func (w second) resolve(ctx context.Context, _ []*etcdserverpb.ResponseOp) error
 // proof returns the conditions by which a request is admitted at its key: it exists, and the limits
 // are those by which it was.
 func (c *ticket) proof() []clientv3.Cmp {
-	return append([]clientv3.Cmp{commit.Guard(c.Key, c.Token)}, c.queue.limit.Unchanged(c.at)...)
+	return append([]clientv3.Cmp{commit.Guard(c.Key, c.Token)}, c.queue.Limit.Unchanged(c.at)...)
 }
 
 // nextTicket is a request in the queue of the total that was written with that at its key.
@@ -302,15 +302,15 @@ func (p *pair) with(j *joining, c *ticket, tx *commit.Creation) {
 	filled := p.filled
 	p.mu.Unlock()
 	q := p.key
-	known := cmp.Or(q.limit.Seen(), q.base.Seen())
+	known := cmp.Or(q.Limit.Seen(), q.base.Seen())
 	if known == nil || !rank.Fits(filled.weight, c.slot.Weight, known.N) {
 		return
 	}
 	w := second{j.inTotal(c), c}
 	t := w.ticket(false)
 	next := w.txn(t, nil)
-	ifs := append(q.limit.Unchanged(known.Revs), clientv3.Compare(clientv3.CreateRevision(next.Key), "=", 0),
-		clientv3.Compare(clientv3.CreateRevision(q.keys.Requests), "<", filled.rev+1).WithPrefix())
+	ifs := append(q.Limit.Unchanged(known.Revs), clientv3.Compare(clientv3.CreateRevision(next.Key), "=", 0),
+		clientv3.Compare(clientv3.CreateRevision(q.Keys.Requests), "<", filled.rev+1).WithPrefix())
 	put := clientv3.OpPut(next.Key, next.Value, clientv3.WithLease(j.epoch.Lease()))
 	tx.Read = append(tx.Read, clientv3.OpTxn(ifs, append([]clientv3.Op{put}, next.Read...), nil))
 	c.next = &nextTicket{ticket: t}

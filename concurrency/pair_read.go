@@ -24,16 +24,16 @@ type bothViews struct {
 func (p *pair) read(ctx context.Context) (b bothViews, err error) {
 	q := p.key
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return q.sess.KV().Txn(call).Then(clientv3.OpGet(q.keys.Range, clientv3.WithPrefix()),
-			clientv3.OpGet(q.base.Key), clientv3.OpGet(p.total.keys.Range, clientv3.WithPrefix())).Commit()
+		return q.sess.KV().Txn(call).Then(clientv3.OpGet(q.Keys.Range, clientv3.WithPrefix()),
+			clientv3.OpGet(q.base.Key), clientv3.OpGet(p.total.Keys.Range, clientv3.WithPrefix())).Commit()
 	})
 	if err != nil {
 		return b, err
 	}
 	revision, base := resp.Header.Revision, mirror.ReadStored(limit.First(resp.Responses[1]))
 	q.sess.See(revision)
-	b.at = mirror.Read(q.keys, 0, base, resp.Responses[0].GetResponseRange().Kvs, revision)
-	b.all = mirror.Read(p.total.keys, 0, mirror.Stored{}, resp.Responses[2].GetResponseRange().Kvs, revision)
+	b.at = mirror.Read(q.Keys, 0, base, resp.Responses[0].GetResponseRange().Kvs, revision)
+	b.all = mirror.Read(p.total.Keys, 0, mirror.Stored{}, resp.Responses[2].GetResponseRange().Kvs, revision)
 	b.shared = base.Rev == 0 || base.Damaged || base.Limit.Total
 	return b, nil
 }
@@ -119,12 +119,12 @@ func (p *pair) cause(f *full) *full {
 	}
 	ctx, cancel := context.WithTimeout(p.key.sess.Context(), causeFor) // the caller's may have ended
 	defer cancel()
-	n, _, err := p.total.count(ctx)
+	n, _, err := p.total.Count(ctx)
 	if err != nil {
 		return f
 	}
-	l, stored, err := p.total.limit.Learn(n.records)
-	if err != nil || stored && n.others == 0 && n.light <= l.N {
+	l, stored, err := p.total.Limit.Learn(n.Records)
+	if err != nil || stored && n.Others == 0 && n.Light <= l.N {
 		return f // no request waits for the total
 	}
 	b, err := p.read(ctx)

@@ -167,7 +167,7 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 			return q.stored().SetRate(ctx, func(n int64, was record.Rate) (int64, record.Rate) {
 				next := division(n, was).Change(r.pure())
 				return next.Shares, record.Rate(next.Rate)
-			}, c.create, q.read)
+			}, c.create, q.Read)
 		})
 	}
 	if errors.Is(err, ErrNoLimit) {

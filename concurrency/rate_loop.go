@@ -45,7 +45,7 @@ func (s *rateShares) loop() {
 // step reads the queue and does what rate.Next decides. It returns false if the loop is to end.
 func (s *rateShares) step(closing context.Context) bool {
 	read := time.Now()
-	v, err := s.queue.read(closing)
+	v, err := s.queue.Read(closing)
 	var d rate.Division
 	if err == nil {
 		d, err = divisionOf(v)
@@ -89,7 +89,7 @@ func (s *rateShares) store(ctx context.Context) error {
 	s.mu.Lock()
 	r := s.user.want
 	s.mu.Unlock()
-	_, err := s.queue.limit.InitRate(ctx, rate.Divide(r).Shares, record.Rate(r))
+	_, err := s.queue.Limit.InitRate(ctx, rate.Divide(r).Shares, record.Rate(r))
 	return err
 }
 

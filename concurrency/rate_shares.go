@@ -51,11 +51,11 @@ type rateCall struct {
 func (s *shared) ratesOf(q *sessionQueue) *rateShares {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.rates[q.keys.Range]
+	r := s.rates[q.Keys.Range]
 	if r == nil {
 		r = &rateShares{queue: q, wake: make(chan struct{}, 1)}
 		r.leases = r.trusted
-		s.rates[q.keys.Range] = r
+		s.rates[q.Keys.Range] = r
 	}
 	return r
 }

@@ -70,7 +70,7 @@ func (c *ticket) fullFound() *full {
 		return f
 	}
 	q := c.queue
-	n := limit.SeenN(q.limit)
+	n := limit.SeenN(q.Limit)
 	if !c.found.Known {
 		return &full{queue: q, limit: n, unseen: true}
 	}
@@ -80,7 +80,7 @@ func (c *ticket) fullFound() *full {
 // behind is fullFound where that shows how many wait.
 func (c *ticket) behind() (_ *full, ok bool) {
 	q := c.queue
-	l := q.limit.Seen()
+	l := q.Limit.Seen()
 	if !c.found.Known || c.found.Heavy || l == nil || l.Revs != c.at {
 		return nil, false
 	}
@@ -93,7 +93,7 @@ func (q *sessionQueue) unknown() error {
 	if u := q.unavailable(); u != nil {
 		return u
 	}
-	return &full{queue: q, limit: limit.SeenN(q.limit), unseen: true}
+	return &full{queue: q, limit: limit.SeenN(q.Limit), unseen: true}
 }
 
 // unavailable returns why etcd cannot be asked, or nil if it answers.

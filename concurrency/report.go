@@ -28,7 +28,7 @@ type waiting struct {
 func (w *waiting) Noticed() <-chan struct{} { return w.epoch.Noticed(w.ticket.Ticket) }
 
 func (w *waiting) Restore(ctx context.Context) error {
-	_, err := w.ticket.queue.limit.InitRate(ctx, w.ticket.attempt.limit, w.ticket.attempt.rate)
+	_, err := w.ticket.queue.Limit.InitRate(ctx, w.ticket.attempt.limit, w.ticket.attempt.rate)
 	return err
 }
 
@@ -81,7 +81,7 @@ func (w *waiting) Follows(ctx context.Context, m *mirror.Mirror) (stop func()) {
 
 func (w *waiting) Sleeps(ctx context.Context) {
 	c := w.ticket
-	w.report(ctx, observe.Waiting{Waited: time.Since(w.begun), Limit: int(limit.SeenN(c.queue.limit)), Ahead: c.found.Ahead})
+	w.report(ctx, observe.Waiting{Waited: time.Since(w.begun), Limit: int(limit.SeenN(c.queue.Limit)), Ahead: c.found.Ahead})
 }
 
 // report reports why the request waits.

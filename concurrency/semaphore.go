@@ -246,7 +246,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 	if err != nil {
 		return s.queue.failed("set limit of", err)
 	}
-	if err := s.queue.do(ctx, func(ctx context.Context) error { return s.queue.stored().Set(ctx, int64(n), c.create, s.queue.read) }); err != nil {
+	if err := s.queue.do(ctx, func(ctx context.Context) error { return s.queue.stored().Set(ctx, int64(n), c.create, s.queue.Read) }); err != nil {
 		if errors.Is(err, ErrNoLimit) {
 			err = fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", err)
 		}

@@ -6,16 +6,21 @@ import (
 	"fmt"
 
 	"github.com/etcdkit/etcdkit/internal/crowd"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
 // sessionQueue is one queue in etcd as one session uses it. All semaphores of a name, or
 // all mutexes, share it and its mirror.
 type sessionQueue struct {
-	reader
+	queue.Reader
+	sess     *engine.Session
+	name     string
 	own      *shared
+	base     *base // the default limit, or nil
 	kind     observe.Kind
 	pair     *pair    // with the total, which a request joins when it is admitted here, or nil
 	numbered string   // the range of the queue that numbers the requests of this one
@@ -33,7 +38,7 @@ type sessionQueue struct {
 // run keeps a mirror of the queue up to date until it is stopped. It lives as long as
 // its view, so that a caller that comes soon finds both.
 func (q *sessionQueue) run(m *mirror.Mirror) (stop context.CancelFunc) {
-	source, keys := q.sess.Source(), q.keys.Range
+	source, keys := q.sess.Source(), q.Keys.Range
 	ctx, cancel := context.WithCancel(q.sess.Context())
 	detach := func() {}
 	if q.base != nil {
@@ -45,10 +50,9 @@ func (q *sessionQueue) run(m *mirror.Mirror) (stop context.CancelFunc) {
 
 // reset has the queue forget what it has seen; calls that wait or watch go over to a new mirror.
 func (q *sessionQueue) reset() {
-	q.limit.Forget()
-	q.strays.forget()
+	q.Forget()
 	q.pair.forget()
-	q.view.Replace()
+	q.View.Replace()
 	q.crowd.Front.Replace()
 }
 
@@ -61,7 +65,7 @@ func (q *sessionQueue) last() *sessionQueue {
 }
 
 // stored returns the limit of a queue whose limit is stored.
-func (q *sessionQueue) stored() *limit.Store { return q.limit.(*limit.Store) }
+func (q *sessionQueue) stored() *limit.Store { return q.Limit.(*limit.Store) }
 
 // do runs a call that ends when Close begins, with ErrClosed then.
 func (q *sessionQueue) do(ctx context.Context, call func(context.Context) error) error {

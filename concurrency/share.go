@@ -87,7 +87,7 @@ type sharing struct {
 // of returns the share of the queue's limit, and has the sessions counted from now on.
 func (s *sharing) of(q *sessionQueue) *share.Share {
 	s.once.Do(func() {
-		s.share.Store(share.New(share.Source{Trusted: q.sess.Trusted, Permits: s.permits.Load, Limit: func() int64 { return limit.SeenN(q.limit) }}))
+		s.share.Store(share.New(share.Source{Trusted: q.sess.Trusted, Permits: s.permits.Load, Limit: func() int64 { return limit.SeenN(q.Limit) }}))
 		m := newMember(q, s.share.Load())
 		q.sess.Background(m.run)
 	})
@@ -138,8 +138,8 @@ func (m *member) run() {
 // numbers that leave each other out.
 func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	q, space := m.queue, m.queue.sess.Space()
-	key := space.Member(q.keys, int64(e.Lease()))
-	ops := append(q.limit.Reads(), clientv3.OpGet(space.Members(q.keys), clientv3.WithPrefix(), clientv3.WithCountOnly()), clientv3.OpGet(key, clientv3.WithCountOnly()))
+	key := space.Member(q.Keys, int64(e.Lease()))
+	ops := append(q.Limit.Reads(), clientv3.OpGet(space.Members(q.Keys), clientv3.WithPrefix(), clientv3.WithCountOnly()), clientv3.OpGet(key, clientv3.WithCountOnly()))
 	joins := m.lease != e.Lease()
 	if joins {
 		m.share.Count(0) // what was known ends with the outage
@@ -153,7 +153,7 @@ func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err = q.limit.Learn(limit.Records{Own: limit.First(resp.Responses[0])}); err != nil {
+	if _, _, err = q.Limit.Learn(limit.Records{Own: limit.First(resp.Responses[0])}); err != nil {
 		return err
 	}
 	sessions, own := resp.Responses[1].GetResponseRange().Count, resp.Responses[2].GetResponseRange().Count

@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -93,17 +94,23 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	if q := s.queues[as].Value(); q != nil {
 		return q
 	}
-	q := &sessionQueue{reader: reader{sess: core, name: name, keys: keys, base: b}, own: s, kind: kind, numbered: keys.Range}
-	q.view, q.limit = mirror.NewShared(keys, fixed, q.run), s.limit(core, q, fixed)
+	q := &sessionQueue{
+		Reader: queue.Reader{Name: name, KV: core.KV(), Keys: keys, See: core.See, Log: core.Log()},
+		sess:   core, name: name, own: s, base: b, kind: kind, numbered: keys.Range,
+	}
+	if b != nil {
+		q.Default = b.Key
+	}
+	q.View, q.Limit = mirror.NewShared(keys, fixed, q.run), s.limit(core, q, fixed)
 	q.crowd = crowd.New(crowd.Queue{
-		Session: core, Keys: keys, Limit: q.limit, View: q.view, Horizon: s.horizon(fixed > 0), ReportEvery: s.reportEvery,
+		Session: core, Keys: keys, Limit: q.Limit, View: q.View, Horizon: s.horizon(fixed > 0), ReportEvery: s.reportEvery,
 		OfKey: b != nil, Joins: total != nil,
 	})
 	if kind != observe.Election {
 		q.subjects = append(q.subjects, keys.Range)
 	}
 	if total != nil {
-		q.pair, q.numbered, q.subjects = &pair{key: q, total: total}, total.keys.Range, append(q.subjects, total.keys.Range)
+		q.pair, q.numbered, q.subjects = &pair{key: q, total: total}, total.Keys.Range, append(q.subjects, total.Keys.Range)
 	}
 	s.queues[as] = weak.Make(q)
 	s.most = max(s.most, len(s.queues))
@@ -116,7 +123,7 @@ func (s *shared) limit(core *engine.Session, q *sessionQueue, fixed int64) limit
 	if fixed > 0 {
 		return limit.NewFixed(fixed)
 	}
-	l := &limit.Store{KV: core.KV(), Keys: q.keys, By: core.Owner(), See: core.See}
+	l := &limit.Store{KV: core.KV(), Keys: q.Keys, By: core.Owner(), See: core.See}
 	if core.Hooks().On() {
 		l.Changed = q.limitChanged
 	}

@@ -35,7 +35,7 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 		return Leader{}, q.failed("step down in", err)
 	}
 	err = q.do(ctx, func(ctx context.Context) error {
-		v, err := q.read(ctx)
+		v, err := q.Read(ctx)
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (s owners) requestStop(ctx context.Context, token int64, reason string) err
 // total is held in the total, and its session knows it by the request at the key.
 func (s owners) holderWith(ctx context.Context, token int64) (r mirror.Request, holds bool, err error) {
 	in := s.queue.last()
-	v, err := in.read(ctx)
+	v, err := in.Read(ctx)
 	if err != nil {
 		return mirror.Request{}, false, err
 	}

@@ -21,7 +21,7 @@ func (p *Permit) followKey() {
 // followQueue follows the queue until the term ends, or crowded is set.
 func (p *Permit) followQueue() (crowded bool) {
 	q := p.queue
-	m := q.view.Join()
+	m := q.View.Join()
 	defer m.Leave()
 	for p.Context().Err() == nil { // a term that was released first is not looked for
 		gone, changed := m.Gone(p.ticket.Key, p.token)
@@ -29,7 +29,7 @@ func (p *Permit) followQueue() (crowded bool) {
 			p.keyGone()
 			return false
 		}
-		if int64(m.Requests()) > q.crowd.Horizon.Distance(limit.SeenN(q.limit)) {
+		if int64(m.Requests()) > q.crowd.Horizon.Distance(limit.SeenN(q.Limit)) {
 			return true
 		}
 		select {

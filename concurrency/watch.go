@@ -84,7 +84,7 @@ func (q *sessionQueue) now(ctx context.Context) (st state, err error) {
 			st, err = q.pair.state(ctx)
 			return err
 		}
-		st.view, err = q.read(ctx)
+		st.view, err = q.Read(ctx)
 		st.Status = q.describe(st.view)
 		return err
 	})
@@ -98,9 +98,9 @@ type views struct {
 }
 
 func (q *sessionQueue) views() *views {
-	v := &views{queue: q, at: q.view.Join()}
+	v := &views{queue: q, at: q.View.Join()}
 	if q.pair != nil {
-		v.all = q.pair.total.view.Join()
+		v.all = q.pair.total.View.Join()
 	}
 	return v
 }

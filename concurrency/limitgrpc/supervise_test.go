@@ -80,7 +80,7 @@ func TestSupervisionPasses(t *testing.T) {
 			in.rate("scarce", scarce)(&o)
 			return o
 		}(),
-		"a key for all":   {Key: func(context.Context, string) (string, bool) { return "acme", true }},
+		"a key for all":      {Key: func(context.Context, string) (string, bool) { return "acme", true }},
 		"a key of no client": {Key: func(context.Context, string) (string, bool) { return "", true }},
 	} {
 		t.Run(name, func(t *testing.T) {
