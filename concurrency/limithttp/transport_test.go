@@ -190,6 +190,54 @@ func TestTransportLost(t *testing.T) {
 	require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrEvicted)
 }
 
+// valueless is a context in which package context does not find its own.
+type valueless struct{ context.Context }
+
+func (valueless) Value(any) any { return nil }
+
+// TestTransportCause: a call that ends with the request's context has the end and the cause of that, not one of the
+// Transport's own.
+func TestTransportCause(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 1)
+	hungUp := errors.New("the caller has hung up")
+	for name, tt := range map[string]struct {
+		begin      func(context.Context) (ctx context.Context, end func())
+		err, cause error
+	}{
+		"hung up": {func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			return ctx, func() { cancel(hungUp) }
+		}, context.Canceled, hungUp},
+		"late": {func(ctx context.Context) (context.Context, func()) {
+			return context.WithTimeout(ctx, 20*time.Millisecond)
+		}, context.DeadlineExceeded, context.DeadlineExceeded},
+		"late, by a context of the caller's own": {func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			return valueless{ctx}, cancel
+		}, context.DeadlineExceeded, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 50 {
+				ctx, end := tt.begin(ctxT(t))
+				c := in.calling(options(func(o *limithttp.Options) { o.Key = func(*http.Request) (string, bool) { return name, true } }), roundTripper(func(r *http.Request) (*http.Response, error) {
+					if tt.cause == hungUp {
+						end()
+					}
+					<-r.Context().Done()
+					require.Equal(t, tt.err, r.Context().Err())
+					return nil, context.Cause(r.Context())
+				}))
+				r := call(t, ctx, http.MethodGet, "http://partner", "", nil)
+				_, err := c.Transport.RoundTrip(r)
+				require.ErrorIs(t, err, tt.cause)
+				end()
+				in.holders(name, 0)
+			}
+		})
+	}
+}
+
 // TestTransportUpgrade: the connection of a 101 can be written to, and holds its permit until it is
 // closed.
 func TestTransportUpgrade(t *testing.T) {

@@ -198,8 +198,10 @@ func (s *Set) contain(which string, call func()) {
 	call()
 }
 
-// With returns ctx with the values of another context.
-func With(ctx, values context.Context) context.Context { return valued{ctx, values} }
+// With returns ctx with the values of another context, and with those of its own that the other one does not have.
+func With(ctx, values context.Context) context.Context {
+	return valued{ctx, context.WithoutCancel(values)}
+}
 
 // valued is a context with the values of another one.
 type valued struct {
@@ -207,4 +209,10 @@ type valued struct {
 	values context.Context
 }
 
-func (v valued) Value(key any) any { return v.values.Value(key) }
+// Value also finds what package context keeps in ctx: a child ends together with ctx, and with its cause.
+func (v valued) Value(key any) any {
+	if value := v.values.Value(key); value != nil {
+		return value
+	}
+	return v.Context.Value(key)
+}

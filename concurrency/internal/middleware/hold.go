@@ -33,7 +33,10 @@ func (a *Admission) hold(ctx context.Context, key string, p *concurrency.Permit,
 			report(err)
 		}
 	})
-	forget := context.AfterFunc(ctx, leave)
+	forget := context.AfterFunc(ctx, func() {
+		<-work.Done() // with the cause of ctx, and not by cancel
+		leave()
+	})
 	return concurrency.NewContext(work, p), func() { forget(); leave() }, nil
 }
 
