@@ -3,26 +3,38 @@ package main
 import (
 	"context"
 	"log"
+	"sync"
 	"time"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
-// loop does what a cron library does with a job, until SIGTERM; a run in progress may end. Under robfig/cron,
-// c.Schedule(job, job) replaces it.
-func loop(sigterm context.Context, job *schedlock.Job) {
-	for sigterm.Err() == nil {
-		next := job.Next(time.Now())
-		log.Print("the next run is at ", next)
-		select {
-		case <-sigterm.Done():
-		case <-time.After(time.Until(next)):
-			_, _ = job.RunContext(context.WithoutCancel(sigterm)) // done has the result
+// loop calls the job at its fire times until SIGTERM, and then closes the session: a run in progress may end, and a call
+// that waits for the run of another process, with Retries or RetryFailed, returns. Under robfig/cron, c.Schedule(job, job)
+// replaces the goroutine, and the wait for c.Stop() that for the calls.
+func loop(sigterm context.Context, sess *concurrency.Session, job *schedlock.Job) error {
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		for sigterm.Err() == nil {
+			next := job.Next(time.Now())
+			log.Print("the next run is at ", next)
+			select {
+			case <-sigterm.Done():
+			case <-time.After(time.Until(next)):
+				_, _ = job.RunContext(context.WithoutCancel(sigterm)) // done has the result
+			}
 		}
-	}
+	})
+	<-sigterm.Done()
+	closing, cancel := context.WithTimeout(context.WithoutCancel(sigterm), 20*time.Second) // less than the supervisor allows
+	defer cancel()
+	defer calls.Wait()
+	return sess.Close(closing)
 }
 
-// done is called in the process that called for a run, also if another one runs it.
+// done is called in the process that called for a run, also if another one runs it. With RetryFailed a failure here may be
+// that of one attempt, after which another process has succeeded: alert by the exporter's metrics.
 func done(res schedlock.Result, err error) {
 	if err != nil {
 		log.Printf("%s of %v: %v: %v", res.Job, res.Tick, res.Outcome, err)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"flag"
 	"time"
+	_ "time/tzdata" // for a container that has no zones
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -29,7 +30,6 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 	if err != nil {
 		return err
 	}
-	defer sess.Close(context.WithoutCancel(sigterm))
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		return err
@@ -46,8 +46,7 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 	if err != nil {
 		return err
 	}
-	loop(sigterm, job)
-	return nil
+	return loop(sigterm, sess, job)
 }
 
 func report(ctx context.Context, r *schedlock.Run) error {

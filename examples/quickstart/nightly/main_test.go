@@ -12,6 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/examples/child"
 	"github.com/etcdkit/etcdkit/internal/examples/progtest"
+	"github.com/etcdkit/etcdkit/observe"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -58,27 +59,92 @@ func TestLoop(t *testing.T) {
 	}
 	ctx, sigterm := context.WithCancel(t.Context())
 	defer sigterm()
-	sess, err := concurrency.NewSession(ctx, embedtest.Start(t, nil).Client(), "nightly", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sess.Close(context.WithoutCancel(ctx))
-	lk, err := schedlock.New(sess, &schedlock.Options{Done: done, Lost: lost})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ran := 0
-	job, err := lk.Job("report", schedlock.Periods(200*time.Millisecond), func(context.Context, *schedlock.Run) error {
+	sess, job := instance(t, embedtest.Start(t, nil), nil, schedlock.Periods(200*time.Millisecond), func(context.Context, *schedlock.Run) error {
 		if ran++; ran == 3 {
 			sigterm()
 		}
 		return nil
 	})
+	if err := loop(ctx, sess, job); err != nil {
+		t.Error(err)
+	}
+	if ran != 3 {
+		t.Errorf("it ran %d times, want 3", ran)
+	}
+}
+
+// instance is one of several that have the job.
+func instance(t *testing.T, etcd *embedtest.Cluster, hooks []observe.Hooks, s schedlock.Schedule, f schedlock.Func, opts ...schedlock.JobOption) (*concurrency.Session, *schedlock.Job) {
+	t.Helper()
+	sess, err := concurrency.NewSession(t.Context(), etcd.Client(), "nightly", &concurrency.SessionOptions{Hooks: hooks})
 	if err != nil {
 		t.Fatal(err)
 	}
-	loop(ctx, job)
-	if ran != 3 {
-		t.Errorf("it ran %d times, want 3", ran)
+	t.Cleanup(func() { _ = sess.Close(context.Background()) })
+	lk, err := schedlock.New(sess, &schedlock.Options{Done: done, Lost: lost})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := lk.Job("report", s, f, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sess, job
+}
+
+// hourly is a schedule with a fire time that comes soon.
+type hourly struct{ first time.Time }
+
+func (h hourly) Next(after time.Time) time.Time {
+	if after.Before(h.first) {
+		return h.first
+	}
+	return h.first.Add(after.Sub(h.first).Truncate(time.Hour) + time.Hour)
+}
+
+// With Retries the instance that does not run the job waits for the other's run: on SIGTERM it ends all the same.
+func TestStandbyEndsOnSIGTERM(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts an etcd, and waits for a fire time")
+	}
+	etcd := embedtest.Start(t, nil)
+	soon := hourly{time.Now().Add(2 * time.Second).Truncate(time.Second)}
+	running, finish := make(chan int, 2), make(chan struct{})
+	var claims [2]chan struct{}
+	var sigterms [2]context.CancelFunc
+	var ended [2]chan error
+	for i := range 2 {
+		claims[i], ended[i] = make(chan struct{}, 10), make(chan error, 1)
+		var ctx context.Context
+		ctx, sigterms[i] = context.WithCancel(t.Context())
+		hooks := []observe.Hooks{{Start: func(ctx context.Context, c observe.Call) (context.Context, func(observe.Outcome)) {
+			if c.Op == observe.Claim {
+				claims[i] <- struct{}{}
+			}
+			return ctx, nil
+		}}}
+		sess, job := instance(t, etcd, hooks, soon, func(context.Context, *schedlock.Run) error {
+			running <- i
+			<-finish
+			return nil
+		}, schedlock.Retries(1), schedlock.AtMost(time.Minute))
+		go func() { ended[i] <- loop(ctx, sess, job) }()
+	}
+	runs := <-running
+	<-claims[1-runs]
+	sigterms[1-runs]()
+	select {
+	case err := <-ended[1-runs]:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Error("the instance on standby waits for the other's run")
+	}
+	sigterms[runs]()
+	close(finish)
+	if err := <-ended[runs]; err != nil {
+		t.Error(err)
 	}
 }
