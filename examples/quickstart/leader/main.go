@@ -25,7 +25,7 @@ func main() { program.Main("quickstart", run) }
 func run(sigterm context.Context, client *clientv3.Client) error {
 	opening, cancel := context.WithTimeout(sigterm, 5*time.Second) // without a deadline, NewSession waits for etcd
 	defer cancel()
-	sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // one per process
+	sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // its TTL, 15 s: until a crashed leader is replaced
 	if err != nil {
 		return err
 	}
@@ -33,8 +33,7 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 	if err != nil {
 		return err
 	}
-	err = el.Lead(sigterm, lead, concurrency.Note(*address)) // others find the note with Leader and Watch
-	if sigterm.Err() != nil {
+	if err = el.Lead(sigterm, lead, concurrency.Note(*address)); sigterm.Err() != nil { // Leader and Watch return the note
 		err = nil // it was asked to stop, and has resigned
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(sigterm), 10*time.Second)
@@ -45,12 +44,15 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 	return err
 }
 
-// lead is called for each term. It returns soon after ctx has ended: after a loss, a StepDown, or SIGTERM. After the
-// first two Lead campaigns again.
+// lead is called for each term. It returns soon after ctx has ended: after a loss or a StepDown, and Lead campaigns again,
+// or SIGTERM. If it returns an error in a good term, that ends Lead: this instance leads no more.
 func lead(ctx context.Context, term *concurrency.Permit) error {
-	log.Print("leads: the term begins")
+	log.Print("leads: the term begins, with token ", term.Token())
 	for ctx.Err() == nil && term.Err() == nil { // after a pause of the process, term.Err reports a loss before ctx does
-		_ = program.Work(ctx, "a pass", 500*time.Millisecond) // ends early if ctx does
+		// A target can refuse a former leader's writes by term.Token(), and etcd by term.Guard() in a Txn.
+		if err := program.Work(ctx, "a pass", time.Second/2); err != nil { // ends early if ctx does
+			log.Print("a pass was not completed: ", err)
+		}
 	}
 	log.Print("the term has ended: ", cmp.Or(context.Cause(ctx), term.Err()))
 	return nil

@@ -32,7 +32,8 @@ func call(ctx context.Context, partner *http.Client, url string) (string, error)
 	}
 	resp, err := partner.Do(req)
 	switch {
-	case errors.Is(err, concurrency.ErrFull), errors.Is(err, concurrency.ErrUnavailable): // the limit is reached; etcd does not answer
+	case errors.Is(err, concurrency.ErrFull), errors.Is(err, concurrency.ErrRateExceeded), // the limit, or the rate
+		errors.Is(err, concurrency.ErrUnavailable): // etcd does not answer
 		return "", fmt.Errorf("%w: %w", errBusy, err)
 	case err != nil:
 		return "", err // the partner may have got the request

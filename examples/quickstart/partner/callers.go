@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -22,28 +23,31 @@ func callers(ctx context.Context, partner *http.Client) error {
 			defer working.Add(-1)
 			for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
 			}
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
 			fmt.Fprint(w, "fine")
 		}))
 		defer stop()
 		*url = at
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	var answered, busy atomic.Int64
 	var errs [40]error
 	var all sync.WaitGroup
 	for i := range errs {
 		all.Go(func() {
-			switch _, err := call(ctx, partner, *url); {
-			case err == nil:
+			_, err := call(ctx, partner, *url)
+			for ; errors.Is(err, errBusy) && ctx.Err() == nil; _, err = call(ctx, partner, *url) {
+				busy.Add(1) // an HTTP server answers 503; this caller comes again
+				_ = program.Sleep(ctx, 200*time.Millisecond)
+			}
+			if errs[i] = err; err == nil {
 				answered.Add(1)
-			case errors.Is(err, errBusy): // an HTTP server answers 503
-				busy.Add(1)
-			default:
-				errs[i] = err
 			}
 		})
 	}
 	all.Wait()
-	fmt.Printf("%d answered, %d sent away; at most %d at the partner at a time\n", answered.Load(), busy.Load(), most.Load())
+	log.Printf("callers were sent away %d times, and came again", busy.Load())
+	fmt.Printf("%d answered; at most %d at the partner at a time\n", answered.Load(), most.Load())
 	return errors.Join(errs[:]...)
 }

@@ -21,7 +21,7 @@ func Example() {
 	if err := program.Run(context.Background(), cluster.Etcd{}, run); err != nil {
 		log.Fatal(err)
 	}
-	// Output: 40 answered, 0 sent away; at most 8 at the partner at a time
+	// Output: 40 answered; at most 8 at the partner at a time
 }
 
 // A caller that hangs up does not end its call: the permit is held until the partner has answered. With a full limit
@@ -73,6 +73,23 @@ func TestCallerHangsUp(t *testing.T) {
 	}
 	if requests != 1 {
 		t.Errorf("the partner got %d requests, want one", requests)
+	}
+}
+
+// refused is a transport that sends nothing.
+type refused struct{ err error }
+
+func (r refused) RoundTrip(*http.Request) (*http.Response, error) { return nil, r.err }
+
+// Only a refusal before anything was sent says that the caller may come back.
+func TestBusy(t *testing.T) {
+	for err, want := range map[error]bool{
+		concurrency.ErrFull: true, concurrency.ErrRateExceeded: true, concurrency.ErrUnavailable: true,
+		concurrency.ErrLost: false, context.DeadlineExceeded: false,
+	} {
+		if _, got := call(t.Context(), &http.Client{Transport: refused{err}}, "http://partner"); errors.Is(got, errBusy) != want {
+			t.Errorf("%v: %v, want errBusy: %v", err, got, want)
+		}
 	}
 }
 
