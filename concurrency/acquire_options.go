@@ -85,7 +85,9 @@ func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.h
 
 // MaxWaiters refuses to join a long queue: if the request is not granted at once and n or
 // more requests wait before it, the call returns a *FullError. Of a KeyedLimiter it counts those
-// that wait at the same key; see KeyedLimiterOptions.MaxTotalWaiters for the others. MaxWaiters(0) never joins the
+// that wait at the same key; see KeyedLimiterOptions.MaxTotalWaiters for the others. Requests of all processes count.
+// Those of a process that has died wait until its lease ends, and get permits meanwhile: with n below the limit they do
+// not use up all of it. MaxWaiters(0) never joins the
 // queue; unlike TryAcquire it waits for an answer of etcd until ctx is done. MaxWaiters costs
 // one more read of etcd per call; while other requests come at the same time, up to four reads and
 // writes more, at each level of a KeyedLimiter. MaxWaiters(0) with Wait, and MaxWaiters in a call that does

@@ -31,6 +31,8 @@ type Options struct {
 	MaxSkew time.Duration
 	// Done is called with the result and the error of each call: for metrics and alerts, in
 	// particular under a cron library, which drops both. The goroutine that made the call calls it.
+	// With RetryFailed or Retries, the failure of a call is that of its own last attempt: another process may
+	// have completed the tick since.
 	// Defaults to nothing; the session's Logger gets failures of such calls in any case.
 	Done func(Result, error)
 	// Lost is called with the record of a run that was lost: its process died, was partitioned or was paused

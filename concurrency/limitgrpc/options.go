@@ -55,7 +55,8 @@ type Options struct {
 	// Defaults to 0, so that a service that is full says so at once, with the time to come back, and no
 	// call waits in memory; at most 24 hours.
 	Wait time.Duration
-	// MaxWaiters refuses to wait if that many calls of the key wait already. It costs one more read of
+	// MaxWaiters refuses to wait if that many calls of the key wait already, in the whole fleet. Choose it below the limit: the
+	// calls of a process that has died wait until its lease ends, and get permits meanwhile. It costs one more read of
 	// etcd for each call. Defaults to 0: any number of calls wait.
 	MaxWaiters int
 	// Each returns options for one call, such as concurrency.Weight and concurrency.MaxHold. Wait has

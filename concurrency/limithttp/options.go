@@ -55,7 +55,8 @@ type Options struct {
 	// client gains from waiting. Defaults to 0, so that a service that is full says so at once, with
 	// the time to come back, and no request waits in memory; at most 24 hours.
 	Wait time.Duration
-	// MaxWaiters refuses to wait if that many requests of the key wait already. It costs one more
+	// MaxWaiters refuses to wait if that many requests of the key wait already, in the whole fleet. Choose it below the limit:
+	// the requests of a process that has died wait until its lease ends, and get permits meanwhile. It costs one more
 	// read of etcd for each request. Defaults to 0: any number of requests wait.
 	MaxWaiters int
 	// Each returns options for one request, such as concurrency.Weight and concurrency.MaxHold.
