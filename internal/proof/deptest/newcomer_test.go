@@ -17,7 +17,7 @@ func answers(etcd37 string) []answer {
 	server := "go get go.etcd.io/etcd/server/v3@" + etcd37
 	return []answer{
 		{"why embedtest does not compile with the client of 3.7", "SUPPORT.md", server},
-		{"why embedtest does not compile with the client of 3.7", "docs/operations.md", server},
+		{"why embedtest does not compile with the client of 3.7", "SUPPORT.md", server},
 		{"why embedtest does not compile with the client of 3.7", "embedtest/doc.go", server},
 		{"how to stop gracefully", "README.md", "sess.Close(closing)"},
 		{"how to stop gracefully", "concurrency/session.go", "graceful stop is Close with a deadline"},
@@ -42,6 +42,9 @@ func answers(etcd37 string) []answer {
 		{"calls that a partner still works on", "docs/limits.md", "Send it with `context.WithoutCancel`"},
 		{"calls that a partner still works on", "docs/limits.md", "two thirds of the TTL"},
 		{"calls that a partner still works on", "docs/adopt.md", "limits.md#calls-to-a-partner"},
+		{"what a crashed process's waiting requests take", "docs/limits.md", "those that wait get permits in their turn"},
+		{"what a crashed process's waiting requests take", "docs/adopt.md", "[waiting requests](limits.md#which-numbers) get permits too"},
+		{"a provider's quota per second", "docs/limits.md", "is `PerSecond` + `Burst`"},
 		{"a nightly job when clocks change", "docs/adopt.md", "one night without a fire time"},
 		{"where the command comes from", "README.md", "go install ./cmd/etcdkit"},
 		{"where the command comes from", "docs/cli.md", "go install ./cmd/etcdkit"},
