@@ -17,7 +17,6 @@ func answers(etcd37 string) []answer {
 	server := "go get go.etcd.io/etcd/server/v3@" + etcd37
 	return []answer{
 		{"why embedtest does not compile with the client of 3.7", "SUPPORT.md", server},
-		{"why embedtest does not compile with the client of 3.7", "SUPPORT.md", server},
 		{"why embedtest does not compile with the client of 3.7", "embedtest/doc.go", server},
 		{"how to stop gracefully", "README.md", "sess.Close(closing)"},
 		{"how to stop gracefully", "concurrency/session.go", "graceful stop is Close with a deadline"},
