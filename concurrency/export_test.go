@@ -24,6 +24,12 @@ func AwaitView(ctx context.Context, s *Semaphore, revision int64) error {
 // KeyOf returns the key of a permit, without asking for its Guard.
 func KeyOf(p *Permit) string { return p.ticket.Key }
 
+// Waits reports whether a request of a semaphore's session waits: its answer has come.
+func Waits(s *Semaphore) bool {
+	_, ok := s.queue.crowd.First()
+	return ok
+}
+
 // Sleeps reports whether the waiting requests of a semaphore's session are far, and watch others.
 func Sleeps(s *Semaphore) bool {
 	return s.queue.crowd.Mode() == crowd.Asleep

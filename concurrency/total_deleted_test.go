@@ -124,6 +124,7 @@ func TestEndsWithoutItsRequestAtTheKey(t *testing.T) {
 			w := ask2(call, lim.Key("a"), c.opts...)
 			if c.total == 1 {
 				waitsInTotal(t, ctx, lim, 1)
+				require.Eventually(t, func() bool { return concurrency.Waits(lim.Total()) }, soon, tick, "the call knows that it waits")
 			} else {
 				defer func(p *concurrency.Permit) { got(t, p.Context().Done(), "MaxHold") }(granted(t, w, "there is room"))
 			}
