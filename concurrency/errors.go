@@ -26,8 +26,9 @@ var (
 	ErrFull = errors.New("no permit is free")
 
 	// ErrUnavailable: a wait for a permit has ended while etcd did not answer, so it
-	// is not known whether one is free. It always comes as an *UnavailableError, joined
-	// with ctx's error if that ended the wait.
+	// is not known whether one is free. It always comes as an *UnavailableError. If ctx ended
+	// the wait, it is joined with ctx's error, and comes only if a request has failed, or etcd
+	// had not answered for half a second: with a shorter deadline ctx's error may be alone.
 	ErrUnavailable = errors.New("etcd is unavailable")
 
 	// ErrHeld: a live request has the caller's ID already. It always comes as a
@@ -121,7 +122,9 @@ func (e *FullError) Error() string {
 // errors.Is matches it with ErrUnavailable and with Err. It matches
 // context.DeadlineExceeded only if the caller's own ctx has ended, not if Wait has.
 type UnavailableError struct {
-	Since      time.Time // when the first request was sent that etcd has not answered
+	// Since is when the first request was sent that etcd has not answered, or LastAnswer if
+	// that is later.
+	Since      time.Time
 	LastAnswer time.Time // when etcd last answered the session
 	// Err is the last error of etcd's or of the connection. It is nil if there was no
 	// answer at all.

@@ -89,8 +89,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 //
 //   - a *FullError (ErrFull) if Wait or MaxWaiters ends the wait;
 //   - an *UnavailableError (ErrUnavailable) if Wait has passed and etcd does not answer;
-//     joined with ctx's error if ctx has ended and it is known that etcd does not answer, after
-//     half a second at the earliest;
+//     joined with ctx's error if ctx has ended and etcd has not answered for half a second or more;
 //   - a *HeldError (ErrHeld) if the ID is in use;
 //   - a *LimitMismatchError (ErrLimitMismatch) if the stored limit is not this program's;
 //   - a *LostError (ErrEvicted, or ErrReleased by ReleaseID) if another process removed the
@@ -124,8 +123,9 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit
 // another one that the total refuses at the same moment.
 //
 // While etcd does not answer, TryAcquire waits until ctx ends, and returns ctx's error, joined
-// with an *UnavailableError (ErrUnavailable) if that is known: never if ctx ends within half a second, and not always after
-// it. Without a deadline in ctx it waits at most for TryTimeout, and returns an *UnavailableError alone, whose text names the endpoints. Other
+// with an *UnavailableError (ErrUnavailable) if etcd has not answered for half a second or more:
+// if ctx ends earlier than that, etcd may just be slow. Without a deadline in ctx TryAcquire waits at
+// most for TryTimeout, and returns an *UnavailableError alone, whose text names the endpoints. Other
 // errors, ctx and the state after a failure are those of Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
 	return s.acquire(ctx, true, opts)

@@ -40,3 +40,31 @@ func TestTryWhileEtcdIsStopped(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, time.Since(begun), concurrency.TryTimeout)
 }
+
+// T1: etcd falls silent right after it has answered the session. A call whose ctx ends then says that etcd does not
+// answer, even if the answer to another request has come while its own was on its way.
+func TestSilentRightAfterAnAnswer(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	for name, call := range map[string]func(context.Context, *concurrency.Mutex) (*concurrency.Permit, error){
+		"TryLock": func(ctx context.Context, m *concurrency.Mutex) (*concurrency.Permit, error) { return m.TryLock(ctx) },
+		"Lock":    func(ctx context.Context, m *concurrency.Mutex) (*concurrency.Permit, error) { return m.Lock(ctx) },
+		"Wait(0)": func(ctx context.Context, m *concurrency.Mutex) (*concurrency.Permit, error) {
+			return m.Lock(ctx, concurrency.Wait(0))
+		},
+	} {
+		for range 8 { // the answers meet the request in some of them
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s, c := f.Session(nil)
+				m := mutex(t, s, "x")
+				c.BlackHole()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := call(ctx, m)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, concurrency.ErrUnavailable)
+			})
+		}
+	}
+}

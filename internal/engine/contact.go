@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -32,73 +33,119 @@ type contact struct {
 
 	mu     sync.Mutex
 	last   time.Time // of the last answer
-	since  time.Time // when the first request after it was sent that has no answer; or zero
-	open   int       // requests under way
-	silent bool      // one of them has failed, or was given up after silence
+	open   list.List // of *asked: the requests under way that count, the oldest first
+	silent bool      // since the last answer a request has failed, or was given up after silence
+	since  time.Time // if so, when the silence began that this request has met
 	err    error     // how the last one failed
 }
 
-// ask records that a request is sent, and returns when, for answer.
-func (c *contact) ask() time.Time {
+// asked is a request that was sent, or nil where a stream has ended by itself, or a watch has brought something.
+type asked struct {
+	at    time.Time
+	under *list.Element // its place in open, or nil if it does not count (any more)
+}
+
+// ask records that a request is sent, and returns it for answer.
+func (c *contact) ask() *asked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	c.open++
-	if c.since.IsZero() {
-		c.since = now
-	}
-	return now
+	a := &asked{at: time.Now()}
+	a.under = c.open.PushBack(a)
+	return a
 }
 
 // enter is ask for a request that may have to wait for a login. If it returns an error, the request is not sent.
-func (c *contact) enter(ctx context.Context, l *login) (asked time.Time, left func(error), err error) {
-	asked = c.ask()
+func (c *contact) enter(ctx context.Context, l *login) (a *asked, left func(error), err error) {
+	a = c.ask()
 	if left, err = l.enter(ctx); err != nil {
-		c.unsent(asked, err)
+		c.unsent(a, err)
 	}
-	return asked, left, err
+	return a, left, err
 }
 
 // unsent records why a request was not sent: it has waited in vain for the login of another, which is silence of
 // etcd's, or it is known that etcd refuses the login, which is no answer of now.
-func (c *contact) unsent(asked time.Time, err error) {
+func (c *contact) unsent(a *asked, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open--
-	if errors.Is(err, errAwaited) && time.Since(asked) >= silence {
-		c.silent, c.err = true, errAwaited
+	if errors.Is(err, errAwaited) && time.Since(a.at) >= silence {
+		c.fails(errAwaited)
 	}
-	if c.open == 0 && !c.silent {
-		c.since = time.Time{}
-	}
+	c.ends(a)
 }
 
-// answer records what became of a request. A zero time stands for none: a stream has
-// ended by itself, or a watch has brought something. A refusal is an answer.
-func (c *contact) answer(asked time.Time, err error) {
+// answer records what became of a request. A refusal is an answer.
+func (c *contact) answer(a *asked, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	if !asked.IsZero() {
-		c.open--
-	}
 	switch {
 	case members.Unanswered(err):
 		// Others answer: by one member, the call says nothing of etcd.
 	case err == nil || !commit.Transient(err):
-		c.last, c.since, c.silent, c.err = now, time.Time{}, false, nil
+		c.answered(time.Now())
 	case cutShort(err):
 		// By its caller, perhaps at once, which says nothing of etcd.
-		c.silent = c.silent || asked.After(c.last) && now.Sub(asked) >= silence
-	default:
-		c.silent, c.err = true, err
-		if c.since.IsZero() {
-			c.since = now
+		if a != nil && a.under != nil && time.Since(later(a.at, c.last)) >= silence {
+			c.fails(c.err)
 		}
+	default:
+		c.fails(err)
 	}
-	if c.open == 0 && !c.silent {
-		c.since = time.Time{}
+	c.ends(a)
+}
+
+// answered records that etcd answers at a time. A request that has had no answer for silence by then is one that its
+// member alone does not answer, and does not count any more. One that was sent later does: what has arrived may have
+// been on its way before etcd fell silent.
+func (c *contact) answered(now time.Time) {
+	c.last, c.silent, c.since, c.err = now, false, time.Time{}, nil
+	for {
+		a := c.oldest()
+		if a == nil || now.Sub(a.at) < silence {
+			return
+		}
+		c.ends(a)
 	}
+}
+
+// fails records that a request has failed, or was given up after silence. It has not ended yet.
+func (c *contact) fails(err error) {
+	if !c.silent {
+		c.silent, c.since = true, c.begun()
+	}
+	c.err = err
+}
+
+// ends records that a request is not under way, or does not count.
+func (c *contact) ends(a *asked) {
+	if a != nil && a.under != nil {
+		c.open.Remove(a.under)
+		a.under = nil
+	}
+}
+
+// oldest returns the oldest request that counts, or nil.
+func (c *contact) oldest() *asked {
+	if e := c.open.Front(); e != nil {
+		return e.Value.(*asked) //nolint:errcheck,forcetypeassert // nothing else is in it
+	}
+	return nil
+}
+
+// begun returns when the silence began in which etcd is now: when the oldest request without an answer was sent, or
+// the last answer if that came after it; now, if none is under way.
+func (c *contact) begun() time.Time {
+	if a := c.oldest(); a != nil {
+		return later(a.at, c.last)
+	}
+	return time.Now()
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // cutShort reports whether an error says no more than that a call has ended before its
@@ -113,7 +160,10 @@ func (c *contact) trouble() (Outage, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := Outage{Since: c.since, LastAnswer: c.last, Err: c.err}
-	return o, c.silent || c.open > 0 && !c.since.IsZero() && time.Since(c.since) >= silence
+	if !c.silent && c.open.Len() > 0 {
+		o.Since = c.begun()
+	}
+	return o, c.silent || !o.Since.IsZero() && time.Since(o.Since) >= silence
 }
 
 // fresh reports whether it is known, without a probe, whether etcd answers.
@@ -125,7 +175,7 @@ func (c *contact) fresh() bool {
 
 // Outage is what is known of an etcd that does not answer.
 type Outage struct {
-	Since      time.Time // when the first request was sent that has no answer
+	Since      time.Time // when the first request was sent that has no answer, or LastAnswer if that is later
 	LastAnswer time.Time
 	Err        error // the last error of etcd's or of the connection, if there was one
 }
@@ -187,12 +237,12 @@ type recorded struct {
 }
 
 func (r *recorded) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	asked, left, err := r.contact.enter(ctx, r.login)
+	a, left, err := r.contact.enter(ctx, r.login)
 	if err != nil {
 		return nil, err
 	}
 	resp, err := r.KV.Get(ctx, key, opts...)
-	r.contact.answer(asked, err)
+	r.contact.answer(a, err)
 	left(err)
 	return resp, err
 }
@@ -213,12 +263,12 @@ func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...)
 func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
 
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
-	asked, left, err := t.contact.enter(t.ctx, t.login)
+	a, left, err := t.contact.enter(t.ctx, t.login)
 	if err != nil {
 		return nil, err
 	}
 	resp, err := t.Txn.Commit()
-	t.contact.answer(asked, err)
+	t.contact.answer(a, err)
 	left(err)
 	return resp, err
 }
@@ -231,12 +281,12 @@ type leases struct {
 }
 
 func (l leases) Grant(ctx context.Context, id, seconds int64) (int64, error) {
-	asked, left, err := l.contact.enter(ctx, l.login)
+	a, left, err := l.contact.enter(ctx, l.login)
 	if err != nil {
 		return 0, err
 	}
 	granted, err := l.API.Grant(ctx, id, seconds)
-	l.contact.answer(asked, err)
+	l.contact.answer(a, err)
 	left(err)
 	return granted, err
 }
@@ -258,7 +308,7 @@ func (l leases) Renewals(ctx context.Context) (lease.Stream, error) {
 	s, err := l.API.Renewals(ctx)
 	opened(err)
 	if err != nil {
-		l.contact.answer(time.Time{}, err)
+		l.contact.answer(nil, err)
 		return nil, err
 	}
 	return &renewals{Stream: s, contact: l.contact, login: l.login}, nil
@@ -271,7 +321,7 @@ type renewals struct {
 	login   *login
 
 	mu    sync.Mutex
-	asked time.Time // when the renewal under way was sent, or zero
+	asked *asked // the renewal under way, or nil
 }
 
 func (r *renewals) Send(id int64) error {
@@ -293,10 +343,10 @@ func (r *renewals) Recv() (id, seconds int64, err error) {
 
 func (r *renewals) answered(err error) {
 	r.mu.Lock()
-	asked := r.asked
-	r.asked = time.Time{}
+	a := r.asked
+	r.asked = nil
 	r.mu.Unlock()
-	r.contact.answer(asked, err)
+	r.contact.answer(a, err)
 	if commit.NeedsLogin(err) {
 		r.login.left(err, false)
 	}

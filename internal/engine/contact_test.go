@@ -75,3 +75,69 @@ func TestUnansweredByOneMember(t *testing.T) {
 		require.True(t, bad, "no member has answered since")
 	})
 }
+
+// T1: etcd falls silent right after an answer. What counts is the oldest request without an answer, whether it was
+// sent before that answer or after it; but one that its member alone does not answer, while others answer, is no
+// outage, nor is one that its caller cuts short soon.
+func TestSilenceAfterAnAnswer(t *testing.T) {
+	t.Parallel()
+	const moment, long = time.Millisecond, silence + time.Millisecond
+	cut := context.DeadlineExceeded
+	for name, tc := range map[string]struct {
+		happens func(c *contact)
+		silent  bool
+	}{
+		"an earlier request is answered": {func(c *contact) { a := c.ask(); c.ask(); time.Sleep(moment); c.answer(a, nil); time.Sleep(long) }, true},
+		"a later request is answered":    {func(c *contact) { c.ask(); time.Sleep(moment); c.answer(c.ask(), nil); time.Sleep(long) }, true},
+		"a watch brings something":       {func(c *contact) { c.ask(); time.Sleep(moment); c.answer(nil, nil); time.Sleep(long) }, true},
+		"the request is cut short": {func(c *contact) {
+			a := c.ask()
+			time.Sleep(moment)
+			c.answer(nil, nil)
+			time.Sleep(long)
+			c.answer(a, cut)
+		}, true},
+		"others are cut short at once":  {func(c *contact) { c.ask(); c.answer(nil, nil); time.Sleep(long); c.answer(c.ask(), cut) }, true},
+		"it falls silent for a moment":  {func(c *contact) { c.ask(); time.Sleep(moment); c.answer(nil, nil); time.Sleep(silence - moment) }, false},
+		"the request is cut short soon": {func(c *contact) { a := c.ask(); time.Sleep(silence - moment); c.answer(a, cut); time.Sleep(long) }, false},
+		"soon after an answer": {func(c *contact) {
+			a := c.ask()
+			time.Sleep(moment)
+			c.answer(nil, nil)
+			time.Sleep(silence - moment)
+			c.answer(a, cut)
+		}, false},
+		"the request is answered":         {func(c *contact) { a := c.ask(); time.Sleep(long); c.answer(a, nil); time.Sleep(long) }, false},
+		"a member hangs, another answers": {func(c *contact) { c.ask(); time.Sleep(long); c.answer(c.ask(), nil); time.Sleep(long) }, false},
+		"a call to a member that hangs is cut": {func(c *contact) {
+			a := c.ask()
+			time.Sleep(long)
+			c.answer(nil, nil)
+			time.Sleep(long)
+			c.answer(a, cut)
+		}, false},
+		"a member hangs, and then etcd is away": {func(c *contact) { c.ask(); time.Sleep(long); c.answer(c.ask(), nil); c.ask(); time.Sleep(long) }, true},
+		"it answers again": {func(c *contact) {
+			a := c.ask()
+			time.Sleep(long)
+			c.answer(a, errBroken)
+			c.answer(c.ask(), nil)
+			time.Sleep(long)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := &contact{}
+				c.answer(c.ask(), nil)
+				tc.happens(c)
+				o, silent := c.trouble()
+				require.Equal(t, tc.silent, silent)
+				if silent {
+					require.False(t, o.Since.Before(o.LastAnswer), "no silence begins before the last answer")
+					require.GreaterOrEqual(t, time.Since(o.Since), silence)
+				}
+			})
+		})
+	}
+}

@@ -106,7 +106,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.denials = newDenials(opts.Log, s.Explain, in.asks)
 	s.kv = &recorded{KV: s.etcd.KV, contact: &s.contact, login: in}
 	s.lease = leases{API: lease.Etcd(etcd, s.etcd.Leases), contact: &s.contact, login: in}
-	seen := func(revision int64) { s.contact.answer(time.Time{}, nil); s.See(revision) }
+	seen := func(revision int64) { s.contact.answer(nil, nil); s.See(revision) }
 	s.source = &mirror.Source{KV: s.kv, Watcher: s.etcd.Watcher, Refresh: opts.TTL, Log: opts.Log, Seen: seen, Met: s.seen.Load, Rewound: s.Rewind, Enter: in.enter}
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
