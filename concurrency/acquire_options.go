@@ -75,12 +75,13 @@ func Note(text string) AcquireOption { return func(r *request) { r.note = text }
 // Wait bounds the wait to d: after it the call returns a *FullError (ErrFull) if no permit
 // was free, or an *UnavailableError (ErrUnavailable) if etcd does not answer, or did not
 // answer in all of d. Neither matches context.DeadlineExceeded. If ctx ends before d has
-// passed, the call returns ctx's error. Without Wait the call waits until ctx is done.
+// passed, the call returns ctx's error, joined with an *UnavailableError as described at Acquire.
+// Without Wait the call waits until ctx is done.
 //
-// Wait(0) makes the call a TryAcquire that ends after TryTimeout at the latest, whatever the
-// deadline of ctx: with ErrUnavailable alone if etcd does not answer. To know at its end
-// whether etcd answers, a wait of more than a second may cost one read, a second before its
-// end.
+// Wait(0) makes the call a TryAcquire that ends after TryTimeout at the latest, with
+// ErrUnavailable alone if etcd does not answer. A later deadline of ctx does not extend that; if
+// ctx ends earlier, the call ends with it. To know at its end whether etcd answers, a wait of
+// more than a second may cost one read, a second before its end.
 func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.hasWait = d, true } }
 
 // MaxWaiters refuses to join a long queue: if the request is not granted at once and n or

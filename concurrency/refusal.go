@@ -146,10 +146,14 @@ func (a *attempt) waitEnded(bounded context.Context, at *full, err error) error 
 		return ErrClosed
 	case own == nil && context.Cause(bounded) == errTried:
 		u := q.unanswered(a.begun)
-		if u.LastAnswer.After(a.begun) {
+		if outage == nil && u.LastAnswer.After(a.begun) {
 			return q.unknown() // etcd answers, but thousands of calls were before this one
 		}
-		return fmt.Errorf("%w; gave up after %v at endpoints %v; a deadline in ctx sets another bound", u, TryTimeout, q.sess.Etcd().Client.Endpoints())
+		other := "a deadline in ctx"
+		if a.hasWait {
+			other = "Wait of more than 0"
+		}
+		return fmt.Errorf("%w; gave up after %v at endpoints %v; %s sets another bound", u, TryTimeout, q.sess.Etcd().Client.Endpoints(), other)
 	case outage != nil:
 		if at != nil && !at.unseen {
 			outage.Seen = at.public()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 // T1: a try is a question about now. Without a deadline in ctx it does not wait for an etcd
@@ -82,20 +83,32 @@ func TestTryIsBounded(t *testing.T) {
 }
 
 // Wait(0) is a try whose bound no deadline of ctx replaces: a longer one does not lengthen it,
-// and its end is not that of ctx.
+// and its end is not that of ctx. Its error names the endpoints, whether etcd has fallen silent
+// before the call or after the answer to the call's first request.
 func TestWaitOfZeroIsBounded(t *testing.T) {
 	t.Parallel()
 	for how, away := range aways {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, 1, func(t *testing.T, on []*desk) {
-				away(on[0].client)
-				begun := time.Now()
-				_, err := on[0].semaphore(1).Acquire(within(t, time.Hour), concurrency.Wait(0))
-				require.Equal(t, concurrency.TryTimeout, time.Since(begun))
-				require.ErrorIs(t, err, concurrency.ErrUnavailable)
-				require.NotErrorIs(t, err, context.DeadlineExceeded, "ctx has not ended")
+		for when, after := range map[string]time.Duration{"before": 0, "after an answer": 3 * time.Millisecond} {
+			t.Run(how+", "+when, func(t *testing.T) {
+				t.Parallel()
+				bubble(t, 1, func(t *testing.T, on []*desk) {
+					d := on[0]
+					if after == 0 {
+						away(d.client)
+					} else {
+						d.client.Inject(func(fakeetcd.Message) fakeetcd.Fate { return fakeetcd.Fate{Before: time.Millisecond, After: time.Millisecond} })
+						time.AfterFunc(after, func() { away(d.client) })
+					}
+					begun := time.Now()
+					_, err := d.semaphore(1).Acquire(within(t, time.Hour), concurrency.Wait(0))
+					require.Equal(t, concurrency.TryTimeout, time.Since(begun))
+					require.NotErrorIs(t, err, context.DeadlineExceeded, "ctx has not ended")
+					var u *concurrency.UnavailableError
+					require.ErrorAs(t, err, &u)
+					require.Equal(t, after > 0, u.LastAnswer.After(begun))
+					require.ErrorContains(t, err, fmt.Sprintf("gave up after %v at endpoints %v; Wait of more than 0", concurrency.TryTimeout, d.client.Endpoints()))
+				})
 			})
-		})
+		}
 	}
 }
