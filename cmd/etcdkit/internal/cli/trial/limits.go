@@ -32,12 +32,9 @@ var promisesOfPermits = []promiseOfPermits{
 // limitIsKept counts holders in this process, outside the store.
 func limitIsKept(ctx context.Context, s *scratch, d time.Duration) error {
 	const limit, sessions, workers = 3, 4, 3
-	ctx, cancel := context.WithTimeout(ctx, d+s.call.Etcd.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d+4*s.call.Etcd.Timeout)
 	defer cancel()
-	until := time.Now().Add(d)
-	var inside, most, granted atomic.Int64
-	var all sync.WaitGroup
-	failed := make(chan error, sessions*workers)
+	var sems []*concurrency.Semaphore
 	for n := range sessions {
 		sess, err := s.session(ctx, brisk(fmt.Sprintf("session %d", n)))
 		if err != nil {
@@ -50,27 +47,32 @@ func limitIsKept(ctx context.Context, s *scratch, d time.Duration) error {
 		if err != nil {
 			return err
 		}
-		for range workers {
-			all.Go(func() {
-				for time.Now().Before(until) {
-					err := sem.Do(ctx, func(context.Context, *concurrency.Permit) error {
-						for now := inside.Add(1); ; {
-							if max := most.Load(); now <= max || most.CompareAndSwap(max, now) {
-								break
-							}
-						}
-						granted.Add(1)
-						time.Sleep(time.Millisecond)
-						inside.Add(-1)
-						return nil
-					})
-					if err != nil {
-						failed <- err
-						return
-					}
-				}
-			})
+		sems = append(sems, sem)
+	}
+	var inside, most, granted atomic.Int64
+	work := func(context.Context, *concurrency.Permit) error {
+		for now := inside.Add(1); ; {
+			if max := most.Load(); now <= max || most.CompareAndSwap(max, now) {
+				break
+			}
 		}
+		granted.Add(1)
+		time.Sleep(time.Millisecond)
+		inside.Add(-1)
+		return nil
+	}
+	until := time.Now().Add(d) // not before: to open the sessions may take longer than that
+	var all sync.WaitGroup
+	failed := make(chan error, sessions*workers)
+	for n := range sessions * workers {
+		all.Go(func() {
+			for again := true; again; again = time.Now().Before(until) {
+				if err := sems[n%sessions].Do(ctx, work); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
 	}
 	all.Wait()
 	close(failed)
