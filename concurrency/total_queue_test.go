@@ -373,8 +373,10 @@ func TestLevelOfAnUnseenQueue(t *testing.T) {
 	held := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest})
 	ch := ask2(ctx, lim.Key("a"), concurrency.Wait(time.Second/2))
 	require.NoError(t, held.WaitHit(ctx))
-	_, err := sem(t, s, "another", 1).Status(ctx)
-	require.NoError(t, err, "etcd answers")
+	for another := sem(t, s, "another", 1); len(ch) == 0; time.Sleep(tick) {
+		_, err := another.Status(ctx)
+		require.NoError(t, err, "etcd answers, until the wait has passed")
+	}
 	var full *concurrency.FullError
 	require.ErrorAs(t, got(t, ch, "its wait has passed").err, &full)
 	require.Equal(t, []any{"llm/a", 1, 0, 0, concurrency.LevelKey}, []any{full.Name, full.Limit, full.Used, full.Waiting, full.Level})
