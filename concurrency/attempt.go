@@ -252,7 +252,7 @@ func (a *attempt) admitted(ctx context.Context, cancel context.CancelCauseFunc, 
 		}
 	}
 	came := func() {}
-	if !a.bounded || a.maxWaiters > 0 { // it may be before all that wait; a try is written only where it need not wait
+	if !a.bounded || a.maxWaiters > 0 { // it may be before all that wait; a try is written only where it waits for others' tries at most
 		came = q.crowd.Comes()
 	}
 	defer came()

@@ -96,8 +96,8 @@ func (k *keeper) wait(ctx context.Context, a *attempt) (*Permit, error) {
 	return nil, g.err
 }
 
-// behind describes the queue before the line: as a bid sees it that is near, and otherwise what etcd has
-// counted when the oldest bid was written. It is nil if etcd has answered no bid.
+// behind describes the queue before the line: as a bid sees it that follows the whole queue, and
+// otherwise what etcd has counted when the oldest bid was written. It is nil if etcd has answered no bid.
 func (k *keeper) behind() *full {
 	q, l := k.queue, &k.line
 	l.mu.Lock()

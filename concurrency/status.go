@@ -61,7 +61,7 @@ type Request struct {
 	// second. A new leader of etcd renews all leases, which moves both times on.
 	//
 	// Both are etcd's answers about the lease, by this machine's clock. Status with
-	// CheckLeases and WaitInfo set them; elsewhere, and without an answer, they are zero.
+	// CheckLeases sets them; elsewhere, and without an answer, they are zero.
 	Renewed, ExpiresBy time.Time
 }
 

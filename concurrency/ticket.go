@@ -25,7 +25,7 @@ type ticket struct {
 	Token          int64
 	found          mirror.Found
 	strays         []mirror.Stray // those that its Txn reads
-	at             limit.Revs     // by which it was admitted
+	at             limit.Revs     // of the limit by which it was last compared
 	open           bool           // the limit there is above 0
 	atOnce         bool           // its own Txn admits it
 	nonce          string         // of its value, and of that in the total's queue
@@ -111,7 +111,7 @@ func noticeReason(n record.Notice) string {
 	return "by " + n.By + ": " + n.Reason
 }
 
-// gone frees the slot of a request whose key is gone in one queue.
+// gone frees the slot of a request whose key is gone in one queue, or removes what is left of it in the other.
 func (c *ticket) gone(e *engine.Epoch) {
 	if c.named != c.queue { // its key's request may exist
 		e.Withdraw(c.Ticket, c.refusal())
@@ -120,7 +120,7 @@ func (c *ticket) gone(e *engine.Epoch) {
 	e.Free(c.Ticket)
 }
 
-// refusal logs that etcd refuses to delete a request.
+// refusal returns what logs that etcd refuses to delete the request.
 func (c *ticket) refusal() func(error) {
 	q := c.queue
 	return func(err error) {

@@ -34,7 +34,7 @@ type Result struct {
 	Err    error
 }
 
-// Await waits until the request is admitted, can never be, is gone, or ctx ends. Its key is there still,
+// Await waits until the request is admitted, can never be, is gone, ctx ends, or etcd's answer is an error. Its key is there still,
 // unless it is gone: that is the caller's concern.
 func (c *Crowd) Await(ctx context.Context, s *Waiter) Result {
 	for {

@@ -66,7 +66,7 @@ type Caller interface {
 // Crowd is the waiting requests of one session in one queue. It is safe for concurrent use.
 type Crowd struct {
 	Queue
-	Front *mirror.Shared // what the requests follow that have been far
+	Front *mirror.Shared // what the requests of a crowd follow while they are near
 
 	waiters waiters
 	foreign atomic.Int64 // how many foreign keys a far request reads beside the requests before it

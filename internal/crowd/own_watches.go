@@ -12,8 +12,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/limit"
 )
 
-// ownWatches watch what concerns all far requests of a session in a queue: that one of their keys is
-// deleted, and that the limit changes. They do so while there is a monitor, and a little longer.
+// ownWatches watch what concerns all far requests of a session in a queue: that a key of theirs of
+// the first one's weight is deleted, and that the limit changes. They do so while there is a monitor, and a little longer.
 type ownWatches struct {
 	changed chan struct{} // has a value when the limit may have changed
 

@@ -19,7 +19,7 @@ type waiters struct {
 // Waiter is one request while it waits.
 type Waiter struct {
 	Request
-	woken chan struct{} // has a value when its key may be gone
+	woken chan struct{} // has a value when its key may be gone, or a notice may have come
 
 	before, after *Waiter // of the waiters, by token
 }
@@ -201,7 +201,7 @@ func (w *waiters) wake(key string) {
 	}
 }
 
-// wakeIf wakes the requests whose keys may be gone.
+// wakeIf wakes the requests for which there may be something to do.
 func (w *waiters) wakeIf(gone func(*Waiter) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 type watched struct {
 	*Waiter
 	left     []rank.Entry // the requests that are not gone
-	enough   int           // when no more are left, the request may be near
+	enough   int          // when no more are left, the request may be near
 	limit    limit.Revs
 	requests int64 // in the queue
 	still    *stillness

@@ -56,7 +56,7 @@ func (s *Store) Seen() *Limit {
 // Forget forgets it: etcd's history was taken back.
 func (s *Store) Forget() { s.seen.Store(nil) }
 
-// Fixed implements Kind, as do the other methods.
+// Fixed implements Kind.
 func (s *Store) Fixed() int64 { return 0 }
 
 // Counts returns the reads of the records with the number of the heavy requests, which are next to the
@@ -76,7 +76,7 @@ func (s *Store) Counted(read []*etcdserverpb.ResponseOp) (r Records, heavy int64
 	return r, heavy
 }
 
-// Reads returns the reads of the limit's records, for a Txn, in the order of Learn.
+// Reads returns the reads of the limit's records, for a Txn, in the order of Records.
 func (s *Store) Reads() []clientv3.Op {
 	if s.Base == nil {
 		return []clientv3.Op{clientv3.OpGet(s.Keys.Limit)}

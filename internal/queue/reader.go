@@ -18,8 +18,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// Reader reads what is in etcd of one queue. It has no state but what it has learned of it. It is safe for
-// concurrent use.
+// Reader reads what is in etcd of one queue. It has no state but what it has learned of it, and when it
+// last warned of foreign keys. It is safe for concurrent use.
 type Reader struct {
 	Name    string // for the log
 	KV      clientv3.KV
@@ -97,7 +97,7 @@ func (r *Reader) List(ctx context.Context, opts ...clientv3.OpOption) (l Listing
 	return l, nil
 }
 
-// foreign are the keys of a queue that do not belong there.
+// foreign bounds the warnings of keys that do not belong in a queue.
 type foreign struct {
 	mu       sync.Mutex
 	reported time.Time

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Horizon decides which waiting requests follow the whole queue, because they may be admitted soon,
-// and which sleep and watch only a few requests before them. It decides no admission: a request that is
+// Horizon decides which waiting requests follow the queue, or its front, because they may be admitted
+// soon, and which sleep and watch only a few requests before them. It decides no admission: a request that is
 // taken for far only looks later.
 type Horizon struct {
 	Limits int64 // the window is this many times the limit,

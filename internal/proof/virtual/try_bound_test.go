@@ -96,7 +96,9 @@ func TestWaitOfZeroIsBounded(t *testing.T) {
 					if after == 0 {
 						away(d.client)
 					} else {
-						d.client.Inject(func(fakeetcd.Message) fakeetcd.Fate { return fakeetcd.Fate{Before: time.Millisecond, After: time.Millisecond} })
+						d.client.Inject(func(fakeetcd.Message) fakeetcd.Fate {
+							return fakeetcd.Fate{Before: time.Millisecond, After: time.Millisecond}
+						})
 						time.AfterFunc(after, func() { away(d.client) })
 					}
 					begun := time.Now()
