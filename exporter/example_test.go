@@ -65,7 +65,7 @@ func Example() {
 	// context canceled
 }
 
-// scrape waits until a page has a series of a metric, and returns its line.
+// scrape waits until a page has a series of a metric that is not 0, and returns its line.
 func scrape(url, metric string) string {
 	for {
 		resp, err := http.Get(url)
@@ -77,7 +77,7 @@ func scrape(url, metric string) string {
 			log.Fatal(err)
 		}
 		for line := range strings.Lines(page.String()) {
-			if strings.HasPrefix(line, metric+"{") {
+			if strings.HasPrefix(line, metric+"{") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
 				return strings.TrimSpace(line)
 			}
 		}
