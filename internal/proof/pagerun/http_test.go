@@ -92,12 +92,18 @@ func TestMetricsByCurl(t *testing.T) {
 	}, testkit.Soon, 50*time.Millisecond, "%s", line)
 }
 
+// config is etcd's with its flags. It is made before any etcd starts: AddFlags writes a variable of its package.
+var config, flags = func() (*embed.Config, *flag.FlagSet) {
+	c, set := embed.NewConfig(), flag.NewFlagSet("etcd", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	c.AddFlags(set)
+	return c, set
+}()
+
 // etcd takes the flags of the page for operators.
 func TestFlagsOfEtcd(t *testing.T) {
 	t.Parallel()
-	c, flags := embed.NewConfig(), flag.NewFlagSet("etcd", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	c.AddFlags(flags)
+	c := config
 	given := strings.Fields(block(t, page(t, "docs/operations.md"), "--auto-compaction-mode").Text)
 	require.NoError(t, flags.Parse(given))
 	c.Dir = t.TempDir()
