@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 // AcquireOption changes one call that asks for a permit. If two options of a call set the
@@ -20,19 +21,13 @@ const maxNote = 1024
 // request is what one call asks for. Nothing changes it once newRequest has checked it: the state of
 // the call is in its attempt.
 type request struct {
-	doing      string // for errors: what was attempted
-	weight     int64
-	id         string
-	hasID      bool
-	note       string
-	wait       time.Duration
-	hasWait    bool
-	maxHold    time.Duration
-	hasMaxHold bool
-	try        bool
-	bounded    bool
-	maxWaiters int // if bounded
-	takeOver   bool
+	queue.Request        // of which MaxHold is that of the permit
+	doing         string // for errors: what was attempted
+	hasID         bool
+	wait          time.Duration
+	hasWait       bool
+	hasMaxHold    bool
+	try           bool
 }
 
 // TryTimeout bounds TryAcquire and TryLock if their ctx has no deadline, and calls with
@@ -45,7 +40,7 @@ func (r *request) bound(ctx context.Context) (context.Context, context.CancelFun
 	_, has := ctx.Deadline()
 	switch {
 	case r.hasWait && r.wait > 0:
-		return context.WithTimeoutCause(ctx, r.wait, errWaited)
+		return context.WithTimeoutCause(ctx, r.wait, queue.ErrWaited)
 	case r.try && (r.hasWait || !has): // no deadline of ctx takes the place of Wait(0)
 		return context.WithTimeoutCause(ctx, TryTimeout, errTried)
 	}
@@ -54,23 +49,23 @@ func (r *request) bound(ctx context.Context) (context.Context, context.CancelFun
 
 // Weight requests n permits at once instead of one, in one place of the queue; they are
 // granted all together. n is at least 1 and at most the limit.
-func Weight(n int) AcquireOption { return func(r *request) { r.weight = int64(n) } }
+func Weight(n int) AcquireOption { return func(r *request) { r.Weight = int64(n) } }
 
 // ID names the request. At most one live request of the semaphore has this ID, in all
 // processes: a second call returns a *HeldError that names the owner. A permit with an ID can
 // be released from another process, see ReleaseID. An ID is any non-empty text of up to 255
 // bytes.
-func ID(id string) AcquireOption { return func(r *request) { r.id, r.hasID = id, true } }
+func ID(id string) AcquireOption { return func(r *request) { r.ID, r.hasID = id, true } }
 
 // TakeOver, together with ID, evicts the live request with this ID, whether it waits or
 // holds, and then joins the queue at its end. The former owner is evicted even if this call
 // then gives up, for example because Wait has passed. The former owner's context ends, but
 // possibly only after another request has been granted the permit: see Semaphore.Evict.
-func TakeOver() AcquireOption { return func(r *request) { r.takeOver = true } }
+func TakeOver() AcquireOption { return func(r *request) { r.TakeOver = true } }
 
 // Note attaches a text for operators, up to 1024 bytes of valid UTF-8. It is stored in etcd
 // as it is, so it must not contain secrets.
-func Note(text string) AcquireOption { return func(r *request) { r.note = text } }
+func Note(text string) AcquireOption { return func(r *request) { r.Note = text } }
 
 // Wait bounds the wait to d: after it the call returns a *FullError (ErrFull) if no permit
 // was free, or an *UnavailableError (ErrUnavailable) if etcd does not answer, or did not
@@ -94,61 +89,53 @@ func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.h
 // writes more, at each level of a KeyedLimiter. MaxWaiters(0) with Wait, and MaxWaiters in a call that does
 // not wait, are ErrInvalid.
 func MaxWaiters(n int) AcquireOption {
-	return func(r *request) { r.maxWaiters, r.bounded = n, true }
+	return func(r *request) { r.MaxWaiters, r.Bounded = n, true }
 }
 
 // MaxHold ends the permit d after its grant: its context ends with ErrTooLong, and the permit
 // is released at once, even if the holder is stuck. d is at least a millisecond. Choose d so
 // that work that checks its context has stopped long before.
 func MaxHold(d time.Duration) AcquireOption {
-	return func(r *request) { r.maxHold, r.hasMaxHold = d, true }
-}
-
-// inTotal returns what the call asks for in the queue of a total, once its request is admitted at its key:
-// the others wait at their keys, not before this request.
-func (r request) inTotal() request {
-	r.id, r.hasID, r.takeOver = "", false, false
-	r.bounded = r.bounded && r.maxWaiters == 0
-	return r
+	return func(r *request) { r.MaxHold, r.hasMaxHold = d, true }
 }
 
 // newRequest applies and checks options. try says that the call never waits, which Wait(0)
 // says as well.
 func newRequest(doing string, try bool, opts []AcquireOption) (request, error) {
-	r := request{doing: doing, weight: 1}
+	r := request{doing: doing, Request: queue.Request{Weight: 1}}
 	if err := engine.Apply(opts, &r); err != nil {
 		return r, err
 	}
 	try = try || r.hasWait && r.wait == 0
 	switch {
-	case r.weight < 1 || r.weight > math.MaxInt32:
-		return r, invalid("Weight(%d) is not between 1 and %d", r.weight, math.MaxInt32)
+	case r.Weight < 1 || r.Weight > math.MaxInt32:
+		return r, invalid("Weight(%d) is not between 1 and %d", r.Weight, math.MaxInt32)
 	case r.hasWait && r.wait < 0:
 		return r, invalid("Wait(%v) is negative", r.wait)
-	case r.hasMaxHold && r.maxHold < time.Millisecond:
-		return r, invalid("MaxHold(%v) is below a millisecond", r.maxHold)
-	case len(r.note) > maxNote:
-		return r, invalid("Note has %d bytes, more than %d", len(r.note), maxNote)
-	case !utf8.ValidString(r.note):
-		return r, invalid("Note %.20q is not valid UTF-8", r.note)
-	case r.takeOver && !r.hasID:
+	case r.hasMaxHold && r.MaxHold < time.Millisecond:
+		return r, invalid("MaxHold(%v) is below a millisecond", r.MaxHold)
+	case len(r.Note) > maxNote:
+		return r, invalid("Note has %d bytes, more than %d", len(r.Note), maxNote)
+	case !utf8.ValidString(r.Note):
+		return r, invalid("Note %.20q is not valid UTF-8", r.Note)
+	case r.TakeOver && !r.hasID:
 		return r, invalid("TakeOver without ID: it names the request to evict")
 	case try && r.hasWait && r.wait > 0:
 		return r, invalid("Wait(%v) in a call that does not wait", r.wait)
-	case r.bounded && r.maxWaiters == 0 && r.hasWait:
+	case r.Bounded && r.MaxWaiters == 0 && r.hasWait:
 		return r, invalid("Wait(%v) with MaxWaiters(0), which does not wait", r.wait)
-	case r.maxWaiters < 0:
-		return r, invalid("MaxWaiters(%d) is negative", r.maxWaiters)
-	case try && r.bounded:
-		return r, invalid("MaxWaiters(%d) in a call that does not wait", r.maxWaiters)
+	case r.MaxWaiters < 0:
+		return r, invalid("MaxWaiters(%d) is negative", r.MaxWaiters)
+	case try && r.Bounded:
+		return r, invalid("MaxWaiters(%d) in a call that does not wait", r.MaxWaiters)
 	}
 	if r.hasID {
-		if err := keyspace.CheckID(r.id); err != nil {
+		if err := keyspace.CheckID(r.ID); err != nil {
 			return r, invalid("the ID %w", err)
 		}
 	}
 	if try {
-		r.try, r.bounded = true, true // with no request before it
+		r.try, r.Bounded = true, true // with no request before it
 	}
 	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
@@ -22,16 +23,7 @@ type terms struct {
 	keeper    *keeper     // that may keep the permit, or nil
 }
 
-// maxTotal is KeyedLimiterOptions.MaxTotalWaiters, or 0.
-func (t terms) maxTotal() int {
-	if t.agreement == nil || t.agreement.total == nil {
-		return 0
-	}
-	return t.agreement.total.waiters
-}
-
-// attempt is one call for a permit, and its state in one queue. With a total, a second attempt is its state
-// in the queue of the total.
+// attempt is one call for a permit.
 type attempt struct {
 	queue *sessionQueue
 	request
@@ -39,20 +31,22 @@ type attempt struct {
 	caller context.Context // of the call, whose end is not that of its Wait
 	begun  time.Time
 
-	bid    *bid    // for whichever call is first in its line, or nil
-	entry  *entry  // of a call for a permit of a KeyedLimiter
-	round  int     // how often it has asked before
-	former *ticket // its last one, if it asks again
+	bid   *bid   // for whichever call is first in its line, or nil
+	entry *entry // of a call for a permit of a KeyedLimiter
 }
 
-// inTotal returns the attempt in the queue of the total, of a request that is admitted at its key.
-func (a *attempt) inTotal() *attempt {
-	t := *a
-	t.queue, t.request = a.queue.pair.total, a.request.inTotal()
-	if a.agreement != nil && a.agreement.total != nil {
-		t.limit = a.agreement.total.limit
+// call returns the attempt as a call of its queue.
+func (a *attempt) call() *queue.Call {
+	c := &queue.Call{
+		Queue: a.queue.Queue, Request: a.Request, Terms: queue.Terms{Limit: a.limit, Rate: a.rate}, Caller: (*caller)(a), Ctx: a.caller, Begun: a.begun,
 	}
-	return &t
+	if a.keeper != nil { // a kept request serves several calls, each with a bound of its own
+		c.MaxHold = 0
+	}
+	if a.agreement != nil && a.agreement.total != nil {
+		c.Total, c.MaxTotalWaiters = a.agreement.total.limit, a.agreement.total.waiters
+	}
+	return c
 }
 
 // acquire is every call for a permit. invalid is the error of one that is refused without a request to
@@ -71,7 +65,7 @@ func (t terms) acquire(ctx context.Context, q *sessionQueue, r request, invalid 
 // the hold.
 func (t terms) observed(ctx context.Context, q *sessionQueue, r request, invalid error) (p *Permit, err error) {
 	hooks, begun := q.sess.Hooks(), time.Now()
-	within, span := hooks.Start(ctx, q.call(observe.Acquire, r.weight, 0))
+	within, span := hooks.Start(ctx, q.call(observe.Acquire, r.Weight, 0))
 	defer span.Unwind(begun) // ctx may be of the caller's own kind
 	if err = invalid; err == nil {
 		p, err = t.ask(within, q, r)
@@ -134,25 +128,25 @@ func (a *attempt) within(ctx context.Context) (*Permit, error) {
 		return nil, err
 	}
 	var pause commit.Backoff
-	for ; ; a.round++ {
+	for call := a.call(); ; call.Round++ {
 		e, err := q.sess.Live(ctx)
 		if err == nil {
 			// A call that has met an outage asks in turn with all those that have lost their
 			// requests by it.
 			if e.Lease() != lease {
-				a.round = max(a.round, 1)
+				call.Round = max(call.Round, 1)
 			}
 			var p *Permit
-			if p, err = a.on(ctx, e); err == nil {
+			if p, err = a.on(ctx, call, e); err == nil {
 				return p, nil
 			}
 		}
 		switch {
 		case errors.Is(err, engine.ErrEpoch):
-		case errors.Is(err, errAnew):
+		case errors.Is(err, queue.ErrAnew):
 			if err := pause.Wait(ctx, nil); err != nil {
-				if context.Cause(ctx) == errWaited {
-					err = q.unknown()
+				if context.Cause(ctx) == queue.ErrWaited {
+					err = q.Unknown()
 				}
 				return nil, err
 			}
@@ -171,10 +165,10 @@ func (a *attempt) enter(ctx context.Context) error {
 			return err
 		}
 	}
-	if a.agreement == nil || a.agreement.agreed() && a.weight == 1 {
+	if a.agreement == nil || a.agreement.agreed() && a.Weight == 1 {
 		return nil
 	}
-	leave, err := q.turn(ctx, &q.sess.Sending, a.begun)
+	leave, err := q.Turn(ctx, &q.sess.Sending, a.begun)
 	if err != nil {
 		return err
 	}
@@ -189,94 +183,37 @@ func (a *attempt) check(ctx context.Context) error {
 		if own.checked.Load() {
 			continue
 		}
-		if err := own.check(ctx, a.weight); err != nil {
+		if err := own.check(ctx, a.Weight); err != nil {
 			return err
 		}
 		own.checked.Store(true)
 	}
 	q := a.queue
-	if seen := q.Limit.Seen(); a.weight > 1 && (seen == nil || rank.TooHeavy(a.weight, seen.N)) {
+	if seen := q.Limit.Seen(); a.Weight > 1 && (seen == nil || rank.TooHeavy(a.Weight, seen.N)) {
 		// It may have been raised since this process last saw it.
 		stored, known, err := q.Limit.Read(ctx)
 		if err != nil {
 			return err
 		}
-		if known && rank.TooHeavy(a.weight, stored.N) {
-			return tooHeavy(q.level(), a.weight, stored.N)
+		if known && rank.TooHeavy(a.Weight, stored.N) {
+			return tooHeavy(Level(q.Level()), a.Weight, stored.N)
 		}
 	}
 	return nil
 }
 
-// on asks on one lease. engine.ErrEpoch and errAnew mean: ask again. When it fails, the request is gone,
-// is being removed in the background, or goes with a lost lease.
-func (a *attempt) on(bounded context.Context, e *engine.Epoch) (_ *Permit, err error) {
-	q := a.queue
-	ctx, cancel := context.WithCancelCause(bounded)
-	defer cancel(nil)
-	defer context.AfterFunc(e.Accepting(), func() { cancel(context.Cause(e.Accepting())) })()
-
-	first, last, err := a.admitted(ctx, cancel, e)
+// on asks on one lease, and has the permit end with it: see queue.Call.Admit.
+func (a *attempt) on(ctx context.Context, call *queue.Call, e *engine.Epoch) (*Permit, error) {
+	first, last, err := call.Admit(ctx, e)
 	if err != nil {
-		a.former = cmp.Or(first, a.former)
-		if asked, ok := context.Cause(ctx).(*LostError); ok { //nolint:errorlint // its own
-			err = asked
-		}
-		if context.Cause(ctx) != errWaited {
-			err = cmp.Or(e.Refuses(a.caller), err)
-		}
 		return nil, err
 	}
 	// An answer that comes after the lease's deadline is no permit.
-	p := newPermit(ctx, e, q, last)
+	p := newPermit(ctx, e, a, last)
 	if err := p.register(); err != nil {
-		a.former = first
 		p.workEnded()
-		e.Withdraw(first.Ticket, first.refusal())
+		e.Withdraw(first.Ticket, first.Refusal())
 		return nil, err
 	}
 	return p, nil
-}
-
-// admitted returns when the request is admitted: the first one, and, with a total, that there.
-func (a *attempt) admitted(ctx context.Context, cancel context.CancelCauseFunc, e *engine.Epoch) (first, last *ticket, err error) {
-	q := a.queue
-	leave := func() {}
-	if a.round > 0 {
-		if leave, err = q.turn(ctx, &q.sess.Requeue, a.begun); err != nil {
-			return nil, nil, err
-		}
-		if a.former != nil && a.former.Also != nil {
-			// Its ID is in the way. It was that of a waiter, so it protects no work.
-			_, _ = q.sess.Remove(ctx, a.former.Stored)
-		}
-	}
-	came := func() {}
-	if !a.bounded || a.maxWaiters > 0 { // it may be before all that wait; a try is written only where it waits for others' tries at most
-		came = q.crowd.Comes()
-	}
-	defer came()
-	j := a.joins(e)
-	first, admitted, err := j.join(ctx)
-	leave()
-	a.entry.landed()
-	if err != nil {
-		return first, nil, err
-	}
-	if !admitted || q.pair != nil {
-		defer e.WhileWaiting(first.Ticket, func(n record.Notice) { cancel(first.ending(ErrEvicted, noticeReason(n))) })()
-	}
-	if !admitted && first.next == nil {
-		first.came = came
-		if a.bid != nil {
-			a.bid.before.Store(first.fullFound())
-		}
-		err = first.await(ctx, e, a.begun)
-	}
-	came()
-	if err != nil || q.pair == nil {
-		return first, first, err
-	}
-	last, err = q.pair.join(ctx, j, first, a.begun)
-	return first, last, err
 }

@@ -53,8 +53,8 @@ func (el *Election) Campaign(ctx context.Context, opts ...AcquireOption) (*Permi
 // candidate returns the request of a candidate with these options.
 func candidate(opts []AcquireOption) (request, error) {
 	r, err := newRequest("campaign in", false, opts)
-	if err == nil && r.weight != 1 {
-		err = invalid("Weight(%d): the limit of an election is 1", r.weight)
+	if err == nil && r.Weight != 1 {
+		err = invalid("Weight(%d): the limit of an election is 1", r.Weight)
 	}
 	return r, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 // The errors of this package, one for each decision that a caller can make. They
@@ -72,7 +73,7 @@ var (
 	ErrStepDown = errors.New("requested to step down")
 
 	// ErrNotHeld: no live request has this ID or token.
-	ErrNotHeld = errors.New("no such request")
+	ErrNotHeld = queue.ErrNotHeld
 
 	// ErrTooMany: this session has as many live requests as SessionOptions.MaxPermits
 	// allows, or a KeyedLimiter as many live keys as KeyedLimiterOptions.MaxKeys allows. If

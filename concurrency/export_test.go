@@ -7,17 +7,18 @@ import (
 	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 // ReplaceView replaces the view of a semaphore's queue, as a restored backup does, but
 // leaves the session its lease.
-func ReplaceView(s *Semaphore) { s.queue.reset() }
+func ReplaceView(s *Semaphore) { s.queue.Reset() }
 
 // AwaitView waits until the view of a semaphore's queue has reached a revision.
 func AwaitView(ctx context.Context, s *Semaphore, revision int64) error {
-	v := s.queue.views()
-	defer v.leave()
-	_, err := v.next(ctx, state{view: mirror.View{Revision: revision - 1}})
+	w := s.queue.Watch()
+	defer w.Leave()
+	_, err := w.Next(ctx, queue.State{View: mirror.View{Revision: revision - 1}})
 	return err
 }
 
@@ -26,19 +27,19 @@ func KeyOf(p *Permit) string { return p.ticket.Key }
 
 // Waits reports whether a request of a semaphore's session waits: its answer has come.
 func Waits(s *Semaphore) bool {
-	_, ok := s.queue.crowd.First()
+	_, ok := s.queue.Crowd.First()
 	return ok
 }
 
 // Sleeps reports whether the waiting requests of a semaphore's session are far, and watch others.
 func Sleeps(s *Semaphore) bool {
-	return s.queue.crowd.Mode() == crowd.Asleep
+	return s.queue.Crowd.Mode() == crowd.Asleep
 }
 
 // OwnKeys returns the prefix of the keys of the first waiting request of a semaphore's session and of its
 // others, and LimitKey that of the limit.
 func OwnKeys(s *Semaphore) string {
-	first, _ := s.queue.crowd.First()
+	first, _ := s.queue.Crowd.First()
 	return first.Key[:strings.LastIndex(first.Key, "-")+1]
 }
 
@@ -50,8 +51,8 @@ func QueueOf(s *Semaphore) keyspace.Queue { return s.queue.Keys }
 // InFront returns how many requests are before the first waiting one of a semaphore's session in the front
 // of the queue that it follows, or -1.
 func InFront(s *Semaphore) int {
-	first, waits := s.queue.crowd.First()
-	if ahead, ok := s.queue.crowd.Front.Ahead(first.Key, first.Token); ok && waits {
+	first, waits := s.queue.Crowd.First()
+	if ahead, ok := s.queue.Crowd.Front.Ahead(first.Key, first.Token); ok && waits {
 		return ahead
 	}
 	return -1

@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 // line is the calls of one process that wait for permits of a semaphore with Handover, in their
@@ -47,8 +48,8 @@ type grant struct {
 type bid struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	before atomic.Pointer[full] // what was before it when it was written
-	ended  chan struct{}        // closed when its request is used or is being removed
+	before atomic.Pointer[queue.Full] // what was before it when it was written
+	ended  chan struct{}              // closed when its request is used or is being removed
 }
 
 // errSurplus ends a bid that no call in line needs.
@@ -56,7 +57,7 @@ var errSurplus = errors.New("no call waits for it any more")
 
 // hands reports whether a call waits in line.
 func (a *attempt) hands() bool {
-	return a.keeper != nil && a.keeper.handover > 0 && !a.bounded && a.bid == nil
+	return a.keeper != nil && a.keeper.handover > 0 && !a.Bounded && a.bid == nil
 }
 
 // wait is attempt.within in line.
@@ -69,7 +70,7 @@ func (k *keeper) wait(ctx context.Context, a *attempt) (*Permit, error) {
 	if end, ok := ctx.Deadline(); ok {
 		defer e.ProbeBefore(end)()
 	}
-	w := &inLine{ctx: ctx, maxHold: a.maxHold, source: a.source, got: make(chan grant, 1)}
+	w := &inLine{ctx: ctx, maxHold: a.MaxHold, source: a.source, got: make(chan grant, 1)}
 	k.join(w, a)
 	if now := k.now(); k.isQuiet(now) { // something may have become idle since the call looked
 		k.offer(now)
@@ -90,7 +91,7 @@ func (k *keeper) wait(ctx context.Context, a *attempt) (*Permit, error) {
 	}
 	if ctx.Err() != nil && errors.Is(g.err, ctx.Err()) {
 		if full := k.behind(); full != nil {
-			return nil, &waitEnd{full}
+			return nil, &queue.WaitEnd{Full: full}
 		}
 	}
 	return nil, g.err
@@ -98,11 +99,11 @@ func (k *keeper) wait(ctx context.Context, a *attempt) (*Permit, error) {
 
 // behind describes the queue before the line: as a bid sees it that follows the whole queue, and
 // otherwise what etcd has counted when the oldest bid was written. It is nil if etcd has answered no bid.
-func (k *keeper) behind() *full {
+func (k *keeper) behind() *queue.Full {
 	q, l := k.queue, &k.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found *full
+	var found *queue.Full
 	for _, b := range l.bids {
 		if before := b.before.Load(); before != nil {
 			copied := *before
@@ -110,12 +111,12 @@ func (k *keeper) behind() *full {
 			break
 		}
 	}
-	if found != nil && q.crowd.Mode() == crowd.Whole { // the bid follows the queue
+	if found != nil && q.Crowd.Mode() == crowd.Whole { // the bid follows the queue
 		m := q.View.Join()
 		defer m.Leave()
 		if b, _ := m.Brief("", 0, 0); b.Revision > 0 {
-			seen := (&ticket{queue: q}).fullBrief(b)
-			seen.waiting = max(0, seen.waiting-len(l.bids)) // which are for this call, too
+			seen := q.Full(b)
+			seen.Waiting = max(0, seen.Waiting-len(l.bids)) // which are for this call, too
 			return seen
 		}
 	}
@@ -153,7 +154,7 @@ func (k *keeper) ask(a *attempt) {
 	for len(l.bids) < l.needs(l.waiting.Len(), k.room(a.limit)) {
 		b := &bid{ended: make(chan struct{})}
 		b.ctx, b.cancel = context.WithCancelCause(k.queue.sess.Accepting())
-		of := &attempt{queue: k.queue, request: request{doing: a.doing, weight: 1}, terms: a.terms, caller: b.ctx, begun: time.Now(), bid: b}
+		of := &attempt{queue: k.queue, request: request{doing: a.doing, Request: queue.Request{Weight: 1}}, terms: a.terms, caller: b.ctx, begun: time.Now(), bid: b}
 		if !k.queue.sess.Background(func() { k.run(b, of) }) {
 			return
 		}
@@ -299,7 +300,7 @@ func (k *keeper) limit() int64 {
 	if l := q.Limit.Seen(); l != nil {
 		rev = l.Revs.Own
 	}
-	for _, m := range []*mirror.Shared{q.View, q.crowd.Front} {
+	for _, m := range []*mirror.Shared{q.View, q.Crowd.Front} {
 		if l := m.Limit(); l.Rev > rev {
 			n, rev = l.Limit.Limit, l.Rev
 		}

@@ -86,12 +86,12 @@ func (k *keeper) now() time.Duration { return time.Since(k.base) }
 func (k *keeper) isQuiet(now time.Duration) bool { return now < time.Duration(k.quiet.Load()) }
 
 // isPlain reports whether a request may be granted any permit that is kept (W19).
-func (r *request) isPlain() bool { return r.weight == 1 && !r.hasID && r.note == "" }
+func (r *request) isPlain() bool { return r.Weight == 1 && !r.hasID && r.Note == "" }
 
 // hold returns what keeps the key of a permit that etcd has granted to one of the keeper's calls.
 func (k *keeper) hold(p *Permit) *kept {
 	c := &kept{
-		keeper: k, epoch: p.epoch, ticket: p.ticket, granted: k.now(), released: p.ticket.ending(ErrReleased, ""),
+		keeper: k, epoch: p.epoch, ticket: p.ticket, granted: k.now(), released: p.queue.ending(p.ticket, ErrReleased, ""),
 	}
 	k.limit()
 	c.lowered, c.released.Token = k.lowered.Load(), 0
@@ -105,11 +105,11 @@ func (s *Semaphore) keeps() bool { return s != nil && s.keeper != nil }
 // takeFor is take for a request that may be granted any permit, of a call with options. If it is nil, the
 // permit that etcd grants may be kept.
 func (k *keeper) takeFor(ctx context.Context, r *request, of source) *Permit {
-	if p := k.take(ctx, r.maxHold, of); p != nil {
+	if p := k.take(ctx, r.MaxHold, of); p != nil {
 		return p
 	}
-	if r.bounded && k.shed(ctx) { // one of them may have been granted meanwhile, and be idle
-		return k.take(ctx, r.maxHold, of)
+	if r.Bounded && k.shed(ctx) { // one of them may have been granted meanwhile, and be idle
+		return k.take(ctx, r.MaxHold, of)
 	}
 	return nil
 }

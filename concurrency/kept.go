@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -16,7 +17,7 @@ import (
 type kept struct {
 	keeper   *keeper
 	epoch    *engine.Epoch
-	ticket   *ticket
+	ticket   *queue.Ticket
 	granted  time.Duration // by the keeper's clock
 	lowered  int64         // keeper.lowered then
 	released *LostError    // the cause of the end of each permit that its holder has released; without a token, which may be the next holder's
@@ -89,7 +90,7 @@ func (c *kept) release(p *Permit) (stayed bool) {
 	now := k.now()
 	cause := c.released
 	if p.fenced.Load() == asked {
-		cause = p.ticket.ending(ErrReleased, "")
+		cause = p.queue.ending(p.ticket, ErrReleased, "")
 	}
 	if (p.maxHold > 0 || !c.isTrusted(now)) && p.Err() != nil || !p.life.End(cause) {
 		return false
@@ -183,7 +184,7 @@ func (c *kept) drop(p *Permit) {
 	k, e := c.keeper, c.epoch
 	k.unlist(c)
 	k.queue.sharing.permits.Add(-1)
-	e.Withdraw(c.ticket.Ticket, c.ticket.refusal())
+	e.Withdraw(c.ticket.Ticket, c.ticket.Refusal())
 	e.Drop(c.ticket.Ticket)
 }
 
@@ -207,7 +208,7 @@ func (c *kept) keyGone() {
 // Lose implements engine.Holder, as do the following methods.
 func (c *kept) Lose(cause, reason error) (report func()) {
 	if p, _ := c.end(); p != nil {
-		return p.lose(c.ticket.ending(cause, reason.Error()))
+		return p.lose(c.keeper.queue.ending(c.ticket, cause, reason.Error()))
 	}
 	return nil
 }
@@ -215,7 +216,7 @@ func (c *kept) Lose(cause, reason error) (report func()) {
 // Evicted ends it.
 func (c *kept) Evicted(n record.Notice) (report func()) {
 	if p, _ := c.end(); p != nil {
-		return p.lose(c.ticket.noticeError(&n))
+		return p.lose(c.keeper.queue.endingBy(c.ticket, n))
 	}
 	return nil
 }

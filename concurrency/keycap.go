@@ -73,7 +73,7 @@ func (e *entry) enter(ctx context.Context, q *sessionQueue, begun time.Time) (er
 	if e.admitted, err = k.free(ctx); err != nil || e.admitted {
 		return err
 	}
-	leave, err := q.turn(ctx, &q.sess.Sending, begun)
+	leave, err := q.Turn(ctx, &q.sess.Sending, begun)
 	if err != nil {
 		return err
 	}

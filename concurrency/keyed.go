@@ -9,6 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -107,18 +108,18 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 	core, own := engine.Of(s), engine.Own(s)
 	l := &KeyedLimiter{own: own, keys: core.Space().Limiter(name)}
 	l.base = own.base(core, l.keys.Default, o.Total > 0)
-	l.agreement = &agreement{stored: &l.base.Base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit,
+	l.agreement = &agreement{stored: l.base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit,
 		keys: newKeyCap(core, l.keys, cmp.Or(o.MaxKeys, defaultMaxKeys))}
 	totals := own.queue(core, l.keys.Total(), observe.Limiter, name, 0, nil, nil)
-	l.totals = totals.stored()
+	l.totals = totals.Stored()
 	if o.Total > 0 {
 		l.total = totals
 		own.mu.Lock()
-		if l.total.limiter == nil { // not that of another value with the same name
-			l.total.limiter = l
+		if !l.total.isTotal() { // not by another value with the same name
+			l.total.Totals(l.atKey)
 		}
 		own.mu.Unlock()
-		l.agreement.total = &agreement{stored: l.total.stored(), name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, waiters: o.MaxTotalWaiters}
+		l.agreement.total = &agreement{stored: l.total.Stored(), name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, waiters: o.MaxTotalWaiters}
 	}
 	return l, nil
 }
@@ -138,6 +139,15 @@ func (l *KeyedLimiter) Key(key string) *Semaphore {
 		q = l.own.queue(l.base.sess, l.keys.Key(key), observe.Limiter, l.name+"/"+key, 0, l.base, l.total)
 	}
 	return &Semaphore{q, l.agreement, l.base, nil}
+}
+
+// atKey returns the queue of the key to which a request belongs, see queue.Totals.
+func (l *KeyedLimiter) atKey(request string) *queue.Queue {
+	key, ok := l.keys.ParseKey(request)
+	if !ok {
+		return nil
+	}
+	return l.Key(key).queue.Queue
 }
 
 // Total returns the semaphore of all keys together, for its Status, Watch, SetLimit and EvictToken.
@@ -192,7 +202,7 @@ func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOp
 // the last two the limit may be cleared or not.
 func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
 	q := l.Key(key).queue
-	if err := q.do(ctx, func(ctx context.Context) error { return q.stored().Set(ctx, limit.Inherit, true, q.Read) }); err != nil {
+	if err := q.do(ctx, func(ctx context.Context) error { return q.Stored().Set(ctx, limit.Inherit, true, q.Read) }); err != nil {
 		return q.failed("clear limit of", err)
 	}
 	return nil

@@ -51,7 +51,7 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 	switch {
 	case fn == nil:
 		err = invalid("the function is nil")
-	case err == nil && r.takeOver:
+	case err == nil && r.TakeOver:
 		err = invalid("TakeOver: two processes that lead with it would evict each other for ever; use Campaign")
 	}
 	if err != nil {

@@ -48,8 +48,8 @@ func (m *Mutex) TryLock(ctx context.Context, opts ...AcquireOption) (*Permit, er
 
 func (m *Mutex) lock(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
 	r, err := newRequest("lock", try, opts)
-	if err == nil && r.weight != 1 {
-		err = invalid("Weight(%d): the limit of a mutex is 1", r.weight)
+	if err == nil && r.Weight != 1 {
+		err = invalid("Weight(%d): the limit of a mutex is 1", r.Weight)
 	}
 	if err != nil {
 		err = m.queue.failed(r.doing, err)

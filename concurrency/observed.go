@@ -91,7 +91,7 @@ type holding struct {
 // observe reports the beginning of the hold, for the call that gets the permit. If the permit has ended
 // already, that is reported next.
 func (p *Permit) observe(ctx context.Context) {
-	work, span := p.queue.sess.Hooks().Start(ctx, p.queue.call(observe.Hold, p.ticket.slot.Weight, p.token))
+	work, span := p.queue.sess.Hooks().Start(ctx, p.queue.call(observe.Hold, p.ticket.Weight(), p.token))
 	p.mu.Lock()
 	p.within.Context = work
 	h := p.hold
@@ -210,5 +210,5 @@ func reportOutage(of any, policy string, err error, lasted time.Duration) {
 // limitChanged reports that the session has seen another limit than before.
 func (q *sessionQueue) limitChanged(from, to int64) {
 	c := q.call("", 0, 0)
-	q.sess.Post(observe.LimitChanged{Namespace: q.sess.Hooks().Namespace(), Kind: c.Kind, Name: c.Name, Key: c.Key, Level: string(q.level()), From: int(from), To: int(to)})
+	q.sess.Post(observe.LimitChanged{Namespace: q.sess.Hooks().Namespace(), Kind: c.Kind, Name: c.Name, Key: c.Key, Level: string(q.Level()), From: int(from), To: int(to)})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/life"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -22,7 +23,7 @@ import (
 type Permit struct {
 	queue   *sessionQueue
 	epoch   *engine.Epoch
-	ticket  *ticket
+	ticket  *queue.Ticket
 	token   int64
 	since   time.Time
 	maxHold time.Duration // or 0
@@ -47,12 +48,12 @@ type Permit struct {
 	refused chan error    // has an error of etcd's if it refuses the release for now
 }
 
-func newPermit(ctx context.Context, e *engine.Epoch, q *sessionQueue, c *ticket) *Permit {
-	p := &Permit{queue: q, epoch: e, ticket: c, token: c.Token, since: time.Now(), maxHold: c.attempt.maxHold, source: c.attempt.source}
+func newPermit(ctx context.Context, e *engine.Epoch, a *attempt, c *queue.Ticket) *Permit {
+	p := &Permit{queue: a.queue, epoch: e, ticket: c, token: c.Token, since: time.Now(), maxHold: a.MaxHold, source: a.source}
 	p.begin(ctx)
-	p.queue.last().sharing.permits.Add(c.slot.Weight)
-	if c.attempt.keeper != nil {
-		p.kept = c.attempt.keeper.hold(p)
+	p.queue.last().sharing.permits.Add(c.Weight())
+	if a.keeper != nil {
+		p.kept = a.keeper.hold(p)
 	}
 	return p
 }
@@ -85,7 +86,7 @@ func (e *ends) LateCause() error  { return (*Permit)(e).heldTooLong() }
 func (e *ends) Ended(cause error) { (*Permit)(e).after(cause) }
 
 // workEnded ends the count of the permit's work.
-func (p *Permit) workEnded() { p.queue.last().sharing.permits.Add(-p.ticket.slot.Weight) }
+func (p *Permit) workEnded() { p.queue.last().sharing.permits.Add(-p.ticket.Weight()) }
 
 // heldFor counts the permit in the estimates of its limiter.
 func (p *Permit) heldFor(d time.Duration) {
@@ -106,7 +107,7 @@ func (p *Permit) register() error {
 	case err != nil:
 		return err
 	case left.Notice != nil:
-		return p.ticket.noticeError(left.Notice)
+		return p.queue.endingBy(p.ticket, *left.Notice)
 	case left.Asked != nil:
 		p.askToStepDown(*left.Asked)
 	}
@@ -126,11 +127,13 @@ func (p *Permit) bound() {
 type held struct{ p *Permit }
 
 func (h held) Lose(cause, reason error) (report func()) {
-	return h.p.lose(h.p.ticket.ending(cause, reason.Error()))
+	return h.p.lose(h.p.queue.ending(h.p.ticket, cause, reason.Error()))
 }
-func (h held) Evicted(n record.Notice) (report func()) { return h.p.lose(h.p.ticket.noticeError(&n)) }
-func (h held) StepDown(n record.Notice)                { h.p.askToStepDown(n) }
-func (h held) Released() bool                          { return h.p.released.Load() }
+func (h held) Evicted(n record.Notice) (report func()) {
+	return h.p.lose(h.p.queue.endingBy(h.p.ticket, n))
+}
+func (h held) StepDown(n record.Notice) { h.p.askToStepDown(n) }
+func (h held) Released() bool           { return h.p.released.Load() }
 
 // Context returns a context that ends when the permit ends, with a *LostError as its cause
 // (see context.Cause). It keeps the values of the ctx given to Acquire but not its
@@ -182,12 +185,12 @@ func (p *Permit) Deadline() time.Time { return p.life.Deadline() }
 // lostWithSession returns the cause of a permit that ends with its session.
 func (p *Permit) lostWithSession() *LostError {
 	cause, reason := p.epoch.Why()
-	return p.ticket.ending(cause, reason.Error())
+	return p.queue.ending(p.ticket, cause, reason.Error())
 }
 
 // heldTooLong returns the cause of a permit that MaxHold ends.
 func (p *Permit) heldTooLong() error {
-	return p.ticket.ending(ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.maxHold))
+	return p.queue.ending(p.ticket, ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.maxHold))
 }
 
 // after follows an end by MaxHold, which releases the permit, or one that Err has found
@@ -197,7 +200,7 @@ func (p *Permit) after(cause error) {
 	if errors.Is(cause, ErrTooLong) {
 		if p.kept == nil || p.kept.endOf(p) {
 			p.epoch.Drop(p.ticket.Ticket)
-			p.epoch.Withdraw(p.ticket.Ticket, p.ticket.refusal())
+			p.epoch.Withdraw(p.ticket.Ticket, p.ticket.Refusal())
 		}
 	}
 	p.holdLost(cause.(*LostError), time.Since(p.since))

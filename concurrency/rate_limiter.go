@@ -164,7 +164,7 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 	}
 	if err == nil {
 		err = q.do(ctx, func(ctx context.Context) error {
-			return q.stored().SetRate(ctx, func(n int64, was record.Rate) (int64, record.Rate) {
+			return q.Stored().SetRate(ctx, func(n int64, was record.Rate) (int64, record.Rate) {
 				next := division(n, was).Change(r.pure())
 				return next.Shares, record.Rate(next.Rate)
 			}, c.create, q.Read)
@@ -222,7 +222,7 @@ type RateHolder struct {
 func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
 	q := l.shares.queue
 	read, err := q.now(ctx)
-	v := read.view
+	v := read.View
 	if err != nil {
 		return RateStatus{}, q.failed("status of", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rate"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -150,7 +151,7 @@ func (s *rateShares) ask(d rate.Division) {
 	s.asks = append(s.asks, a)
 	s.queue.sess.Background(func() {
 		defer cancel()
-		p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, s.queue, request{doing: "acquire a share of", weight: 1}, nil)
+		p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, s.queue, request{doing: "acquire a share of", Request: queue.Request{Weight: 1}}, nil)
 		s.answered(a, p, err)
 	})
 }

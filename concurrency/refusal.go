@@ -8,93 +8,11 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 	"github.com/etcdkit/etcdkit/internal/engine"
-	"github.com/etcdkit/etcdkit/internal/limit"
-	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Why a call has no permit: the queues return values, and errorOf makes the error of them.
-
-// full is how full a queue is, without the caller's own request. As an error it is a refusal because of that.
-type full struct {
-	queue       *sessionQueue
-	limit, used int64
-	waiting     int
-	unseen      bool // etcd has not shown the queue: only the limit is known
-}
-
-func (f *full) Error() string { return f.public().Error() }
-
-// waitEnd is the end of a wait in a queue, by whatever has ended its ctx.
-type waitEnd struct{ full *full }
-
-func (*waitEnd) Error() string { return "the wait has ended" }
-
-// fullView describes a queue as it was read, without one request.
-func (q *sessionQueue) fullView(v mirror.View, own int64) *full {
-	f := &full{queue: q, limit: v.Limit, used: v.Used}
-	for _, r := range v.Waiters {
-		if r.Create != own {
-			f.waiting++
-		}
-	}
-	return f
-}
-
-// fullCount describes a queue of so many light requests.
-func (q *sessionQueue) fullCount(limit, requests int64) *full {
-	return &full{queue: q, limit: limit, used: min(limit, requests), waiting: int(max(0, requests-limit))}
-}
-
-// without reports whether a queue of light requests is too full for one more also when so many of them are gone.
-func (f *full) without(leaving, maxWaiters int) bool {
-	return f.used+int64(f.waiting-leaving) >= f.limit+int64(maxWaiters)
-}
-
-// fullBrief describes the queue before a waiting request, as far as a mirror has shown it. While that knows
-// nothing of the request yet, the Txn of the request has counted the queue.
-func (c *ticket) fullBrief(b mirror.Brief) *full {
-	if b.Revision == 0 || b.Revision < c.Token {
-		return c.fullFound()
-	}
-	f := &full{queue: c.queue, limit: b.Limit, used: b.Used, waiting: b.Waiting}
-	if b.Waits {
-		f.waiting--
-	}
-	return f
-}
-
-// fullFound describes the queue before a request as the Txn that wrote it has counted it. Of heavy requests
-// only the number is known: so many are before it that the limit is in use.
-func (c *ticket) fullFound() *full {
-	if f, ok := c.behind(); ok {
-		return f
-	}
-	q := c.queue
-	n := limit.SeenN(q.Limit)
-	if !c.found.Known {
-		return &full{queue: q, limit: n, unseen: true}
-	}
-	return q.fullCount(n, max(n, int64(c.found.Ahead)))
-}
-
-// behind is fullFound where that shows how many wait.
-func (c *ticket) behind() (_ *full, ok bool) {
-	q := c.queue
-	l := q.Limit.Seen()
-	if !c.found.Known || c.found.Heavy || l == nil || l.Revs != c.at {
-		return nil, false
-	}
-	return q.fullCount(l.N, int64(c.found.Ahead)), true
-}
-
-// unknown is for a call whose wait has ended while it had no request in the queue: the limit is all that
-// is known, or that etcd does not answer.
-func (q *sessionQueue) unknown() error {
-	if u := q.unavailable(); u != nil {
-		return u
-	}
-	return &full{queue: q, limit: limit.SeenN(q.Limit), unseen: true}
-}
+// Why a call has no permit: a queue returns values, and errorOf makes the error of them.
 
 // unavailable returns why etcd cannot be asked, or nil if it answers.
 func (q *sessionQueue) unavailable() *UnavailableError {
@@ -114,32 +32,39 @@ func unavailable(o engine.Outage) *UnavailableError {
 	return &UnavailableError{Since: o.Since, LastAnswer: o.LastAnswer, Err: o.Err}
 }
 
-// turn waits for the turn of a call that began then. If its Wait ends before, the refusal is unknown's.
-func (q *sessionQueue) turn(ctx context.Context, turns *engine.Turns, begun time.Time) (leave func(), err error) {
-	leave, err = turns.Enter(ctx, begun)
-	if err != nil && context.Cause(ctx) == errWaited {
-		err = q.unknown()
-	}
-	return leave, err
-}
-
 // errorOf returns the error of a call that has no permit. bounded is its ctx with the bound of Wait or
 // TryTimeout, which must not look like the end of the caller's.
 func (a *attempt) errorOf(bounded context.Context, err error) error {
-	if end, ok := err.(*waitEnd); ok { //nolint:errorlint // nothing wraps it, as nothing wraps a *full
-		err = a.waitEnded(bounded, end.full, err)
-	} else if bounded.Err() != nil && !errors.Is(err, ErrUnavailable) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+	if end, ok := err.(*queue.WaitEnd); ok { //nolint:errorlint // nothing wraps it, as nothing wraps the others
+		err = a.waitEnded(bounded, end.Full, err)
+	} else if bounded.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		err = a.waitEnded(bounded, nil, err)
 	}
-	if f, ok := err.(*full); ok { //nolint:errorlint // likewise
-		err = a.refused(f)
+	return a.queue.failed(a.doing, a.public(err))
+}
+
+// public returns the error of a value by which a queue has refused the call, and another error as it is.
+func (a *attempt) public(err error) error {
+	switch v := err.(type) { //nolint:errorlint // likewise
+	case *queue.Full:
+		return a.refused(v)
+	case *queue.InUse:
+		r := describe(v.Request)
+		r.WaitsFor = Level(v.At)
+		return &HeldError{Name: a.queue.name, ID: a.ID, Request: r}
+	case *queue.Noticed:
+		return a.queue.endingBy(v.Ticket, v.Notice)
+	case *queue.TooHeavy:
+		return tooHeavy(Level(v.At), v.Weight, v.Most)
+	case *queue.Outage:
+		return unavailable(v.Outage)
 	}
-	return a.queue.failed(a.doing, err)
+	return err
 }
 
 // waitEnded returns why a call has ended without a permit whose bounded ctx has ended. at is how full the
 // queue is, nil if the call has no request in one.
-func (a *attempt) waitEnded(bounded context.Context, at *full, err error) error {
+func (a *attempt) waitEnded(bounded context.Context, at *queue.Full, err error) error {
 	q, own, outage := a.queue, a.caller.Err(), a.queue.unavailable()
 	switch {
 	case own == nil && at == nil && q.sess.Accepting().Err() != nil:
@@ -147,7 +72,7 @@ func (a *attempt) waitEnded(bounded context.Context, at *full, err error) error 
 	case own == nil && context.Cause(bounded) == errTried:
 		u := q.unanswered(a.begun)
 		if outage == nil && u.LastAnswer.After(a.begun) {
-			return q.unknown() // etcd answers, but thousands of calls were before this one
+			return q.Unknown() // etcd answers, but thousands of calls were before this one
 		}
 		other := "a deadline in ctx"
 		if a.hasWait {
@@ -155,22 +80,22 @@ func (a *attempt) waitEnded(bounded context.Context, at *full, err error) error 
 		}
 		return fmt.Errorf("%w; gave up after %v at endpoints %v; %s sets another bound", u, TryTimeout, q.sess.Etcd().Client.Endpoints(), other)
 	case outage != nil:
-		if at != nil && !at.unseen {
-			outage.Seen = at.public()
-			outage.Seen.Level = at.queue.level()
+		if at != nil && !at.Unseen {
+			outage.Seen = q.full(at)
+			outage.Seen.Level = Level(at.Level())
 		}
 		if own == nil {
 			return outage
 		}
 		return fmt.Errorf("%w: %w", own, outage)
-	case own != nil && at != nil && at.unseen:
+	case own != nil && at != nil && at.Unseen:
 		return fmt.Errorf("%w: etcd has not shown the queue until then", own)
 	case own != nil && at != nil:
 		paused := ""
-		if at.limit == 0 {
+		if at.Limit == 0 {
 			paused = " (SetLimit resumes)"
 		}
-		return fmt.Errorf("%w while it was queued: limit %d%s, held %d, other waiters %d", own, at.limit, paused, at.used, at.waiting)
+		return fmt.Errorf("%w while it was queued: limit %d%s, held %d, other waiters %d", own, at.Limit, paused, at.Used, at.Waiting)
 	case own != nil:
 		return err
 	case at != nil:
@@ -178,14 +103,14 @@ func (a *attempt) waitEnded(bounded context.Context, at *full, err error) error 
 	}
 	u := q.unanswered(a.begun) // Wait was too short for an answer
 	if u.LastAnswer.After(a.begun) {
-		return q.unknown() // etcd answers, but not so soon
+		return q.Unknown() // etcd answers, but not so soon
 	}
 	return u
 }
 
-// public is the form of a refusal for callers.
-func (f *full) public() *FullError {
-	return &FullError{Name: f.queue.name, Limit: int(f.limit), Used: int(f.used), Waiting: f.waiting, unseen: f.unseen}
+// full is the form of a refusal for callers.
+func (q *sessionQueue) full(f *queue.Full) *FullError {
+	return &FullError{Name: q.at(f.Level()).name, Limit: int(f.Limit), Used: int(f.Used), Waiting: f.Waiting, unseen: f.Unseen}
 }
 
 // Is reports whether target is ErrFull, or, for the middlewares, whether etcd has not shown the queue.
@@ -193,30 +118,43 @@ func (e *FullError) Is(target error) bool {
 	return target == ErrFull || e.unseen && target == share.ErrUnseen
 }
 
-// refused is public with the level of a limiter that has refused, and with what its holders say of the time
+// refused is full with the level of a limiter that has refused, and with what its holders say of the time
 // until a permit is free.
-func (a *attempt) refused(f *full) *FullError {
-	base := a.queue.base
-	if base == nil {
-		return f.public()
+func (a *attempt) refused(f *queue.Full) *FullError {
+	q := a.queue
+	if q.base == nil {
+		return q.full(f)
 	}
-	f = f.queue.pair.cause(f)
-	e := f.public()
-	e.Level = f.queue.level()
+	f = f.Cause()
+	e := q.full(f)
+	e.Level = Level(f.Level())
 	if !e.unseen {
-		e.RetryAfter = base.holds.retryAfter(e.Waiting, e.Limit)
+		e.RetryAfter = q.base.holds.retryAfter(e.Waiting, e.Limit)
 	}
 	return e
 }
 
-// level returns which queue of a limiter this is, if it is one.
-func (q *sessionQueue) level() Level {
-	switch {
-	case q.limiter != nil:
-		return LevelTotal
-	case q.base != nil:
-		return LevelKey
-	default:
-		return ""
+// ending returns the end of a request or its permit. One in the queue of a total has the name of its
+// key, as the permit has in all other reports.
+func (q *sessionQueue) ending(t *queue.Ticket, cause error, reason string) *LostError {
+	return &LostError{Name: q.name, Token: t.Token, Cause: cause, Reason: reason}
+}
+
+// endingBy returns the end of a request or its permit by a notice.
+func (q *sessionQueue) endingBy(t *queue.Ticket, n record.Notice) *LostError {
+	if n.Cause == record.CauseReleased {
+		return q.ending(t, ErrReleased, noticeReason(n))
 	}
+	return q.ending(t, ErrEvicted, noticeReason(n))
+}
+
+// noticeReason returns the holder that has left a notice, and its reason.
+func noticeReason(n record.Notice) string {
+	switch {
+	case n.By == "":
+		return n.Reason
+	case n.Reason == "":
+		return "by " + n.By
+	}
+	return "by " + n.By + ": " + n.Reason
 }

@@ -39,7 +39,7 @@ func (p *Permit) Release(ctx context.Context) error {
 		return p.release(ctx)
 	}
 	begun := time.Now()
-	ctx, span := hooks.Start(ctx, p.queue.call(observe.Release, p.ticket.slot.Weight, p.token))
+	ctx, span := hooks.Start(ctx, p.queue.call(observe.Release, p.ticket.Weight(), p.token))
 	err := p.release(ctx)
 	o := observe.Outcome{Err: err, Took: time.Since(begun), Token: p.token}
 	o.Result, o.Reason = endOfRelease(err, p.epoch.Context().Err() != nil)
@@ -96,7 +96,7 @@ func (p *Permit) releaseAfterWork(ctx context.Context) error {
 // continues in the background.
 func (p *Permit) startRelease(ctx context.Context) error {
 	held := time.Since(p.since)
-	if !p.released.Load() && (p.Err() != nil || !p.life.End(p.ticket.ending(ErrReleased, ""))) {
+	if !p.released.Load() && (p.Err() != nil || !p.life.End(p.queue.ending(p.ticket, ErrReleased, ""))) {
 		lost, _ := errors.AsType[*LostError](p.Err())
 		p.finishRelease(lost.loss())
 		p.overrun()
@@ -107,7 +107,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		p.kept.end()
 	}
 	p.epoch.Deletes(p.ticket.Ticket)
-	p.removed = p.queue.pair.removes(p.ticket)
+	p.removed = p.ticket.Leaves()
 	stored := p.ticket.Stored
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
@@ -157,7 +157,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		case err != nil:
 			return err
 		case n != nil:
-			p.conclude(p.ticket.noticeError(n), held)
+			p.conclude(p.queue.endingBy(p.ticket, *n), held)
 			return nil
 		}
 		if removal != commit.Partial {
@@ -170,7 +170,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 			}
 		}
 		if removal != commit.Vanished {
-			lost := p.ticket.ending(ErrLost, "its key was gone before it was released")
+			lost := p.queue.ending(p.ticket, ErrLost, "its key was gone before it was released")
 			if p.epoch.Vanished(ctx) {
 				lost = p.lostWithSession()
 			}
@@ -190,7 +190,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 // of that has come: then its key is gone, whatever becomes of the release's own answer.
 func (p *Permit) endedByOthers() *LostError {
 	if n := p.epoch.Notice(p.ticket.Ticket); n != nil {
-		return p.ticket.noticeError(n)
+		return p.queue.endingBy(p.ticket, *n)
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (e *LostError) loss() error {
 
 // refusal reports to the callers of Release that etcd refuses it.
 func (p *Permit) refusal(err error) {
-	p.ticket.refusal()(err)
+	p.ticket.Refusal()(err)
 	_, refused := p.outcome()
 	refused <- err
 }

@@ -12,29 +12,27 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
 // maxBlocking bounds the holders in one report.
 const maxBlocking = 10
 
-// waiting is the call of a request that waits, a crowd.Caller.
-type waiting struct {
-	epoch  *engine.Epoch
-	ticket *ticket
-	begun  time.Time
-}
+// caller is an attempt as its queue knows it, a queue.Caller: it reports why the request waits.
+type caller attempt
 
-func (w *waiting) Noticed() <-chan struct{} { return w.epoch.Noticed(w.ticket.Ticket) }
+func (c *caller) Landed() { c.entry.landed() }
 
-func (w *waiting) Restore(ctx context.Context) error {
-	_, err := w.ticket.queue.Limit.InitRate(ctx, w.ticket.attempt.limit, w.ticket.attempt.rate)
-	return err
+func (c *caller) Waits(before *queue.Full) {
+	if c.bid != nil {
+		c.bid.before.Store(before)
+	}
 }
 
 // Follows reports once when the mirror shows the request's place, and then every SessionOptions.ReportEvery.
-func (w *waiting) Follows(ctx context.Context, m *mirror.Mirror) (stop func()) {
-	c, q := w.ticket, w.ticket.queue
+func (c *caller) Follows(ctx context.Context, t *queue.Ticket, since time.Time, m *mirror.Mirror) (stop func()) {
+	q := c.queue.at(t.Level())
 	if !q.sess.Hooks().Listens() {
 		return func() {}
 	}
@@ -43,8 +41,8 @@ func (w *waiting) Follows(ctx context.Context, m *mirror.Mirror) (stop func()) {
 	report := func() {
 		defer close(done)
 		for again := false; ; {
-			b, changed := m.Brief(c.Key, c.Token, maxBlocking)
-			if b.Revision < c.Token { // the mirror has not seen the request yet
+			b, changed := m.Brief(t.Key, t.Token, maxBlocking)
+			if b.Revision < t.Token { // the mirror has not seen the request yet
 				select {
 				case <-changed:
 					continue
@@ -55,7 +53,7 @@ func (w *waiting) Follows(ctx context.Context, m *mirror.Mirror) (stop func()) {
 			if ctx.Err() != nil || !b.Waits {
 				return
 			}
-			info := observe.Waiting{Waited: time.Since(w.begun), Limit: int(b.Limit), Ahead: b.Ahead}
+			info := observe.Waiting{Waited: time.Since(since), Limit: int(b.Limit), Ahead: b.Ahead}
 			for _, r := range b.Holders {
 				blocker := holder(describe(r))
 				if again { // most waits are over before
@@ -64,7 +62,7 @@ func (w *waiting) Follows(ctx context.Context, m *mirror.Mirror) (stop func()) {
 				}
 				info.Blocking = append(info.Blocking, blocker)
 			}
-			w.report(ctx, info)
+			c.report(ctx, t, info)
 			again = true
 			select {
 			case <-time.After(q.own.reportEvery):
@@ -79,15 +77,14 @@ func (w *waiting) Follows(ctx context.Context, m *mirror.Mirror) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-func (w *waiting) Sleeps(ctx context.Context) {
-	c := w.ticket
-	w.report(ctx, observe.Waiting{Waited: time.Since(w.begun), Limit: int(limit.SeenN(c.queue.Limit)), Ahead: c.found.Ahead})
+// Sleeps reports that the request waits, and how many others were before it.
+func (c *caller) Sleeps(ctx context.Context, t *queue.Ticket, since time.Time) {
+	c.report(ctx, t, observe.Waiting{Waited: time.Since(since), Limit: int(limit.SeenN(c.queue.at(t.Level()).Limit)), Ahead: t.Ahead()})
 }
 
 // report reports why the request waits.
-func (w *waiting) report(ctx context.Context, why observe.Waiting) {
-	c := w.ticket
-	why.Call, why.Level = c.named.call(observe.Acquire, c.slot.Weight, c.Token), string(c.queue.level())
+func (c *caller) report(ctx context.Context, t *queue.Ticket, why observe.Waiting) {
+	why.Call, why.Level = c.queue.call(observe.Acquire, t.Weight(), t.Token), string(t.Level())
 	c.queue.sess.Hooks().Event(ctx, why)
 }
 

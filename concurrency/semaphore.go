@@ -72,7 +72,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
 	sem := &Semaphore{queue: q, agreement: &agreement{
-		stored: q.stored(), name: name, limit: int64(limit), adopt: opts.AdoptLimit,
+		stored: q.Stored(), name: name, limit: int64(limit), adopt: opts.AdoptLimit,
 	}}
 	sem.keeper = newKeeper(q, opts)
 	return sem, nil
@@ -165,14 +165,14 @@ func (s *Semaphore) request(ctx context.Context, try bool, opts []AcquireOption)
 	r, err := newRequest("acquire", try, opts)
 	switch {
 	case err != nil:
-	case s.queue.limiter != nil:
+	case s.queue.isTotal():
 		err = invalid("a permit of the total has a key: use KeyedLimiter.Key")
 	case s.queue.invalid != nil:
 		err = s.queue.invalid
-	case s.queue.base == nil && r.weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load():
-		err = tooHeavy(s.level, r.weight, s.limit)
-	case s.total != nil && r.weight > s.total.limit && !s.adopt && !s.total.checked.Load():
-		err = tooHeavy(LevelTotal, r.weight, s.total.limit)
+	case s.queue.base == nil && r.Weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load():
+		err = tooHeavy(s.level, r.Weight, s.limit)
+	case s.total != nil && r.Weight > s.total.limit && !s.adopt && !s.total.checked.Load():
+		err = tooHeavy(LevelTotal, r.Weight, s.total.limit)
 	default:
 		err = nested(ctx, s.source)
 	}
@@ -247,7 +247,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 	if err != nil {
 		return s.queue.failed("set limit of", err)
 	}
-	if err := s.queue.do(ctx, func(ctx context.Context) error { return s.queue.stored().Set(ctx, int64(n), c.create, s.queue.Read) }); err != nil {
+	if err := s.queue.do(ctx, func(ctx context.Context) error { return s.queue.Stored().Set(ctx, int64(n), c.create, s.queue.Read) }); err != nil {
 		if errors.Is(err, ErrNoLimit) {
 			err = fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", err)
 		}

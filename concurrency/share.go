@@ -52,7 +52,7 @@ func init() {
 	share.Of = shareOf
 	share.Check = func(ctx context.Context, semaphore, options any) (int64, error) {
 		r, err := semaphore.(*Semaphore).request(ctx, false, options.([]AcquireOption))
-		return r.weight, err
+		return r.Weight, err
 	}
 	share.Report = reportOutage
 }

@@ -8,11 +8,8 @@ import (
 	"time"
 	"weak"
 
-	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/limit"
-	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/observe"
@@ -94,43 +91,32 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	if q := s.queues[as].Value(); q != nil {
 		return q
 	}
-	q := &sessionQueue{
-		Reader: queue.Reader{Name: name, KV: core.KV(), Keys: keys, See: core.See, Log: core.Log()},
-		sess:   core, name: name, own: s, base: b, kind: kind, numbered: keys.Range,
+	q := &sessionQueue{sess: core, name: name, own: s, base: b, kind: kind, total: total}
+	o := queue.Options{
+		Session: core, Keys: keys, Name: name, Fixed: fixed, Horizon: s.horizon(fixed > 0), ReportEvery: s.reportEvery,
+		Alone: kind == observe.Election, // a request to step down names a token only
+	}
+	if core.Hooks().On() {
+		o.Changed = q.limitChanged
 	}
 	if b != nil {
-		q.Default = b.Key
-	}
-	q.View, q.Limit = mirror.NewShared(keys, fixed, q.run), s.limit(core, q, fixed)
-	q.crowd = crowd.New(crowd.Queue{
-		Session: core, Keys: keys, Limit: q.Limit, View: q.View, Horizon: s.horizon(fixed > 0), ReportEvery: s.reportEvery,
-		OfKey: b != nil, Joins: total != nil,
-	})
-	if kind != observe.Election {
-		q.subjects = append(q.subjects, keys.Range)
+		o.Base = b.Base
 	}
 	if total != nil {
-		q.pair, q.numbered, q.subjects = &pair{key: q, total: total}, total.Keys.Range, append(q.subjects, total.Keys.Range)
+		o.Total = total.Queue
 	}
+	q.Queue = queue.New(o)
 	s.queues[as] = weak.Make(q)
 	s.most = max(s.most, len(s.queues))
 	runtime.AddCleanup(q, s.forget, as)
 	return q
 }
 
-// limit returns the limit of a queue, of the kind that it has.
-func (s *shared) limit(core *engine.Session, q *sessionQueue, fixed int64) limit.Kind {
-	if fixed > 0 {
-		return limit.NewFixed(fixed)
-	}
-	l := &limit.Store{KV: core.KV(), Keys: q.Keys, By: core.Owner(), See: core.See}
-	if core.Hooks().On() {
-		l.Changed = q.limitChanged
-	}
-	if q.base != nil {
-		l.Base = &q.base.Base
-	}
-	return l
+// base is the default limit of a limiter, with how long the permits of its keys were held.
+type base struct {
+	*queue.Base
+	sess  *engine.Session
+	holds holds
 }
 
 // base returns the default limit with that key. There are as many as limiters, and each is small, so
@@ -141,8 +127,7 @@ func (s *shared) base(core *engine.Session, key string, total bool) *base {
 	as := queueKey{key, total}
 	b := s.bases[as]
 	if b == nil {
-		b = &base{Base: limit.Base{KV: core.KV(), Key: key, Total: total, By: core.Owner(), See: core.See}, sess: core, mirrors: map[*mirror.Mirror]struct{}{}}
-		b.Met = b.met
+		b = &base{Base: queue.NewBase(core, key, total), sess: core}
 		s.bases[as] = b
 	}
 	return b
@@ -169,11 +154,11 @@ func (s *shared) rewound() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range s.bases { // first: the new views of the queues begin with them
-		b.reset()
+		b.Rewound()
 	}
 	for _, p := range s.queues {
 		if q := p.Value(); q != nil {
-			q.reset()
+			q.Reset()
 		}
 	}
 }

@@ -2,14 +2,9 @@ package concurrency
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
-	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -39,10 +34,10 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 		if err != nil {
 			return err
 		}
-		if asked = leading(q.describe(v)); !asked.Elected() {
+		if asked = leading(q.describe(queue.State{View: v})); !asked.Elected() {
 			return nil
 		}
-		_, err = owners{q}.askToStop(ctx, v.Holders[0], reason)
+		_, err = owners{q}.found().AskToStop(ctx, v.Holders[0], reason)
 		return err
 	})
 	if err != nil {
@@ -83,60 +78,6 @@ func (m *Mutex) RequestStop(ctx context.Context, token int64, reason string) err
 // StepDown.
 func (el *Election) RequestStop(ctx context.Context, token int64, reason string) error {
 	return owners{el.queue}.requestStop(ctx, token, reason)
-}
-
-// requestStop is RequestStop of every kind of queue.
-func (s owners) requestStop(ctx context.Context, token int64, reason string) error {
-	q, err := s.queue, engine.CheckReason(reason)
-	if err == nil {
-		err = q.do(ctx, func(ctx context.Context) error {
-			r, live, err := s.holderWith(ctx, token)
-			if err == nil && !live {
-				var waiter owner
-				waiter, live, err = s.withToken(ctx, token)
-				r = waiter.Request
-			}
-			if err == nil && live {
-				live, err = s.askToStop(ctx, r, reason)
-			}
-			if err == nil && !live {
-				err = ErrNotHeld
-			}
-			return err
-		})
-	}
-	if err != nil {
-		return q.failed(fmt.Sprintf("request a stop of token %d in", token), err)
-	}
-	return nil
-}
-
-// holderWith finds the request that holds a permit with a token. A permit of the key of a limiter with a
-// total is held in the total, and its session knows it by the request at the key.
-func (s owners) holderWith(ctx context.Context, token int64) (r mirror.Request, holds bool, err error) {
-	in := s.queue.last()
-	v, err := in.Read(ctx)
-	if err != nil {
-		return mirror.Request{}, false, err
-	}
-	at := slices.IndexFunc(v.Holders, func(r mirror.Request) bool { return r.Create == token })
-	if at < 0 {
-		return mirror.Request{}, false, nil
-	}
-	if in.limiter == nil {
-		return v.Holders[at], true, nil
-	}
-	o, found, err := owners{in}.atKey(ctx, v.Holders[at])
-	return o.Request, found && (in == s.queue || o.queue == s.queue), err
-}
-
-// askToStop stores that a request is asked to end, and reports whether it was live then.
-func (s owners) askToStop(ctx context.Context, r mirror.Request, reason string) (bool, error) {
-	q := s.queue
-	n := record.Notice{Cause: record.CauseStepDown, Reason: reason, By: q.sess.Owner(), Key: r.Key}
-	key := q.sess.Space().Session(r.Slot.Lease).StepDown(r.Create)
-	put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(clientv3.LeaseID(r.Slot.Lease)))
-	return commit.PutBeside(ctx, q.sess.KV(), r.Key, r.Create, put)
 }
 
 // StopRequested returns a context that ends when the holder should finish its work and

@@ -29,7 +29,7 @@ func (p *Permit) followQueue() (crowded bool) {
 			p.keyGone()
 			return false
 		}
-		if int64(m.Requests()) > q.crowd.Horizon.Distance(limit.SeenN(q.Limit)) {
+		if int64(m.Requests()) > q.Crowd.Horizon.Distance(limit.SeenN(q.Limit)) {
 			return true
 		}
 		select {
@@ -87,10 +87,10 @@ func (k *ownKey) lives(kv *mvccpb.KeyValue) bool {
 // keyGone ends a permit whose key is gone from etcd. A notice of the process that deleted it arrives on
 // another watch, and so does the deletion of the session's presence key, if the lease has ended.
 func (p *Permit) keyGone() {
-	lost := p.ticket.ending(ErrLost, "its key was deleted")
+	lost := p.queue.ending(p.ticket, ErrLost, "its key was deleted")
 	switch n, err := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); {
 	case n != nil:
-		lost = p.ticket.noticeError(n)
+		lost = p.queue.endingBy(p.ticket, *n)
 	case err == nil && p.epoch.Vanished(p.Context()):
 		lost = p.lostWithSession()
 	}

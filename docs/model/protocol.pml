@@ -153,12 +153,12 @@ inline remove() { born[m.key] = 0; nonce[m.key] = 0; id = 0 }
 #else
 #define ABSENT !born[m.key]
 #endif
-#if !defined(SCENARIO_ID) || defined(NO_ID_COMPARE) /* concurrency.joining.creation: nor one of the ID */
+#if !defined(SCENARIO_ID) || defined(NO_ID_COMPARE) /* queue.joining.creation: nor one of the ID */
 #define ID_FREE true
 #else
 #define ID_FREE !id
 #endif
-#ifdef NO_LIMIT_IN_TXN        /* concurrency.joining.creation: queue and limit are read in the Txn */
+#ifdef NO_LIMIT_IN_TXN        /* queue.joining.creation: queue and limit are read in the Txn */
 #define LIMIT_SEEN LIMIT      /* as known from before */
 #else
 #define LIMIT_SEEN limit

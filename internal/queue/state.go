@@ -1,4 +1,4 @@
-package concurrency
+package queue
 
 import (
 	"context"
@@ -12,7 +12,29 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// What callers know as the queue of a key, which is that of the total as well.
+// State is a state of a queue, as it was read or as its mirror has shown it. Of a key with a total, Holders are
+// the requests that hold in the total, with the tokens that they have there, by which their permits are known. Those
+// that wait for the total are the first of Waiters, and use the limit of the key.
+type State struct {
+	mirror.View
+	Total bool // the requests of this queue join a total
+	Joins int  // so many of Waiters wait for it
+
+	in joined
+}
+
+// State reads the present state. It ends with engine.ErrClosed if the session is closed.
+func (q *Queue) State(ctx context.Context) (st State, err error) {
+	err = q.sess.Do(ctx, func(ctx context.Context) (err error) {
+		if q.pair != nil {
+			st, err = q.pair.state(ctx)
+			return err
+		}
+		st.View, err = q.Read(ctx)
+		return err
+	})
+	return st, err
+}
 
 // bothViews are a key and its total, as of one revision.
 type bothViews struct {
@@ -36,31 +58,6 @@ func (p *pair) read(ctx context.Context) (b bothViews, err error) {
 	b.all = mirror.Read(p.total.Keys, 0, mirror.Stored{}, resp.Responses[2].GetResponseRange().Kvs, revision)
 	b.shared = base.Rev == 0 || base.Damaged || base.Limit.Total
 	return b, nil
-}
-
-// status describes the queue of a key. Its holders are the requests that hold in the total, and
-// have the tokens of their permits; those that wait there are the first of its waiters, and use the
-// limit of the key.
-func (p *pair) status(b bothViews) Status {
-	st := p.key.describe(b.at)
-	if !b.shared {
-		return st
-	}
-	for i := range st.Waiters {
-		st.Waiters[i].WaitsFor = LevelKey
-	}
-	var held, wait []Request
-	for i, r := range b.at.Holders {
-		if t := p.next(b.all.Holders, r); t != nil {
-			st.Holders[i].Token = t.Create
-			held = append(held, st.Holders[i])
-		} else {
-			st.Holders[i].WaitsFor = LevelTotal
-			wait = append(wait, st.Holders[i])
-		}
-	}
-	st.Holders, st.Waiters = held, append(wait, st.Waiters...)
-	return st
 }
 
 // next returns the request in the queue of the total that belongs to one at the key, or nil.
@@ -96,15 +93,22 @@ func (p *pair) joined(b bothViews) (in joined) {
 }
 
 // state reads what a key and its total are now.
-func (p *pair) state(ctx context.Context) (state, error) {
+func (p *pair) state(ctx context.Context) (State, error) {
 	b, err := p.read(ctx)
-	if err != nil {
-		return state{}, err
+	if err != nil || !b.shared {
+		return State{View: b.at}, err
 	}
-	st := state{Status: p.status(b), view: b.at}
-	if b.shared {
-		st.in = p.joined(b)
+	st := State{View: b.at, Total: true, in: p.joined(b)}
+	var hold, wait []mirror.Request
+	for _, r := range b.at.Holders {
+		if t := p.next(b.all.Holders, r); t != nil {
+			r.Create = t.Create
+			hold = append(hold, r)
+		} else {
+			wait = append(wait, r)
+		}
 	}
+	st.Holders, st.Waiters, st.Joins = hold, append(wait, b.at.Waiters...), len(wait)
 	return st, nil
 }
 
@@ -113,8 +117,8 @@ const causeFor = 500 * time.Millisecond
 
 // cause returns the refusal by the total in place of that by a key which is full because one of its requests
 // waits for the total (N5 in internal/proof/tested-failures.md).
-func (p *pair) cause(f *full) *full {
-	if p == nil || f.unseen {
+func (p *pair) cause(f *Full) *Full {
+	if p == nil || f.Unseen {
 		return f
 	}
 	ctx, cancel := context.WithTimeout(p.key.sess.Context(), causeFor) // the caller's may have ended

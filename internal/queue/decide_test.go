@@ -1,4 +1,4 @@
-package concurrency
+package queue
 
 import (
 	"errors"
@@ -47,7 +47,7 @@ func TestOutcomeOf(t *testing.T) {
 
 func TestAfterRefusal(t *testing.T) {
 	t.Parallel()
-	ours, held := &oursError{&HeldError{}}, &HeldError{}
+	ours, held := &oursError{&InUse{}}, &InUse{}
 	for _, c := range []struct {
 		reason               error
 		bounded, conditional bool

@@ -1,4 +1,4 @@
-package concurrency
+package queue
 
 import (
 	"context"
@@ -20,12 +20,12 @@ import (
 // created since: then what was read is still true, or the queue got shorter. Where others keep
 // coming, it is written without the condition after a few rounds, and the queue is read again.
 // Then its name marks it as a try, so that no other call is refused at once because of it.
-func (j *joining) joinBounded(ctx context.Context) (*ticket, bool, error) {
-	q := j.queue
+func (j *joining) joinBounded(ctx context.Context) (*Ticket, bool, error) {
+	q := j.Queue
 	var pause commit.Backoff
 	begun := time.Now()
 	for round := 0; ; round++ {
-		leave, err := q.turn(ctx, &q.sess.Sending, begun)
+		leave, err := q.Turn(ctx, &q.sess.Sending, begun)
 		if err != nil {
 			return nil, false, err
 		}
@@ -36,7 +36,7 @@ func (j *joining) joinBounded(ctx context.Context) (*ticket, bool, error) {
 		if leave(); err != nil {
 			return nil, false, err
 		}
-		p := prospect{answer: o.answer, round: round, free: o.free, weight: j.weight, counted: o.counted}
+		p := prospect{answer: o.answer, round: round, free: o.free, weight: j.Weight, counted: o.counted}
 		full, made, err := j.weigh(ctx, &p, o, begun)
 		if err != nil {
 			return nil, false, err
@@ -66,7 +66,7 @@ func (j *joining) joinBounded(ctx context.Context) (*ticket, bool, error) {
 			return nil, false, full
 		}
 		if err := pause.Wait(ctx, nil); err != nil {
-			if context.Cause(ctx) == errWaited {
+			if context.Cause(ctx) == ErrWaited {
 				return nil, false, full
 			}
 			return nil, false, err
@@ -78,7 +78,7 @@ func (j *joining) joinBounded(ctx context.Context) (*ticket, bool, error) {
 // call that does not join; made is set if there is room since the look.
 func (j *joining) weigh(ctx context.Context, p *prospect, o outlook, begun time.Time) (full error, made bool, failed error) {
 	full = o.full
-	if p.answer != rank.Enter && j.hasID {
+	if p.answer != rank.Enter && j.ID != "" {
 		made, err := j.makeRoom(ctx, o.view)
 		switch ours := asOurs(err); {
 		case ours != nil:
@@ -93,11 +93,11 @@ func (j *joining) weigh(ctx context.Context, p *prospect, o outlook, begun time.
 }
 
 // enter writes a request that may join as far as a look shows.
-func (j *joining) enter(ctx context.Context, o outlook, how step) (*ticket, bool, error) {
+func (j *joining) enter(ctx context.Context, o outlook, how step) (*Ticket, bool, error) {
 	if how == writeAnyway {
 		return j.enqueueAnyway(ctx, o.counted)
 	}
-	c, admitted, err := j.enqueue(ctx, false, j.queue.Unchanged(o.revision, o.limits))
+	c, admitted, err := j.enqueue(ctx, false, j.Queue.Unchanged(o.revision, o.limits))
 	if err == nil && o.fits {
 		c.at, c.open, c.atOnce, admitted = o.limits, true, true, true
 	}
@@ -107,13 +107,13 @@ func (j *joining) enter(ctx context.Context, o outlook, how step) (*ticket, bool
 // makeRoom looks at the ID of a request for which a queue is too full. The ID decides
 // before the queue does: the error names its owner, or the owner is evicted if that helps.
 func (j *joining) makeRoom(ctx context.Context, v *mirror.View) (made bool, err error) {
-	owner, live, err := owners{j.queue}.ofID(ctx, j.id)
+	owner, live, err := Owners{j.Queue}.ofID(ctx, j.ID)
 	if err != nil || !live {
 		return false, err
 	}
-	if j.takeOver && !j.epoch.Ended(owner.Slot.Lease, owner.Key) {
-		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, j.weight, j.maxWaiters) == rank.Refuse {
-			return false, j.queue.fullView(*v, 0)
+	if j.TakeOver && !j.epoch.Ended(owner.Slot.Lease, owner.Key) {
+		if rest := v.Without(owner.Key, owner.Create); rest.Bounded(0, j.Weight, j.MaxWaiters) == rank.Refuse {
+			return false, j.Queue.fullView(*v, 0)
 		}
 	}
 	err = j.freeID(ctx, owner)
@@ -134,7 +134,7 @@ func (j *joining) lookOnce(ctx context.Context, round int) (outlook, error) {
 // place of how full the key is. If a live request has the ID of the try, that decides before the total does, as in makeRoom: it
 // may be what the total is full of, and what is written finds its owner.
 func (j *joining) lookAhead(ctx context.Context, p *prospect, key error) (full, failed error) {
-	if next := p.next(); j.queue.pair == nil || j.maxWaiters > 0 || next != writeIf && next != writeAnyway {
+	if next := p.next(); j.Queue.pair == nil || j.MaxWaiters > 0 || next != writeIf && next != writeAnyway {
 		return key, nil
 	}
 	o, err := j.inTotal(nil).look(ctx)
@@ -145,8 +145,8 @@ func (j *joining) lookAhead(ctx context.Context, p *prospect, key error) (full, 
 		j.ahead = &o
 		return key, nil
 	}
-	if j.hasID {
-		_, live, err := owners{j.queue}.ofID(ctx, j.id)
+	if j.ID != "" {
+		_, live, err := Owners{j.Queue}.ofID(ctx, j.ID)
 		if live || err != nil {
 			return nil, err
 		}
@@ -157,29 +157,29 @@ func (j *joining) lookAhead(ctx context.Context, p *prospect, key error) (full, 
 
 // enqueueAnyway writes the request first and then looks whether it may stay. If counted is set, the
 // counts of its own Txn show that.
-func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*ticket, bool, error) {
-	q, e := j.queue, j.epoch
+func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, bool, error) {
+	q, e := j.Queue, j.epoch
 	leaving := e.Leaving(q.numbered)
 	c, admitted, err := j.enqueue(ctx, !counted, nil)
 	if err != nil || admitted {
 		return c, admitted, err
 	}
-	if full, ok := c.behind(); counted && ok && full.without(len(leaving), j.maxWaiters) {
-		e.Withdraw(c.Ticket, c.refusal())
+	if full, ok := c.behind(); counted && ok && full.without(len(leaving), j.MaxWaiters) {
+		e.Withdraw(c.Ticket, c.Refusal())
 		return nil, false, full
 	}
 	v, err := q.Read(ctx)
 	if err != nil {
-		e.Withdraw(c.Ticket, c.refusal())
+		e.Withdraw(c.Ticket, c.Refusal())
 		return nil, false, err
 	}
 	j.count(&v, leaving)
-	switch v.Queue.Bounded(c.Token, j.weight, j.maxWaiters) {
+	switch v.Queue.Bounded(c.Token, j.Weight, j.MaxWaiters) {
 	case rank.Refuse:
-		e.Withdraw(c.Ticket, c.refusal())
+		e.Withdraw(c.Ticket, c.Refusal())
 		return nil, false, q.fullView(v, c.Token)
 	case rank.Unclear:
-		wait, cancel := context.WithTimeoutCause(ctx, patience, errWaited)
+		wait, cancel := context.WithTimeoutCause(ctx, patience, ErrWaited)
 		defer cancel()
 		err := c.await(wait, e, time.Now())
 		if err != nil {
@@ -188,5 +188,5 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*ticket, boo
 		return c, true, nil
 	}
 	c.at, c.open = limit.RevsOf(v.Limits), v.Limit > 0
-	return c, v.Queue.Bounded(c.Token, j.weight, 0) == rank.Enter, nil
+	return c, v.Queue.Bounded(c.Token, j.Weight, 0) == rank.Enter, nil
 }

@@ -1,4 +1,4 @@
-package concurrency
+package queue
 
 import (
 	"context"
@@ -12,12 +12,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// base is the default limit of a limiter as one session uses it. It is watched as long as one of
-// the limiter's queues is, and all mirrors of those receive it.
-type base struct {
+// Base is the default limit of a limiter as one session uses it. It is watched as long as one of
+// the limiter's queues is, and all mirrors of those receive it. It is safe for concurrent use.
+type Base struct {
 	limit.Base
-	sess  *engine.Session
-	holds holds
+	sess *engine.Session
 
 	mu      sync.Mutex
 	latest  mirror.Stored
@@ -25,8 +24,18 @@ type base struct {
 	stop    context.CancelFunc
 }
 
+// NewBase returns the default limit with that key. total says that the keys share a total.
+func NewBase(sess *engine.Session, key string, total bool) *Base {
+	b := &Base{
+		Base: limit.Base{KV: sess.KV(), Key: key, Total: total, By: sess.Owner(), See: sess.See},
+		sess: sess, mirrors: map[*mirror.Mirror]struct{}{},
+	}
+	b.Met = b.met
+	return b
+}
+
 // attach keeps the default of a mirror up to date until detach is called.
-func (b *base) attach(m *mirror.Mirror) (detach func()) {
+func (b *Base) attach(m *mirror.Mirror) (detach func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.SetBase(b.latest)
@@ -46,7 +55,7 @@ func (b *base) attach(m *mirror.Mirror) (detach func()) {
 }
 
 // Reset implements mirror.Handler for the key of the default.
-func (b *base) Reset(kvs []*mvccpb.KeyValue, _ int64) {
+func (b *Base) Reset(kvs []*mvccpb.KeyValue, _ int64) {
 	for _, kv := range kvs {
 		if string(kv.Key) == b.Key {
 			b.met(kv)
@@ -57,7 +66,7 @@ func (b *base) Reset(kvs []*mvccpb.KeyValue, _ int64) {
 }
 
 // Apply implements mirror.Handler for the key of the default.
-func (b *base) Apply(events []*clientv3.Event, _ int64) {
+func (b *Base) Apply(events []*clientv3.Event, _ int64) {
 	for _, ev := range events {
 		switch {
 		case string(ev.Kv.Key) != b.Key:
@@ -70,7 +79,7 @@ func (b *base) Apply(events []*clientv3.Event, _ int64) {
 }
 
 // met hands a default that was read on to all mirrors, unless a later one is known.
-func (b *base) met(kv *mvccpb.KeyValue) {
+func (b *Base) met(kv *mvccpb.KeyValue) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if kv == nil || kv.ModRevision <= b.latest.Rev {
@@ -83,15 +92,15 @@ func (b *base) met(kv *mvccpb.KeyValue) {
 }
 
 // restore stores the default again, which was deleted by hand while requests wait.
-func (b *base) restore() {
+func (b *Base) restore() {
 	if b.Seen() == nil {
 		return // it was never there
 	}
 	b.sess.Background(func() { _, _ = b.Init(b.sess.Context(), 0) })
 }
 
-// reset has the default forget what it has seen: etcd's history was taken back.
-func (b *base) reset() {
+// Rewound has the default forget what it has seen: etcd's history was taken back.
+func (b *Base) Rewound() {
 	b.Forget()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,4 +1,4 @@
-package concurrency
+package queue
 
 import (
 	"cmp"
@@ -23,7 +23,7 @@ import (
 // pair is the queue of a limiter's key with that of the total, which a request joins when it is admitted at
 // its key. It is nil for a queue without a total. A request has the same slot in both queues.
 type pair struct {
-	key, total *sessionQueue
+	key, total *Queue
 
 	mu     sync.Mutex
 	filled filling // that of the key
@@ -45,7 +45,7 @@ var errUnproven = errors.New("a limit has changed")
 
 // join has a request that is admitted at its key join the queue of the total, and waits until
 // it is admitted there as well. If it fails, the whole request is being removed.
-func (p *pair) join(ctx context.Context, key *joining, c *ticket, begun time.Time) (*ticket, error) {
+func (p *pair) join(ctx context.Context, key *joining, c *Ticket, begun time.Time) (*Ticket, error) {
 	j, e := key.inTotal(c), key.epoch
 	var pause commit.Backoff
 	for {
@@ -64,8 +64,8 @@ func (p *pair) join(ctx context.Context, key *joining, c *ticket, begun time.Tim
 		case err == nil:
 			return t, nil
 		case !errors.Is(err, errUnproven):
-		case j.bounded: // it does not wait: from the beginning
-			err = errAnew
+		case j.Bounded: // it does not wait: from the beginning
+			err = ErrAnew
 		default:
 			if err = pause.Wait(ctx, nil); err == nil {
 				err = c.await(ctx, e, begun)
@@ -74,11 +74,11 @@ func (p *pair) join(ctx context.Context, key *joining, c *ticket, begun time.Tim
 				continue
 			}
 		}
-		e.Withdraw(c.Ticket, c.refusal())
+		e.Withdraw(c.Ticket, c.Refusal())
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			err = &waitEnd{&full{queue: p.total, limit: limit.SeenN(p.total.Limit), unseen: true}}
+			err = &WaitEnd{p.total.unseen()}
 			if t != nil {
-				err = &waitEnd{t.fullFound()}
+				err = &WaitEnd{t.fullFound()}
 			}
 		}
 		return nil, err
@@ -86,25 +86,25 @@ func (p *pair) join(ctx context.Context, key *joining, c *ticket, begun time.Tim
 }
 
 // enter writes the request in the queue of the total, unless it was written with that at the key.
-func (p *pair) enter(ctx context.Context, j *joining, c *ticket) (t *ticket, admitted bool, err error) {
+func (p *pair) enter(ctx context.Context, j *joining, c *Ticket) (t *Ticket, admitted bool, err error) {
 	if c.next == nil {
 		return j.join(ctx)
 	}
 	if c.next.read != nil {
 		admitted, err = c.next.admitted(ctx, c.next.read)
 	}
-	return c.next.ticket, admitted, err
+	return c.next.Ticket, admitted, err
 }
 
-// hasRoom returns a *full if more requests wait for the total before one that waits there than
-// KeyedLimiterOptions.MaxTotalWaiters allows.
-func (c *ticket) hasRoom(ctx context.Context) error {
-	most := c.attempt.maxTotal()
+// hasRoom returns a *Full if more requests wait for the total before one that waits there than
+// Terms.MaxTotalWaiters allows.
+func (c *Ticket) hasRoom(ctx context.Context) error {
+	most := c.call.MaxTotalWaiters
 	if most == 0 {
 		return nil
 	}
 	full, ok := c.behind()
-	if ok && full.waiting < most {
+	if ok && full.Waiting < most {
 		return nil
 	}
 	q := c.queue
@@ -118,29 +118,29 @@ func (c *ticket) hasRoom(ctx context.Context) error {
 		}
 		full = q.fullView(v, 0)
 	}
-	if full.waiting < most {
+	if full.Waiting < most {
 		return nil
 	}
 	return full
 }
 
-// notPaused returns errAnew if the key of a request that is admitted in the total is paused: the request
+// notPaused returns ErrAnew if the key of a request that is admitted in the total is paused: the request
 // waits at its key again, so that a key without holders stays without them until it is resumed. Only a Txn
 // that admits the request in the total while the key's limit is above 0 needs no read for that.
-func (c *ticket) notPaused(ctx context.Context, t *ticket) error {
+func (c *Ticket) notPaused(ctx context.Context, t *Ticket) error {
 	if c.open && t.atOnce {
 		return nil
 	}
 	l, stored, err := c.queue.Limit.Read(ctx)
 	if err == nil && stored && l.N == 0 {
-		return errAnew
+		return ErrAnew
 	}
 	return err
 }
 
 // inTotal returns the call as it joins the queue of the total, for a request that is admitted at its key.
-func (j *joining) inTotal(c *ticket) *joining {
-	t := &joining{attempt: j.attempt.inTotal(), epoch: j.epoch, seen: j.ahead}
+func (j *joining) inTotal(c *Ticket) *joining {
+	t := &joining{Call: j.Call.inTotal(), epoch: j.epoch, seen: j.ahead}
 	j.ahead = nil
 	t.writer = second{t, c}
 	return t
@@ -150,13 +150,13 @@ func (j *joining) inTotal(c *ticket) *joining {
 // removed with the request at the key.
 type second struct {
 	*joining
-	of *ticket // the request at the key
+	of *Ticket // the request at the key
 }
 
-func (w second) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
-	q, c := w.queue, w.of
+func (w second) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *Ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+	q, c := w.Queue, w.of
 	t := w.ticket(try)
-	leave, err := q.turn(ctx, &q.sess.Sending, time.Now())
+	leave, err := q.Turn(ctx, &q.sess.Sending, time.Now())
 	if err != nil {
 		return nil, nil, failed, err
 	}
@@ -178,7 +178,7 @@ func (w second) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *tic
 		}
 	case occupied:
 		w.occupied(t)
-		return nil, nil, failed, errAnew
+		return nil, nil, failed, ErrAnew
 	default:
 		err = w.lost(out)
 	}
@@ -186,17 +186,17 @@ func (w second) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *tic
 }
 
 // ticket returns the request, which has the slot of that at the key.
-func (w second) ticket(try bool) *ticket {
+func (w second) ticket(try bool) *Ticket {
 	slot := w.of.slot
 	slot.Try = try
-	return &ticket{Ticket: w.of.Ticket, queue: w.queue, named: w.of.queue, attempt: w.attempt, slot: slot, Key: w.queue.Keys.Slot(slot)}
+	return &Ticket{Ticket: w.of.Ticket, queue: w.Queue, named: w.of.queue, call: w.Call, slot: slot, Key: w.Queue.Keys.Slot(slot)}
 }
 
 // txn is the Txn that writes the request. Its nonce is that of the request at the key, by which it is found
 // if one Txn has written both.
-func (w second) txn(t *ticket, ifs []clientv3.Cmp) commit.Creation {
+func (w second) txn(t *Ticket, ifs []clientv3.Cmp) commit.Creation {
 	value := w.value(w.of.nonce)
-	value.Of, value.ID = w.of.Key, w.of.attempt.id
+	value.Of, value.ID = w.of.Key, w.of.call.ID
 	return w.creation(t, value, ifs)
 }
 
@@ -219,13 +219,13 @@ func (w second) resolve(ctx context.Context, _ []*etcdserverpb.ResponseOp) error
 
 // proof returns the conditions by which a request is admitted at its key: it exists, and the limits
 // are those by which it was.
-func (c *ticket) proof() []clientv3.Cmp {
+func (c *Ticket) proof() []clientv3.Cmp {
 	return append([]clientv3.Cmp{commit.Guard(c.Key, c.Token)}, c.queue.Limit.Unchanged(c.at)...)
 }
 
 // nextTicket is a request in the queue of the total that was written with that at its key.
 type nextTicket struct {
-	*ticket
+	*Ticket
 	read []*etcdserverpb.ResponseOp // what shows whether it is admitted
 }
 
@@ -253,7 +253,7 @@ func (f *filling) gone(token, weight, sent int64) {
 
 // fill records how full the queue of the key is, as the Txn of a request has shown it. Of heavy requests only
 // the number is known.
-func (p *pair) fill(c *ticket, light, others int64) {
+func (p *pair) fill(c *Ticket, light, others int64) {
 	if p == nil {
 		return
 	}
@@ -276,7 +276,7 @@ func (p *pair) forget() {
 }
 
 // removes returns what is called when the removal of a request is confirmed, which is sent now.
-func (p *pair) removes(c *ticket) (confirmed func()) {
+func (p *pair) removes(c *Ticket) (confirmed func()) {
 	if p == nil {
 		return func() {}
 	}
@@ -294,8 +294,8 @@ func (p *pair) removes(c *ticket) (confirmed func()) {
 // well if the first is certainly admitted: no request has come to its key since the revision at which
 // there was room, and the limits are the same. A process that knows nothing of a key takes its queue
 // for empty.
-func (p *pair) with(j *joining, c *ticket, tx *commit.Creation) {
-	if p == nil || j.bounded {
+func (p *pair) with(j *joining, c *Ticket, tx *commit.Creation) {
+	if p == nil || j.Bounded {
 		return
 	}
 	p.mu.Lock()
@@ -313,13 +313,13 @@ func (p *pair) with(j *joining, c *ticket, tx *commit.Creation) {
 		clientv3.Compare(clientv3.CreateRevision(q.Keys.Requests), "<", filled.rev+1).WithPrefix())
 	put := clientv3.OpPut(next.Key, next.Value, clientv3.WithLease(j.epoch.Lease()))
 	tx.Read = append(tx.Read, clientv3.OpTxn(ifs, append([]clientv3.Op{put}, next.Read...), nil))
-	c.next = &nextTicket{ticket: t}
+	c.next = &nextTicket{Ticket: t}
 	c.at, c.open = known.Revs, true // it has room, so it is no pause
 }
 
 // takeNext takes what with has added from what the Txn has read. What is not known to have been
 // written is written again when the request is admitted at its key, and found then.
-func (c *ticket) takeNext(read []*etcdserverpb.ResponseOp) []*etcdserverpb.ResponseOp {
+func (c *Ticket) takeNext(read []*etcdserverpb.ResponseOp) []*etcdserverpb.ResponseOp {
 	if c.next == nil {
 		return read
 	}
@@ -338,4 +338,4 @@ func (c *ticket) takeNext(read []*etcdserverpb.ResponseOp) []*etcdserverpb.Respo
 }
 
 // joined records that the request in the queue of the total was written.
-func (c *ticket) joined() { c.Joined = engine.Joined{Key: c.Key, Token: c.Token} }
+func (c *Ticket) joined() { c.Joined = engine.Joined{Key: c.Key, Token: c.Token} }

@@ -1,4 +1,4 @@
-package concurrency
+package queue
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 
 // joining is a call that joins its queue, on one lease.
 type joining struct {
-	*attempt
+	*Call
 	epoch  *engine.Epoch
 	writer writer
 	seen   *outlook // of its queue, before it began
@@ -31,7 +31,7 @@ type joining struct {
 type writer interface {
 	// write sends the Txn of the request once. Unless the request was written, it also settles the
 	// ticket, in the background if need be.
-	write(ctx context.Context, try bool, ifs []clientv3.Cmp) (*ticket, []*etcdserverpb.ResponseOp, outcome, error)
+	write(ctx context.Context, try bool, ifs []clientv3.Cmp) (*Ticket, []*etcdserverpb.ResponseOp, outcome, error)
 	// resolve looks at why the request was refused by its conditions. It returns nil if it is worth asking
 	// again at once, an *oursError if it is in a moment, errRefused if the caller's own conditions were not
 	// met, or another error.
@@ -39,15 +39,15 @@ type writer interface {
 }
 
 // joins returns the call as it joins its queue.
-func (a *attempt) joins(e *engine.Epoch) *joining {
-	j := &joining{attempt: a, epoch: e}
+func (c *Call) joins(e *engine.Epoch) *joining {
+	j := &joining{Call: c, epoch: e}
 	j.writer = first{j}
 	return j
 }
 
 // join writes a request. If it fails, no request is left but one that is being removed in the background.
-func (j *joining) join(ctx context.Context) (_ *ticket, admitted bool, err error) {
-	if j.bounded {
+func (j *joining) join(ctx context.Context) (_ *Ticket, admitted bool, err error) {
+	if j.Bounded {
 		return j.joinBounded(ctx)
 	}
 	return j.enqueue(ctx, false, nil)
@@ -58,11 +58,11 @@ var errRefused = errors.New("the conditions of the request are not met")
 
 // enqueue writes a request, in one Txn that also reads what shows whether it is admitted at
 // once. ifs are conditions of the caller's own.
-func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *ticket, admitted bool, err error) {
+func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *Ticket, admitted bool, err error) {
 	var pause commit.Backoff
 	var ours *oursError // why the call has waited so far
 	defer func() {
-		if err != nil && ours != nil && context.Cause(ctx) == errWaited {
+		if err != nil && ours != nil && context.Cause(ctx) == ErrWaited {
 			err = ours.held
 		}
 	}()
@@ -72,7 +72,7 @@ func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ 
 		case written:
 			admitted, err := c.admitted(ctx, read)
 			if err != nil {
-				j.epoch.Withdraw(c.Ticket, c.refusal())
+				j.epoch.Withdraw(c.Ticket, c.Refusal())
 				return nil, false, err
 			}
 			return c, admitted, nil
@@ -83,7 +83,7 @@ func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ 
 			return nil, false, err
 		}
 		err = j.writer.resolve(ctx, read)
-		switch afterRefusal(err, j.bounded, len(ifs) > 0) {
+		switch afterRefusal(err, j.Bounded, len(ifs) > 0) {
 		case fail:
 			return nil, false, err
 		case wait:
@@ -98,19 +98,19 @@ func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ 
 // first is the writer of a request at its key, or of the only one of a call.
 type first struct{ *joining }
 
-func (w first) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
-	q, e := w.queue, w.epoch
+func (w first) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *Ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+	q, e := w.Queue, w.epoch
 	number, err := e.TakeSlot(ctx, q.numbered)
 	if err != nil {
 		return nil, nil, failed, err
 	}
-	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: w.weight, Try: try}
+	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: w.Weight, Try: try}
 	stored := engine.Stored{Key: q.Keys.Slot(slot), Next: q.pair.keys(slot)}
-	c := &ticket{Ticket: &engine.Ticket{Queue: q.numbered, Number: number, Stored: stored}, queue: q, named: q, attempt: w.attempt, slot: slot, Key: stored.Key}
+	c := &Ticket{Ticket: &engine.Ticket{Queue: q.numbered, Number: number, Stored: stored}, queue: q, named: q, call: w.Call, slot: slot, Key: stored.Key}
 	tx := w.creation(c, w.value(q.sess.Nonce()), ifs) // with the lease in the key's name the nonce makes the value unique
 	q.pair.with(w.joining, c, &tx)
 	e.Writes(c.Ticket)
-	leave, err := q.turn(ctx, &q.sess.Sending, time.Now())
+	leave, err := q.Turn(ctx, &q.sess.Sending, time.Now())
 	if err != nil {
 		e.Written(c.Ticket, 0)
 		e.Free(c.Ticket)
@@ -140,10 +140,10 @@ func (w first) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *tick
 }
 
 func (w first) resolve(ctx context.Context, read []*etcdserverpb.ResponseOp) error {
-	if !w.hasID || len(read[0].GetResponseRange().Kvs) == 0 {
+	if w.ID == "" || len(read[0].GetResponseRange().Kvs) == 0 {
 		return errRefused
 	}
-	owner, live, err := owners{w.queue}.ofID(ctx, w.id)
+	owner, live, err := Owners{w.Queue}.ofID(ctx, w.ID)
 	if err != nil || !live {
 		return err
 	}
@@ -151,8 +151,8 @@ func (w first) resolve(ctx context.Context, read []*etcdserverpb.ResponseOp) err
 }
 
 // occupied gives up the name of a request that a foreign key has.
-func (j *joining) occupied(c *ticket) {
-	j.queue.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
+func (j *joining) occupied(c *Ticket) {
+	j.Queue.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
 	j.epoch.Waste(c.Ticket)
 }
 
@@ -161,7 +161,7 @@ func (j *joining) lost(out outcome) error {
 	if out == gone {
 		j.epoch.Gone()
 	} else {
-		j.queue.sess.Rewind()
+		j.Queue.sess.Rewind()
 		j.epoch.Valid()
 	}
 	return engine.ErrEpoch
@@ -169,16 +169,14 @@ func (j *joining) lost(out outcome) error {
 
 // value is the value of a request.
 func (j *joining) value(nonce string) record.Request {
-	value := record.Request{Nonce: nonce, Owner: j.queue.sess.Owner(), ID: j.id, Note: j.note, AtMS: time.Now().UnixMilli()}
-	if j.keeper == nil { // a kept request serves several calls, each with a bound of its own
-		value.MaxHoldMS = j.maxHold.Milliseconds()
+	return record.Request{
+		Nonce: nonce, Owner: j.Queue.sess.Owner(), ID: j.ID, Note: j.Note, AtMS: time.Now().UnixMilli(), MaxHoldMS: j.MaxHold.Milliseconds(),
 	}
-	return value
 }
 
 // creation is the Txn that writes a request.
-func (j *joining) creation(c *ticket, value record.Request, ifs []clientv3.Cmp) commit.Creation {
-	q, nonce := j.queue, value.Nonce
+func (j *joining) creation(c *Ticket, value record.Request, ifs []clientv3.Cmp) commit.Creation {
+	q, nonce := j.Queue, value.Nonce
 	c.nonce = nonce
 	tx := commit.Creation{
 		Key: c.Key, Value: value.Encode(), If: ifs,
@@ -190,8 +188,8 @@ func (j *joining) creation(c *ticket, value record.Request, ifs []clientv3.Cmp) 
 	tx.Together = c.together()
 	c.strays = q.Strays()
 	tx.Read = q.Counts(c.strays)
-	if j.hasID {
-		key := q.Keys.ID(j.id)
+	if j.ID != "" {
+		key := q.Keys.ID(j.ID)
 		c.Also = []string{key}
 		value := record.ID{Slot: c.Key, Owner: q.sess.Owner(), Lease: int64(j.epoch.Lease())}.Encode()
 		tx.If = append(tx.If, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
@@ -205,7 +203,7 @@ func (j *joining) creation(c *ticket, value record.Request, ifs []clientv3.Cmp) 
 // and counts are of its own queue, of what nothing in a group writes, and, for a request that joins a
 // total, of the other one of its two queues (S1 in internal/proof/tested-failures.md). An election's is sent
 // alone, because a request to step down names a token only.
-func (c *ticket) together() commit.Together {
+func (c *Ticket) together() commit.Together {
 	q := c.named
 	if len(q.subjects) == 0 {
 		return commit.Together{}
@@ -216,7 +214,7 @@ func (c *ticket) together() commit.Together {
 // admitted reports whether what was read in the Txn that wrote a request shows that it is
 // admitted. Counts show it where weights do not matter: with no heavy request in the queue, or
 // none but this one. Otherwise the mirror decides.
-func (c *ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) (bool, error) {
+func (c *Ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) (bool, error) {
 	q := c.queue
 	if read == nil {
 		return false, nil // settled after a lost answer
@@ -225,7 +223,7 @@ func (c *ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) 
 	light, others := n.Light, n.Others
 	seen, stored, err := q.Limit.Learn(n.Records)
 	if err == nil && !stored { // it was deleted by hand
-		_, err = q.Limit.InitRate(ctx, c.attempt.limit, c.attempt.rate)
+		_, err = q.Limit.InitRate(ctx, c.call.Limit, c.call.Rate)
 	}
 	if err != nil || !stored {
 		return false, err
@@ -235,7 +233,7 @@ func (c *ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) 
 	q.pair.fill(c, light, others)
 	c.found = mirror.Found{Known: true, Ahead: int(light + others - 1), Heavy: others > 0, LimitRev: seen.Revs.Own}
 	if rank.TooHeavy(c.slot.Weight, limit) {
-		return false, tooHeavy(q.level(), c.slot.Weight, limit)
+		return false, q.tooHeavy(c.slot.Weight, limit)
 	}
 	if c.slot.Weight == 1 {
 		c.atOnce = others == 0 && rank.Fits(light-1, 1, limit)
@@ -247,7 +245,7 @@ func (c *ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) 
 
 // oursError says that the ID is that of an earlier request of this session, which is
 // on its way out.
-type oursError struct{ held *HeldError }
+type oursError struct{ held *InUse }
 
 func (e *oursError) Error() string { return e.held.Error() }
 
@@ -256,17 +254,17 @@ func asOurs(err error) *oursError {
 	return ours
 }
 
-// freeID makes room for a request whose ID is in use, as far as it may. Otherwise it returns a *HeldError.
-func (j *joining) freeID(ctx context.Context, owner owner) error {
-	q, e := j.queue, j.epoch
-	held := &HeldError{Name: q.name, ID: j.id, Request: describe(owner.Request)}
+// freeID makes room for a request whose ID is in use, as far as it may. Otherwise it returns an *InUse.
+func (j *joining) freeID(ctx context.Context, owner Owner) error {
+	q, e := j.Queue, j.epoch
+	held := &InUse{Request: owner.Request}
 	if e.Ended(owner.Slot.Lease, owner.Key) {
 		return &oursError{held}
 	}
-	if !j.takeOver {
+	if !j.TakeOver {
 		if owner.Slot.Lease == int64(e.Lease()) {
 			// It may have gone between the read and the look.
-			now, live, err := owners{q}.ofID(ctx, j.id)
+			now, live, err := Owners{q}.ofID(ctx, j.ID)
 			if err != nil {
 				return err
 			}
@@ -274,10 +272,10 @@ func (j *joining) freeID(ctx context.Context, owner owner) error {
 				return &oursError{held}
 			}
 		}
-		held.Request = owner.described(ctx)
+		held.Request, held.At = owner.shown(ctx)
 		return held
 	}
-	err := owners{q}.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", j.id), By: q.sess.Owner()})
+	err := Owners{q}.evict(ctx, owner, record.Notice{Cause: record.CauseEvicted, Reason: fmt.Sprintf("taken over with ID %q", j.ID), By: q.sess.Owner()})
 	if errors.Is(err, ErrNotHeld) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package concurrency
+package queue
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type outlook struct {
 	answer   rank.Answer
 	fits     bool  // it would be admitted at once
 	free     int64 // weight that all requests in the queue leave of the limit
-	full     *full // what to return if the answer is no
+	full     *Full // what to return if the answer is no
 	revision int64
 	limits   limit.Revs
 	view     *mirror.View // nil if the names of the requests were enough
@@ -28,10 +28,10 @@ type outlook struct {
 // look reads the queue and says what it means for a request. Requests that this session was removing
 // before that are about to go.
 func (j *joining) look(ctx context.Context) (outlook, error) {
-	q := j.queue
+	q := j.Queue
 	leaving := j.epoch.Leaving(q.numbered)
-	if j.weight == 1 && !j.hasID {
-		if o, ok, err := j.lookAtCounts(ctx); err != nil || ok && (o.answer != rank.Refuse || o.full.without(len(leaving), j.maxWaiters)) {
+	if j.Weight == 1 && j.ID == "" {
+		if o, ok, err := j.lookAtCounts(ctx); err != nil || ok && (o.answer != rank.Refuse || o.full.without(len(leaving), j.MaxWaiters)) {
 			return o, err
 		}
 		if o, ok, err := j.lookAtNames(ctx, leaving); ok || err != nil {
@@ -47,16 +47,16 @@ func (j *joining) look(ctx context.Context) (outlook, error) {
 		case v.Damaged:
 			return outlook{}, limit.ErrUnreadable
 		case !v.Known: // it was deleted
-			if _, err := q.Limit.InitRate(ctx, j.limit, j.rate); err != nil {
+			if _, err := q.Limit.InitRate(ctx, j.Limit, j.Rate); err != nil {
 				return outlook{}, err
 			}
 			continue
-		case rank.TooHeavy(j.weight, v.Limit):
-			return outlook{}, tooHeavy(q.level(), j.weight, v.Limit)
+		case rank.TooHeavy(j.Weight, v.Limit):
+			return outlook{}, q.tooHeavy(j.Weight, v.Limit)
 		}
 		j.count(&v, leaving)
 		o := outlook{
-			answer: v.Queue.Bounded(0, j.weight, j.maxWaiters), fits: v.Queue.Bounded(0, j.weight, 0) == rank.Enter,
+			answer: v.Queue.Bounded(0, j.Weight, j.MaxWaiters), fits: v.Queue.Bounded(0, j.Weight, 0) == rank.Enter,
 			full: q.fullView(v, 0), free: v.Limit, revision: v.Revision, limits: limit.RevsOf(v.Limits), view: &v,
 		}
 		for _, other := range v.Requests() {
@@ -75,12 +75,12 @@ const beyond = 16
 // false if the whole queue has to be read: there are heavy requests, only tries or requests that
 // are being removed are in the way, or the limit is not known, pauses, or was lowered.
 func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o outlook, ok bool, err error) {
-	q := j.queue
+	q := j.Queue
 	seen := q.Limit.Seen()
 	if seen == nil || seen.N == 0 || seen.Lowered {
 		return o, false, nil
 	}
-	room := seen.N + int64(j.maxWaiters)
+	room := seen.N + int64(j.MaxWaiters)
 	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
 	l, err := q.List(ctx, clientv3.WithLimit(1+room+beyond+int64(len(leaving))))
 	if err != nil {
@@ -103,7 +103,7 @@ func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o o
 	}
 	o = outlook{
 		answer: rank.Enter, fits: requests < seen.N, free: seen.N - requests, revision: l.Revision, limits: seen.Revs,
-		full: &full{queue: q, limit: seen.N, used: seen.N, waiting: int(requests - seen.N)},
+		full: &Full{queue: q, Limit: seen.N, Used: seen.N, Waiting: int(requests - seen.N)},
 	}
 	if others >= room {
 		o.answer = rank.Refuse
@@ -144,7 +144,7 @@ func (t *tries) linger(token int64) bool {
 
 // count has the tries of a view that stay count as other requests, and those that are being removed as tries.
 func (j *joining) count(v *mirror.View, leaving map[string]bool) {
-	if j.queue.tries.found(v) {
+	if j.Queue.tries.found(v) {
 		v.Queue.Keep(j.stays)
 	}
 	if len(leaving) > 0 {
@@ -155,7 +155,7 @@ func (j *joining) count(v *mirror.View, leaving map[string]bool) {
 // stays reports whether a try holds or waits, and is not about to go: it is a permit of
 // this session's lease, or this session has seen it for longer than its patience.
 func (j *joining) stays(token int64) bool {
-	return j.queue.tries.linger(token) || j.epoch.Holds(j.queue.Keys.Range, token)
+	return j.Queue.tries.linger(token) || j.epoch.Holds(j.Queue.Keys.Range, token)
 }
 
 // longQueue is how many requests the queue of a total may have for tries to look at their names, and to
@@ -168,9 +168,9 @@ const longQueue = 256
 // lookAtCounts is look for a request of weight 1 in the queue of a total that admits more than a
 // long queue has. ok is false if counts do not decide.
 func (j *joining) lookAtCounts(ctx context.Context) (o outlook, ok bool, err error) {
-	q := j.queue
+	q := j.Queue
 	known := q.Limit.Seen()
-	if q.limiter == nil || known == nil || known.N == 0 || known.N+int64(j.maxWaiters) <= longQueue {
+	if q.atKey == nil || known == nil || known.N == 0 || known.N+int64(j.MaxWaiters) <= longQueue {
 		return o, false, nil
 	}
 	t, revision, err := q.Count(ctx)
@@ -185,7 +185,7 @@ func (j *joining) lookAtCounts(ctx context.Context) (o outlook, ok bool, err err
 		answer: rank.Enter, fits: t.Light < l.N, free: l.N - t.Light, revision: revision, limits: l.Revs,
 		counted: t.Light > longQueue, full: q.fullCount(l.N, t.Light),
 	}
-	if t.Light >= l.N+int64(j.maxWaiters) {
+	if t.Light >= l.N+int64(j.MaxWaiters) {
 		o.answer = rank.Refuse
 	}
 	return o, true, nil

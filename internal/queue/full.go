@@ -1,0 +1,140 @@
+package queue
+
+import (
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Why a call is not admitted. Each of these types is an error, so that it returns like one, and nothing wraps
+// it; its text is for no reader.
+
+// Full is how full a queue is, without the caller's own request. As an error it is a refusal because of that.
+type Full struct {
+	Limit, Used int64
+	Waiting     int
+	Unseen      bool // etcd has not shown the queue: only the limit is known
+	queue       *Queue
+}
+
+func (*Full) Error() string { return "the queue is full" }
+
+// Level returns the level of a limiter whose queue this is.
+func (f *Full) Level() Level { return f.queue.Level() }
+
+// Cause returns what has refused the request in the end: the total, if a key is full because one of its requests
+// waits for that. It may read, for half a second at most.
+func (f *Full) Cause() *Full { return f.queue.pair.cause(f) }
+
+// WaitEnd is the end of a wait in a queue, by whatever has ended its ctx.
+type WaitEnd struct{ Full *Full }
+
+func (*WaitEnd) Error() string { return "the wait has ended" }
+
+// InUse is a refusal because a live request has the ID. At is the level at which that waits, if it is one of a
+// key with a total and waits.
+type InUse struct {
+	Request mirror.Request
+	At      Level
+}
+
+func (*InUse) Error() string { return "the ID is in use" }
+
+// Noticed is the end of a request by a notice of another session.
+type Noticed struct {
+	Ticket *Ticket
+	Notice record.Notice
+}
+
+func (*Noticed) Error() string { return "others have ended the request" }
+
+// TooHeavy is a refusal of a weight that the limit can never admit.
+type TooHeavy struct {
+	At           Level
+	Weight, Most int64
+}
+
+func (*TooHeavy) Error() string { return "the request is heavier than the limit" }
+
+// tooHeavy refuses a weight above the limit.
+func (q *Queue) tooHeavy(weight, most int64) error { return &TooHeavy{q.Level(), weight, most} }
+
+// Outage is a refusal because etcd does not answer.
+type Outage struct{ engine.Outage }
+
+func (*Outage) Error() string { return "etcd does not answer" }
+
+// Unknown is for a call whose wait has ended while it had no request in the queue: the limit is all that
+// is known, or that etcd does not answer.
+func (q *Queue) Unknown() error {
+	if o, ok := q.sess.Unavailable(); ok {
+		return &Outage{o}
+	}
+	return q.unseen()
+}
+
+// unseen describes a queue that etcd has not shown.
+func (q *Queue) unseen() *Full { return &Full{queue: q, Limit: limit.SeenN(q.Limit), Unseen: true} }
+
+// Full describes the queue as a mirror has shown it, before the request that it was asked for.
+func (q *Queue) Full(b mirror.Brief) *Full {
+	f := &Full{queue: q, Limit: b.Limit, Used: b.Used, Waiting: b.Waiting}
+	if b.Waits {
+		f.Waiting--
+	}
+	return f
+}
+
+// fullView describes a queue as it was read, without one request.
+func (q *Queue) fullView(v mirror.View, own int64) *Full {
+	f := &Full{queue: q, Limit: v.Limit, Used: v.Used}
+	for _, r := range v.Waiters {
+		if r.Create != own {
+			f.Waiting++
+		}
+	}
+	return f
+}
+
+// fullCount describes a queue of so many light requests.
+func (q *Queue) fullCount(limit, requests int64) *Full {
+	return &Full{queue: q, Limit: limit, Used: min(limit, requests), Waiting: int(max(0, requests-limit))}
+}
+
+// without reports whether a queue of light requests is too full for one more also when so many of them are gone.
+func (f *Full) without(leaving, maxWaiters int) bool {
+	return f.Used+int64(f.Waiting-leaving) >= f.Limit+int64(maxWaiters)
+}
+
+// fullBrief describes the queue before a waiting request, as far as a mirror has shown it. While that knows
+// nothing of the request yet, the Txn of the request has counted the queue.
+func (c *Ticket) fullBrief(b mirror.Brief) *Full {
+	if b.Revision == 0 || b.Revision < c.Token {
+		return c.fullFound()
+	}
+	return c.queue.Full(b)
+}
+
+// fullFound describes the queue before a request as the Txn that wrote it has counted it. Of heavy requests
+// only the number is known: so many are before it that the limit is in use.
+func (c *Ticket) fullFound() *Full {
+	if f, ok := c.behind(); ok {
+		return f
+	}
+	if !c.found.Known {
+		return c.queue.unseen()
+	}
+	n := limit.SeenN(c.queue.Limit)
+	return c.queue.fullCount(n, max(n, int64(c.found.Ahead)))
+}
+
+// behind is fullFound where that shows how many wait.
+func (c *Ticket) behind() (_ *Full, ok bool) {
+	q := c.queue
+	l := q.Limit.Seen()
+	if !c.found.Known || c.found.Heavy || l == nil || l.Revs != c.at {
+		return nil, false
+	}
+	return q.fullCount(l.N, int64(c.found.Ahead)), true
+}

@@ -1,0 +1,160 @@
+// Package queue is one queue in etcd as one session uses it: how its requests join it, wait, are admitted and
+// end, and what the session reads of it. Where a call is refused, it returns a value; package concurrency makes
+// the error of it that users see.
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/crowd"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/rank"
+)
+
+// Options are what a Queue is made of.
+type Options struct {
+	Session     *engine.Session
+	Keys        keyspace.Queue
+	Name        string // for the log
+	Fixed       int64  // the limit, or 0 if it is stored
+	Base        *Base  // the default of a stored limit, or nil
+	Total       *Queue // which a request joins when it is admitted here, or nil
+	Alone       bool   // a Txn that writes a request is sent alone
+	Horizon     rank.Horizon
+	ReportEvery time.Duration
+	Changed     func(from, to int64) // see limit.Store
+}
+
+// Queue is one queue in etcd as one session uses it. All callers of the session share it and its mirror. It is
+// safe for concurrent use.
+type Queue struct {
+	Reader
+	Crowd *crowd.Crowd // of the requests that wait
+
+	sess     *engine.Session
+	base     *Base                            // the default limit, or nil
+	pair     *pair                            // with the total, or nil
+	atKey    func(request string) (at *Queue) // of a total: see Totals
+	numbered string                           // the range of the queue that numbers the requests of this one
+	subjects []string                         // the queues to which the Txn of a request belongs; none if each is sent alone
+	tries    tries
+}
+
+// New returns a queue. It does no I/O.
+func New(o Options) *Queue {
+	sess := o.Session
+	q := &Queue{
+		Reader: Reader{Name: o.Name, KV: sess.KV(), Keys: o.Keys, See: sess.See, Log: sess.Log()},
+		sess:   sess, base: o.Base, numbered: o.Keys.Range,
+	}
+	if o.Base != nil {
+		q.Default = o.Base.Key
+	}
+	q.View, q.Limit = mirror.NewShared(o.Keys, o.Fixed, q.run), o.limit()
+	q.Crowd = crowd.New(crowd.Queue{
+		Session: sess, Keys: o.Keys, Limit: q.Limit, View: q.View, Horizon: o.Horizon, ReportEvery: o.ReportEvery,
+		OfKey: o.Base != nil, Joins: o.Total != nil,
+	})
+	if !o.Alone {
+		q.subjects = append(q.subjects, o.Keys.Range)
+	}
+	if o.Total != nil {
+		q.pair, q.numbered, q.subjects = &pair{key: q, total: o.Total}, o.Total.Keys.Range, append(q.subjects, o.Total.Keys.Range)
+	}
+	return q
+}
+
+// limit returns the limit, of the kind that the queue has.
+func (o Options) limit() limit.Kind {
+	if o.Fixed > 0 {
+		return limit.NewFixed(o.Fixed)
+	}
+	l := &limit.Store{KV: o.Session.KV(), Keys: o.Keys, By: o.Session.Owner(), See: o.Session.See, Changed: o.Changed}
+	if o.Base != nil {
+		l.Base = &o.Base.Base
+	}
+	return l
+}
+
+// Stored returns the limit of a queue whose limit is stored.
+func (q *Queue) Stored() *limit.Store { return q.Limit.(*limit.Store) }
+
+// Totals makes the queue that of a limiter's total. atKey returns the queue of the key to which a request
+// belongs, by the key of that request in etcd; nil if that is none of the limiter's.
+func (q *Queue) Totals(atKey func(request string) (at *Queue)) { q.atKey = atKey }
+
+// Level is one of the two levels at which a limiter limits, or empty for any other queue.
+type Level string
+
+// The levels of a limiter.
+const (
+	AtKey   Level = "key"
+	AtTotal Level = "total"
+)
+
+// Level returns which queue of a limiter this is, if it is one.
+func (q *Queue) Level() Level {
+	switch {
+	case q.atKey != nil:
+		return AtTotal
+	case q.base != nil:
+		return AtKey
+	default:
+		return ""
+	}
+}
+
+// is reports whether two are the same queue in etcd. A queue of a key to which nothing refers any more may
+// have been replaced by another one.
+func (q *Queue) is(other *Queue) bool { return q.Keys.Range == other.Keys.Range }
+
+// last returns the queue in which the permits are held.
+func (q *Queue) last() *Queue {
+	if q.pair != nil {
+		return q.pair.total
+	}
+	return q
+}
+
+// run keeps a mirror of the queue up to date until it is stopped. It lives as long as
+// its view, so that a caller that comes soon finds both.
+func (q *Queue) run(m *mirror.Mirror) (stop context.CancelFunc) {
+	source, keys := q.sess.Source(), q.Keys.Range
+	ctx, cancel := context.WithCancel(q.sess.Context())
+	detach := func() {}
+	if q.base != nil {
+		detach = q.base.attach(m)
+	}
+	q.sess.Background(func() { source.Follow(ctx, keys, 0, m) })
+	return func() { cancel(); detach() }
+}
+
+// Reset has the queue forget what it has seen, since etcd's history was taken back; calls that wait or watch go
+// over to a new mirror.
+func (q *Queue) Reset() {
+	q.Forget()
+	q.pair.forget()
+	q.View.Replace()
+	q.Crowd.Front.Replace()
+}
+
+var (
+	// ErrWaited is the cause of the end of a ctx that the Wait of its call has ended.
+	ErrWaited = errors.New("waited long enough")
+	// ErrAnew ends a request that is gone. Its call queues anew.
+	ErrAnew = errors.New("the request is gone; it queues anew")
+)
+
+// Turn waits for the turn of a call that began then. If its Wait ends before, it returns Unknown.
+func (q *Queue) Turn(ctx context.Context, turns *engine.Turns, begun time.Time) (leave func(), err error) {
+	leave, err = turns.Enter(ctx, begun)
+	if err != nil && context.Cause(ctx) == ErrWaited {
+		err = q.Unknown()
+	}
+	return leave, err
+}
