@@ -27,11 +27,17 @@ type joining struct {
 	ahead  *outlook // of the total that it joins next
 }
 
-// writer writes the request of a call: its only one or that at a key, or that in the queue of a total.
+// writer is what differs between the request of a call at a key, or its only one, and that in the queue of a total.
 type writer interface {
-	// write sends the Txn of the request once. Unless the request was written, it also settles the
-	// ticket, in the background if need be.
-	write(ctx context.Context, try bool, ifs []clientv3.Cmp) (*Ticket, []*etcdserverpb.ResponseOp, outcome, error)
+	// request returns a request and the Txn that writes it, on conditions of the caller's own.
+	request(ctx context.Context, try bool, ifs []clientv3.Cmp) (*Ticket, commit.Creation, error)
+	// sent takes over what etcd has answered. It returns the least token with which the request can have been
+	// written, if seen is the greatest revision that was met before.
+	sent(c *Ticket, res *commit.Result, seen int64) (oldest int64)
+	// drop settles a request that was not written. pending is not nil if that is not known.
+	drop(c *Ticket, pending *commit.PendingError)
+	// occupied returns nil if the request may have another name, or why not.
+	occupied() error
 	// resolve looks at why the request was refused by its conditions. It returns nil if it is worth asking
 	// again at once, an *oursError if it is in a moment, errRefused if the caller's own conditions were not
 	// met, or another error.
@@ -67,7 +73,7 @@ func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ 
 		}
 	}()
 	for {
-		c, read, outcome, err := j.writer.write(ctx, try, ifs)
+		c, read, outcome, err := j.write(ctx, try, ifs)
 		switch outcome {
 		case written:
 			admitted, err := c.admitted(ctx, read)
@@ -76,8 +82,11 @@ func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ 
 				return nil, false, err
 			}
 			return c, admitted, nil
-		case occupied: // with the next name
-			continue
+		case occupied:
+			if err := j.writer.occupied(); err != nil {
+				return nil, false, err
+			}
+			continue // with the next name
 		case refused:
 		default:
 			return nil, false, err
@@ -95,14 +104,59 @@ func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ 
 	}
 }
 
+// write sends the Txn of the request once. Unless the request was written, it also settles the ticket, in the
+// background if need be.
+func (j *joining) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *Ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+	q := j.Queue
+	c, tx, err := j.writer.request(ctx, try, ifs)
+	if err != nil {
+		return nil, nil, failed, err
+	}
+	leave, err := q.Turn(ctx, &q.sess.Sending, time.Now())
+	if err != nil {
+		j.writer.sent(c, &commit.Result{}, 0)
+		j.writer.drop(c, nil)
+		return nil, nil, failed, err
+	}
+	seen := q.sess.Seen()
+	res, err := j.epoch.Fence().Create(ctx, tx)
+	leave()
+	c.Token = res.Token
+	oldest := j.writer.sent(c, &res, seen)
+	out := outcomeOf(res, err, seen, oldest)
+	switch out {
+	case written:
+		if c.named != c.queue {
+			c.joined()
+		}
+		q.sess.See(res.Token)
+	case refused, failed:
+		j.writer.drop(c, nil)
+	case unsettled:
+		pending, _ := errors.AsType[*commit.PendingError](err)
+		j.writer.drop(c, pending)
+	case occupied:
+		q.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
+		j.epoch.Waste(c.Ticket)
+	case gone:
+		j.epoch.Gone()
+		err = engine.ErrEpoch
+	default:
+		q.sess.Rewind()
+		j.epoch.Valid()
+		err = engine.ErrEpoch
+	}
+	return c, res.Read, out, err
+}
+
 // first is the writer of a request at its key, or of the only one of a call.
 type first struct{ *joining }
 
-func (w first) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *Ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
+func (w first) request(ctx context.Context, try bool, ifs []clientv3.Cmp) (*Ticket, commit.Creation, error) {
 	q, e := w.Queue, w.epoch
 	number, err := e.TakeSlot(ctx, q.numbered)
 	if err != nil {
-		return nil, nil, failed, err
+		return nil, commit.Creation{}, err
 	}
 	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: w.Weight, Try: try}
 	stored := engine.Stored{Key: q.Keys.Slot(slot), Next: q.pair.keys(slot)}
@@ -110,34 +164,24 @@ func (w first) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *Tick
 	tx := w.creation(c, w.value(q.sess.Nonce()), ifs) // with the lease in the key's name the nonce makes the value unique
 	q.pair.with(w.joining, c, &tx)
 	e.Writes(c.Ticket)
-	leave, err := q.Turn(ctx, &q.sess.Sending, time.Now())
-	if err != nil {
-		e.Written(c.Ticket, 0)
-		e.Free(c.Ticket)
-		return nil, nil, failed, err
-	}
-	seen := q.sess.Seen()
-	res, err := e.Fence().Create(ctx, tx)
-	leave()
-	e.Written(c.Ticket, res.Token)
-	c.Token = res.Token
-	res.Read = c.takeNext(res.Read)
-	out := outcomeOf(res, err, seen, seen+1) // its nonce is new, so no earlier Txn has written what is found
-	switch out {
-	case written:
-		q.sess.See(res.Token)
-	case refused, failed:
-		e.Free(c.Ticket)
-	case unsettled:
-		pending, _ := errors.AsType[*commit.PendingError](err)
-		e.Discard(c.Ticket, pending)
-	case occupied:
-		w.occupied(c)
-	default:
-		err = w.lost(out)
-	}
-	return c, res.Read, out, err
+	return c, tx, nil
 }
+
+func (w first) sent(c *Ticket, res *commit.Result, seen int64) (oldest int64) {
+	w.epoch.Written(c.Ticket, res.Token)
+	res.Read = c.takeNext(res.Read)
+	return seen + 1 // its nonce is new, so no earlier Txn has written what is found
+}
+
+func (w first) drop(c *Ticket, pending *commit.PendingError) {
+	if pending != nil {
+		w.epoch.Discard(c.Ticket, pending)
+		return
+	}
+	w.epoch.Free(c.Ticket)
+}
+
+func (w first) occupied() error { return nil }
 
 func (w first) resolve(ctx context.Context, read []*etcdserverpb.ResponseOp) error {
 	if w.ID == "" || len(read[0].GetResponseRange().Kvs) == 0 {
@@ -148,23 +192,6 @@ func (w first) resolve(ctx context.Context, read []*etcdserverpb.ResponseOp) err
 		return err
 	}
 	return w.freeID(ctx, owner)
-}
-
-// occupied gives up the name of a request that a foreign key has.
-func (j *joining) occupied(c *Ticket) {
-	j.Queue.sess.Log().Warn("a foreign key has the name of one of this session's requests; the session uses another name", zap.String("key", c.Key))
-	j.epoch.Waste(c.Ticket)
-}
-
-// lost ends an epoch of which an outcome shows that its lease is lost.
-func (j *joining) lost(out outcome) error {
-	if out == gone {
-		j.epoch.Gone()
-	} else {
-		j.Queue.sess.Rewind()
-		j.epoch.Valid()
-	}
-	return engine.ErrEpoch
 }
 
 // value is the value of a request.

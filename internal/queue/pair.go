@@ -153,37 +153,22 @@ type second struct {
 	of *Ticket // the request at the key
 }
 
-func (w second) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *Ticket, read []*etcdserverpb.ResponseOp, _ outcome, _ error) {
-	q, c := w.Queue, w.of
+func (w second) request(_ context.Context, try bool, ifs []clientv3.Cmp) (*Ticket, commit.Creation, error) {
 	t := w.ticket(try)
-	leave, err := q.Turn(ctx, &q.sess.Sending, time.Now())
-	if err != nil {
-		return nil, nil, failed, err
-	}
-	seen := q.sess.Seen()
-	res, err := w.epoch.Fence().Create(ctx, w.txn(t, append(c.proof(), ifs...)))
-	leave()
-	t.Token = res.Token
-	// The nonce is that of the request at the key: what is found may be of the Txn that has written both,
-	// or of a copy of a Txn that was refused. None of them writes it before that request exists.
-	out := outcomeOf(res, err, seen, c.Token)
-	switch out {
-	case written:
-		t.joined()
-		q.sess.See(res.Token)
-	case refused, failed:
-	case unsettled:
-		if pending, _ := errors.AsType[*commit.PendingError](err); !q.sess.Background(pending.Abandon) {
-			pending.Abandon()
-		}
-	case occupied:
-		w.occupied(t)
-		return nil, nil, failed, ErrAnew
-	default:
-		err = w.lost(out)
-	}
-	return t, res.Read, out, err
+	return t, w.txn(t, append(w.of.proof(), ifs...)), nil
 }
+
+// sent returns the token of the request at the key. The nonce is that one's: what is found may be of the Txn
+// that has written both, or of a copy of a Txn that was refused. None of them writes it before that request exists.
+func (w second) sent(*Ticket, *commit.Result, int64) (oldest int64) { return w.of.Token }
+
+func (w second) drop(_ *Ticket, pending *commit.PendingError) {
+	if pending != nil && !w.Queue.sess.Background(pending.Abandon) {
+		pending.Abandon()
+	}
+}
+
+func (w second) occupied() error { return ErrAnew } // its name is that of the request at the key
 
 // ticket returns the request, which has the slot of that at the key.
 func (w second) ticket(try bool) *Ticket {
