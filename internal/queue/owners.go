@@ -32,24 +32,22 @@ type Owner struct {
 
 // shown returns the request as State shows it: with a total, one that holds there has the token of its permit. at is
 // the level at which it waits, empty if it holds or there is one level only.
-func (o Owner) shown(ctx context.Context) (r mirror.Request, at Level) {
-	r = o.Request
-	q := o.queue
-	if q.pair == nil {
-		return r, ""
+func (o Owner) shown(ctx context.Context) (_ mirror.Request, at Level) {
+	if o.queue.pair == nil {
+		return o.Request, ""
 	}
-	b, err := q.pair.read(ctx)
-	if err != nil || !b.shared {
-		return r, ""
+	st, err := o.queue.pair.state(ctx)
+	if err != nil || !st.Total {
+		return o.Request, ""
 	}
-	if !slices.ContainsFunc(b.at.Holders, func(h mirror.Request) bool { return h.Create == o.Create }) {
-		return r, AtKey
+	own := func(r mirror.Request) bool { return r.Key == o.Key }
+	if i := slices.IndexFunc(st.Holders, own); i >= 0 {
+		return st.Holders[i], ""
 	}
-	if t := q.pair.next(b.all.Holders, r); t != nil {
-		r.Create = t.Create
-		return r, ""
+	if i := slices.IndexFunc(st.Waiters, own); i >= 0 && i < st.Joins {
+		return o.Request, AtTotal
 	}
-	return r, AtTotal
+	return o.Request, AtKey
 }
 
 // ofID finds the live request with an ID. An ID key whose request is gone,

@@ -20,7 +20,9 @@ type State struct {
 	Total bool // the requests of this queue join a total
 	Joins int  // so many of Waiters wait for it
 
-	in joined
+	all         mirror.View      // of the total
+	held, waits []mirror.Request // in the total, that belong to this queue
+	missing     bool             // a request that is admitted here has not joined the total yet
 }
 
 // State reads the present state. It ends with engine.ErrClosed if the session is closed.
@@ -36,28 +38,41 @@ func (q *Queue) State(ctx context.Context) (st State, err error) {
 	return st, err
 }
 
-// bothViews are a key and its total, as of one revision.
-type bothViews struct {
-	at, all mirror.View
-	shared  bool // false if the stored default says that the keys share no total: then a limiter that adopts what is stored has none either
-}
-
-// read reads both queues.
-func (p *pair) read(ctx context.Context) (b bothViews, err error) {
+// state reads what a key and its total are, as of one revision. If the stored default says that the keys share no
+// total, a limiter that adopts what is stored has none either.
+func (p *pair) state(ctx context.Context) (st State, err error) {
 	q := p.key
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
 		return q.sess.KV().Txn(call).Then(clientv3.OpGet(q.Keys.Range, clientv3.WithPrefix()),
 			clientv3.OpGet(q.base.Key), clientv3.OpGet(p.total.Keys.Range, clientv3.WithPrefix())).Commit()
 	})
 	if err != nil {
-		return b, err
+		return st, err
 	}
 	revision, base := resp.Header.Revision, mirror.ReadStored(limit.First(resp.Responses[1]))
 	q.sess.See(revision)
-	b.at = mirror.Read(q.Keys, 0, base, resp.Responses[0].GetResponseRange().Kvs, revision)
-	b.all = mirror.Read(p.total.Keys, 0, mirror.Stored{}, resp.Responses[2].GetResponseRange().Kvs, revision)
-	b.shared = base.Rev == 0 || base.Damaged || base.Limit.Total
-	return b, nil
+	st.View = mirror.Read(q.Keys, 0, base, resp.Responses[0].GetResponseRange().Kvs, revision)
+	if st.Total = base.Rev == 0 || base.Damaged || base.Limit.Total; !st.Total {
+		return st, nil
+	}
+	st.all = mirror.Read(p.total.Keys, 0, mirror.Stored{}, resp.Responses[2].GetResponseRange().Kvs, revision)
+	var hold, wait []mirror.Request
+	for _, r := range st.Holders {
+		if t := p.next(st.all.Holders, r); t != nil {
+			st.held = append(st.held, *t)
+			r.Create = t.Create
+			hold = append(hold, r)
+			continue
+		}
+		wait = append(wait, r)
+		if t := p.next(st.all.Waiters, r); t != nil {
+			st.waits = append(st.waits, *t)
+		} else {
+			st.missing = true
+		}
+	}
+	st.Holders, st.Waiters, st.Joins = hold, append(wait, st.Waiters...), len(wait)
+	return st, nil
 }
 
 // next returns the request in the queue of the total that belongs to one at the key, or nil.
@@ -70,46 +85,16 @@ func (p *pair) next(in []mirror.Request, r mirror.Request) *mirror.Request {
 	return &in[i]
 }
 
-// joined are the requests in the total that belong to a key.
-type joined struct {
-	requests []mirror.Request
-	held     int  // as many of the first are admitted
-	missing  bool // a request that is admitted at the key has not joined yet
-}
-
-// joined returns the requests in the total that belong to those that are admitted at the key.
-func (p *pair) joined(b bothViews) (in joined) {
-	for _, r := range b.at.Holders {
-		if t := p.next(b.all.Holders, r); t != nil {
-			in.requests = slices.Insert(in.requests, in.held, *t)
-			in.held++
-		} else if t = p.next(b.all.Waiters, r); t != nil {
-			in.requests = append(in.requests, *t)
-		} else {
-			in.missing = true
-		}
-	}
-	return in
-}
-
-// state reads what a key and its total are now.
-func (p *pair) state(ctx context.Context) (State, error) {
-	b, err := p.read(ctx)
-	if err != nil || !b.shared {
-		return State{View: b.at}, err
-	}
-	st := State{View: b.at, Total: true, in: p.joined(b)}
-	var hold, wait []mirror.Request
-	for _, r := range b.at.Holders {
-		if t := p.next(b.all.Holders, r); t != nil {
-			r.Create = t.Create
-			hold = append(hold, r)
-		} else {
-			wait = append(wait, r)
-		}
-	}
-	st.Holders, st.Waiters, st.Joins = hold, append(wait, b.at.Waiters...), len(wait)
-	return st, nil
+// moved reports whether a view of the total shows another state of the requests of this queue. Its cost does not
+// depend on how many others there are.
+func (s State) moved(all *mirror.Use) bool {
+	return s.missing || slices.ContainsFunc(s.held, func(r mirror.Request) bool {
+		b, _ := all.Brief(r.Key, r.Create, 0)
+		return !b.Holds
+	}) || slices.ContainsFunc(s.waits, func(r mirror.Request) bool {
+		b, _ := all.Brief(r.Key, r.Create, 0)
+		return !b.Waits
+	})
 }
 
 // causeFor bounds the read that finds which level has refused a request.
@@ -131,9 +116,9 @@ func (p *pair) cause(f *Full) *Full {
 	if err != nil || stored && n.Others == 0 && n.Light <= l.N {
 		return f // no request waits for the total
 	}
-	b, err := p.read(ctx)
-	if err != nil || !slices.ContainsFunc(b.at.Holders, func(r mirror.Request) bool { return p.next(b.all.Holders, r) == nil }) {
+	st, err := p.state(ctx)
+	if err != nil || st.Joins == 0 {
 		return f
 	}
-	return p.total.fullView(b.all, 0)
+	return p.total.fullView(st.all, 0)
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -78,7 +77,7 @@ func (w *Watch) changed(ctx context.Context, seen State) (view mirror.View, repl
 			var total mirror.Brief
 			total, moved = w.all.Brief("", 0, 0)
 			totalReplaced = w.all.Replaced
-			concerns = total.Revision > seen.Revision && seen.in.differs(w.all)
+			concerns = total.Revision > seen.Revision && seen.moved(w.all)
 		}
 		if concerns || isLater(view, seen.View) {
 			return view, false, nil
@@ -104,18 +103,6 @@ func (w *Watch) changed(ctx context.Context, seen State) (view mirror.View, repl
 // seen.
 func isLater(v, seen mirror.View) bool {
 	return v.Revision > seen.Revision || v.Limits.Base.Rev > seen.Limits.Base.Rev
-}
-
-// differs reports whether a view of the total shows another state of the requests. Its cost does not
-// depend on how many others there are.
-func (in joined) differs(all *mirror.Use) bool {
-	return in.missing || slices.ContainsFunc(in.requests[:in.held], func(r mirror.Request) bool {
-		b, _ := all.Brief(r.Key, r.Create, 0)
-		return !b.Holds
-	}) || slices.ContainsFunc(in.requests[in.held:], func(r mirror.Request) bool {
-		b, _ := all.Brief(r.Key, r.Create, 0)
-		return !b.Waits
-	})
 }
 
 func pauseFor(ctx context.Context, d time.Duration) error {
