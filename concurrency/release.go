@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -21,8 +22,8 @@ import (
 //   - an *UnconfirmedError (ErrUnconfirmed) if the permit was valid when Release was
 //     called, but etcd has not confirmed the release: ctx has ended, which may have been
 //     before the call, or etcd refuses the release, for want of a permission perhaps, or
-//     the session's lease has ended meanwhile. This is no loss. It wraps ctx's error, or
-//     etcd's.
+//     the session's lease has ended meanwhile and no answer came. This is no loss. It
+//     wraps ctx's error, or etcd's.
 //
 // If another session ends the permit while Release is in flight, the result depends on
 // that: nil after ReleaseID, which is no loss, and a *LostError after Evict or TakeOver,
@@ -112,12 +113,11 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
-		merged, cancel := context.WithCancel(ctx)
+		bounded, cancel := p.epoch.Answers(ctx)
 		defer cancel()
-		defer context.AfterFunc(p.epoch.Context(), cancel)()
-		removal, err := p.queue.sess.Remove(merged, stored)
+		removal, err := p.queue.sess.Remove(bounded, stored)
 		if err == nil {
-			err = p.answered(merged, removal, held)
+			err = p.answered(bounded, removal, held)
 		}
 		if err == nil {
 			return nil
@@ -125,31 +125,36 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		why, doubt = err, removal == commit.Vanished
 	}
 	again := func() {
-		removal, err := p.queue.sess.Erase(p.epoch.Context(), stored, p.refusal)
+		bounded, cancel := p.epoch.Answers(context.Background())
+		defer cancel()
+		removal, err := p.queue.sess.Erase(bounded, stored, p.refusal)
 		if removal == commit.Absent && doubt {
 			removal = commit.Vanished
 		}
-		if err == nil && p.answered(p.epoch.Context(), removal, held) == nil {
-			return
+		if err != nil || p.answered(bounded, removal, held) != nil {
+			p.endUnanswered(held)
 		}
-		// The lease has ended.
-		if lost := p.endedByOthers(); lost != nil {
-			p.conclude(lost, held)
-			return
-		}
-		unconfirmed := p.unconfirmed(p.epoch.WhyEnded())
-		p.finishRelease(unconfirmed)
-		p.holdEnded(observe.Unconfirmed, "", unconfirmed, held)
 	}
 	if p.epoch.Context().Err() != nil || !p.queue.sess.Background(again) {
-		again() // the lease has ended: nothing is left to do
+		p.endUnanswered(held)
 	}
 	return why
 }
 
+// endUnanswered ends a release that etcd has not answered, and will not: the lease has ended.
+func (p *Permit) endUnanswered(held time.Duration) {
+	if lost := p.endedByOthers(); lost != nil {
+		p.conclude(lost, held)
+		return
+	}
+	unconfirmed := p.unconfirmed(p.epoch.WhyEnded())
+	p.finishRelease(unconfirmed)
+	p.holdEnded(observe.Unconfirmed, "", unconfirmed, held)
+}
+
 // answered ends a release for which etcd has responded whether it removed the key. If it did
 // not, or may not have, a notice of the process that did may still be on its way. It returns
-// ctx's error if that ends first.
+// ctx's error if that ends first, and engine.ErrEpoch if the lease may have removed it instead.
 func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) error {
 	if removal != commit.Removed {
 		n, err := p.epoch.FindNotice(ctx, p.ticket.Ticket)
@@ -169,9 +174,13 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 				removal = commit.Absent
 			}
 		}
+		gone := p.epoch.Vanished(ctx)
+		if gone && removal == commit.Vanished {
+			return engine.ErrEpoch
+		}
 		if removal != commit.Vanished {
 			lost := p.queue.ending(p.ticket, ErrLost, "its key was gone before it was released")
-			if p.epoch.Vanished(ctx) {
+			if gone {
 				lost = p.lostWithSession()
 			}
 			p.conclude(lost, held)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -62,7 +63,12 @@ func (r *Run) record(puts []clientv3.Op, known chan<- error, left <-chan struct{
 		}
 	}
 	refused := func(err error) { report(err, "") }
-	removal, err := commit.EraseWith(r.claim.epoch.Context(), r.locker.kv, r.job.keys.Lock(), r.claim.token, puts, refused)
+	ctx, cancel := r.claim.epoch.Answers(context.Background())
+	defer cancel()
+	removal, err := commit.EraseWith(ctx, r.locker.kv, r.job.keys.Lock(), r.claim.token, puts, refused)
+	if removal == commit.Vanished && err == nil && r.claim.epoch.Vanished(ctx) {
+		err = engine.ErrEpoch // the lease may have removed the lock before the record was written
+	}
 	if err == nil {
 		r.setConfirmed()
 	}

@@ -112,6 +112,30 @@ func (e *Epoch) Vanished(ctx context.Context) bool {
 	return true
 }
 
+// lateAnswer is how long an answer of etcd's may take that is on its way when the lease ends.
+const lateAnswer = time.Second
+
+// Answers derives a ctx for the Txn that ends a request. It ends with the epoch as well; but if etcd itself
+// has ended the lease, only lateAnswer later or when Close has waited for the holders. The notice of that end can
+// overtake the answer to the Txn, which says whether the lease or the Txn has removed the request.
+func (e *Epoch) Answers(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(e.ctx, func() {
+		defer cancel()
+		if cause := e.lease.Cause(); !errors.Is(cause, errPresence) && !errors.Is(cause, lease.ErrGone) {
+			return
+		}
+		t := time.NewTimer(lateAnswer)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-e.sess.ctx.Done():
+		}
+	})
+	return ctx, func() { stop(); cancel() }
+}
+
 // Refuses returns ErrEpoch or ErrClosed if the epoch takes no new request, unless the
 // caller's ctx has ended as well. It does not look at the cause of a ctx derived from both:
 // the caller's may have ended with one that another session has given it.
