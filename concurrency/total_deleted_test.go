@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -139,6 +140,43 @@ func TestEndsWithoutItsRequestAtTheKey(t *testing.T) {
 			}
 			require.Eventually(t, func() bool { return len(f.Keys("/total/queue/")) == 1 }, soon, tick, "the request in the total is left behind")
 			require.NoError(t, other.Release(ctx))
+			f.NoKeys("/queue/")
+		})
+	}
+}
+
+// A174: a call gives up while the answer to its Txn in the total is missing, and the request at its key is
+// deleted by hand at that moment: whether the one in the total was written is not known. It is removed all the
+// same, and not by the end of the lease.
+func TestDoubtInTheTotalWithoutTheRequestAtTheKey(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]embedtest.Action{"it was written": embedtest.HoldResponse, "it comes later": embedtest.HoldRequest} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.Session(idle())
+			lim := totaled(t, s, "llm", 2, 1)
+			require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx), "the limits are stored")
+			join := c.Inject(embedtest.Fault{Method: "Txn", Do: do, Match: func(_ string, msg any) bool {
+				r, ok := msg.(*etcdserverpb.TxnRequest)
+				return ok && writes(r, "/total/")
+			}})
+			call, cancel := context.WithCancel(ctx)
+			defer cancel()
+			result := make(chan error, 1)
+			go func() {
+				_, err := lim.Key("a").TryAcquire(call) // it joins the total in a Txn of its own
+				result <- err
+			}()
+			require.NoError(t, join.WaitHit(ctx))
+			_, err := f.Client().Delete(ctx, f.Keys("/key/a/queue/")[0])
+			require.NoError(t, err)
+			cancel()
+			require.ErrorIs(t, got(t, result, "the call ends"), context.Canceled)
+			f.NoKeys("/queue/")
+			require.NoError(t, join.Release())
+			require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx), "nothing counts any more")
 			f.NoKeys("/queue/")
 		})
 	}

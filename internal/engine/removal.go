@@ -68,12 +68,28 @@ func (s *Session) Entering(subjects []string) commit.Together {
 }
 
 // EraseJoined removes the request in the other queue alone, for one whose first key was gone before
-// Remove or Erase: it was deleted by hand then, since one Txn removes both.
+// Remove or Erase: it was deleted by hand then, since one Txn removes both. It returns commit.Removed if
+// it has removed one.
 func (s *Session) EraseJoined(ctx context.Context, r Stored, refused func(error)) (commit.Removal, error) {
-	if r.Joined.Token == 0 {
+	switch {
+	case len(r.Next) == 0:
 		return commit.Absent, nil
+	case r.Joined.Token != 0:
+		return commit.Erase(ctx, s.kv, r.Joined.Key, r.Joined.Token, refused)
 	}
-	return commit.Erase(ctx, s.kv, r.Joined.Key, r.Joined.Token, refused)
+	// It is not known whether it was written. Without the first key no copy of the Txn that would write
+	// it can be applied any more, and no other request has these keys before the slot is free.
+	var none []clientv3.Cmp
+	var remove []clientv3.Op
+	for _, key := range r.Next {
+		none = append(none, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
+		remove = append(remove, clientv3.OpDelete(key))
+	}
+	removal, err := commit.EraseWith(ctx, s.kv, r.Key, 0, []clientv3.Op{clientv3.OpTxn(none, nil, remove)}, refused)
+	if removal == commit.Partial {
+		return commit.Removed, err
+	}
+	return commit.Absent, err
 }
 
 // Evict removes a request of any session and leaves a notice for that session, in one Txn.
