@@ -45,7 +45,7 @@ func newDescs(namespace string) (d descs) {
 	d.jobNext = job("job_next_fire_timestamp_seconds", "By when a start is due: the fire time after the latest recorded one, or the first one of a job that has not run, while a live process has the job or calls are expected.")
 	d.jobRunning = job("job_running", "Whether a run of the job is active.")
 	d.jobPaused = job("job_paused", "Whether the job is paused.")
-	d.jobLost = job("job_lost_runs", "Kept records of runs whose process was lost.")
+	d.jobLost = job("job_lost_runs", "Attempts in the kept records whose process was lost, also if the run was tried again.")
 	d.jobFailed = job("job_failed_runs", "Kept records of runs that failed.")
 
 	d.requests = request("requests", "Records of requests in the store, by state.")

@@ -69,7 +69,8 @@
 //	                                            are expected
 //	etcdkit_job_running                         1 while a run is active
 //	etcdkit_job_paused                          1 while the job is paused
-//	etcdkit_job_lost_runs                       records of runs whose process was lost
+//	etcdkit_job_lost_runs                       attempts in the records whose process was lost,
+//	                                            also if the run was tried again
 //	etcdkit_job_failed_runs                     records of runs that failed
 //
 // Of each store of requests, with the labels store and state:

@@ -41,7 +41,8 @@ func TestJob(t *testing.T) {
 	tick := func(n int) schedlock.CallOption {
 		return schedlock.Tick(time.Now().Add(-time.Hour).Truncate(time.Minute).Add(time.Duration(n) * time.Second))
 	}
-	_, err = l.Do(ctx, job, nothing, tick(1))
+	again := schedlock.Retries(1)
+	_, err = l.Do(ctx, job, nothing, tick(1), again)
 	require.NoError(t, err)
 	done, err := l.History(ctx, job)
 	require.NoError(t, err)
@@ -52,7 +53,7 @@ func TestJob(t *testing.T) {
 	got := e.shows(of(job1, want))
 	require.NotContains(t, got, "job_next_fire_timestamp_seconds{"+job1+"}", "its period is not known")
 
-	_, err = l.Do(ctx, job, func(context.Context, *schedlock.Run) error { return errors.New("no") }, tick(2))
+	_, err = l.Do(ctx, job, func(context.Context, *schedlock.Run) error { return errors.New("no") }, tick(2), again)
 	require.Error(t, err)
 	failed, err := l.History(ctx, job)
 	require.NoError(t, err)
@@ -65,7 +66,7 @@ func TestJob(t *testing.T) {
 	started := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := other.Do(ctx, job, func(ctx context.Context, _ *schedlock.Run) error { close(started); <-ctx.Done(); return nil }, tick(3))
+		_, err := other.Do(ctx, job, func(ctx context.Context, _ *schedlock.Run) error { close(started); <-ctx.Done(); return nil }, tick(3), again)
 		ended <- err
 	}()
 	closed(t, started, "the run starts")
@@ -76,6 +77,16 @@ func TestJob(t *testing.T) {
 	e.shows(of(job1, want))
 	f.crash(o, c)
 	want["job_running"], want["job_lost_runs"] = 0, 1
+	e.shows(of(job1, want))
+
+	// The run is tried again: the attempt was lost all the same.
+	_, err = l.Do(ctx, job, nothing, tick(3), again)
+	require.NoError(t, err)
+	repeated, err := l.History(ctx, job)
+	require.NoError(t, err)
+	require.Equal(t, []any{2, schedlock.RunDone}, []any{repeated[0].Attempt, repeated[0].State})
+	want["job_last_success_timestamp_seconds"] = float64(repeated[0].End.UnixMilli()) / 1000
+	want["job_last_run_timestamp_seconds"] = float64(repeated[0].Start.UnixMilli()) / 1000
 	e.shows(of(job1, want))
 	require.NoError(t, l.Pause(ctx, job, "why"))
 	want["job_paused"] = 1

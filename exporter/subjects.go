@@ -55,7 +55,7 @@ func jobSubjects(s *fleet.State, now int64) (out []subject) {
 			continue
 		}
 		h := j.History(time.UnixMilli(now))
-		out = append(out, subject{name: name, first: -int64(h.Lost + h.Failed), samples: func(d descs, _ int64) []sample { return samplesOfJob(j, d, name, h) }})
+		out = append(out, subject{name: name, first: -int64(h.Lost + h.Repeated + h.Failed), samples: func(d descs, _ int64) []sample { return samplesOfJob(j, d, name, h) }})
 	}
 	return out
 }
@@ -108,7 +108,7 @@ func samplesOfJob(j *fleet.Job, d descs, name string, h fleet.History) []sample 
 	of := []string{name}
 	out := []sample{
 		{d.jobRunning, number(j.Running()), of}, {d.jobPaused, number(j.Paused), of},
-		{d.jobLost, float64(h.Lost), of}, {d.jobFailed, float64(h.Failed), of},
+		{d.jobLost, float64(h.Lost + h.Repeated), of}, {d.jobFailed, float64(h.Failed), of},
 	}
 	for _, at := range [...]sample{{d.jobRun, seconds(h.LastRun), of}, {d.jobSuccess, seconds(j.Success), of}, {d.jobNext, seconds(h.Next), of}} {
 		if at.value > 0 {

@@ -40,6 +40,7 @@ type Run struct {
 	State string
 	Start int64
 	mod   int64
+	lost  int // earlier attempts whose process was lost
 	// More is what a page shows besides, with Options.Details.
 	More *record.Run
 }
@@ -124,6 +125,11 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 				r = record.Run{}
 			}
 			of := Run{State: r.State, mod: kv.ModRevision, Start: r.StartMS}
+			for _, before := range r.Earlier {
+				if before.State == record.RunRunning {
+					of.lost++
+				}
+			}
 			if details {
 				of.More = &r
 			}
@@ -153,6 +159,7 @@ func (j *Job) Lost(r Run) bool { return r.State == record.RunRunning && r.mod !=
 // History is what a job's records show.
 type History struct {
 	Lost, Failed int
+	Repeated     int   // attempts that were lost, and after which the run was tried again
 	LastRun      int64 // start of the latest attempt, or 0
 	// Next is by when a start is due: the fire time after the latest record, or the first planned one, and after the latest
 	// resumption and cooldown; or 0. Of a dense schedule that is resumed it may be a later one, until a process has written the plan.
@@ -169,6 +176,7 @@ func (j *Job) History(now time.Time) (h History) {
 		case j.Lost(r):
 			h.Lost++
 		}
+		h.Repeated += r.lost
 		h.LastRun = max(h.LastRun, r.Start)
 		latest = max(latest, tick)
 	}
