@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -31,36 +30,41 @@ const (
 type contact struct {
 	probing atomic.Bool // a probe is under way
 
-	mu     sync.Mutex
-	last   time.Time // of the last answer
-	open   list.List // of *asked: the requests under way that count, the oldest first
-	silent bool      // since the last answer a request has failed, or was given up after silence
-	since  time.Time // if so, when the silence began that this request has met
-	err    error     // how the last one failed
+	mu             sync.Mutex
+	last           time.Time // of the last answer
+	oldest, newest *asked    // of the requests under way that count, or nil
+	silent         bool      // since the last answer a request has failed, or was given up after silence
+	since          time.Time // if so, when the silence began that this request has met
+	err            error     // how the last one failed
 }
 
 // asked is a request that was sent, or nil where a stream has ended by itself, or a watch has brought something.
 type asked struct {
-	at    time.Time
-	under *list.Element // its place in open, or nil if it does not count (any more)
+	at           time.Time
+	counts       bool   // it is under way, and has not been left unanswered by its member alone
+	older, newer *asked // the next ones that count, or nil
 }
 
-// ask records that a request is sent, and returns it for answer.
-func (c *contact) ask() *asked {
+// ask records in a that a request is sent, for answer.
+func (c *contact) ask(a *asked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := &asked{at: time.Now()}
-	a.under = c.open.PushBack(a)
-	return a
+	*a = asked{at: time.Now(), counts: true, older: c.newest}
+	if c.newest == nil {
+		c.oldest = a
+	} else {
+		c.newest.newer = a
+	}
+	c.newest = a
 }
 
 // enter is ask for a request that may have to wait for a login. If it returns an error, the request is not sent.
-func (c *contact) enter(ctx context.Context, l *login) (a *asked, left func(error), err error) {
-	a = c.ask()
+func (c *contact) enter(ctx context.Context, l *login, a *asked) (left func(error), err error) {
+	c.ask(a)
 	if left, err = l.enter(ctx); err != nil {
 		c.unsent(a, err)
 	}
-	return a, left, err
+	return left, err
 }
 
 // unsent records why a request was not sent: it has waited in vain for the login of another, which is silence of
@@ -85,7 +89,7 @@ func (c *contact) answer(a *asked, err error) {
 		c.answered(time.Now())
 	case cutShort(err):
 		// By its caller, perhaps at once, which says nothing of etcd.
-		if a != nil && a.under != nil && time.Since(later(a.at, c.last)) >= silence {
+		if a != nil && a.counts && time.Since(later(a.at, c.last)) >= silence {
 			c.fails(c.err)
 		}
 	default:
@@ -100,11 +104,10 @@ func (c *contact) answer(a *asked, err error) {
 func (c *contact) answered(now time.Time) {
 	c.last, c.silent, c.since, c.err = now, false, time.Time{}, nil
 	for {
-		a := c.oldest()
-		if a == nil || now.Sub(a.at) < silence {
+		if c.oldest == nil || now.Sub(c.oldest.at) < silence {
 			return
 		}
-		c.ends(a)
+		c.ends(c.oldest)
 	}
 }
 
@@ -118,25 +121,27 @@ func (c *contact) fails(err error) {
 
 // ends records that a request is not under way, or does not count.
 func (c *contact) ends(a *asked) {
-	if a != nil && a.under != nil {
-		c.open.Remove(a.under)
-		a.under = nil
+	if a == nil || !a.counts {
+		return
 	}
-}
-
-// oldest returns the oldest request that counts, or nil.
-func (c *contact) oldest() *asked {
-	if e := c.open.Front(); e != nil {
-		return e.Value.(*asked) //nolint:errcheck,forcetypeassert // nothing else is in it
+	if a.older == nil {
+		c.oldest = a.newer
+	} else {
+		a.older.newer = a.newer
 	}
-	return nil
+	if a.newer == nil {
+		c.newest = a.older
+	} else {
+		a.newer.older = a.older
+	}
+	a.counts, a.older, a.newer = false, nil, nil
 }
 
 // begun returns when the silence began in which etcd is now: when the oldest request without an answer was sent, or
 // the last answer if that came after it; now, if none is under way.
 func (c *contact) begun() time.Time {
-	if a := c.oldest(); a != nil {
-		return later(a.at, c.last)
+	if c.oldest != nil {
+		return later(c.oldest.at, c.last)
 	}
 	return time.Now()
 }
@@ -160,7 +165,7 @@ func (c *contact) trouble() (Outage, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := Outage{Since: c.since, LastAnswer: c.last, Err: c.err}
-	if !c.silent && c.open.Len() > 0 {
+	if !c.silent && c.oldest != nil {
 		o.Since = c.begun()
 	}
 	return o, c.silent || !o.Since.IsZero() && time.Since(o.Since) >= silence
@@ -237,12 +242,13 @@ type recorded struct {
 }
 
 func (r *recorded) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	a, left, err := r.contact.enter(ctx, r.login)
+	var a asked
+	left, err := r.contact.enter(ctx, r.login, &a)
 	if err != nil {
 		return nil, err
 	}
 	resp, err := r.KV.Get(ctx, key, opts...)
-	r.contact.answer(a, err)
+	r.contact.answer(&a, err)
 	left(err)
 	return resp, err
 }
@@ -254,6 +260,7 @@ func (r *recorded) Txn(ctx context.Context) clientv3.Txn {
 type txn struct {
 	clientv3.Txn
 	ctx     context.Context // of its one call
+	asked   asked
 	contact *contact
 	login   *login
 }
@@ -263,12 +270,12 @@ func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...)
 func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
 
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
-	a, left, err := t.contact.enter(t.ctx, t.login)
+	left, err := t.contact.enter(t.ctx, t.login, &t.asked)
 	if err != nil {
 		return nil, err
 	}
 	resp, err := t.Txn.Commit()
-	t.contact.answer(a, err)
+	t.contact.answer(&t.asked, err)
 	left(err)
 	return resp, err
 }
@@ -281,12 +288,13 @@ type leases struct {
 }
 
 func (l leases) Grant(ctx context.Context, id, seconds int64) (int64, error) {
-	a, left, err := l.contact.enter(ctx, l.login)
+	var a asked
+	left, err := l.contact.enter(ctx, l.login, &a)
 	if err != nil {
 		return 0, err
 	}
 	granted, err := l.API.Grant(ctx, id, seconds)
-	l.contact.answer(a, err)
+	l.contact.answer(&a, err)
 	left(err)
 	return granted, err
 }
@@ -326,7 +334,8 @@ type renewals struct {
 
 func (r *renewals) Send(id int64) error {
 	r.mu.Lock()
-	r.asked = r.contact.ask()
+	r.asked = &asked{}
+	r.contact.ask(r.asked)
 	r.mu.Unlock()
 	err := r.Stream.Send(id)
 	if err != nil { // Recv may have returned already, and then is not called again

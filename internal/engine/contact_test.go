@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,13 +41,13 @@ func TestRenewalThatCannotBeSent(t *testing.T) {
 				require.True(t, bad, "the stream has failed")
 				require.ErrorIs(t, u.Err, errBroken)
 
-				c.answer(c.ask(), nil) // etcd answers again
-				c.answer(c.ask(), context.Canceled)
+				c.answer(sent(c), nil) // etcd answers again
+				c.answer(sent(c), context.Canceled)
 				time.Sleep(2 * silence)
 				_, bad = c.trouble()
 				require.False(t, bad, "nothing is under way")
 
-				c.ask()
+				sent(c)
 				time.Sleep(2 * silence)
 				_, bad = c.trouble()
 				require.True(t, bad, "a request has no answer")
@@ -61,16 +62,16 @@ func TestUnansweredByOneMember(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &contact{}
-		asked := c.ask()
+		asked := sent(c)
 		time.Sleep(2 * silence)
 		c.answer(asked, &members.UnansweredError{})
 		_, bad := c.trouble()
 		require.False(t, bad)
 
-		c.answer(c.ask(), errBroken)
+		c.answer(sent(c), errBroken)
 		_, bad = c.trouble()
 		require.True(t, bad)
-		c.answer(c.ask(), &members.UnansweredError{})
+		c.answer(sent(c), &members.UnansweredError{})
 		_, bad = c.trouble()
 		require.True(t, bad, "no member has answered since")
 	})
@@ -87,41 +88,41 @@ func TestSilenceAfterAnAnswer(t *testing.T) {
 		happens func(c *contact)
 		silent  bool
 	}{
-		"an earlier request is answered": {func(c *contact) { a := c.ask(); c.ask(); time.Sleep(moment); c.answer(a, nil); time.Sleep(long) }, true},
-		"a later request is answered":    {func(c *contact) { c.ask(); time.Sleep(moment); c.answer(c.ask(), nil); time.Sleep(long) }, true},
-		"a watch brings something":       {func(c *contact) { c.ask(); time.Sleep(moment); c.answer(nil, nil); time.Sleep(long) }, true},
+		"an earlier request is answered": {func(c *contact) { a := sent(c); sent(c); time.Sleep(moment); c.answer(a, nil); time.Sleep(long) }, true},
+		"a later request is answered":    {func(c *contact) { sent(c); time.Sleep(moment); c.answer(sent(c), nil); time.Sleep(long) }, true},
+		"a watch brings something":       {func(c *contact) { sent(c); time.Sleep(moment); c.answer(nil, nil); time.Sleep(long) }, true},
 		"the request is cut short": {func(c *contact) {
-			a := c.ask()
+			a := sent(c)
 			time.Sleep(moment)
 			c.answer(nil, nil)
 			time.Sleep(long)
 			c.answer(a, cut)
 		}, true},
-		"others are cut short at once":  {func(c *contact) { c.ask(); c.answer(nil, nil); time.Sleep(long); c.answer(c.ask(), cut) }, true},
-		"it falls silent for a moment":  {func(c *contact) { c.ask(); time.Sleep(moment); c.answer(nil, nil); time.Sleep(silence - moment) }, false},
-		"the request is cut short soon": {func(c *contact) { a := c.ask(); time.Sleep(silence - moment); c.answer(a, cut); time.Sleep(long) }, false},
+		"others are cut short at once":  {func(c *contact) { sent(c); c.answer(nil, nil); time.Sleep(long); c.answer(sent(c), cut) }, true},
+		"it falls silent for a moment":  {func(c *contact) { sent(c); time.Sleep(moment); c.answer(nil, nil); time.Sleep(silence - moment) }, false},
+		"the request is cut short soon": {func(c *contact) { a := sent(c); time.Sleep(silence - moment); c.answer(a, cut); time.Sleep(long) }, false},
 		"soon after an answer": {func(c *contact) {
-			a := c.ask()
+			a := sent(c)
 			time.Sleep(moment)
 			c.answer(nil, nil)
 			time.Sleep(silence - moment)
 			c.answer(a, cut)
 		}, false},
-		"the request is answered":         {func(c *contact) { a := c.ask(); time.Sleep(long); c.answer(a, nil); time.Sleep(long) }, false},
-		"a member hangs, another answers": {func(c *contact) { c.ask(); time.Sleep(long); c.answer(c.ask(), nil); time.Sleep(long) }, false},
+		"the request is answered":         {func(c *contact) { a := sent(c); time.Sleep(long); c.answer(a, nil); time.Sleep(long) }, false},
+		"a member hangs, another answers": {func(c *contact) { sent(c); time.Sleep(long); c.answer(sent(c), nil); time.Sleep(long) }, false},
 		"a call to a member that hangs is cut": {func(c *contact) {
-			a := c.ask()
+			a := sent(c)
 			time.Sleep(long)
 			c.answer(nil, nil)
 			time.Sleep(long)
 			c.answer(a, cut)
 		}, false},
-		"a member hangs, and then etcd is away": {func(c *contact) { c.ask(); time.Sleep(long); c.answer(c.ask(), nil); c.ask(); time.Sleep(long) }, true},
+		"a member hangs, and then etcd is away": {func(c *contact) { sent(c); time.Sleep(long); c.answer(sent(c), nil); sent(c); time.Sleep(long) }, true},
 		"it answers again": {func(c *contact) {
-			a := c.ask()
+			a := sent(c)
 			time.Sleep(long)
 			c.answer(a, errBroken)
-			c.answer(c.ask(), nil)
+			c.answer(sent(c), nil)
 			time.Sleep(long)
 		}, false},
 	} {
@@ -129,7 +130,7 @@ func TestSilenceAfterAnAnswer(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := &contact{}
-				c.answer(c.ask(), nil)
+				c.answer(sent(c), nil)
 				tc.happens(c)
 				o, silent := c.trouble()
 				require.Equal(t, tc.silent, silent)
@@ -139,5 +140,38 @@ func TestSilenceAfterAnAnswer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// sent records that a request is sent.
+func sent(c *contact) *asked {
+	a := &asked{}
+	c.ask(a)
+	return a
+}
+
+// Requests end in any order: the oldest of those that are left is known.
+func TestOldestRequest(t *testing.T) {
+	t.Parallel()
+	const n = 4
+	for _, order := range [][n]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}, {2, 3, 0, 1}, {1, 2, 0, 3}, {2, 1, 3, 0}} {
+		c := &contact{}
+		var open [n]*asked
+		for i := range open {
+			open[i] = sent(c)
+		}
+		for _, i := range order {
+			c.ends(open[i])
+			c.ends(open[i]) // which does not count any more
+			open[i] = nil
+			at := slices.IndexFunc(open[:], func(a *asked) bool { return a != nil })
+			if at < 0 {
+				require.Nil(t, c.oldest, order)
+			} else {
+				require.Same(t, open[at], c.oldest, order)
+			}
+		}
+		require.Nil(t, c.newest)
+		require.Same(t, sent(c), c.oldest, "the first one of the next")
 	}
 }

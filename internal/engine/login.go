@@ -37,6 +37,7 @@ type login struct {
 	users   int             // sessions that are open
 	used    context.Context // ends when the last of them has ended
 	unused  context.CancelFunc
+	passed  func(error) // what enter returns to most calls, or nil before the first
 }
 
 // apart is the least time between two streams of renewals of one client whose login is refused.
@@ -101,7 +102,10 @@ func (l *login) turn(now time.Time) (left func(error), asked chan struct{}, err 
 	case l.asked != nil:
 		return nil, l.asked, nil
 	}
-	return func(err error) { l.left(err, false) }, nil, nil
+	if l.passed == nil {
+		l.passed = func(err error) { l.left(err, false) }
+	}
+	return l.passed, nil, nil
 }
 
 // open is enter for a stream of renewals, whose lease may still be trusted: it waits for nothing, and has a pause of
