@@ -46,7 +46,7 @@ func (l Limiter) ParseKey(name string) (key string, ok bool) {
 // Total returns the keys of the queue of the total.
 func (l Limiter) Total() Queue { return l.queue("total/") }
 
-func (l Limiter) queue(tail string) Queue { return newQueue(l.Range+tail, l.ids+tail) }
+func (l Limiter) queue(tail string) Queue { return newQueue(l.Range, tail, l.ids+tail) }
 
 // Members is the range of the keys of the sessions that share the limit of a queue while they
 // cannot reach etcd. It is outside the queue's own range, which mirrors follow.

@@ -160,7 +160,7 @@ func (s Space) ParseQueue(kind Kind, key string) (name string, ok bool) {
 // Queue returns the keys of a queue. The name must have passed CheckName.
 func (s Space) Queue(kind Kind, name string) Queue {
 	tail := string(kind) + "/" + escape(name) + "/"
-	return newQueue(s.root+tail, s.root+"id/"+tail)
+	return newQueue(s.root, tail, s.root+"id/"+tail)
 }
 
 // Tokens returns the keys of the stored tokens of a rate. The name must have passed CheckName.
@@ -169,10 +169,14 @@ func (s Space) Tokens(name string) Tokens {
 	return Tokens{Range: in, Left: in + "left", Clock: in + "clock"}
 }
 
-func newQueue(root, ids string) Queue {
+// newQueue returns the keys of the queue with the range root+tail. Some of them are the beginning of another, and take no
+// memory: each key of a limiter that is in use has a queue.
+func newQueue(root, tail, ids string) Queue {
+	light, heavy := root+tail+"queue/light/", root+tail+"queue/heavy/"
+	in := light[:len(root)+len(tail)]
 	return Queue{
-		Range: root, Limit: root + "limit",
-		Requests: root + "queue/", Light: root + "queue/light/", Heavy: root + "queue/heavy/",
+		Range: in, Limit: in + "limit",
+		Requests: light[:len(light)-len("light/")], Light: light, Heavy: heavy,
 		ids: ids,
 	}
 }
