@@ -9,41 +9,37 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-func TestMain(m *testing.M) { embedtest.Main(m) }
-
-// The permit is lost while the second of three pages is rendered. Render completes that page
-// and does not begin the third one.
+// The first replica loses its permit while the second of three pages is rendered, and the other replica waits. The
+// first one completes that page and does not begin the third one; then the other one renders.
 func TestRenderStopsWhenItsPermitIsLost(t *testing.T) {
 	etcd := embedtest.Shared(t) // one etcd for all tests of the package
-	sess, err := concurrency.NewSession(t.Context(), etcd.Client(), "test",
-		&concurrency.SessionOptions{Prefix: etcd.Prefix(t)}) // keys of this test only
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sess.Close(t.Context())
-	sem, err := concurrency.NewSemaphore(sess, "render", 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, second := replicas(t, etcd)
 
-	page := func(context.Context) {}
+	other := make(chan error, 1)
 	losePermit := func(ctx context.Context) {
-		st, err := sem.Status(t.Context())
-		if err != nil || len(st.Holders) != 1 {
-			t.Fatalf("%+v, %v; want one holder", st, err)
-		}
-		if err := etcd.ExpireLease(t.Context(), st.Holders[0].Lease); err != nil {
-			t.Fatal(err)
+		go func() {
+			_, err := Render(t.Context(), second, page)
+			other <- err
+		}()
+		for st, err := range first.Watch(ctx) { // until the other replica waits
+			if err != nil {
+				t.Errorf("watch: %v", err)
+				return
+			}
+			if len(st.Holders) == 1 && len(st.Waiters) == 1 {
+				if err := etcd.ExpireLease(t.Context(), st.Holders[0].Lease); err != nil {
+					t.Error(err)
+				}
+				break
+			}
 		}
 		<-ctx.Done() // the session reports the loss
 	}
-	complete, err := Render(t.Context(), sem, []func(context.Context){page, losePermit, page})
+	complete, err := Render(t.Context(), first, page, losePermit, page)
 	if complete != 2 || !errors.Is(err, concurrency.ErrLost) {
 		t.Errorf("%d pages complete, %v; want 2 and ErrLost", complete, err)
 	}
-
-	complete, err = Render(t.Context(), sem, []func(context.Context){page, page, page}) // the session has a new lease
-	if complete != 3 || err != nil {
-		t.Errorf("%d pages complete, %v; want 3", complete, err)
+	if err := <-other; err != nil {
+		t.Errorf("the other replica: %v", err)
 	}
 }

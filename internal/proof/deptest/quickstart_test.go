@@ -24,6 +24,7 @@ var tasks = map[string]string{
 	"a nightly job under gocron":            "integration/example_gocron_test.go",
 	"payments on chi, with a crash":         "integration/example_chi_test.go",
 	"a unit test in which a permit is lost": "examples/quickstart/testing/thumbs_test.go",
+	"a unit test in which etcd is away":     "examples/quickstart/testing/outage_test.go",
 	"an operator's evening":                 "examples/quickstart/operator/main.go",
 }
 
