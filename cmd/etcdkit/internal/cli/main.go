@@ -75,6 +75,7 @@ func (e *execution) main(ctx context.Context, args []string) int {
 	}
 	code, text := exit.Explain(exit.OrInterrupted(ctx, err))
 	if text != "" {
+		text += elsewhere(ctx, &e.call, cmd, err)
 		lines := strings.Split(text, "\n")
 		for i := range lines { // texts of other processes may be in it
 			lines[i] = output.Printable(strings.ReplaceAll(lines[i], "\t", "  "))

@@ -14,6 +14,9 @@ func usage(cmd *cobra.Command, err error) error {
 	if strings.Contains(err.Error(), "missing unit in duration") {
 		err = fmt.Errorf("%w, as in 5s or 1h30m", err)
 	}
+	if strings.Contains(err.Error(), "unknown shorthand flag: 'n'") {
+		err = fmt.Errorf("%w; the namespace is -N, as in -N payments", err)
+	}
 	see := fmt.Sprintf("See '%s --help'", cmd.CommandPath())
 	if cmd.HasParent() { // cobra suggests verbs, and nothing below them
 		see = "Usage: " + strings.TrimSuffix(cmd.UseLine(), " [flags]") + "\n" + see

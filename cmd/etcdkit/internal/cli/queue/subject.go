@@ -47,7 +47,7 @@ func Parse(arg string) (Subject, error) {
 	}
 	s := Subject{Kind: concurrency.QueueKind(kind)}
 	if !slices.Contains(Kinds, s.Kind) {
-		return Subject{}, exit.Usagef("%q: %q is no kind of queue; KIND/NAME has semaphore, limiter, mutex, election or rate", arg, kind)
+		return Subject{}, exit.Usagef("%q: %q is no kind of queue; KIND/NAME has semaphore, limiter, mutex, election or rate, and a key of limiter %s is limiter/%s", arg, kind, kind, arg)
 	}
 	if s.Name, s.Key, ok = strings.Cut(rest, "/"); ok && (s.Kind != concurrency.KindLimiter || s.Key == "") {
 		return Subject{}, exit.Usagef("%q: a key may follow the name of a limiter alone, and is not empty", arg)

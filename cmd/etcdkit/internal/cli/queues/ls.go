@@ -4,6 +4,7 @@ package queues
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -27,8 +28,9 @@ type listedQueue struct {
 // Ls returns the verb ls.
 func Ls(c *verb.Call) *cobra.Command {
 	return &cobra.Command{
-		Use:   "ls",
-		Short: "List the queues of a namespace, or the namespaces",
+		Use:        "ls",
+		SuggestFor: []string{"list", "queues", "namespaces"},
+		Short:      "List the queues of a namespace, or the namespaces",
 		Long: `List the semaphores, limiters, mutexes, elections and rate limiters that have something in etcd.
 Without --namespace, list the namespaces below --prefix; where ETCDKIT_NAMESPACE is set, set it empty for that.`,
 		Example: "etcdkit ls\netcdkit ls -N payments\netcdkit ls -N payments -o json",
@@ -60,6 +62,10 @@ func List(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
 		p.Set("%d queues read", len(queues))
 	}
 	p.End()
+	if len(queues) == 0 {
+		fmt.Fprintf(c.Std.Err, "etcd has no queue in namespace %s: 'etcdkit ls' without -N lists the namespaces, 'etcdkit jobs' and "+
+			"'etcdkit requests' what else one has\n", output.ShellWord(c.Etcd.Namespace))
+	}
 	return c.Print(struct {
 		output.Form
 		Queues []listedQueue `json:"queues"`

@@ -88,8 +88,9 @@ type showing struct {
 func Show(c *verb.Call) *cobra.Command {
 	v := showing{call: c}
 	cmd := &cobra.Command{
-		Use:   "show NAME",
-		Short: "Show a queue: its limit, its holders, and its waiters in their order",
+		Use:        "show NAME",
+		SuggestFor: []string{"status", "stat", "get", "describe", "queue"},
+		Short:      "Show a queue: its limit, its holders, and its waiters in their order",
 		Long: `Show the limit, the holders and the waiters of a queue, in the order in which they are served.
 
 NAME is KIND/NAME as 'etcdkit ls' prints it, or the name alone if one kind has it. The key of a limiter

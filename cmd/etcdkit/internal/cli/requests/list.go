@@ -3,6 +3,7 @@ package requests
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,6 +100,9 @@ func (l *requestListing) tableOf(t *output.Table, found []shownRecord, more bool
 	}
 }
 
+// ErrNoStore says that etcd has no request of a store.
+var ErrNoStore = errors.New("etcd has no request of that store in this namespace ('etcdkit requests' lists the stores)")
+
 // eachRequest calls fn for each request that f selects, until fn returns false, and shows progress.
 func eachRequest(ctx context.Context, c *verb.Call, as, name string, f idempotency.Filter, fn func(idempotency.Record) bool) error {
 	return store(ctx, c, as, name, func(ctx context.Context, s *idempotency.Store) error {
@@ -121,7 +125,7 @@ func eachRequest(ctx context.Context, c *verb.Call, as, name string, f idempoten
 		}
 		p.End()
 		if read == 0 && f.Scope == nil {
-			return fmt.Errorf("etcd has no request of store %q; 'etcdkit requests' lists the stores", name)
+			return fmt.Errorf("store %q: %w", name, ErrNoStore)
 		}
 		return nil
 	})
