@@ -68,7 +68,7 @@ var scenes = map[string]scene{
 		return nil
 	},
 	"jobs trigger": func(f *clitest.Fixture) []string {
-		job, err := f.Locker("web-7").Job("invoices", schedlock.Periods(time.Second), clitest.Nothing)
+		job, err := f.Locker("web-7").Job("invoices", schedlock.Periods(time.Hour), clitest.Nothing)
 		require.NoError(f.T, err)
 		job.Next(time.Now()) // as a cron library does
 		job.Run()
