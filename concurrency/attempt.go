@@ -43,10 +43,16 @@ func (a *attempt) call() *queue.Call {
 	if a.keeper != nil { // a kept request serves several calls, each with a bound of its own
 		c.MaxHold = 0
 	}
-	if a.agreement != nil && a.agreement.total != nil {
-		c.Total, c.MaxTotalWaiters = a.agreement.total.limit, a.agreement.total.waiters
-	}
+	c.Total, c.MaxTotalWaiters = a.total().limit, a.total().waiters
 	return c
+}
+
+// total returns the agreement on the total, empty without one.
+func (a *attempt) total() *agreement {
+	if a.agreement == nil || a.agreement.total == nil {
+		return &agreement{}
+	}
+	return a.agreement.total
 }
 
 // acquire is every call for a permit. invalid is the error of one that is refused without a request to

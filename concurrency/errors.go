@@ -108,13 +108,16 @@ type FullError struct {
 }
 
 // Error has the counts, or the limit if no others are known. The error of the call has the
-// name before it.
+// name before it, and after it the option that has bounded the wait: Wait, MaxWaiters or
+// KeyedLimiterOptions.MaxTotalWaiters.
 func (e *FullError) Error() string {
 	switch {
 	case e.unseen && e.Limit == 0:
 		return fmt.Sprintf("%v: etcd has not shown the queue in time", ErrFull)
 	case e.unseen:
 		return fmt.Sprintf("%v: limit %d; etcd has not shown the queue in time", ErrFull, e.Limit)
+	case e.Limit == 0:
+		return fmt.Sprintf("%v: limit 0 (SetLimit resumes), %d in use, %d waiting", ErrFull, e.Used, e.Waiting)
 	}
 	return fmt.Sprintf("%v: %d of %d in use, %d waiting", ErrFull, e.Used, e.Limit, e.Waiting)
 }

@@ -40,7 +40,12 @@ func (a *attempt) errorOf(bounded context.Context, err error) error {
 	} else if bounded.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		err = a.waitEnded(bounded, nil, err)
 	}
-	return a.queue.failed(a.doing, a.public(err))
+	option := a.bounding(bounded, err)
+	err = a.public(err)
+	if option != "" {
+		err = fmt.Errorf("%w; %s", err, option)
+	}
+	return a.queue.failed(a.doing, err)
 }
 
 // public returns the error of a value by which a queue has refused the call, and another error as it is.
@@ -60,6 +65,27 @@ func (a *attempt) public(err error) error {
 		return unavailable(v.Outage)
 	}
 	return err
+}
+
+// bounding names the option that has kept a call from waiting longer, for its error; empty if that is the caller's ctx,
+// or a call that never waits.
+func (a *attempt) bounding(bounded context.Context, err error) string {
+	f, isFull := err.(*queue.Full)   //nolint:errorlint // likewise
+	_, silent := err.(*queue.Outage) //nolint:errorlint // likewise
+	switch {
+	case a.caller.Err() != nil || !isFull && !silent && !errors.Is(err, ErrUnavailable):
+		return ""
+	case context.Cause(bounded) == queue.ErrWaited:
+		return fmt.Sprintf("Wait(%v) has passed", a.wait)
+	case !isFull || a.try:
+		return ""
+	case f.Level() == queue.AtTotal && a.total().waiters > 0 && !(a.Bounded && a.MaxWaiters == 0):
+		return fmt.Sprintf("KeyedLimiterOptions.MaxTotalWaiters of %d admits no more to the queue", a.total().waiters)
+	case a.Bounded:
+		return fmt.Sprintf("MaxWaiters(%d) admits no more to the queue", a.MaxWaiters)
+	default:
+		return ""
+	}
 }
 
 // waitEnded returns why a call has ended without a permit whose bounded ctx has ended. at is how full the

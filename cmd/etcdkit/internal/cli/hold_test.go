@@ -41,6 +41,8 @@ func TestHold(t *testing.T) {
 	f.Shell("show -N test production")
 	f.Shell("hold -N test production --id deploy-42 --for 30m --no-wait")
 	f.Shell("hold -N test production --id deploy-43 --for 30m --no-wait")
+	waited := f.Run("hold", "-N", "test", "production", "--id", "deploy-43", "--for", "30m", "--wait", "300ms")
+	require.Contains(t, waited.Err, "1 of 1 in use, 0 waiting; --wait 300ms has passed\n")
 	f.Shell("release -N test production --id deploy-43")
 	f.Shell("release -N test production --id deploy-42 --token 4712") // of another attempt
 	f.Shell("evict -N test mutex/production 4711 --yes")              // which has no process

@@ -3,6 +3,7 @@ package exit
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -21,7 +22,7 @@ func Explain(err error) (code int, text string) {
 		return OK, ""
 	}
 	code, next := classify(err)
-	text = inShell.Replace(err.Error())
+	text = waited.ReplaceAllString(inShell.Replace(err.Error()), "; --wait $1 has passed")
 	if code != Usage { // whose lines are this command's own; others are of errors that were joined
 		text = strings.ReplaceAll(text, "\n", "; ")
 	}
@@ -34,12 +35,16 @@ func Explain(err error) (code int, text string) {
 // inShell replaces advice for programs.
 var inShell = strings.NewReplacer(
 	"; TakeOver would evict it", "",
+	"(SetLimit resumes)", "('etcdkit limit' resumes)",
 	": give the client the addresses of etcd's members, or set AllowProxy", "",
 	": if the name is right, pass CreateLimit", "",
 	": set Username and Password in the clientv3.Config of this client", "",
 	" may still be working (EvenIfAlive)", " may still be working",
 	"is not a reference (Store.Ref, Record.Ref)", "is no reference; 'etcdkit requests list STORE' prints them",
 )
+
+// waited is the option of a program that is --wait here.
+var waited = regexp.MustCompile(`; Wait\(([^)]*)\) has passed`)
 
 // noUser reports whether etcd checks users, and a request has none.
 func noUser(err error) bool { return errors.Is(err, rpctypes.ErrUserEmpty) }
