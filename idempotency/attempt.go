@@ -133,7 +133,8 @@ func (a *Attempt) Guard() clientv3.Cmp { return commit.Guard(a.entry.Claim(), a.
 // purpose and each payload: if the request's key is used with another payload after its record has
 // expired, the service does not mistake the new request for the old one. Secret and AlsoCompare do
 // not count. A child key discloses neither the request's key nor its payload. ChildKey of a nil Attempt, as of a
-// request that runs without a claim, is a new random key each time.
+// request that runs without a claim, is a new random key each time. When to use it, and when idemhttp.Transport:
+// see "Keys for other services" in the package's comment.
 func (a *Attempt) ChildKey(purpose string) string {
 	if a == nil {
 		return rand.Text()

@@ -47,6 +47,16 @@
 // That an outcome is deleted right after Retain: etcd restarts the time of its leases when its
 // leader changes.
 //
+// # Keys for other services
+//
+// The next attempt at a request makes the calls of the former one again. A service that takes idempotency keys acts
+// once if both attempts send it the same key. Use Attempt.ChildKey, with one purpose for each thing that is to be done
+// once, such as a charge, and give it to the client of the service: it is the same in each attempt, whatever the call
+// says. idemhttp.Transport and the interceptors of idemgrpc's clients are for services that are called in many ways:
+// they give each call that has no key one that CallKey makes of what the call says. A call that says something else in
+// each attempt, such as the time, then has another key in each, and is executed again. A key that the caller has set
+// counts: a request with the header, or a context of WithKey.
+//
 // # Terms
 //
 // A request is all calls with one Key. A duplicate is a call for a request that was called

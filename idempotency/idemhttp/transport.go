@@ -15,7 +15,8 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
-// Transport sets the key of each request that has none. It is an http.RoundTripper, safe for
+// Transport sets the key of each request that has none, also within an attempt; it sends an Attempt.ChildKey only by
+// WithKey or in a header that the caller has set. It is an http.RoundTripper, safe for
 // concurrent use; its zero value works. The key is the first of these that exists:
 //
 //   - the key of the request's context, from WithKey or WithNewKey: to retry, use the same

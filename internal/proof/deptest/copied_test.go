@@ -15,6 +15,7 @@ import (
 // copies are the programs of the quickstart that its page says how to copy.
 var copies = map[string]replaced{
 	"semaphore": {}, "nightly": {}, "worker": {}, "leader": {}, "payments": {files: []string{"hint.go", "commands.go"}},
+	"charge":  {files: []string{"hint.go"}},
 	"partner": {files: []string{"callers.go"}, own: "func callers(context.Context, *http.Client) error { return nil }"},
 }
 

@@ -22,6 +22,7 @@ var tasks = map[string]string{
 	"a limited worker with a graceful stop": "examples/quickstart/worker/main.go",
 	"a nightly job under robfig/cron":       "integration/example_robfig_test.go",
 	"a nightly job under gocron":            "integration/example_gocron_test.go",
+	"payments by a provider with keys":      "examples/quickstart/charge/main.go",
 	"payments on chi, with a crash":         "integration/example_chi_test.go",
 	"a unit test in which a permit is lost": "examples/quickstart/testing/thumbs_test.go",
 	"a unit test in which etcd is away":     "examples/quickstart/testing/outage_test.go",

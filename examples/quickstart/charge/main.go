@@ -1,0 +1,58 @@
+// Charge is a payment service whose provider takes idempotency keys, as most do. A payment is charged once, whatever
+// fails and however often its client repeats it within a day (Retain): an attempt that takes over from a dead one, and
+// one after a timeout, sends the provider the same key, and no operator is needed. It runs until Ctrl-C, and prints a
+// command to try. A provider without keys: ../payments.
+//
+//	go run ./examples/quickstart/charge
+//	go run ./examples/quickstart/charge -endpoints 127.0.0.1:2379 -provider http://127.0.0.1:9000
+package main
+
+import (
+	"context"
+	"flag"
+	"log"
+	"log/slog"
+	"net/http"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/examples/program"
+	"github.com/etcdkit/etcdkit/observe/slogkit"
+)
+
+var (
+	listen   = flag.String("listen", "127.0.0.1:8080", "address of the service")
+	patience = flag.Duration("patience", time.Second, "how long the provider may take")
+	provider = flag.String("provider", "", "URL of the provider (default: one in this process that answers every other charge too late)")
+)
+
+func main() { program.Main("shop", run) }
+
+func run(sigterm context.Context, client *clientv3.Client) error {
+	opening, cancel := context.WithTimeout(sigterm, 5*time.Second)
+	defer cancel()
+	sess, err := concurrency.NewSession(opening, client, "shop", &concurrency.SessionOptions{Logger: slogkit.Logger(slog.Default().Handler())})
+	if err != nil {
+		return err
+	}
+	store, err := idempotency.NewStore(sess, "charges", &idempotency.Options{SingleTenant: true}) // OnLost: TakeOver, the default
+	if err != nil {
+		return err
+	}
+	once, err := idemhttp.Middleware(store, &idemhttp.Options{Wait: 3 * time.Second, Note: order, ReportError: report})
+	if err != nil { // without Wait, a duplicate of a payment in progress gets 409 at once
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /payments", once(http.HandlerFunc(pay)))
+	if err := serve(sigterm, mux); err != nil {
+		return err
+	}
+	return sess.Close(context.WithoutCancel(sigterm)) // waits for the payments in progress
+}
+
+func report(r *http.Request, err error) { log.Print(r.URL.Path, ": ", err) } // what an operator should know
