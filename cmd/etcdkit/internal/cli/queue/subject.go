@@ -84,4 +84,4 @@ var ErrNothing = errors.New("etcd has nothing of that name: no limit and no requ
 
 // ErrNoQueue says that etcd has no queue of a name, of any kind.
 var ErrNoQueue = errors.New("etcd has no queue of that name in this namespace; " +
-	"a mutex or election without requests leaves nothing there ('etcdkit ls' lists the others)")
+	"a mutex, an election or the key of a limiter without requests leaves nothing there ('etcdkit ls' lists the others)")
