@@ -9,6 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -92,4 +93,18 @@ func TestOtherTools(t *testing.T) {
 	} {
 		require.Contains(t, f.Run(clitest.Words(t, line)...).Err, want, line)
 	}
+}
+
+// A user whose role has one namespace gets the error alone.
+func TestElsewhereIsDenied(t *testing.T) {
+	t.Parallel()
+	ctx := testkit.Context(t)
+	f := &clitest.Fixture{T: t, Etcd: embedtest.Start(t, nil), Prefix: "/etcdkit"}
+	require.NoError(t, f.Etcd.AddUser(ctx, "reader", "secret", "/etcdkit/v1/payments/"))
+	require.NoError(t, f.Etcd.EnableAuth(ctx, "root", "secret"))
+	require.Zero(t, f.Run("hold", "-N", "orders", "charge", "--id", "x", "--for", "10m", "--user", "root:secret").Code)
+	r := f.Run("show", "-N", "payments", "charge", "--user", "reader:secret")
+	require.Equal(t, exit.Failed, r.Code, r.Err)
+	require.Equal(t, 1, strings.Count(r.Err, "\n"), r.Err)
+	require.Contains(t, f.Run("show", "-N", "payments", "charge", "--user", "root:secret").Err, "  etcdkit show -N orders mutex/charge\n")
 }
