@@ -12,11 +12,11 @@ import (
 
 // ReplaceView replaces the view of a semaphore's queue, as a restored backup does, but
 // leaves the session its lease.
-func ReplaceView(s *Semaphore) { s.queue.Reset() }
+func ReplaceView(s *Semaphore) { s.in().queue.Reset() }
 
 // AwaitView waits until the view of a semaphore's queue has reached a revision.
 func AwaitView(ctx context.Context, s *Semaphore, revision int64) error {
-	w := s.queue.Watch()
+	w := s.in().queue.Watch()
 	defer w.Leave()
 	_, err := w.Next(ctx, queue.State{View: mirror.View{Revision: revision - 1}})
 	return err
@@ -27,32 +27,32 @@ func KeyOf(p *Permit) string { return p.ticket.Key }
 
 // Waits reports whether a request of a semaphore's session waits: its answer has come.
 func Waits(s *Semaphore) bool {
-	_, ok := s.queue.Crowd.First()
+	_, ok := s.in().queue.Crowd.First()
 	return ok
 }
 
 // Sleeps reports whether the waiting requests of a semaphore's session are far, and watch others.
 func Sleeps(s *Semaphore) bool {
-	return s.queue.Crowd.Mode() == crowd.Asleep
+	return s.in().queue.Crowd.Mode() == crowd.Asleep
 }
 
 // OwnKeys returns the prefix of the keys of the first waiting request of a semaphore's session and of its
 // others, and LimitKey that of the limit.
 func OwnKeys(s *Semaphore) string {
-	first, _ := s.queue.Crowd.First()
+	first, _ := s.in().queue.Crowd.First()
 	return first.Key[:strings.LastIndex(first.Key, "-")+1]
 }
 
-func LimitKey(s *Semaphore) string { return s.queue.Keys.Limit }
+func LimitKey(s *Semaphore) string { return s.in().queue.Keys.Limit }
 
 // QueueOf returns the keys of a semaphore.
-func QueueOf(s *Semaphore) keyspace.Queue { return s.queue.Keys }
+func QueueOf(s *Semaphore) keyspace.Queue { return s.in().queue.Keys }
 
 // InFront returns how many requests are before the first waiting one of a semaphore's session in the front
 // of the queue that it follows, or -1.
 func InFront(s *Semaphore) int {
-	first, waits := s.queue.Crowd.First()
-	if ahead, ok := s.queue.Crowd.Front.Ahead(first.Key, first.Token); ok && waits {
+	first, waits := s.in().queue.Crowd.First()
+	if ahead, ok := s.in().queue.Crowd.Front.Ahead(first.Key, first.Token); ok && waits {
 		return ahead
 	}
 	return -1
@@ -60,12 +60,12 @@ func InFront(s *Semaphore) int {
 
 // Follows reports whether the session of a semaphore follows the whole queue.
 func Follows(s *Semaphore) bool {
-	_, ok := s.queue.View.Strays()
+	_, ok := s.in().queue.View.Strays()
 	return ok
 }
 
 // LimitOf returns the limit by which the permits of a semaphore pass.
-func LimitOf(s *Semaphore) int64 { return s.keeper.limit() }
+func LimitOf(s *Semaphore) int64 { return s.in().keeper.limit() }
 
 // LineOf returns how many calls wait in a semaphore's line.
-func LineOf(s *Semaphore) int { return int(s.keeper.line.length.Load()) }
+func LineOf(s *Semaphore) int { return int(s.in().keeper.line.length.Load()) }

@@ -100,7 +100,7 @@ func (k *keeper) hold(p *Permit) *kept {
 }
 
 // keeps reports whether permits may be kept for the semaphore's calls.
-func (s *Semaphore) keeps() bool { return s != nil && s.keeper != nil }
+func (s semaphore) keeps() bool { return s.keeper != nil }
 
 // takeFor is take for a request that may be granted any permit, of a call with options. If it is nil, the
 // permit that etcd grants may be kept.

@@ -132,13 +132,13 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 // total, the token of a permit is that of its request in the total.
 func (l *KeyedLimiter) Key(key string) *Semaphore {
 	if err := keyspace.CheckID(key); err != nil {
-		return &Semaphore{&sessionQueue{sess: l.base.sess, name: l.name, base: l.base, own: l.own, kind: observe.Limiter, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}
+		return semaphore{&sessionQueue{sess: l.base.sess, name: l.name, base: l.base, own: l.own, kind: observe.Limiter, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}.public()
 	}
 	q := l.own.known(queueKey{l.keys.KeyRange(key), l.total != nil}) // most calls are for few keys
 	if q == nil {
 		q = l.own.queue(l.base.sess, l.keys.Key(key), observe.Limiter, l.name+"/"+key, 0, l.base, l.total)
 	}
-	return &Semaphore{q, l.agreement, l.base, nil}
+	return semaphore{q, l.agreement, l.base, nil}.public()
 }
 
 // atKey returns the queue of the key to which a request belongs, see queue.Totals.
@@ -147,7 +147,7 @@ func (l *KeyedLimiter) atKey(request string) *queue.Queue {
 	if !ok {
 		return nil
 	}
-	return l.Key(key).queue.Queue
+	return l.Key(key).in().queue.Queue
 }
 
 // Total returns the semaphore of all keys together, for its Status, Watch, SetLimit and EvictToken.
@@ -155,9 +155,9 @@ func (l *KeyedLimiter) atKey(request string) *queue.Queue {
 // of it does.
 func (l *KeyedLimiter) Total() *Semaphore {
 	if l.total == nil {
-		return &Semaphore{&sessionQueue{sess: l.base.sess, name: l.name, own: l.own, kind: observe.Limiter, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}
+		return semaphore{&sessionQueue{sess: l.base.sess, name: l.name, own: l.own, kind: observe.Limiter, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}.public()
 	}
-	return &Semaphore{l.total, l.agreement.total, nil, nil}
+	return semaphore{l.total, l.agreement.total, nil, nil}.public()
 }
 
 // oneSided returns the error of a program with a total whose limiter in etcd has none, or the
@@ -201,7 +201,7 @@ func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOp
 // for a key that is empty or longer than 255 bytes, ErrClosed, ctx's error, or one of etcd's; after
 // the last two the limit may be cleared or not.
 func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
-	q := l.Key(key).queue
+	q := l.Key(key).in().queue
 	if err := q.do(ctx, func(ctx context.Context) error { return q.Stored().Set(ctx, limit.Inherit, true, q.Read) }); err != nil {
 		return q.failed("clear limit of", err)
 	}

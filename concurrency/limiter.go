@@ -34,12 +34,17 @@ func Single(s *Semaphore) Limiter {
 	if s == nil {
 		return single{}
 	}
-	return single{&Semaphore{s.queue, s.agreement, cmp.Or(s.source, source(s.queue)), s.keeper}}
+	one := s.in()
+	one.source = cmp.Or(one.source, source(one.queue))
+	return single{one.public()}
 }
 
 type single struct{ sem *Semaphore }
 
 func (s single) Key(string) *Semaphore { return s.sem }
+
+// Total returns the semaphore of all keys together, as that of a KeyedLimiter does.
+func (s single) Total() *Semaphore { return s.sem }
 
 // Limit returns fn limited: each call of the result acquires a permit of its key, runs fn under it
 // and releases it, as Semaphore.Do does. The context of fn ends with the caller's, and when the
@@ -59,7 +64,7 @@ func Limit[In, Out any](lim Limiter, key func(In) string, fn func(context.Contex
 			return out, fmt.Errorf("call a limited function: %w", invalid("the limiter, the key's function or the function is nil (arguments of Limit)"))
 		}
 		sem := lim.Key(key(in))
-		if sem != nil && sem.source == nil {
+		if sem.in().source == nil {
 			sem = Single(sem).Key("")
 		}
 		err = sem.Do(ctx, func(ctx context.Context, _ *Permit) (err error) {

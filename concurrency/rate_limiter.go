@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/etcdkit/etcdkit/concurrency/internal/door"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/rate"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -66,13 +67,18 @@ func publicRate(r rate.Rate) Rate { return Rate{r.PerSecond, int(r.Burst)} }
 //
 // A RateLimiter is safe for concurrent use and need not be closed. All RateLimiter values of one
 // name on one session share one set of shares.
-type RateLimiter struct {
+type RateLimiter door.Door[*rateLimiter]
+
+// rateLimiter is what is behind a RateLimiter.
+type rateLimiter struct {
 	shares  *rateShares
 	name    string
 	want    rate.Rate
 	adopt   bool
 	checked atomic.Bool // the stored rate was compared with ours
 }
+
+func (l *RateLimiter) in() *rateLimiter { return door.In(l) }
 
 // RateLimiterOptions configure a RateLimiter. nil means all defaults.
 type RateLimiterOptions struct {
@@ -98,7 +104,8 @@ func NewRateLimiter(s *Session, name string, r Rate, opts *RateLimiterOptions) (
 	if err != nil {
 		return nil, fmt.Errorf("new rate limiter %q: %w", name, err)
 	}
-	return &RateLimiter{shares: q.own.ratesOf(q), name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}, nil
+	l := &rateLimiter{shares: q.own.ratesOf(q), name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
+	return (*RateLimiter)(door.New(l)), nil
 }
 
 func checkRate(r Rate) error {
@@ -121,8 +128,9 @@ func checkRate(r Rate) error {
 //   - a *RateMismatchError (ErrLimitMismatch) if the stored rate is not this program's;
 //   - ErrClosed, ErrTooMany, or an error of etcd's that keeps this process from acquiring a share.
 func (l *RateLimiter) Allow() error {
-	if err := l.shares.allow(l); err != nil {
-		return fmt.Errorf("take a token of %q: %w", l.name, err)
+	in := l.in()
+	if err := in.shares.allow(in); err != nil {
+		return fmt.Errorf("take a token of %q: %w", in.name, err)
 	}
 	return nil
 }
@@ -142,8 +150,9 @@ func (l *RateLimiter) Allow() error {
 // is joined with an *UnavailableError (ErrUnavailable) if this process has no share and etcd does not
 // answer, and with a *RateExceededError (ErrRateExceeded) otherwise. No token is taken then.
 func (l *RateLimiter) Wait(ctx context.Context) error {
-	if err := l.shares.wait(ctx, l); err != nil {
-		return fmt.Errorf("wait for a token of %q: %w", l.name, err)
+	in := l.in()
+	if err := in.shares.wait(ctx, in); err != nil {
+		return fmt.Errorf("wait for a token of %q: %w", in.name, err)
 	}
 	return nil
 }
@@ -157,7 +166,8 @@ func (l *RateLimiter) Wait(ctx context.Context) error {
 // etcd's; after the last two the rate may be changed or not. Of two concurrent calls the later one
 // wins, in etcd's order.
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOption) error {
-	q := l.shares.queue
+	in := l.in()
+	q := in.shares.queue
 	c, err := newLimitChange(1, opts)
 	if err == nil {
 		err = checkRate(r)
@@ -176,8 +186,8 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 	if err != nil {
 		return q.failed("set rate of", err)
 	}
-	l.checked.Store(true) // this program agrees with the rate that it sets
-	l.shares.replaced()
+	in.checked.Store(true) // this program agrees with the rate that it sets
+	in.shares.replaced()
 	return nil
 }
 
@@ -187,7 +197,7 @@ func division(shares int64, r record.Rate) rate.Division {
 }
 
 // agrees returns a *RateMismatchError if the stored rate is not this program's.
-func (l *RateLimiter) agrees(stored rate.Rate) error {
+func (l *rateLimiter) agrees(stored rate.Rate) error {
 	if l.checked.Load() {
 		return nil
 	}
@@ -220,13 +230,13 @@ type RateHolder struct {
 // holders are in the order of their oldest requests. It returns ErrClosed, ctx's error or one of
 // etcd's.
 func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
-	q := l.shares.queue
+	q := l.in().shares.queue
 	read, err := q.now(ctx)
 	v := read.View
 	if err != nil {
 		return RateStatus{}, q.failed("status of", err)
 	}
-	st := RateStatus{Name: l.name, Revision: v.Revision}
+	st := RateStatus{Name: q.name, Revision: v.Revision}
 	if d, err := divisionOf(v); err == nil {
 		st.Stored, st.Rate, st.Shares = true, publicRate(d.Rate), int(d.Shares)
 	}

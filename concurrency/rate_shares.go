@@ -32,7 +32,7 @@ type rateShares struct {
 	calls    []*rateCall   // calls of Wait, oldest first
 	timer    *time.Timer   // for the next token, while calls wait
 	trouble  error         // why no share can be acquired
-	user     *RateLimiter  // that was called last
+	user     *rateLimiter  // that was called last
 	running  bool
 	wake     chan struct{} // has the loop take a step now
 }
@@ -42,7 +42,7 @@ const rateStart = 2 * time.Second
 
 // rateCall is one call of Wait.
 type rateCall struct {
-	limiter  *RateLimiter
+	limiter  *rateLimiter
 	deadline time.Time  // of its ctx, or zero
 	done     chan error // has its outcome; one is sent at most
 }
@@ -60,7 +60,7 @@ func (s *shared) ratesOf(q *sessionQueue) *rateShares {
 	return r
 }
 
-func (s *rateShares) allow(l *RateLimiter) error {
+func (s *rateShares) allow(l *rateLimiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.use(l); err != nil {
@@ -78,7 +78,7 @@ func (s *rateShares) allow(l *RateLimiter) error {
 	return s.refusal()
 }
 
-func (s *rateShares) wait(ctx context.Context, l *RateLimiter) error {
+func (s *rateShares) wait(ctx context.Context, l *rateLimiter) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *rateShares) wait(ctx context.Context, l *RateLimiter) error {
 }
 
 // use has the loop run, for a call. s.mu is held, as in all methods below that do not lock it.
-func (s *rateShares) use(l *RateLimiter) error {
+func (s *rateShares) use(l *rateLimiter) error {
 	if s.queue.sess.Accepting().Err() != nil {
 		return ErrClosed
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"sync/atomic"
 
+	"github.com/etcdkit/etcdkit/concurrency/internal/door"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
@@ -22,12 +23,19 @@ import (
 //
 // A Semaphore is safe for concurrent use and need not be closed. All Semaphore values of one
 // name on one session share one view of the queue.
-type Semaphore struct {
+type Semaphore door.Door[semaphore]
+
+// semaphore is what is behind a Semaphore; it is zero if that is nil. Nothing changes it.
+type semaphore struct {
 	queue *sessionQueue
 	*agreement
 	source source  // if it was made by a Limiter
 	keeper *keeper // nil unless it keeps permits
 }
+
+func (s *Semaphore) in() semaphore { return door.In(s) }
+
+func (s semaphore) public() *Semaphore { return (*Semaphore)(door.New(s)) }
 
 // agreement is the limit of one program beside that which is stored: of a semaphore, or the default
 // of all keys of a limiter.
@@ -71,11 +79,9 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 	if err != nil {
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
-	sem := &Semaphore{queue: q, agreement: &agreement{
+	return semaphore{queue: q, keeper: newKeeper(q, opts), agreement: &agreement{
 		stored: q.Stored(), name: name, limit: int64(limit), adopt: opts.AdoptLimit,
-	}}
-	sem.keeper = newKeeper(q, opts)
-	return sem, nil
+	}}.public(), nil
 }
 
 // Acquire blocks until a permit is granted or ctx is done. The options Weight, ID, TakeOver,
@@ -104,7 +110,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 // its end. If many calls of the session wait, they do so a few at a time, in the order in
 // which they began.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
-	return s.acquire(ctx, false, opts)
+	return s.in().acquire(ctx, false, opts)
 }
 
 // TryAcquire returns a permit if one is free now, and a *FullError (ErrFull) otherwise.
@@ -128,7 +134,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit
 // most for TryTimeout, and returns an *UnavailableError alone, whose text names the endpoints. Other
 // errors, ctx and the state after a failure are those of Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Permit, error) {
-	return s.acquire(ctx, true, opts)
+	return s.in().acquire(ctx, true, opts)
 }
 
 // Do acquires a permit, runs fn under it and releases it, even if fn panics or exits its
@@ -148,7 +154,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...AcquireOption) (*Per
 // call p.Release after Do; hooks see that it never came (observe.Unconfirmed).
 func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Permit) error, opts ...AcquireOption) error {
 	if fn == nil {
-		return s.queue.failed("acquire", invalid("the function is nil"))
+		return s.in().queue.failed("acquire", invalid("the function is nil"))
 	}
 	p, err := s.Acquire(ctx, opts...)
 	if err != nil {
@@ -158,8 +164,8 @@ func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Perm
 }
 
 // request returns what a call asks for, or ErrInvalid if it is refused without a request to etcd.
-func (s *Semaphore) request(ctx context.Context, try bool, opts []AcquireOption) (request, error) {
-	if s == nil {
+func (s semaphore) request(ctx context.Context, try bool, opts []AcquireOption) (request, error) {
+	if s.queue == nil {
 		return request{}, fmt.Errorf("acquire: %w", invalid("the semaphore is nil (Limiter.Key)"))
 	}
 	r, err := newRequest("acquire", try, opts)
@@ -182,15 +188,22 @@ func (s *Semaphore) request(ctx context.Context, try bool, opts []AcquireOption)
 	return r, nil
 }
 
+// Weight returns the weight of a call of Acquire, for the middlewares, or ErrInvalid if the call would be
+// refused without a request to etcd.
+func (s semaphore) Weight(ctx context.Context, opts []AcquireOption) (int64, error) {
+	r, err := s.request(ctx, false, opts)
+	return r.Weight, err
+}
+
 // acquire is every call for a permit. That of a permit that was kept needs nothing else.
-func (s *Semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
+func (s semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
 	if len(opts) == 0 && s.keeps() && s.source == nil && !s.queue.sess.Hooks().On() {
 		if p := s.keeper.take(ctx, 0, nil); p != nil {
 			return p, nil
 		}
 	}
 	r, err := s.request(ctx, try, opts)
-	if s == nil {
+	if s.queue == nil {
 		return nil, err
 	}
 	return terms{agreement: s.agreement, limit: s.limit, source: s.source, keeper: s.keeper}.acquire(ctx, s.queue, r, err)
@@ -243,20 +256,21 @@ func (a *agreement) check(ctx context.Context, weight int64) error {
 // error, or one of etcd's; after the last two the limit may be changed or not. Of two
 // concurrent calls the later one wins, in etcd's order.
 func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption) error {
+	q := s.in().queue
 	c, err := newLimitChange(n, opts)
 	if err != nil {
-		return s.queue.failed("set limit of", err)
+		return q.failed("set limit of", err)
 	}
-	if err := s.queue.do(ctx, func(ctx context.Context) error { return s.queue.Stored().Set(ctx, int64(n), c.create, s.queue.Read) }); err != nil {
+	if err := q.do(ctx, func(ctx context.Context) error { return q.Stored().Set(ctx, int64(n), c.create, q.Read) }); err != nil {
 		if errors.Is(err, ErrNoLimit) {
 			err = fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", err)
 		}
-		return s.queue.failed("set limit of", err)
+		return q.failed("set limit of", err)
 	}
-	if s.queue.base == nil {
-		s.checked.Store(true) // this program agrees with the limit that it sets
+	if q.base == nil {
+		s.in().checked.Store(true) // this program agrees with the limit that it sets
 	}
-	s.keeper.doubt()
+	s.in().keeper.doubt()
 	return nil
 }
 
@@ -280,7 +294,7 @@ func CreateLimit() SetLimitOption { return func(c *limitChange) { c.create = tru
 // before the call. With the option CheckLeases it also shows when each holder's session last
 // renewed its lease. It returns ErrClosed, ctx's error or one of etcd's.
 func (s *Semaphore) Status(ctx context.Context, opts ...StatusOption) (Status, error) {
-	return s.queue.status(ctx, opts)
+	return s.in().queue.status(ctx, opts)
 }
 
 // Watch yields the present state and then each change, until the loop ends; changes in quick
@@ -298,7 +312,7 @@ func (s *Semaphore) Status(ctx context.Context, opts ...StatusOption) (Status, e
 // does, and the session follows the queue of the total, with the requests of all keys. Watch a few
 // keys at a time.
 func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] {
-	return s.queue.watch(ctx)
+	return s.in().queue.watch(ctx)
 }
 
 // Evict ends the request with this ID, whether it waits or holds, without its owner's
@@ -311,14 +325,14 @@ func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] {
 // one of etcd's; after the last two the request may be gone or not. It does not work while
 // etcd is out of space.
 func (s *Semaphore) Evict(ctx context.Context, id, reason string) error {
-	return owners{s.queue}.endID(ctx, id, nil, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	return owners{s.in().queue}.endID(ctx, id, nil, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
 
 // EvictToken is Evict for the request with this token, as Status shows it. It returns
 // ErrNotHeld if no live request has this token, and the other errors of Evict.
 func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) error {
-	err := owners{s.queue}.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
-	s.keeper.doubt()
+	err := owners{s.in().queue}.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+	s.in().keeper.doubt()
 	return err
 }
 
@@ -339,5 +353,5 @@ func OnlyToken(token int64) ReleaseOption { return func(r *releasing) { r.only =
 // request has this ID, for example because it was released before; and the other errors of
 // Evict. A later request may have the same ID by then: pass OnlyToken.
 func (s *Semaphore) ReleaseID(ctx context.Context, id string, opts ...ReleaseOption) error {
-	return owners{s.queue}.releaseID(ctx, id, opts)
+	return owners{s.in().queue}.releaseID(ctx, id, opts)
 }

@@ -40,7 +40,7 @@ type Share struct {
 // for this outage, as during it; each later cut of other processes can add the limit once more. Its
 // permits count in Permits.
 func (s *Semaphore) Share() (_ Share, ok bool) {
-	shared := s.queue.sharing.share.Load()
+	shared := s.in().queue.sharing.share.Load()
 	if shared == nil {
 		return Share{}, false
 	}
@@ -48,30 +48,13 @@ func (s *Semaphore) Share() (_ Share, ok bool) {
 	return Share{int(f.Limit), int(f.Sessions), int(f.Size()), int(f.Running), int(f.Permits)}, true
 }
 
-func init() {
-	share.Of = shareOf
-	share.Check = func(ctx context.Context, semaphore, options any) (int64, error) {
-		r, err := semaphore.(*Semaphore).request(ctx, false, options.([]AcquireOption))
-		return r.Weight, err
-	}
-	share.Report = reportOutage
-}
-
-// shareOf returns the share of a limiter.
-func shareOf(lim any) (*share.Share, error) {
-	var q *sessionQueue
-	switch l := lim.(type) {
-	case single:
-		q = l.sem.queue
-	case interface{ Total() *Semaphore }:
-		if total := l.Total(); total != nil {
-			q = total.queue
-		}
-	}
-	if q == nil || q.base != nil && q.invalid == nil { // the second is the semaphore of one key, in Single
+// Shared returns this process's share of the limit, for the middlewares, or why it has none.
+func (s semaphore) Shared() (*share.Share, error) {
+	q := s.queue
+	switch {
+	case q == nil, q.base != nil && q.invalid == nil: // the second is the semaphore of one key, in Single
 		return nil, invalid("the outage policy Share needs a limit of all keys together: a KeyedLimiter with a total, or Single of a NewSemaphore")
-	}
-	if q.invalid != nil {
+	case q.invalid != nil:
 		return nil, invalid("the outage policy Share divides the total of limiter %q, and %w", q.name, q.invalid)
 	}
 	return q.sharing.of(q), nil

@@ -63,7 +63,7 @@ func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, 
 // etcd's. After the last two the request may have been stored or not; RequestStop may be called again:
 // the first request that arrives gives the reason.
 func (s *Semaphore) RequestStop(ctx context.Context, token int64, reason string) error {
-	return owners{s.queue}.requestStop(ctx, token, reason)
+	return owners{s.in().queue}.requestStop(ctx, token, reason)
 }
 
 // RequestStop asks the request with this token to unlock the mutex, or to wait no longer, as

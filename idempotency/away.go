@@ -23,7 +23,7 @@ func init() {
 // process has made an attempt whose end etcd does not have. It is safe for concurrent use.
 type away struct {
 	sess   *engine.Session
-	outage *outage.Detector
+	outage *outage.Detector[struct{}]
 	probes atomic.Int64 // how many calls have asked in outages
 
 	mu   sync.Mutex
@@ -35,7 +35,7 @@ type away struct {
 const patient = 10
 
 func newAway(sess *engine.Session) *away {
-	return &away{sess: sess, outage: outage.New(nil), left: map[string]*Attempt{}}
+	return &away{sess: sess, outage: outage.New[struct{}](nil), left: map[string]*Attempt{}}
 }
 
 // ask is called before a call asks etcd for its request. It returns a ctx that also ends when the call has
@@ -75,7 +75,7 @@ func (w *away) refused(err error) {
 func (w *away) unanswered(err error, begun time.Time, set *settings) {
 	silent, ok := errors.AsType[*concurrency.UnavailableError](err)
 	if ok && set.silence > 0 && time.Since(begun) >= set.silence-set.silence/10 {
-		w.outage.Unanswered(silent, nil, begun, begun)
+		w.outage.Unanswered(silent, struct{}{}, begun, begun)
 	}
 }
 

@@ -22,16 +22,16 @@ import (
 type reader struct {
 	sess   *engine.Session
 	codecs codecs
-	outage *outage.Detector // learns of each answer of a majority
-	serial *gather          // serializable reads, which one member answers
-	linear *gather          // linearizable reads, which a majority confirms
+	outage *outage.Detector[struct{}] // learns of each answer of a majority
+	serial *gather                    // serializable reads, which one member answers
+	linear *gather                    // linearizable reads, which a majority confirms
 
 	mu      sync.Mutex
 	known   int64  // greatest revision in an answer of a majority
 	knownAt moment // when the latest such answer was asked for
 }
 
-func newReader(sess *engine.Session, c codecs, o *outage.Detector) *reader {
+func newReader(sess *engine.Session, c codecs, o *outage.Detector[struct{}]) *reader {
 	return &reader{sess: sess, codecs: c, outage: o, serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess)}
 }
 

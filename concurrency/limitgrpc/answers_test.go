@@ -59,7 +59,9 @@ func TestStatusCodes(t *testing.T) {
 			ReportError: func(context.Context, string, error) { reported++ },
 		})
 		require.NoError(t, err)
-		cfg.shared.Check = func(context.Context, any, any) (int64, error) { return 1, nil }
+		cfg.shared.Check = func(context.Context, *concurrency.Semaphore, []concurrency.AcquireOption) (int64, error) {
+			return 1, nil
+		}
 		cfg.shared.Do = func(*concurrency.Semaphore, context.Context, func(context.Context, *concurrency.Permit) error, ...concurrency.AcquireOption) error {
 			return c.err
 		}

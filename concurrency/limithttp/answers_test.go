@@ -35,7 +35,9 @@ func stubbed(t testing.TB, o Options, do doFunc, h http.HandlerFunc) http.Handle
 	c, err := configure("middleware", &stub{}, o)
 	require.NoError(t, err)
 	c.shared.Do = do
-	c.shared.Check = func(context.Context, any, any) (int64, error) { return 1, nil }
+	c.shared.Check = func(context.Context, *concurrency.Semaphore, []concurrency.AcquireOption) (int64, error) {
+		return 1, nil
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, h) })
 }
 

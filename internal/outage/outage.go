@@ -16,10 +16,11 @@ const Every = time.Second
 // longest is more than the longest time for which etcd may have to be silent.
 const longest = 366 * 24 * time.Hour
 
-// Detector is what is known of etcd's availability. It is safe for concurrent use.
-type Detector struct {
+// Detector is what is known of etcd's availability, as requests have found it that call a T each. It is safe
+// for concurrent use.
+type Detector[T any] struct {
 	start   time.Time // of the time that is measured here; it lies before any answer
-	changed func(of any, err error, lasted time.Duration)
+	changed func(of T, err error, lasted time.Duration)
 	on      atomic.Bool  // err is not nil
 	last    atomic.Int64 // when etcd last answered a request, as the time since start
 
@@ -27,21 +28,21 @@ type Detector struct {
 	err   error     // of the request that found the outage, without the name of that request
 	asked time.Time // when a request was last to ask
 	began time.Time
-	of    any // what the request has called that found it
+	of    T // what the request has called that found it
 }
 
 // New returns a Detector. If changed is not nil, it is called when an outage begins, with the error, and when
 // it ends, with nil and how long it lasted; of is what the request had called that found it.
-func New(changed func(of any, err error, lasted time.Duration)) *Detector {
-	return &Detector{start: time.Now().Add(-longest), changed: changed}
+func New[T any](changed func(of T, err error, lasted time.Duration)) *Detector[T] {
+	return &Detector[T]{start: time.Now().Add(-longest), changed: changed}
 }
 
 // On reports whether there is an outage. It takes no lock.
-func (d *Detector) On() bool { return d.on.Load() }
+func (d *Detector[T]) On() bool { return d.on.Load() }
 
 // Turn returns what a request does that would ask etcd now, and after Refuse the error of the outage.
 // answered is when the caller's session was last answered; the zero time if that is not known.
-func (d *Detector) Turn(now, answered time.Time) (Turn, error) {
+func (d *Detector[T]) Turn(now, answered time.Time) (Turn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	turn := known{out: d.err != nil, now: now, asked: d.asked, answered: answered}.turn()
@@ -54,7 +55,7 @@ func (d *Detector) Turn(now, answered time.Time) (Turn, error) {
 
 // Unanswered records that a request has waited in vain, and reports whether that is an outage: etcd has
 // answered nothing since both of these times. of is what the request has called.
-func (d *Detector) Unanswered(err error, of any, since, from time.Time) bool {
+func (d *Detector[T]) Unanswered(err error, of T, since, from time.Time) bool {
 	if !silent(since, d.start.Add(time.Duration(d.last.Load())), from) {
 		return false
 	}
@@ -64,14 +65,15 @@ func (d *Detector) Unanswered(err error, of any, since, from time.Time) bool {
 
 // Answered ends an outage: etcd has answered. A request that has waited in vain until then does not begin
 // it anew.
-func (d *Detector) Answered() {
+func (d *Detector[T]) Answered() {
 	d.last.Store(int64(time.Since(d.start)))
 	if d.on.Load() {
-		d.set(nil, nil)
+		var none T
+		d.set(nil, none)
 	}
 }
 
-func (d *Detector) set(err error, of any) {
+func (d *Detector[T]) set(err error, of T) {
 	d.mu.Lock()
 	now := time.Now()
 	began, ended := err != nil && d.err == nil, err == nil && d.err != nil

@@ -63,7 +63,7 @@ func TestDetector(t *testing.T) {
 // A Detector without a function to call works as well.
 func TestDetectorWithoutHook(t *testing.T) {
 	t.Parallel()
-	d := New(nil)
+	d := New[any](nil)
 	require.True(t, d.Unanswered(errors.New("away"), nil, time.Now(), time.Now()))
 	require.True(t, d.On())
 	d.Answered()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/door"
 	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 	"github.com/etcdkit/etcdkit/internal/outage"
 )
@@ -46,8 +47,8 @@ type Settings struct {
 	OnOutage   func(error)
 	// Do runs a function under a permit; nil means Semaphore.Do. Benchmarks set it.
 	Do func(*concurrency.Semaphore, context.Context, func(context.Context, *concurrency.Permit) error, ...concurrency.AcquireOption) error
-	// Check returns the weight of a call, or what is wrong with it; nil means share.Check. Tests set it.
-	Check func(ctx context.Context, semaphore, options any) (weight int64, err error)
+	// Check returns the weight of a call, or what is wrong with it; nil means that of the semaphore. Tests set it.
+	Check func(context.Context, *concurrency.Semaphore, []concurrency.AcquireOption) (weight int64, err error)
 }
 
 // check fills in defaults, and returns an error for a setting that is out of range.
@@ -57,7 +58,9 @@ func (s *Settings) check() error {
 		s.Do = (*concurrency.Semaphore).Do
 	}
 	if s.Check == nil {
-		s.Check = share.Check
+		s.Check = func(ctx context.Context, sem *concurrency.Semaphore, opts []concurrency.AcquireOption) (int64, error) {
+			return door.In(sem).Weight(ctx, opts)
+		}
 	}
 	switch {
 	case s.Outage < Closed || s.Outage > Share:
@@ -101,7 +104,7 @@ func New(attempted string, s Settings) (*Admission, error) {
 	a.outage = newDetector(s)
 	if s.Outage == Share {
 		var err error
-		if a.share, err = share.Of(s.Limiter); err != nil {
+		if a.share, err = door.In(whole(s.Limiter)).Shared(); err != nil {
 			return nil, Invalid(attempted, fmt.Errorf("Options.Outage: %w", err))
 		}
 	}
@@ -203,7 +206,7 @@ func (a *Admission) before(ctx context.Context, key string, each []concurrency.A
 // lost that it got meanwhile. Such a request takes a token as well, as long as the process has some
 // without etcd.
 func (a *Admission) without(ctx context.Context, key string, each []concurrency.AcquireOption, by time.Time, err error, report func(error)) (work context.Context, end func() error, _ error) {
-	if !a.outage.learn(err, a.Limiter.Key(key)) || ctx.Err() != nil {
+	if !a.outage.learn(err, door.In(a.Limiter.Key(key))) || ctx.Err() != nil {
 		return nil, nil, err
 	}
 	weight, bad := a.Check(ctx, a.Limiter.Key(key), slices.Concat(each, a.opts))

@@ -120,7 +120,9 @@ func TestOutage(t *testing.T) {
 			}
 			a, bad := New("limit", Settings{
 				Limiter: &stub{}, Keyed: true, Outage: policy, Patience: time.Minute, Do: doing(&err, &called),
-				Check:    func(context.Context, any, any) (int64, error) { return 1, nil },
+				Check: func(context.Context, *concurrency.Semaphore, []concurrency.AcquireOption) (int64, error) {
+					return 1, nil
+				},
 				OnOutage: func(err error) { changes = append(changes, err != nil) },
 			})
 			require.NoError(t, bad)

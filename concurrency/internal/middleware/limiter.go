@@ -22,3 +22,11 @@ func ours(lim concurrency.Limiter) concurrency.Limiter {
 	}
 	return foreign{lim}
 }
+
+// whole returns the semaphore of all keys of a Limiter together, or nil if it has none.
+func whole(lim concurrency.Limiter) *concurrency.Semaphore {
+	if l, ok := lim.(interface{ Total() *concurrency.Semaphore }); ok {
+		return l.Total()
+	}
+	return nil
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/internal/door"
 )
 
 // rateAlone reports whether requests take a token and no permit.
@@ -41,7 +42,7 @@ func (s *Settings) checkLimits() error {
 func (a *Admission) pass(ctx context.Context, report func(error)) error {
 	err := a.take(ctx, time.Now().Add(a.Wait))
 	switch {
-	case a.outage.learn(err, a.Rate) && a.Outage == Open && ctx.Err() == nil:
+	case a.outage.learn(err, door.In(a.Rate)) && a.Outage == Open && ctx.Err() == nil:
 		report(fmt.Errorf("passed without a token (Options.Outage is Open): %w", err))
 		return nil
 	case a.outage.On() && (err == nil || errors.Is(err, concurrency.ErrRateExceeded)):

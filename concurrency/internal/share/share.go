@@ -4,24 +4,8 @@
 package share
 
 import (
-	"context"
 	"errors"
 	"sync"
-	"time"
-)
-
-// The way from package middleware into package concurrency, which sets them.
-var (
-	// Of returns the share of a concurrency.Limiter for its session, or why it has none.
-	Of func(limiter any) (*Share, error)
-	// Check returns the weight of a call of a *concurrency.Semaphore with options, a
-	// []concurrency.AcquireOption, or concurrency.ErrInvalid if the call would be refused without a
-	// request to etcd.
-	Check func(ctx context.Context, semaphore, options any) (weight int64, err error)
-	// Report reports to the hooks of a session that an outage policy decides from now on, because of err,
-	// or, if err is nil, that it does so no more, after that time. of is a *concurrency.Semaphore or
-	// *concurrency.RateLimiter of the session.
-	Report func(of any, policy string, err error, lasted time.Duration)
 )
 
 // ErrUnseen is what a *concurrency.FullError matches as well if the call ended before etcd had shown it the
