@@ -2,6 +2,7 @@ package crowd
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -17,13 +18,13 @@ type End int
 
 // The ends of a wait.
 const (
-	none     End = iota
-	moved        // it continues in another way
-	Admitted     // the request is admitted
-	Gone         // its key is gone
-	TooHeavy     // the limit was lowered below its weight
-	Ended        // ctx has ended
-	Failed       // by Result.Err
+	none      End = iota
+	otherMode     // the requests wait in another way now
+	Admitted      // the request is admitted
+	Gone          // its key is gone
+	TooHeavy      // the limit was lowered below its weight
+	Ended         // ctx has ended
+	Failed        // by Result.Err
 )
 
 // Result is how a wait has ended, and what was seen then.
@@ -41,16 +42,18 @@ func (c *Crowd) Await(ctx context.Context, s *Waiter) Result {
 		mode, changed := c.waiters.now()
 		var r Result
 		switch mode {
+		case Whole:
+			if r = c.follow(ctx, s, c.View.Join(), changed); r.End == otherMode {
+				c.View.Rest() // those that sleep do not come back to it
+			}
 		case Asleep:
 			r = c.sleep(ctx, s, changed)
 		case Front:
 			r = c.follow(ctx, s, c.Front.Join(), changed)
 		default:
-			if r = c.follow(ctx, s, c.View.Join(), changed); r.End == moved {
-				c.View.Rest() // those that sleep do not come back to it
-			}
+			return Result{End: Failed, Err: fmt.Errorf("wait in mode %d: it does not exist", mode)}
 		}
-		if r.End != moved {
+		if r.End != otherMode {
 			return r
 		}
 	}
@@ -82,7 +85,7 @@ func (c *Crowd) follow(ctx context.Context, s *Waiter, m *mirror.Use, changed <-
 			w = wait()
 		case <-changed:
 			if m.Forget(w) {
-				return Result{End: moved}
+				return Result{End: otherMode}
 			}
 			changed = nil // its outcome has come
 		case <-m.Replaced:
@@ -148,7 +151,7 @@ func (c *Crowd) sleep(ctx context.Context, s *Waiter, changed <-chan struct{}) R
 	for {
 		select {
 		case <-changed:
-			return Result{End: moved}
+			return Result{End: otherMode}
 		case <-noticed:
 			noticed = nil
 			signal(s.woken)

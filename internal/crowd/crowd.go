@@ -75,7 +75,7 @@ type Crowd struct {
 
 // New returns a Crowd without a request.
 func New(q Queue) *Crowd {
-	c := &Crowd{Queue: q, waiters: waiters{moved: make(chan struct{}), recheck: make(chan struct{}, 1)}}
+	c := &Crowd{Queue: q, waiters: waiters{changed: make(chan struct{}), recheck: make(chan struct{}, 1)}}
 	c.Front = mirror.NewResting(q.Keys, q.Limit.Fixed(), c.runFront)
 	c.own.changed = make(chan struct{}, 1)
 	return c
@@ -93,7 +93,7 @@ func (c *Crowd) runFront(m *mirror.Mirror) (stop context.CancelFunc) {
 // times as many requests as its newest one has found.
 func (c *Crowd) deletionsAlone(times int) bool {
 	_, last := c.waiters.ends()
-	return last != nil && last.Found.Known && c.Horizon.Crowded(limit.SeenN(c.Limit), times*(last.Found.Ahead+1), c.waiters.own())
+	return last != nil && last.Found.Known && c.Horizon.Crowded(limit.SeenN(c.Limit), times*(last.Found.Ahead+1), c.waiters.count())
 }
 
 // Mode returns how the requests wait.
@@ -140,7 +140,7 @@ func (c *Crowd) monitored() {
 	c.View.Rest()
 	m := monitor{Crowd: c, stop: func() {}}
 	if !c.Session.Background(m.run) {
-		c.waiters.become(Whole)
+		c.waiters.setMode(Whole)
 	}
 }
 
@@ -150,9 +150,9 @@ func (c *Crowd) far(s *Waiter) bool {
 }
 
 // crowded reports whether a request, the first of so many of the session, is far, or near in a crowd.
-func (c *Crowd) crowded(s *Waiter, own int) bool {
+func (c *Crowd) crowded(s *Waiter, count int) bool {
 	return c.isBehind(s, func(limit int64) bool {
-		return int64(s.Found.Ahead) >= c.Horizon.Distance(limit) || c.Horizon.Crowded(limit, s.Found.Ahead+1, own)
+		return int64(s.Found.Ahead) >= c.Horizon.Distance(limit) || c.Horizon.Crowded(limit, s.Found.Ahead+1, count)
 	})
 }
 

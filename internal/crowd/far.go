@@ -37,7 +37,7 @@ func (s *Waiter) ownKeys() string {
 type tail struct {
 	before   []rank.Entry // the youngest first; the oldest are left out
 	limit    limit.Limit
-	near     bool  // the request is gone, or the limit cannot be read: its view shows what to do
+	unclear  bool  // the request is gone, or the limit cannot be read: its view shows what to do
 	requests int64 // how many there are in all
 }
 
@@ -66,7 +66,7 @@ func (c *Crowd) tailWithin(ctx context.Context, s *Waiter, most int64) (t tail, 
 		return t, 0, false, err
 	}
 	l, stored, err := c.Limit.Learn(c.Limit.Records(resp.Responses[1:]))
-	t.limit, t.near = l, err != nil || !stored
+	t.limit, t.unclear = l, err != nil || !stored
 	c.waiters.wakeIf(func(s *Waiter) bool { return rank.TooHeavy(s.Weight, l.N) })
 	found, there := resp.Responses[0].GetResponseRange(), false
 	for _, kv := range found.Kvs {
@@ -78,7 +78,7 @@ func (c *Crowd) tailWithin(ctx context.Context, s *Waiter, most int64) (t tail, 
 			foreign++
 		}
 	}
-	t.requests, t.near = found.Count, t.near || !there
+	t.requests, t.unclear = found.Count, t.unclear || !there
 	return t, foreign, found.More, nil
 }
 

@@ -45,7 +45,7 @@ func (m *monitor) run() {
 			near = !m.far(s)
 		}
 		if !near {
-			near, err = m.isNear(ctx, s)
+			near, err = m.untilNear(ctx, s)
 		}
 		if err != nil {
 			_ = failed.Wait(ctx, nil)
@@ -57,15 +57,15 @@ func (m *monitor) run() {
 		}
 		m.stop()
 		m.stop = func() {}
-		if m.tooEarly = m.near(ctx); m.tooEarly {
+		if m.tooEarly = m.followFront(ctx); m.tooEarly {
 			_ = backoff.Wait(ctx, nil) // what the list has shown as near may be far for the view, again and again
 		}
 	}
 }
 
-// near has the requests follow the front of the queue until none is left, or the first is far. It returns
+// followFront has the requests follow the front of the queue until none is left, or the first is far. It returns
 // true if m.first was far from the beginning.
-func (m *monitor) near(ctx context.Context) (tooEarly bool) {
+func (m *monitor) followFront(ctx context.Context) (tooEarly bool) {
 	view := m.Front.Join()
 	defer view.Leave()
 	renew := time.NewTicker(m.Horizon.Renew)
@@ -80,7 +80,7 @@ func (m *monitor) near(ctx context.Context) (tooEarly bool) {
 		if seen >= s.Token {
 			ahead, _ := view.Ahead(s.Key, s.Token) // for a request that is gone there is none
 			if !m.Horizon.Stays(ahead, limit.SeenN(m.Limit)) {
-				m.waiters.become(Asleep)
+				m.waiters.setMode(Asleep)
 				return s == m.first && !followed
 			}
 			if view.Alone() && !m.deletionsAlone(2) { // the session has more requests by now
@@ -88,7 +88,7 @@ func (m *monitor) near(ctx context.Context) (tooEarly bool) {
 				view.Next()
 				continue
 			}
-			m.waiters.become(Front)
+			m.waiters.setMode(Front)
 			followed = true
 			changed = nil
 		}
@@ -116,9 +116,9 @@ const (
 	listCost = 2500 * time.Nanosecond
 )
 
-// isNear lists the requests before one, and waits until it is near. It returns false when they have to
+// untilNear lists the requests before one, and waits until it is near. It returns false when they have to
 // be listed again.
-func (m *monitor) isNear(ctx context.Context, s *Waiter) (near bool, err error) {
+func (m *monitor) untilNear(ctx context.Context, s *Waiter) (near bool, err error) {
 	t, err := m.tail(ctx, s)
 	if err != nil {
 		return false, err
@@ -129,7 +129,7 @@ func (m *monitor) isNear(ctx context.Context, s *Waiter) (near bool, err error) 
 	}
 	w := watched{Waiter: s, left: h.Watch(t.before, t.limit.N), limit: t.limit.Revs, requests: t.requests, still: &m.still, enough: h.Watched - h.Gone, every: h.Look}
 	w.still.see(t.requests)
-	if t.near || w.left == nil {
+	if t.unclear || w.left == nil {
 		return true, nil
 	}
 	gone, closed := make(chan string, h.Watched), make(chan struct{}, 1)
@@ -152,7 +152,7 @@ func (m *monitor) isNear(ctx context.Context, s *Waiter) (near bool, err error) 
 			return false, err
 		}
 		if next := m.sleepUntil(ctx, &w, gone, closed, renew.C); next != lookAgain {
-			return next == isNear, ctx.Err()
+			return next == followNow, ctx.Err()
 		}
 	}
 	return false, nil
@@ -163,7 +163,7 @@ type afterSleep int
 const (
 	lookAgain afterSleep = iota
 	listAgain
-	isNear
+	followNow // it is near
 )
 
 // sleepUntil waits until there is something to do for a far request.
@@ -198,5 +198,5 @@ func (m *monitor) sleepUntil(ctx context.Context, w *watched, gone <-chan string
 			return listAgain
 		}
 	}
-	return isNear
+	return followNow
 }

@@ -43,7 +43,7 @@ func TestMonitorSleeps(t *testing.T) {
 		"one is gone (W9)": {300, func(_ *monitor, gone chan string, _, _ chan struct{}, _ chan time.Time) { gone <- "b" }, lookAgain, time.Second},
 		"one is gone twice": {300, func(_ *monitor, gone chan string, _, _ chan struct{}, _ chan time.Time) { gone <- "b"; gone <- "b" },
 			lookAgain, time.Second},
-		"two are gone (W9)": {300, func(_ *monitor, gone chan string, _, _ chan struct{}, _ chan time.Time) { gone <- "b"; gone <- "d" }, isNear, 0},
+		"two are gone (W9)": {300, func(_ *monitor, gone chan string, _, _ chan struct{}, _ chan time.Time) { gone <- "b"; gone <- "d" }, followNow, 0},
 		"the limit changes (W11)": {2000, func(m *monitor, _ chan string, _, _ chan struct{}, _ chan time.Time) { m.own.changed <- struct{}{} },
 			lookAgain, 10 * time.Second},
 		"a limit that admits it": {300, func(m *monitor, _ chan string, _, _ chan struct{}, _ chan time.Time) {
@@ -172,7 +172,7 @@ func TestOwnWatchesWhileMonitorsChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ended atomic.Bool
-		d := ownWatches{own: "own", stop: func() { ended.Store(true) }}
+		d := ownWatches{prefix: "own", stop: func() { ended.Store(true) }}
 		d.join()
 		d.join()
 		d.leave()

@@ -19,7 +19,7 @@ type ownWatches struct {
 
 	mu       sync.Mutex
 	monitors int    // how many have joined: one may begin before the former has left
-	own      string // the prefix of the keys that are watched
+	prefix   string // the prefix of the keys that are watched
 	since    time.Time
 	stop     context.CancelFunc
 	linger   *time.Timer
@@ -62,16 +62,16 @@ func (d *ownWatches) end() {
 	if d.stop != nil {
 		d.stop()
 	}
-	d.own, d.stop = "", nil
+	d.prefix, d.stop = "", nil
 }
 
 // follow watches the keys with a prefix, unless they are watched already, and the limit. Watches that
 // are old are renewed (W13 in internal/proof/tested-failures.md), and end when those of the keys exist that
 // replace them (W14).
-func (d *ownWatches) follow(c *Crowd, own string) {
+func (d *ownWatches) follow(c *Crowd, prefix string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.own == own && time.Since(d.since) < c.Horizon.Renew/2 {
+	if d.prefix == prefix && time.Since(d.since) < c.Horizon.Renew/2 {
 		return
 	}
 	ctx, stop := context.WithCancel(c.Session.Context())
@@ -80,10 +80,10 @@ func (d *ownWatches) follow(c *Crowd, own string) {
 		former = d.stop
 	}
 	context.AfterFunc(ctx, former) // if etcd is away until then
-	d.own, d.since, d.stop = own, time.Now(), stop
+	d.prefix, d.since, d.stop = prefix, time.Now(), stop
 	source := c.Session.Source()
 	c.Session.Background(func() {
-		source.Listen(ctx, own, func() { former(); c.findGone(ctx, own) }, func(events []*clientv3.Event) {
+		source.Listen(ctx, prefix, func() { former(); c.findGone(ctx, prefix) }, func(events []*clientv3.Event) {
 			for _, ev := range events {
 				c.waiters.wake(string(ev.Kv.Key))
 			}
@@ -104,11 +104,11 @@ func (d *ownWatches) follow(c *Crowd, own string) {
 	})
 }
 
-// findGone wakes the requests whose keys, which begin with own, are gone: from before the watch, which does not
+// findGone wakes the requests whose keys, which begin with prefix, are gone: from before the watch, which does not
 // report that.
-func (c *Crowd) findGone(ctx context.Context, own string) {
+func (c *Crowd) findGone(ctx context.Context, prefix string) {
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) {
-		return c.Session.KV().Get(call, own, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		return c.Session.KV().Get(call, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	})
 	if err != nil {
 		return
@@ -118,6 +118,6 @@ func (c *Crowd) findGone(ctx context.Context, own string) {
 		there[string(kv.Key)] = kv.CreateRevision
 	}
 	c.waiters.wakeIf(func(s *Waiter) bool {
-		return strings.HasPrefix(s.Key, own) && s.shownAt(resp.Header.Revision) == nil && there[s.Key] != s.Token
+		return strings.HasPrefix(s.Key, prefix) && s.shownAt(resp.Header.Revision) == nil && there[s.Key] != s.Token
 	})
 }

@@ -12,7 +12,7 @@ type waiters struct {
 	byKey   map[string]*Waiter // the same requests
 	coming  int                // how many requests are being written, which may be before all these
 	mode    Mode
-	moved   chan struct{} // closed and replaced when the mode changes
+	changed chan struct{} // closed and replaced when the mode changes
 	recheck chan struct{} // has a value when the monitor has to look at the requests again
 }
 
@@ -47,7 +47,7 @@ func (w *waiters) comes() (came func()) {
 }
 
 // enter adds a waiting request. monitor is set if its session needs a monitor from now on.
-func (w *waiters) enter(s *Waiter, crowded func(first *Waiter, own int) bool, far func(*Waiter) bool) (monitor bool) {
+func (w *waiters) enter(s *Waiter, crowded func(first *Waiter, count int) bool, far func(*Waiter) bool) (monitor bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.link(s)
@@ -128,7 +128,7 @@ func (w *waiters) sleeps(crowded func(*Waiter, int) bool, others int) bool {
 	if w.first == nil || others > 0 || !crowded(w.first, len(w.byKey)) {
 		return false
 	}
-	w.move(Asleep)
+	w.switchTo(Asleep)
 	return true
 }
 
@@ -137,27 +137,27 @@ func (w *waiters) look() {
 	signal(w.recheck)
 }
 
-// move changes how the requests wait. w.mu is held.
-func (w *waiters) move(to Mode) {
+// switchTo changes how the requests wait. w.mu is held.
+func (w *waiters) switchTo(to Mode) {
 	if w.mode != to {
 		w.mode = to
-		close(w.moved)
-		w.moved = make(chan struct{})
+		close(w.changed)
+		w.changed = make(chan struct{})
 	}
 }
 
-// become changes how the requests wait.
-func (w *waiters) become(to Mode) {
+// setMode changes how the requests wait.
+func (w *waiters) setMode(to Mode) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.move(to)
+	w.switchTo(to)
 }
 
 // now returns how the requests wait, and what is closed when that changes.
 func (w *waiters) now() (Mode, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.mode, w.moved
+	return w.mode, w.changed
 }
 
 // ends returns the first request and the last one, or nil.
@@ -172,13 +172,13 @@ func (w *waiters) next() *Waiter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.first == nil {
-		w.move(Whole)
+		w.switchTo(Whole)
 	}
 	return w.first
 }
 
-// own returns how many requests wait.
-func (w *waiters) own() int {
+// count returns how many requests wait.
+func (w *waiters) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.byKey)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/etcdkit/etcdkit/internal/limit"
 )
 
 func waiterOf(key string, token int64) *Waiter {
@@ -20,7 +22,7 @@ func waiterOf(key string, token int64) *Waiter {
 func TestWaitersOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := waiters{moved: make(chan struct{}), recheck: make(chan struct{}, 1)}
+		w := waiters{changed: make(chan struct{}), recheck: make(chan struct{}, 1)}
 		far := func(*Waiter) bool { return false }
 		crowded := func(*Waiter, int) bool { return false }
 		var want []*Waiter
@@ -62,4 +64,12 @@ func TestWaitersOrder(t *testing.T) {
 			require.Equal(t, latest[s.Key] == s, len(s.woken) == 1, "no other is woken")
 		}
 	})
+}
+
+// A request in a mode that does not exist fails, rather than to wait in another one.
+func TestUnknownMode(t *testing.T) {
+	t.Parallel()
+	c := New(Queue{Limit: limit.NewFixed(1)})
+	c.waiters.setMode(Front + 1)
+	require.Error(t, c.Await(t.Context(), waiterOf("k", 1)).Err)
 }

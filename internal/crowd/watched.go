@@ -108,8 +108,8 @@ func (w *watched) verify(ctx context.Context, c *Crowd, more bool) (again bool, 
 	if !more {
 		return false, nil
 	}
-	own, requests := kv(n), resp.Responses[n+1].GetResponseRange().Count
+	key, requests := kv(n), resp.Responses[n+1].GetResponseRange().Count
 	w.still.see(requests)
-	return own == nil || own.CreateRevision != w.Token || requests < w.requests*3/4 ||
+	return key == nil || key.CreateRevision != w.Token || requests < w.requests*3/4 ||
 		c.Limit.Records(resp.Responses[n+2:]).Revs() != w.limit, nil
 }
