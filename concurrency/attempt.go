@@ -31,7 +31,7 @@ type attempt struct {
 	caller context.Context // of the call, whose end is not that of its Wait
 	begun  time.Time
 
-	bid   *bid   // for whichever call is first in its line, or nil
+	fetch *fetch // for whichever call is first in the local queue, or nil
 	entry *entry // of a call for a permit of a KeyedLimiter
 }
 
@@ -115,7 +115,7 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 	defer cancel()
 	var p *Permit
 	var err error
-	if a.hands() {
+	if a.waitsLocally() {
 		p, err = a.keeper.wait(bounded, a)
 	} else {
 		p, err = a.within(bounded)

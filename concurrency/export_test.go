@@ -67,5 +67,5 @@ func Follows(s *Semaphore) bool {
 // LimitOf returns the limit by which the permits of a semaphore pass.
 func LimitOf(s *Semaphore) int64 { return s.in().keeper.limit() }
 
-// LineOf returns how many calls wait in a semaphore's line.
-func LineOf(s *Semaphore) int { return int(s.in().keeper.line.length.Load()) }
+// LocalCalls returns how many calls wait in a semaphore's local queue.
+func LocalCalls(s *Semaphore) int { return int(s.in().keeper.local.length.Load()) }

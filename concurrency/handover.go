@@ -16,25 +16,25 @@ import (
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
-// line is the calls of one process that wait for permits of a semaphore with Handover, in their
-// order. They have no requests of their own in etcd: a few bids have, up to the limit, and each permit
-// that a bid gets goes to the first call in line.
-type line struct {
+// localQueue is the calls of one process that wait for permits of a semaphore with Handover, in their
+// order. They have no requests of their own in etcd: a few fetches have, up to the limit, and each permit
+// that a fetch gets goes to the first of the calls.
+type localQueue struct {
 	length atomic.Int64 // of waiting
 
 	mu      sync.Mutex
-	waiting list.List // of *inLine
-	bids    []*bid    // oldest first
+	waiting list.List // of *localCall
+	fetches []*fetch  // oldest first
 	most    int       // the greatest length since a time that trim counts from
 	trims   bool      // trim is due
 }
 
-// inLine is one call that waits.
-type inLine struct {
+// localCall is one call that waits.
+type localCall struct {
 	ctx     context.Context
 	maxHold time.Duration
 	source  source
-	place   *list.Element // nil once it has left the line
+	place   *list.Element // nil once it has left the local queue
 	got     chan grant
 }
 
@@ -44,23 +44,23 @@ type grant struct {
 	err    error
 }
 
-// bid is one request in etcd for whichever call is first in line when it is admitted.
-type bid struct {
+// fetch is one request in etcd for whichever call is first in the local queue when it is admitted.
+type fetch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	before atomic.Pointer[queue.Full] // what was before it when it was written
 	ended  chan struct{}              // closed when its request is used or is being removed
 }
 
-// errSurplus ends a bid that no call in line needs.
+// errSurplus ends a fetch that no call needs.
 var errSurplus = errors.New("no call waits for it any more")
 
-// hands reports whether a call waits in line.
-func (a *attempt) hands() bool {
-	return a.keeper != nil && a.keeper.handover > 0 && !a.Bounded && a.bid == nil
+// waitsLocally reports whether a call waits in the local queue.
+func (a *attempt) waitsLocally() bool {
+	return a.keeper != nil && a.keeper.handover > 0 && !a.Bounded && a.fetch == nil
 }
 
-// wait is attempt.within in line.
+// wait is attempt.within in the local queue.
 func (k *keeper) wait(ctx context.Context, a *attempt) (*Permit, error) {
 	q := k.queue
 	e, err := q.sess.Live(ctx)
@@ -70,7 +70,7 @@ func (k *keeper) wait(ctx context.Context, a *attempt) (*Permit, error) {
 	if end, ok := ctx.Deadline(); ok {
 		defer e.ProbeBefore(end)()
 	}
-	w := &inLine{ctx: ctx, maxHold: a.MaxHold, source: a.source, got: make(chan grant, 1)}
+	w := &localCall{ctx: ctx, maxHold: a.MaxHold, source: a.source, got: make(chan grant, 1)}
 	k.join(w, a)
 	if now := k.now(); k.isQuiet(now) { // something may have become idle since the call looked
 		k.offer(now)
@@ -97,117 +97,117 @@ func (k *keeper) wait(ctx context.Context, a *attempt) (*Permit, error) {
 	return nil, g.err
 }
 
-// behind describes the queue before the line: as a bid sees it that follows the whole queue, and
-// otherwise what etcd has counted when the oldest bid was written. It is nil if etcd has answered no bid.
+// behind describes the queue in etcd before the local one: as a fetch sees it that follows it whole, and
+// otherwise what etcd has counted when the oldest fetch was written. It is nil if etcd has answered no fetch.
 func (k *keeper) behind() *queue.Full {
-	q, l := k.queue, &k.line
+	q, l := k.queue, &k.local
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found *queue.Full
-	for _, b := range l.bids {
-		if before := b.before.Load(); before != nil {
+	for _, f := range l.fetches {
+		if before := f.before.Load(); before != nil {
 			copied := *before
 			found = &copied
 			break
 		}
 	}
-	if found != nil && q.Crowd.Mode() == crowd.Whole { // the bid follows the queue
+	if found != nil && q.Crowd.Mode() == crowd.Whole { // the fetch follows the queue
 		m := q.View.Join()
 		defer m.Leave()
 		if b, _ := m.Brief("", 0, 0); b.Revision > 0 {
 			seen := q.Full(b)
-			seen.Waiting = max(0, seen.Waiting-len(l.bids)) // which are for this call, too
+			seen.Waiting = max(0, seen.Waiting-len(l.fetches)) // which are for this call, too
 			return seen
 		}
 	}
 	return found
 }
 
-// join adds a call to the line.
-func (k *keeper) join(w *inLine, a *attempt) {
-	l := &k.line
+// join adds a call to the local queue.
+func (k *keeper) join(w *localCall, a *attempt) {
+	l := &k.local
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.place = l.waiting.PushBack(w)
 	l.most = max(l.most, l.waiting.Len())
 	l.length.Add(1)
-	k.ask(a)
+	k.startFetches(a)
 	k.trimLater()
 }
 
-// offer gives what is idle to the calls in line.
+// offer gives what is idle to the calls in the local queue.
 func (k *keeper) offer(now time.Duration) {
-	for _, c := range *k.cells.Load() {
-		if k.line.length.Load() == 0 {
+	for _, c := range *k.keys.Load() {
+		if k.local.length.Load() == 0 {
 			return
 		}
 		p := &Permit{queue: k.queue}
-		if c.holder.Load() == nil && c.give(context.Background(), nil, p, now) && c.vacate(p) && !k.pass(c, p, now) {
+		if c.holder.Load() == nil && c.assign(context.Background(), nil, p, now) && c.vacate(p) && !k.pass(c, p, now) {
 			c.drop(p)
 		}
 	}
 }
 
-// ask starts bids for the calls in line. l.mu is held.
-func (k *keeper) ask(a *attempt) {
-	l := &k.line
-	for len(l.bids) < l.needs(l.waiting.Len(), k.room(a.limit)) {
-		b := &bid{ended: make(chan struct{})}
-		b.ctx, b.cancel = context.WithCancelCause(k.queue.sess.Accepting())
-		of := &attempt{queue: k.queue, request: request{doing: a.doing, Request: queue.Request{Weight: 1}}, terms: a.terms, caller: b.ctx, begun: time.Now(), bid: b}
-		if !k.queue.sess.Background(func() { k.run(b, of) }) {
+// startFetches starts fetches for the calls in the local queue. l.mu is held.
+func (k *keeper) startFetches(a *attempt) {
+	l := &k.local
+	for len(l.fetches) < l.needs(l.waiting.Len(), k.limitOr(a.limit)) {
+		f := &fetch{ended: make(chan struct{})}
+		f.ctx, f.cancel = context.WithCancelCause(k.queue.sess.Accepting())
+		of := &attempt{queue: k.queue, request: request{doing: a.doing, Request: queue.Request{Weight: 1}}, terms: a.terms, caller: f.ctx, begun: time.Now(), fetch: f}
+		if !k.queue.sess.Background(func() { k.runFetch(f, of) }) {
 			return
 		}
-		l.bids = append(l.bids, b)
+		l.fetches = append(l.fetches, f)
 	}
 }
 
-// needs returns how many bids so many calls need, under a limit.
-func (l *line) needs(calls int, limit int64) int { return min(calls, int(max(1, limit))) }
+// needs returns how many fetches so many calls need, under a limit.
+func (l *localQueue) needs(calls int, limit int64) int { return min(calls, int(max(1, limit))) }
 
-// room returns the limit that the session has seen, or the one that is asked for.
-func (k *keeper) room(asked int64) int64 {
+// limitOr returns the limit that the session has seen, or the one that is asked for.
+func (k *keeper) limitOr(asked int64) int64 {
 	if k.queue.Limit.Seen() == nil {
 		return asked
 	}
 	return k.limit()
 }
 
-// run is the life of a bid.
-func (k *keeper) run(b *bid, a *attempt) {
-	defer b.cancel(nil)
-	defer close(b.ended)
-	p, err := a.within(b.ctx)
-	l := &k.line
+// runFetch is the life of a fetch.
+func (k *keeper) runFetch(f *fetch, a *attempt) {
+	defer f.cancel(nil)
+	defer close(f.ended)
+	p, err := a.within(f.ctx)
+	l := &k.local
 	l.mu.Lock()
-	l.bids = slices.DeleteFunc(l.bids, func(o *bid) bool { return o == b })
-	if first := l.waiting.Front(); err != nil && context.Cause(b.ctx) != errSurplus && first != nil {
-		l.take(first) <- grant{err: err}
+	l.fetches = slices.DeleteFunc(l.fetches, func(o *fetch) bool { return o == f })
+	if first := l.waiting.Front(); err != nil && context.Cause(f.ctx) != errSurplus && first != nil {
+		l.remove(first) <- grant{err: err}
 	}
 	l.mu.Unlock()
 	if err == nil {
-		k.settle(p)
+		k.deliver(p)
 	}
 	l.mu.Lock()
-	k.ask(a)
+	k.startFetches(a)
 	l.mu.Unlock()
 }
 
-// take takes a call from the line, and returns what it waits on. l.mu is held.
-func (l *line) take(at *list.Element) chan<- grant {
-	w := l.waiting.Remove(at).(*inLine)
+// remove removes a call, and returns what it waits on. l.mu is held.
+func (l *localQueue) remove(at *list.Element) chan<- grant {
+	w := l.waiting.Remove(at).(*localCall)
 	w.place = nil
 	l.length.Add(-1)
 	return w.got
 }
 
 // leave ends the wait of a call. It returns the permit that the call was granted meanwhile, or nil.
-func (k *keeper) leave(w *inLine) *Permit {
-	l := &k.line
+func (k *keeper) leave(w *localCall) *Permit {
+	l := &k.local
 	l.mu.Lock()
 	waits := w.place != nil
 	if waits {
-		l.take(w.place)
+		l.remove(w.place)
 		k.trimLater()
 	}
 	l.mu.Unlock()
@@ -222,30 +222,31 @@ func (k *keeper) leave(w *inLine) *Permit {
 	}
 }
 
-// settle is for the permit of a bid: the first call in line has it, or it stays, or it is released.
-func (k *keeper) settle(p *Permit) {
+// deliver is for the permit of a fetch: the first call in the local queue gets it, or it stays, or it is
+// released.
+func (k *keeper) deliver(p *Permit) {
 	now, c := k.now(), p.kept
 	if !c.vacate(p) { // lost, and so is its key
 		p.workEnded()
 		return
 	}
-	if !k.pass(c, p, now) && !(c.at(now, 0).stays(k.keep) && c.rest(p, now)) {
+	if !k.pass(c, p, now) && !(c.idleness(now, 0).stays(k.keep) && c.setIdle(p, now)) {
 		c.drop(p)
 	}
 }
 
-// pass gives a key to the first call in line.
-func (k *keeper) pass(c *kept, from *Permit, now time.Duration) bool {
-	l := &k.line
+// pass gives a key to the first call in the local queue.
+func (k *keeper) pass(c *keptKey, from *Permit, now time.Duration) bool {
+	l := &k.local
 	if l.length.Load() == 0 {
 		return false
 	}
-	at := c.at(now, 0)
+	at := c.idleness(now, 0)
 	k.limit()
 	at.lowered = k.lowered.Load() != c.lowered
 	if at.lowered {
 		l.mu.Lock()
-		k.trimLater() // bids above the new limit
+		k.trimLater() // fetches above the new limit
 		l.mu.Unlock()
 	}
 	if !at.passes(k.handover, k.keep) || k.queue.View.Gone(c.ticket.Key, c.ticket.Token) {
@@ -257,34 +258,34 @@ func (k *keeper) pass(c *kept, from *Permit, now time.Duration) bool {
 	if first == nil {
 		return false
 	}
-	w := first.Value.(*inLine)
+	w := first.Value.(*localCall)
 	p := &Permit{queue: k.queue, maxHold: w.maxHold, source: w.source}
-	if !c.give(w.ctx, from, p, now) { // it was evicted or lost meanwhile
+	if !c.assign(w.ctx, from, p, now) { // it was evicted or lost meanwhile
 		return false
 	}
 	p.bound()
-	l.take(first) <- grant{permit: p}
+	l.remove(first) <- grant{permit: p}
 	k.trimLater()
 	return true
 }
 
-// bidsStay is how long a bid stays in the queue that no call in line needs, at most: a call that comes
-// meanwhile needs no new one, but until then the bid counts as a waiting request.
-const bidsStay = keepIdle
+// surplusStays is how long a fetch that no call needs stays in the queue at most: a call that comes meanwhile
+// needs no new one, but until then the fetch counts as a waiting request.
+const surplusStays = keepIdle
 
-// shed withdraws the bids that no call in line needs, and returns when their requests are being removed:
-// they are no reason to refuse a call of this process that does not wait.
-func (k *keeper) shed(ctx context.Context) (any bool) {
-	l := &k.line
+// withdrawSurplus withdraws the fetches that no call needs, and returns when their requests are being
+// removed: they are no reason to refuse a call of this process that does not wait.
+func (k *keeper) withdrawSurplus(ctx context.Context) (any bool) {
+	l := &k.local
 	l.mu.Lock()
-	surplus := slices.Clone(l.bids[min(len(l.bids), l.needs(l.waiting.Len(), k.room(math.MaxInt32))):])
+	surplus := slices.Clone(l.fetches[min(len(l.fetches), l.needs(l.waiting.Len(), k.limitOr(math.MaxInt32))):])
 	l.mu.Unlock()
-	for _, b := range surplus {
-		b.cancel(errSurplus)
+	for _, f := range surplus {
+		f.cancel(errSurplus)
 	}
-	for _, b := range surplus {
+	for _, f := range surplus {
 		select {
-		case <-b.ended:
+		case <-f.ended:
 		case <-ctx.Done():
 			return true
 		}
@@ -311,20 +312,20 @@ func (k *keeper) limit() int64 {
 	return n
 }
 
-// trimLater has bids withdrawn that the line does not need or the limit does not admit, unless it needs
+// trimLater has fetches withdrawn that the local queue does not need or the limit does not admit, unless it needs
 // them soon. l.mu is held.
 func (k *keeper) trimLater() {
-	l := &k.line
-	if l.trims || len(l.bids) <= l.needs(l.waiting.Len(), k.room(math.MaxInt32)) {
+	l := &k.local
+	if l.trims || len(l.fetches) <= l.needs(l.waiting.Len(), k.limitOr(math.MaxInt32)) {
 		return
 	}
 	l.trims, l.most = true, l.waiting.Len()
-	time.AfterFunc(min(max(k.handover, keepLook), bidsStay), func() {
+	time.AfterFunc(min(max(k.handover, keepLook), surplusStays), func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.trims = false
-		for _, b := range l.bids[min(len(l.bids), l.needs(l.most, k.room(math.MaxInt32))):] {
-			b.cancel(errSurplus)
+		for _, f := range l.fetches[min(len(l.fetches), l.needs(l.most, k.limitOr(math.MaxInt32))):] {
+			f.cancel(errSurplus)
 		}
 		k.trimLater()
 	})

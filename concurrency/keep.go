@@ -40,29 +40,29 @@ func (i idleness) stays(keep time.Duration) bool {
 // SemaphoreOptions.Handover. The same one time counts.
 //
 // Nor does any other process lose by a permit that passes while it might stay. A limit that is lowered
-// stops the calls in line, too.
+// stops the calls in the local queue, too.
 func (i idleness) passes(handover, keep time.Duration) bool {
 	return !i.lowered && (i.trusted && i.age < handover || i.stays(keep))
 }
 
 // keeper keeps the permits that the calls of one Semaphore have released. What callers share is
 // read by them and written only by the keeper's own goroutine: see watch. Each permit that is kept has
-// a word of its own, by which it goes from caller to caller.
+// an atomic of its own, by which it goes from caller to caller.
 type keeper struct {
 	queue *sessionQueue
 	keep  time.Duration
 	base  time.Time // of the keeper's clock
 
 	handover time.Duration
-	line     line         // empty without handover
+	local    localQueue   // empty without handover
 	seen     atomic.Int64 // the limit that limit has returned last
 	lowered  atomic.Int64 // how often that was lower than the one before
 
-	quiet  atomic.Int64            // until when it is known that no request waits, by the keeper's clock
-	doubts atomic.Int64            // since when that has to be known: see doubt
-	cells  atomic.Pointer[[]*kept] // all that have been idle
-	recent sync.Pool               // of those, the ones that this processor has used last: only hints
-	mu     sync.Mutex              // of changes of cells
+	quiet  atomic.Int64               // until when it is known that no request waits, by the keeper's clock
+	doubts atomic.Int64               // since when that has to be known: see doubt
+	keys   atomic.Pointer[[]*keptKey] // all that have been idle
+	recent sync.Pool                  // of those, the ones that this processor has used last: only hints
+	mu     sync.Mutex                 // of changes of keys
 
 	watching  atomic.Bool   // watch runs
 	used      atomic.Int64  // when a permit was released to etcd, by the keeper's clock
@@ -76,7 +76,7 @@ func newKeeper(q *sessionQueue, o *SemaphoreOptions) *keeper {
 		return nil
 	}
 	k := &keeper{queue: q, keep: o.Keep, handover: o.Handover, base: time.Now(), pause: keepPause}
-	k.cells.Store(&[]*kept{})
+	k.keys.Store(&[]*keptKey{})
 	return k
 }
 
@@ -88,9 +88,9 @@ func (k *keeper) isQuiet(now time.Duration) bool { return now < time.Duration(k.
 // isPlain reports whether a request may be granted any permit that is kept (W19).
 func (r *request) isPlain() bool { return r.Weight == 1 && !r.hasID && r.Note == "" }
 
-// hold returns what keeps the key of a permit that etcd has granted to one of the keeper's calls.
-func (k *keeper) hold(p *Permit) *kept {
-	c := &kept{
+// newKey returns the key of a permit that etcd has granted to one of the keeper's calls.
+func (k *keeper) newKey(p *Permit) *keptKey {
+	c := &keptKey{
 		keeper: k, epoch: p.epoch, ticket: p.ticket, granted: k.now(), released: p.queue.ending(p.ticket, ErrReleased, ""),
 	}
 	k.limit()
@@ -108,7 +108,7 @@ func (k *keeper) takeFor(ctx context.Context, r *request, of source) *Permit {
 	if p := k.take(ctx, r.MaxHold, of); p != nil {
 		return p
 	}
-	if r.Bounded && k.shed(ctx) { // one of them may have been granted meanwhile, and be idle
+	if r.Bounded && k.withdrawSurplus(ctx) { // one of them may have been granted meanwhile, and be idle
 		return k.take(ctx, r.MaxHold, of)
 	}
 	return nil
@@ -117,15 +117,15 @@ func (k *keeper) takeFor(ctx context.Context, r *request, of source) *Permit {
 // take returns a permit that was kept, or nil if there is none to be had: then etcd is asked.
 func (k *keeper) take(ctx context.Context, maxHold time.Duration, of source) *Permit {
 	now := k.now()
-	if !k.isQuiet(now) || k.line.length.Load() > 0 || ctx.Err() != nil || k.queue.sess.Accepting().Err() != nil {
+	if !k.isQuiet(now) || k.local.length.Load() > 0 || ctx.Err() != nil || k.queue.sess.Accepting().Err() != nil {
 		return nil
 	}
 	p := &Permit{queue: k.queue, maxHold: maxHold, source: of}
-	if c, ok := k.recent.Get().(*kept); ok && c.take(ctx, p, now) {
+	if c, ok := k.recent.Get().(*keptKey); ok && c.reuse(ctx, p, now) {
 		return p
 	}
-	for _, c := range *k.cells.Load() {
-		if c.take(ctx, p, now) {
+	for _, c := range *k.keys.Load() {
+		if c.reuse(ctx, p, now) {
 			return p
 		}
 	}
@@ -133,17 +133,17 @@ func (k *keeper) take(ctx context.Context, maxHold time.Duration, of source) *Pe
 }
 
 // list adds what has become idle for the first time.
-func (k *keeper) list(c *kept) {
+func (k *keeper) list(c *keptKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	cells := append(slices.Clone(*k.cells.Load()), c)
-	k.cells.Store(&cells)
+	keys := append(slices.Clone(*k.keys.Load()), c)
+	k.keys.Store(&keys)
 }
 
 // unlist forgets what was idle.
-func (k *keeper) unlist(c *kept) {
+func (k *keeper) unlist(c *keptKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	cells := slices.DeleteFunc(slices.Clone(*k.cells.Load()), func(o *kept) bool { return o == c })
-	k.cells.Store(&cells)
+	keys := slices.DeleteFunc(slices.Clone(*k.keys.Load()), func(o *keptKey) bool { return o == c })
+	k.keys.Store(&keys)
 }

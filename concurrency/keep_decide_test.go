@@ -51,9 +51,9 @@ func TestWhetherAPermitPasses(t *testing.T) {
 func TestEndedKeyIsNotListed(t *testing.T) {
 	t.Parallel()
 	k := &keeper{base: time.Now()}
-	k.cells.Store(&[]*kept{})
-	c := &kept{keeper: k}
+	k.keys.Store(&[]*keptKey{})
+	c := &keptKey{keeper: k}
 	c.holder.Store(ended)
-	require.False(t, c.rest(&Permit{}, 0))
-	require.Empty(t, *k.cells.Load())
+	require.False(t, c.setIdle(&Permit{}, 0))
+	require.Empty(t, *k.keys.Load())
 }

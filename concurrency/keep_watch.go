@@ -18,13 +18,13 @@ const (
 	// keepLinger is how long a keeper watches on after a permit was used last.
 	keepLinger = time.Second
 	// keepPause is how long a keeper keeps nothing after requests have waited. It is longer, up to
-	// keepPauses, where requests often wait: to find that out costs the server a count each time.
-	keepPause  = keepIdle
-	keepPauses = 20 * keepPause
+	// keepPauseMost, where requests often wait: to find that out costs the server a count each time.
+	keepPause     = keepIdle
+	keepPauseMost = 20 * keepPause
 )
 
-// missed has the keeper watch, since a permit is released to etcd that might have stayed.
-func (k *keeper) missed(now time.Duration) {
+// startWatch has the keeper watch, since a permit is released to etcd that might have stayed.
+func (k *keeper) startWatch(now time.Duration) {
 	if k.keep == 0 {
 		return
 	}
@@ -58,7 +58,7 @@ func (k *keeper) watch() {
 	for known, sent := first, first.sent; ; {
 		waits, listed, changed := m.Asked()
 		if seen != changed {
-			k.missing(m)
+			k.endMissing(m)
 			seen = changed
 		}
 		now := k.now()
@@ -86,7 +86,7 @@ func (k *keeper) watch() {
 			for _, c := range p.gone {
 				c.keyGone()
 			}
-			k.missing(m) // also those that the view does not show since before they were idle
+			k.endMissing(m) // also those that the view does not show since before they were idle
 			known, sent, k.pause = p, p.sent, keepPause
 		case <-m.Replaced:
 			m.Next()
@@ -120,13 +120,13 @@ func (k *keeper) doubt() {
 // suspend keeps nothing for a while, since requests wait.
 func (k *keeper) suspend(now time.Duration) {
 	k.notBefore.Store(int64(now + k.pause))
-	k.pause = min(2*k.pause, keepPauses)
+	k.pause = min(2*k.pause, keepPauseMost)
 }
 
 // stop releases what is idle, and lets nothing stay any more.
 func (k *keeper) stop() {
 	k.quiet.Store(0) // first: a permit that becomes idle now is released by its holder
-	for _, c := range *k.cells.Load() {
+	for _, c := range *k.keys.Load() {
 		c.drop(nil)
 	}
 }
@@ -135,7 +135,7 @@ func (k *keeper) stop() {
 func (k *keeper) releaseIdle(then time.Duration) (used time.Duration) {
 	used = time.Duration(k.used.Load())
 	quiet := k.isQuiet(then)
-	for _, c := range *k.cells.Load() {
+	for _, c := range *k.keys.Load() {
 		since := time.Duration(c.idle.Load())
 		used = max(used, since)
 		// Whether the lease is trusted its holder finds out, and its epoch.
@@ -146,9 +146,9 @@ func (k *keeper) releaseIdle(then time.Duration) (used time.Duration) {
 	return used
 }
 
-// missing ends the keys that the view does not show any more.
-func (k *keeper) missing(m *mirror.Use) {
-	for _, c := range *k.cells.Load() {
+// endMissing ends the keys that the view does not show any more.
+func (k *keeper) endMissing(m *mirror.Use) {
+	for _, c := range *k.keys.Load() {
 		if gone, _ := m.Gone(c.ticket.Key, c.ticket.Token); gone {
 			c.keyGone()
 		}
@@ -159,7 +159,7 @@ func (k *keeper) missing(m *mirror.Use) {
 type proof struct {
 	sent  time.Duration // when it was asked, by the keeper's clock: the answer is no older
 	waits bool
-	gone  []*kept
+	gone  []*keptKey
 	err   error
 }
 
@@ -168,11 +168,11 @@ const provable = 32
 
 // prove asks etcd. Counts show the answer where all requests have weight 1.
 func (k *keeper) prove(ctx context.Context) proof {
-	q, cells := k.queue, *k.cells.Load()
+	q, keys := k.queue, *k.keys.Load()
 	p := proof{sent: k.now()}
 	var looks []clientv3.Op
-	if len(cells) <= provable {
-		for _, c := range cells {
+	if len(keys) <= provable {
+		for _, c := range keys {
 			looks = append(looks, clientv3.OpGet(c.ticket.Key, clientv3.WithKeysOnly()))
 		}
 	}
@@ -181,19 +181,19 @@ func (k *keeper) prove(ctx context.Context) proof {
 		return proof{sent: p.sent, err: err}
 	}
 	for i := range found {
-		if kvs := found[i].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != cells[i].ticket.Token {
-			p.gone = append(p.gone, cells[i])
+		if kvs := found[i].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != keys[i].ticket.Token {
+			p.gone = append(p.gone, keys[i])
 		}
 	}
-	if t.Others == 0 && len(cells) <= provable {
+	if t.Others == 0 && len(keys) <= provable {
 		l, stored, err := q.Limit.Learn(t.Records)
 		p.waits, p.err = !stored || !rank.Fits(0, t.Light, l.N), err
 		return p
 	}
 	v, err := q.Read(ctx)
 	p.waits, p.err = v.Queue.Asked(), err
-	if err == nil && len(cells) > provable {
-		p.gone = slices.DeleteFunc(slices.Clone(cells), func(c *kept) bool {
+	if err == nil && len(keys) > provable {
+		p.gone = slices.DeleteFunc(slices.Clone(keys), func(c *keptKey) bool {
 			_, _, there := v.Queue.Position(c.ticket.Key, c.ticket.Token)
 			return there
 		})

@@ -12,9 +12,9 @@ import (
 	"github.com/etcdkit/etcdkit/observe"
 )
 
-// kept is the key of a permit that callers of one process may have one after the other. For its epoch
+// keptKey is the key of a permit that callers of one process may have one after the other. For its epoch
 // it is the holder of that key, from the grant to the end.
-type kept struct {
+type keptKey struct {
 	keeper   *keeper
 	epoch    *engine.Epoch
 	ticket   *queue.Ticket
@@ -49,16 +49,16 @@ func (p *Permit) fence() bool {
 	return p.kept == nil || p.fenced.CompareAndSwap(0, asked) || p.fenced.Load() == asked
 }
 
-// take gives the key to a permit for a call, if it is idle and may stay.
-func (c *kept) take(ctx context.Context, p *Permit, now time.Duration) bool {
+// reuse gives the key to a permit for a call, if it is idle and may stay.
+func (c *keptKey) reuse(ctx context.Context, p *Permit, now time.Duration) bool {
 	if c.holder.Load() != nil {
 		return false
 	}
 	k := c.keeper
-	if !c.give(ctx, nil, p, now) {
+	if !c.assign(ctx, nil, p, now) {
 		return false
 	}
-	if !c.at(now, now-time.Duration(c.idle.Load())).stays(k.keep) && c.vacate(p) {
+	if !c.idleness(now, now-time.Duration(c.idle.Load())).stays(k.keep) && c.vacate(p) {
 		c.drop(p)
 		return false
 	}
@@ -66,9 +66,9 @@ func (c *kept) take(ctx context.Context, p *Permit, now time.Duration) bool {
 	return true
 }
 
-// give gives the key to a permit, from the one that has it or nil. The permit is not bound yet: that is
+// assign gives the key to a permit, from the one that has it or nil. The permit is not bound yet: that is
 // for the call that gets it.
-func (c *kept) give(ctx context.Context, from, p *Permit, now time.Duration) bool {
+func (c *keptKey) assign(ctx context.Context, from, p *Permit, now time.Duration) bool {
 	p.kept, p.epoch, p.ticket, p.token, p.since = c, c.epoch, c.ticket, c.ticket.Token, c.keeper.base.Add(now)
 	p.begin(ctx)
 	return c.holder.CompareAndSwap(from, p)
@@ -76,7 +76,7 @@ func (c *kept) give(ctx context.Context, from, p *Permit, now time.Duration) boo
 
 // vacate ends the life of a permit that has the key and no caller, so that nothing but the key's own end
 // can end the key from now on. It returns false if it was lost before.
-func (c *kept) vacate(p *Permit) bool {
+func (c *keptKey) vacate(p *Permit) bool {
 	if !p.life.End(c.released) {
 		return false
 	}
@@ -84,8 +84,9 @@ func (c *kept) vacate(p *Permit) bool {
 	return true
 }
 
-// release is Release of a permit if it passes to a call in line, or stays for the next one. If not, nothing is released.
-func (c *kept) release(p *Permit) (stayed bool) {
+// release is Release of a permit if it passes to a call in the local queue, or stays for the next one. If
+// not, nothing is released.
+func (c *keptKey) release(p *Permit) (stayed bool) {
 	k := c.keeper
 	now := k.now()
 	cause := c.released
@@ -96,14 +97,14 @@ func (c *kept) release(p *Permit) (stayed bool) {
 		return false
 	}
 	p.released.Store(true)
-	stays := c.at(now, 0).stays(k.keep)
-	if !stays && k.line.length.Load() == 0 || !p.fenced.CompareAndSwap(0, sealed) {
-		k.missed(now)
+	stays := c.idleness(now, 0).stays(k.keep)
+	if !stays && k.local.length.Load() == 0 || !p.fenced.CompareAndSwap(0, sealed) {
+		k.startWatch(now)
 		return false
 	}
-	if !k.pass(c, p, now) && !(stays && c.rest(p, now)) {
+	if !k.pass(c, p, now) && !(stays && c.setIdle(p, now)) {
 		p.fenced.Store(0)
-		k.missed(now)
+		k.startWatch(now)
 		return false
 	}
 	p.finish(nil)
@@ -111,9 +112,9 @@ func (c *kept) release(p *Permit) (stayed bool) {
 	return true
 }
 
-// rest has the key idle, or removed if it may not stay any more. It returns false if it was evicted or
+// setIdle has the key idle, or removed if it may not stay any more. It returns false if it was evicted or
 // lost meanwhile.
-func (c *kept) rest(p *Permit, now time.Duration) bool {
+func (c *keptKey) setIdle(p *Permit, now time.Duration) bool {
 	k := c.keeper
 	c.idle.Store(int64(now))
 	if !c.listed {
@@ -127,7 +128,7 @@ func (c *kept) rest(p *Permit, now time.Duration) bool {
 	switch {
 	case !k.isQuiet(now): // since a moment ago: watch may have overlooked this one
 		c.drop(nil)
-	case k.line.length.Load() > 0: // likewise: a call that has found nothing idle
+	case k.local.length.Load() > 0: // likewise: a call that has found nothing idle
 		k.offer(now)
 	default:
 		k.recent.Put(c)
@@ -135,13 +136,13 @@ func (c *kept) rest(p *Permit, now time.Duration) bool {
 	return true
 }
 
-// at returns what decides over the key, for its holder.
-func (c *kept) at(now, idle time.Duration) idleness {
+// idleness returns what decides over the key, for its holder.
+func (c *keptKey) idleness(now, idle time.Duration) idleness {
 	return idleness{quiet: c.keeper.isQuiet(now), trusted: c.isTrusted(now), age: now - c.granted, idle: idle}
 }
 
 // isTrusted reports whether the lease may be trusted. Its deadline cannot move back.
-func (c *kept) isTrusted(now time.Duration) bool {
+func (c *keptKey) isTrusted(now time.Duration) bool {
 	if now < c.trusted {
 		return true
 	}
@@ -155,7 +156,7 @@ func (c *kept) isTrusted(now time.Duration) bool {
 
 // end takes the key from whatever has it, and returns the permit that had it, or nil. first is false if it
 // had ended before. Its removal is the caller's concern.
-func (c *kept) end() (p *Permit, first bool) {
+func (c *keptKey) end() (p *Permit, first bool) {
 	p = c.holder.Swap(ended)
 	if p == ended {
 		return nil, false
@@ -168,7 +169,7 @@ func (c *kept) end() (p *Permit, first bool) {
 }
 
 // endOf is end if that permit has the key. Otherwise the key has ended, or is another caller's by now.
-func (c *kept) endOf(p *Permit) bool {
+func (c *keptKey) endOf(p *Permit) bool {
 	if !c.holder.CompareAndSwap(p, ended) {
 		return false
 	}
@@ -177,7 +178,7 @@ func (c *kept) endOf(p *Permit) bool {
 }
 
 // drop removes a key that is idle, or whose permit was vacated, in the background.
-func (c *kept) drop(p *Permit) {
+func (c *keptKey) drop(p *Permit) {
 	if !c.holder.CompareAndSwap(p, ended) {
 		return
 	}
@@ -190,7 +191,7 @@ func (c *kept) drop(p *Permit) {
 
 // keyGone ends a key that is gone from etcd, and the permit that has it. No call gets it any more once
 // keyGone has returned; how the permit was lost is found out in the background.
-func (c *kept) keyGone() {
+func (c *keptKey) keyGone() {
 	p, first := c.end()
 	if !first {
 		return
@@ -206,7 +207,7 @@ func (c *kept) keyGone() {
 }
 
 // Lose implements engine.Holder, as do the following methods.
-func (c *kept) Lose(cause, reason error) (report func()) {
+func (c *keptKey) Lose(cause, reason error) (report func()) {
 	if p, _ := c.end(); p != nil {
 		return p.lose(c.keeper.queue.ending(c.ticket, cause, reason.Error()))
 	}
@@ -214,7 +215,7 @@ func (c *kept) Lose(cause, reason error) (report func()) {
 }
 
 // Evicted ends it.
-func (c *kept) Evicted(n record.Notice) (report func()) {
+func (c *keptKey) Evicted(n record.Notice) (report func()) {
 	if p, _ := c.end(); p != nil {
 		return p.lose(c.keeper.queue.endingBy(c.ticket, n))
 	}
@@ -222,7 +223,7 @@ func (c *kept) Evicted(n record.Notice) (report func()) {
 }
 
 // StepDown has the key released: by the call that has it, or at once if it is idle.
-func (c *kept) StepDown(n record.Notice) {
+func (c *keptKey) StepDown(n record.Notice) {
 	for {
 		switch p := c.holder.Load(); {
 		case p == ended:
@@ -239,7 +240,7 @@ func (c *kept) StepDown(n record.Notice) {
 }
 
 // Released reports whether it is idle, too: Close need not wait for a caller.
-func (c *kept) Released() bool {
+func (c *keptKey) Released() bool {
 	p := c.holder.Load()
 	return p == nil || p == ended || p.released.Load()
 }

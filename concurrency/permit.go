@@ -30,7 +30,7 @@ type Permit struct {
 	source  source        // if it is of a Limiter
 	within  within        // of Context, then; its ctx is that of the call
 	life    life.Life
-	kept    *kept        // by which its key may serve the next caller of this process, or nil
+	kept    *keptKey     // by which its key may serve the next caller of this process, or nil
 	fenced  atomic.Int32 // asked for or sealed, if kept is set
 
 	releasing atomic.Bool // Release was called
@@ -53,7 +53,7 @@ func newPermit(ctx context.Context, e *engine.Epoch, a *attempt, c *queue.Ticket
 	p.begin(ctx)
 	p.queue.last().sharing.permits.Add(c.Weight())
 	if a.keeper != nil {
-		p.kept = a.keeper.hold(p)
+		p.kept = a.keeper.newKey(p)
 	}
 	return p
 }

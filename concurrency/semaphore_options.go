@@ -44,13 +44,13 @@ type SemaphoreOptions struct {
 	// The calls of one process are granted in their order. Once this process has seen that the
 	// limit was lowered, permits that were granted before do not pass, whatever it is afterwards.
 	//
-	// Calls with a Weight of 1, without ID, Note and MaxWaiters, wait in line in this process. For
+	// Calls with a Weight of 1, without ID, Note and MaxWaiters, wait in a queue of this process. For
 	// all of them it has at most as many requests in etcd as the limit admits: Status and
 	// observe.Waiting show those requests, and MaxWaiters of other calls counts them. One that no call
 	// needs any more, because the calls have given up, is removed after 0.1 seconds; so are those above a
-	// limit that was lowered, when a call joins or leaves the line next. TryAcquire and
-	// calls that are not plain in this way do not wait in line: they wait in etcd, while permits pass
-	// between the calls in line. Which permits pass, and what Token and Guard show afterwards, is as for Keep.
+	// limit that was lowered, when a call joins or leaves that queue next. TryAcquire and
+	// calls that are not plain in this way do not wait there: they wait in etcd, while permits pass
+	// between the calls of the process. Which permits pass, and what Token and Guard show afterwards, is as for Keep.
 	// The time begins with the grant: choose several times what a call holds its permit for, such
 	// as 20 ms for calls of 1 ms.
 	// At most a minute. Defaults to 0: permits do not pass between calls.

@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
-// lined has so many calls wait in line, and returns what they get.
+// lined has so many calls wait in the local queue, and returns what they get.
 func (d *desk) lined(sem *concurrency.Semaphore, calls int) <-chan *concurrency.Permit {
 	got := make(chan *concurrency.Permit, calls)
 	for range calls {
@@ -55,8 +55,8 @@ func TestLimitThatWasRaisedAndLowered(t *testing.T) {
 	})
 }
 
-// A88: after the limit was lowered, the requests of a line above it are withdrawn when the line changes next.
-func TestLoweredLimitWithdrawsBids(t *testing.T) {
+// A88: after the limit was lowered, the fetches above it are withdrawn when the local queue changes next.
+func TestLoweredLimitWithdrawsFetches(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(t *testing.T, on []*desk) {
 		d, other := on[0], on[1]
@@ -79,9 +79,9 @@ func TestLoweredLimitWithdrawsBids(t *testing.T) {
 	})
 }
 
-// A88: a call in line whose Wait ends before etcd has answered the line's request says so, and not that the
+// A88: a call in the local queue whose Wait ends before etcd has answered a fetch says so, and not that the
 // semaphore is full.
-func TestLineWithoutAnAnswer(t *testing.T) {
+func TestLocalQueueWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(t *testing.T, on []*desk) {
 		d := on[0]

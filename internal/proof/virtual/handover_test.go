@@ -141,9 +141,9 @@ func TestTrapW19OnlyPlainPermitsPass(t *testing.T) {
 	}
 }
 
-// A call in line ends as any other: with its ctx, with Wait, with Close, and with the errors of
+// A call in the local queue ends as any other: with its ctx, with Wait, with Close, and with the errors of
 // the request that stands for it. It keeps its place through the loss of the session's lease.
-func TestEndsOfALine(t *testing.T) {
+func TestEndsInALocalQueue(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(t *testing.T, on []*desk) {
 		d := on[0]

@@ -127,7 +127,7 @@ func TestKeptKeyIsDeletedInUse(t *testing.T) {
 	})
 }
 
-// A87: nor does a permit pass to a call in line, if the queue shows that its key is gone.
+// A87: nor does a permit pass to a call in the local queue, if the queue shows that its key is gone.
 func TestDeletedKeyDoesNotPass(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(t *testing.T, on []*desk) {

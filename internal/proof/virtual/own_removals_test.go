@@ -45,7 +45,7 @@ func (d *desk) tries(sem *concurrency.Semaphore, n int, when time.Duration) {
 }
 
 // A try is not refused because of requests that its own process is removing: permits that have stayed
-// for long enough (A146), a request whose caller has given up, and one that no call in line needs (A147).
+// for long enough (A146), a request whose caller has given up, and one that no call in the local queue needs (A147).
 func TestTryBesideOwnRemovals(t *testing.T) {
 	t.Parallel()
 	const oneWay = 5 * time.Millisecond
@@ -68,9 +68,9 @@ func TestTryBesideOwnRemovals(t *testing.T) {
 		waits bool // a call behind the permits, which gives up
 		slow  int64
 	}{
-		"kept permits":        {2, func(d *desk, limit int) *concurrency.Semaphore { return d.keeping(limit, time.Minute) }, false, 2},
-		"a call that gave up": {2, func(d *desk, limit int) *concurrency.Semaphore { return d.semaphore(limit) }, true, 1},
-		"a call in line":      {1, func(d *desk, limit int) *concurrency.Semaphore { return d.passing(limit, 90*time.Millisecond) }, true, 0},
+		"kept permits":              {2, func(d *desk, limit int) *concurrency.Semaphore { return d.keeping(limit, time.Minute) }, false, 2},
+		"a call that gave up":       {2, func(d *desk, limit int) *concurrency.Semaphore { return d.semaphore(limit) }, true, 1},
+		"a call in the local queue": {1, func(d *desk, limit int) *concurrency.Semaphore { return d.passing(limit, 90*time.Millisecond) }, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -24,7 +24,7 @@ func lines(t *testing.T, s *concurrency.Session, o concurrency.SemaphoreOptions)
 }
 
 // MaxHold is that of the call that gave it. A call gives up at the moment at which a permit passes to it:
-// whether it has the permit or not, its MaxHold does not end that of the next call in line.
+// whether it has the permit or not, its MaxHold does not end that of the next call in the local queue.
 func TestMaxHoldOfACallThatGivesUp(t *testing.T) {
 	t.Parallel()
 	f, ctx := shared(t), ctxT(t)
@@ -34,9 +34,9 @@ func TestMaxHoldOfACallThatGivesUp(t *testing.T) {
 		first := acquire(t, ctx, sm)
 		wait, giveUp := context.WithCancel(ctx)
 		a := ask2(wait, sm, concurrency.MaxHold(20*time.Millisecond))
-		require.Eventually(t, func() bool { return concurrency.LineOf(sm) == 1 }, soon, tick)
+		require.Eventually(t, func() bool { return concurrency.LocalCalls(sm) == 1 }, soon, tick)
 		b := ask2(ctx, sm)
-		require.Eventually(t, func() bool { return concurrency.LineOf(sm) == 2 }, soon, tick)
+		require.Eventually(t, func() bool { return concurrency.LocalCalls(sm) == 2 }, soon, tick)
 		giveUp()
 		require.NoError(t, first.Release(ctx))
 		if got := <-a; got.err == nil {
@@ -75,8 +75,8 @@ func TestNoLossOfAPermitThatNobodyHad(t *testing.T) {
 	require.Zero(t, lost.Load())
 }
 
-// A call in line whose wait ends says what etcd has counted for the line's request, and has nothing listed.
-func TestWaitInLineEnds(t *testing.T) {
+// A call in the local queue whose wait ends says what etcd has counted for its fetch, and has nothing listed.
+func TestWaitInALocalQueueEnds(t *testing.T) {
 	t.Parallel()
 	f, ctx := shared(t), ctxT(t)
 	s, _ := f.Session(idle())
@@ -105,9 +105,9 @@ func TestWaitInLineEnds(t *testing.T) {
 	require.ErrorContains(t, err, "held 1, other waiters 20")
 }
 
-// The request of a line is removed when no call is left in it, however long permits may pass: others
+// The request of a local queue is removed when no call is left in it, however long permits may pass: others
 // count it as one that waits.
-func TestRequestOfAnEmptyLine(t *testing.T) {
+func TestRequestOfAnEmptyLocalQueue(t *testing.T) {
 	t.Parallel()
 	f, ctx := shared(t), ctxT(t)
 	s, _ := f.Session(idle())
@@ -121,7 +121,7 @@ func TestRequestOfAnEmptyLine(t *testing.T) {
 
 // With Keep and Handover a permit that would stay goes to the calls that wait, also if its time to pass
 // beside requests of others is over: no later call has it before them.
-func TestLineBeforeLaterCalls(t *testing.T) {
+func TestLocalQueueBeforeLaterCalls(t *testing.T) {
 	t.Parallel()
 	f, ctx := shared(t), ctxT(t)
 	s, c := f.Session(idle())
@@ -147,9 +147,9 @@ func TestLineBeforeLaterCalls(t *testing.T) {
 			return ok && len(r.Success) > 0
 		}})
 		first := ask2(ctx, sm) // its request in etcd is held up
-		require.Eventually(t, func() bool { return concurrency.LineOf(sm) == 1 }, soon, tick)
+		require.Eventually(t, func() bool { return concurrency.LocalCalls(sm) == 1 }, soon, tick)
 		require.NoError(t, p.Release(ctx))
-		passed := concurrency.LineOf(sm) == 0
+		passed := concurrency.LocalCalls(sm) == 0
 		hold.Remove()
 		close(held)
 		require.NoError(t, granted(t, first, "it is next").Release(ctx))
@@ -157,25 +157,25 @@ func TestLineBeforeLaterCalls(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no permit that could stay passed to the call in line, in 20 attempts")
+	t.Error("no permit that could stay passed to the call in the local queue, in 20 attempts")
 }
 
-// A limit of 0 stops the calls in line as well, however long permits may pass.
-func TestPauseStopsALine(t *testing.T) {
+// A limit of 0 stops the calls in the local queue as well, however long permits may pass.
+func TestPauseStopsALocalQueue(t *testing.T) {
 	t.Parallel()
 	f, ctx := shared(t), ctxT(t)
 	s, _ := f.Session(idle())
 	sm := lines(t, s, concurrency.SemaphoreOptions{Handover: time.Minute})
 	p := acquire(t, ctx, sm)
 	waits := ask2(ctx, sm)
-	require.Eventually(t, func() bool { return concurrency.LineOf(sm) == 1 }, soon, tick)
+	require.Eventually(t, func() bool { return concurrency.LocalCalls(sm) == 1 }, soon, tick)
 	f.queued(2) // it follows the queue, or is about to
 	other, _ := f.Session(idle())
 	operator := sem(t, other, "x", 1)
 	require.NoError(t, operator.SetLimit(ctx, 0))
 	require.Eventually(t, func() bool { return concurrency.LimitOf(sm) == 0 }, soon, tick)
 	require.NoError(t, p.Release(ctx))
-	require.Equal(t, 1, concurrency.LineOf(sm))
+	require.Equal(t, 1, concurrency.LocalCalls(sm))
 	require.NoError(t, operator.SetLimit(ctx, 1))
 	require.NoError(t, granted(t, waits, "the limit is as before").Release(ctx))
 }
