@@ -75,7 +75,7 @@ func (s *rateShares) allow(l *rateLimiter) error {
 	if len(s.calls) == 0 && s.take() {
 		return nil
 	}
-	return s.refusal()
+	return s.noToken()
 }
 
 func (s *rateShares) wait(ctx context.Context, l *rateLimiter) error {
@@ -280,8 +280,8 @@ func (s *rateShares) prompt() {
 	}
 }
 
-// refusal is the error of a call that finds no token.
-func (s *rateShares) refusal() error {
+// noToken is the error of a call that finds no token.
+func (s *rateShares) noToken() error {
 	if u := s.unavailable(); u != nil {
 		return u
 	}

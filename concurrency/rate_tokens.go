@@ -53,7 +53,7 @@ func (s *rateShares) settle(ctx context.Context) {
 		if load {
 			at, left, err = store.read(ctx, d)
 		} else {
-			at, err = store.write(ctx, d, rate.Stored{Grace: s.queue.sess.TTL() + store.slack()}, at)
+			at, err = store.write(ctx, d, rate.StoredTokens{Grace: s.queue.sess.TTL() + store.slack()}, at)
 		}
 		overtaken := errors.Is(err, errOvertaken)
 		if at.of = share; overtaken {
@@ -127,7 +127,7 @@ func (s *rateShares) leaving(now time.Time) *rateLeft {
 // save stores what the process leaves.
 func (l *rateLeft) save(ctx context.Context) {
 	if l != nil {
-		_, _ = l.store.write(ctx, l.of, rate.Stored{Left: l.tokens}, l.at)
+		_, _ = l.store.write(ctx, l.of, rate.StoredTokens{Left: l.tokens}, l.at)
 	}
 }
 
@@ -171,7 +171,7 @@ func (t rateStore) read(ctx context.Context, d rate.Division) (at rateTokens, le
 			return at, 0, err
 		}
 	}
-	return at, d.After(rate.Stored{Left: r.Left, Grace: time.Duration(r.GraceMS) * time.Millisecond}, passed), nil
+	return at, d.After(rate.StoredTokens{Left: r.Left, Grace: time.Duration(r.GraceMS) * time.Millisecond}, passed), nil
 }
 
 // passed returns how long ago a lease was granted, at least. A member of etcd that does not know the lease knows nothing:
@@ -188,7 +188,7 @@ func (t rateStore) passed(ctx context.Context, lease clientv3.LeaseID) (time.Dur
 
 // write stores the tokens in place of the record that was read or written, on a new lease. It returns errOvertaken if that
 // is not the record any more.
-func (t rateStore) write(ctx context.Context, d rate.Division, stored rate.Stored, was rateTokens) (at rateTokens, err error) {
+func (t rateStore) write(ctx context.Context, d rate.Division, stored rate.StoredTokens, was rateTokens) (at rateTokens, err error) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
 	sent := time.Now()

@@ -9,8 +9,8 @@ import (
 // long as that takes, so the tokens of a slow rate are stored, and go with the share from process to process.
 func (d Division) Slow() bool { return d.Shares == 1 && d.PerSecond < 1 }
 
-// Stored is what etcd has of the tokens of a slow rate.
-type Stored struct {
+// StoredTokens is what etcd has of the tokens of a slow rate.
+type StoredTokens struct {
 	// Left is how many there were at least when they were stored.
 	Left float64
 	// Grace is for how long after that the process that stored them may take tokens that Left does not have. So Left is
@@ -19,7 +19,7 @@ type Stored struct {
 }
 
 // After returns how many tokens there are at least, when at least that much time has passed.
-func (d Division) After(s Stored, passed time.Duration) float64 {
+func (d Division) After(s StoredTokens, passed time.Duration) float64 {
 	return min(float64(d.Burst), s.Left+max(0, passed-s.Grace).Seconds()*d.PerSecond*pace)
 }
 
@@ -28,7 +28,7 @@ func (d Division) After(s Stored, passed time.Duration) float64 {
 const longestFill = (math.MaxInt32 - 1) * time.Second
 
 // Fills returns how much time has to pass until After returns the burst, in whole seconds, or the most that can be measured.
-func (d Division) Fills(s Stored) time.Duration {
+func (d Division) Fills(s StoredTokens) time.Duration {
 	fill := seconds(max(0, float64(d.Burst)-s.Left)/(d.PerSecond*pace)) + time.Second
 	return min(fill+s.Grace, longestFill).Round(time.Second) + time.Second
 }

@@ -26,18 +26,18 @@ func TestAfter(t *testing.T) {
 	t.Parallel()
 	d := Divide(Rate{0.5, 3})
 	for name, c := range map[string]struct {
-		s      Stored
+		s      StoredTokens
 		passed time.Duration
 		want   float64
 	}{
-		"at once":                {Stored{Left: 0.25}, 0, 0.25},
-		"a little less":          {Stored{Left: 0.25}, 2 * time.Second, 0.25 + pace},
-		"the burst":              {Stored{Left: 0.25}, time.Hour, 3},
-		"more than the burst":    {Stored{Left: 9}, 0, 3},
-		"in the grace":           {Stored{Grace: 15 * time.Second}, 15 * time.Second, 0},
-		"after it":               {Stored{Grace: 15 * time.Second}, 17 * time.Second, pace},
-		"left and a grace":       {Stored{Left: 1, Grace: 15 * time.Second}, time.Second, 1},
-		"a clock that went back": {Stored{Left: 1}, -time.Hour, 1},
+		"at once":                {StoredTokens{Left: 0.25}, 0, 0.25},
+		"a little less":          {StoredTokens{Left: 0.25}, 2 * time.Second, 0.25 + pace},
+		"the burst":              {StoredTokens{Left: 0.25}, time.Hour, 3},
+		"more than the burst":    {StoredTokens{Left: 9}, 0, 3},
+		"in the grace":           {StoredTokens{Grace: 15 * time.Second}, 15 * time.Second, 0},
+		"after it":               {StoredTokens{Grace: 15 * time.Second}, 17 * time.Second, pace},
+		"left and a grace":       {StoredTokens{Left: 1, Grace: 15 * time.Second}, time.Second, 1},
+		"a clock that went back": {StoredTokens{Left: 1}, -time.Hour, 1},
 	} {
 		require.InDelta(t, c.want, d.After(c.s, c.passed), 1e-9, name)
 	}
@@ -48,14 +48,14 @@ func TestFills(t *testing.T) {
 	t.Parallel()
 	for _, r := range []Rate{{0.2, 1}, {0.5, 3}, {1.0 / 3600, 10}, {0.999, 1000}} {
 		d := Divide(r)
-		for _, s := range []Stored{{}, {Left: 0.5}, {Left: float64(r.Burst)}, {Grace: 15*time.Second + 100*time.Millisecond}} {
+		for _, s := range []StoredTokens{{}, {Left: 0.5}, {Left: float64(r.Burst)}, {Grace: 15*time.Second + 100*time.Millisecond}} {
 			fill := d.Fills(s)
 			require.Zero(t, fill%time.Second)
 			require.InDelta(t, float64(r.Burst), d.After(s, fill), 1e-9, "%v %v", r, s)
 			require.Less(t, fill.Seconds(), (float64(r.Burst)-s.Left)/r.PerSecond*1.002+s.Grace.Seconds()+4)
 		}
 	}
-	most := Divide(Rate{LeastPerSecond, math.MaxInt32}).Fills(Stored{Grace: time.Minute})
+	most := Divide(Rate{LeastPerSecond, math.MaxInt32}).Fills(StoredTokens{Grace: time.Minute})
 	require.Positive(t, most)
 	require.LessOrEqual(t, int64(most/time.Second), int64(math.MaxInt32), "what a record may have")
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
-// foreign is a Limiter of the caller's own, whose semaphores may be of no Limiter: each of them is one
+// custom is a Limiter of the caller's own, whose semaphores may be of no Limiter: each of them is one
 // by itself then, so that a request's context has its permit.
-type foreign struct{ concurrency.Limiter }
+type custom struct{ concurrency.Limiter }
 
-func (f foreign) Key(key string) *concurrency.Semaphore {
-	return concurrency.Single(f.Limiter.Key(key)).Key(key)
+func (c custom) Key(key string) *concurrency.Semaphore {
+	return concurrency.Single(c.Limiter.Key(key)).Key(key)
 }
 
 // ours returns a Limiter whose permits are in the contexts of their requests.
@@ -20,7 +20,7 @@ func ours(lim concurrency.Limiter) concurrency.Limiter {
 	case reflect.TypeFor[*concurrency.KeyedLimiter](), reflect.TypeOf(concurrency.Single(nil)), nil:
 		return lim
 	}
-	return foreign{lim}
+	return custom{lim}
 }
 
 // whole returns the semaphore of all keys of a Limiter together, or nil if it has none.
