@@ -111,19 +111,19 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 	if err := cmp.Or(q.invalid, ctx.Err()); err != nil {
 		return nil, q.failed(a.doing, err)
 	}
-	bounded, cancel := a.bound(ctx)
+	timed, cancel := a.bound(ctx)
 	defer cancel()
 	var p *Permit
 	var err error
 	if a.waitsLocally() {
-		p, err = a.keeper.wait(bounded, a)
+		p, err = a.keeper.wait(timed, a)
 	} else {
-		p, err = a.within(bounded)
+		p, err = a.within(timed)
 	}
 	if err == nil {
 		return p, nil
 	}
-	return nil, a.errorOf(bounded, err)
+	return nil, a.errorOf(timed, err)
 }
 
 // within is run until ctx ends.
@@ -218,7 +218,7 @@ func (a *attempt) on(ctx context.Context, call *queue.Call, e *engine.Epoch) (*P
 	p := newPermit(ctx, e, a, last)
 	if err := p.register(); err != nil {
 		p.workEnded()
-		e.Withdraw(first.Ticket, first.Refusal())
+		e.Withdraw(first.Ticket, first.DeletionRefused())
 		return nil, err
 	}
 	return p, nil

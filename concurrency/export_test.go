@@ -60,7 +60,7 @@ func InFront(s *Semaphore) int {
 
 // Follows reports whether the session of a semaphore follows the whole queue.
 func Follows(s *Semaphore) bool {
-	_, ok := s.in().queue.View.Strays()
+	_, ok := s.in().queue.View.ForeignKeys()
 	return ok
 }
 

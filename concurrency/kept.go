@@ -185,7 +185,7 @@ func (c *keptKey) drop(p *Permit) {
 	k, e := c.keeper, c.epoch
 	k.unlist(c)
 	k.queue.sharing.permits.Add(-1)
-	e.Withdraw(c.ticket.Ticket, c.ticket.Refusal())
+	e.Withdraw(c.ticket.Ticket, c.ticket.DeletionRefused())
 	e.Drop(c.ticket.Ticket)
 }
 

@@ -200,7 +200,7 @@ func (p *Permit) after(cause error) {
 	if errors.Is(cause, ErrTooLong) {
 		if p.kept == nil || p.kept.endOf(p) {
 			p.epoch.Drop(p.ticket.Ticket)
-			p.epoch.Withdraw(p.ticket.Ticket, p.ticket.Refusal())
+			p.epoch.Withdraw(p.ticket.Ticket, p.ticket.DeletionRefused())
 		}
 	}
 	p.holdLost(cause.(*LostError), time.Since(p.since))

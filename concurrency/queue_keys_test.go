@@ -101,7 +101,7 @@ func TestTrapS7MutableRankInputs(t *testing.T) {
 }
 
 // F39, T15, T13: keys that do not belong there block no request and are reported. For what they
-// cost see TestStrayKeyCostsNoRead.
+// cost see TestForeignKeyCostsNoRead.
 func TestForeignKeysBlockNoRequest(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

@@ -183,7 +183,7 @@ func (l *KeyedLimiter) Keys(ctx context.Context) iter.Seq2[KeyInfo, error] {
 			}
 			if of.IsSlot(name) {
 				now.Requests++
-			} else if own := mirror.ReadStored(kv); name == of.Limit && !own.Damaged && !own.Inherit {
+			} else if own := mirror.ReadLimitRecord(kv); name == of.Limit && !own.Damaged && !own.Inherit {
 				now.Stored, now.Limit = true, int(own.Limit.Limit)
 			}
 		}

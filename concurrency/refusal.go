@@ -32,15 +32,15 @@ func unavailable(o engine.Outage) *UnavailableError {
 	return &UnavailableError{Since: o.Since, LastAnswer: o.LastAnswer, Err: o.Err}
 }
 
-// errorOf returns the error of a call that has no permit. bounded is its ctx with the bound of Wait or
+// errorOf returns the error of a call that has no permit. timed is its ctx with the bound of Wait or
 // TryTimeout, which must not look like the end of the caller's.
-func (a *attempt) errorOf(bounded context.Context, err error) error {
+func (a *attempt) errorOf(timed context.Context, err error) error {
 	if end, ok := err.(*queue.WaitEnd); ok { //nolint:errorlint // nothing wraps it, as nothing wraps the others
-		err = a.waitEnded(bounded, end.Full, err)
-	} else if bounded.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		err = a.waitEnded(bounded, nil, err)
+		err = a.waitEnded(timed, end.Full, err)
+	} else if timed.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		err = a.waitEnded(timed, nil, err)
 	}
-	option := a.bounding(bounded, err)
+	option := a.bounding(timed, err)
 	err = a.public(err)
 	if option != "" {
 		err = fmt.Errorf("%w; %s", err, option)
@@ -69,13 +69,13 @@ func (a *attempt) public(err error) error {
 
 // bounding names the option that has kept a call from waiting longer, for its error; empty if that is the caller's ctx,
 // or a call that never waits.
-func (a *attempt) bounding(bounded context.Context, err error) string {
+func (a *attempt) bounding(timed context.Context, err error) string {
 	f, isFull := err.(*queue.Full)   //nolint:errorlint // likewise
 	_, silent := err.(*queue.Outage) //nolint:errorlint // likewise
 	switch {
 	case a.caller.Err() != nil || !isFull && !silent && !errors.Is(err, ErrUnavailable):
 		return ""
-	case context.Cause(bounded) == queue.ErrWaited:
+	case context.Cause(timed) == queue.ErrWaited:
 		return fmt.Sprintf("Wait(%v) has passed", a.wait)
 	case !isFull || a.try:
 		return ""
@@ -88,14 +88,14 @@ func (a *attempt) bounding(bounded context.Context, err error) string {
 	}
 }
 
-// waitEnded returns why a call has ended without a permit whose bounded ctx has ended. at is how full the
+// waitEnded returns why a call has ended without a permit whose timed ctx has ended. at is how full the
 // queue is, nil if the call has no request in one.
-func (a *attempt) waitEnded(bounded context.Context, at *queue.Full, err error) error {
+func (a *attempt) waitEnded(timed context.Context, at *queue.Full, err error) error {
 	q, own, outage := a.queue, a.caller.Err(), a.queue.unavailable()
 	switch {
 	case own == nil && at == nil && q.sess.Accepting().Err() != nil:
 		return ErrClosed
-	case own == nil && context.Cause(bounded) == errTried:
+	case own == nil && context.Cause(timed) == errTried:
 		u := q.unanswered(a.begun)
 		if outage == nil && u.LastAnswer.After(a.begun) {
 			return q.Unknown() // etcd answers, but thousands of calls were before this one

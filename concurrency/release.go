@@ -113,11 +113,11 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	var why error
 	doubt := false // an answer was lost: if the key is gone, that was us
 	if ctx.Err() == nil {
-		bounded, cancel := p.epoch.Answers(ctx)
+		timed, cancel := p.epoch.Answers(ctx)
 		defer cancel()
-		removal, err := p.queue.sess.Remove(bounded, stored)
+		removal, err := p.queue.sess.Remove(timed, stored)
 		if err == nil {
-			err = p.answered(bounded, removal, held)
+			err = p.answered(timed, removal, held)
 		}
 		if err == nil {
 			return nil
@@ -125,13 +125,13 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		why, doubt = err, removal == commit.Vanished
 	}
 	again := func() {
-		bounded, cancel := p.epoch.Answers(context.Background())
+		timed, cancel := p.epoch.Answers(context.Background())
 		defer cancel()
-		removal, err := p.queue.sess.Erase(bounded, stored, p.refusal)
+		removal, err := p.queue.sess.Erase(timed, stored, p.releaseRefused)
 		if removal == commit.Absent && doubt {
 			removal = commit.Vanished
 		}
-		if err != nil || p.answered(bounded, removal, held) != nil {
+		if err != nil || p.answered(timed, removal, held) != nil {
 			p.endUnanswered(held)
 		}
 	}
@@ -220,9 +220,9 @@ func (e *LostError) loss() error {
 	return nil
 }
 
-// refusal reports to the callers of Release that etcd refuses it.
-func (p *Permit) refusal(err error) {
-	p.ticket.Refusal()(err)
+// releaseRefused reports to the callers of Release that etcd refuses it.
+func (p *Permit) releaseRefused(err error) {
+	p.ticket.DeletionRefused()(err)
 	_, refused := p.outcome()
 	refused <- err
 }

@@ -140,7 +140,7 @@ func (c *Crowd) confirm(ctx context.Context, s *Waiter, w *mirror.Waiter) (bool,
 	if key == nil || key.CreateRevision != s.Token || err != nil || !stored {
 		return false, nil // the view is about to show that
 	}
-	return rank.Fits(0, w.UpTo(), seen.N) || read.Own != nil && mirror.ReadStored(read.Own).Through >= s.Token, nil
+	return rank.Fits(0, w.UpTo(), seen.N) || read.Own != nil && mirror.ReadLimitRecord(read.Own).Through >= s.Token, nil
 }
 
 // sleep is Await of a far request, until the requests wait in another way.

@@ -30,7 +30,7 @@ type Session interface {
 type Queue struct {
 	Session     Session
 	Keys        keyspace.Queue
-	Limit       limit.Kind
+	Limit       limit.Setting
 	View        *mirror.Shared // of the whole queue
 	Horizon     rank.Horizon
 	ReportEvery time.Duration

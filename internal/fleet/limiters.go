@@ -12,8 +12,8 @@ import (
 // Limiter is one KeyedLimiter.
 type Limiter struct {
 	queues keyspace.Limiter
-	Base   mirror.Stored // the default limit
-	Total  *Queue        // or nil
+	Base   mirror.LimitRecord // the default limit
+	Total  *Queue             // or nil
 	Keys   map[string]*Queue
 }
 
@@ -28,7 +28,7 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 		s.Limiters[name] = lim
 	}
 	if key == lim.queues.Default {
-		lim.Base = mirror.ReadStored(kv)
+		lim.Base = mirror.ReadLimitRecord(kv)
 		for _, l := range lim.Keys {
 			s.touch(l)
 		}

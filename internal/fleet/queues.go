@@ -104,7 +104,7 @@ func (l *Queue) Len() int { return len(l.entries) }
 
 // Own reports whether the queue has a stored limit, in place of a limiter's default.
 func (l *Queue) Own() bool {
-	stored := mirror.ReadStored(l.limit)
+	stored := mirror.ReadLimitRecord(l.limit)
 	return stored.Rev != 0 && !stored.Damaged && !stored.Inherit
 }
 
@@ -199,9 +199,9 @@ func (l *Queue) settle(revision, now int64) {
 }
 
 // base returns the default limit of the queue.
-func (l *Queue) base() mirror.Stored {
+func (l *Queue) base() mirror.LimitRecord {
 	if l.limiter == nil || l.isTotal {
-		return mirror.Stored{}
+		return mirror.LimitRecord{}
 	}
 	return l.limiter.Base
 }

@@ -41,7 +41,7 @@ func (b *Base) Read(ctx context.Context) (l Limit, ok bool, err error) {
 	return l, ok, err
 }
 
-func (b *Base) read(ctx context.Context) (r mirror.Stored, l Limit, ok bool, err error) {
+func (b *Base) read(ctx context.Context) (r mirror.LimitRecord, l Limit, ok bool, err error) {
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return b.KV.Get(call, b.Key) })
 	if err != nil || len(resp.Kvs) == 0 {
 		return r, Limit{}, false, err
@@ -52,13 +52,13 @@ func (b *Base) read(ctx context.Context) (r mirror.Stored, l Limit, ok bool, err
 	return r, limitOf(r), true, nil
 }
 
-func limitOf(r mirror.Stored) Limit {
+func limitOf(r mirror.LimitRecord) Limit {
 	return Limit{N: r.Limit.Limit, Initial: r.Initial, Lowered: r.Previous > 0, Total: r.Total, Revs: Revs{Base: r.Rev}}
 }
 
 // Learn returns the default that was read, and remembers it.
-func (b *Base) Learn(kv *mvccpb.KeyValue) mirror.Stored {
-	r := mirror.ReadStored(kv)
+func (b *Base) Learn(kv *mvccpb.KeyValue) mirror.LimitRecord {
+	r := mirror.ReadLimitRecord(kv)
 	if !r.Damaged {
 		b.saw(r)
 	}
@@ -66,7 +66,7 @@ func (b *Base) Learn(kv *mvccpb.KeyValue) mirror.Stored {
 }
 
 // saw remembers a default, unless a later one was seen.
-func (b *Base) saw(r mirror.Stored) {
+func (b *Base) saw(r mirror.LimitRecord) {
 	b.See(r.Rev)
 	l := limitOf(r)
 	for {
@@ -115,7 +115,7 @@ func (b *Base) Set(ctx context.Context, n int64, create bool) error {
 			continue
 		}
 		if rev > 0 {
-			b.saw(mirror.Stored{Limit: r, Rev: rev})
+			b.saw(mirror.LimitRecord{Limit: r, Rev: rev})
 		}
 		return err
 	}

@@ -29,7 +29,9 @@ func TestAgrees(t *testing.T) {
 }
 
 // own are the records of a queue that has a limit of its own.
-func own(r record.Limit) mirror.Limits { return mirror.Limits{Own: mirror.Stored{Limit: r, Rev: 60}} }
+func own(r record.Limit) mirror.Limits {
+	return mirror.Limits{Own: mirror.LimitRecord{Limit: r, Rev: 60}}
+}
 
 // One row for each state of the stored limit that a change may find.
 func TestChange(t *testing.T) {

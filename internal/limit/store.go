@@ -56,7 +56,7 @@ func (s *Store) Seen() *Limit {
 // Forget forgets it: etcd's history was taken back.
 func (s *Store) Forget() { s.seen.Store(nil) }
 
-// Fixed implements Kind.
+// Fixed implements Setting.
 func (s *Store) Fixed() int64 { return 0 }
 
 // Counts returns the reads of the records with the number of the heavy requests, which are next to the
@@ -138,7 +138,7 @@ func (s *Store) Learn(read Records) (l Limit, ok bool, err error) {
 	if seen := s.seen.Load(); seen != nil && seen.Revs == revs && seen.own == values[0] && seen.base == values[1] {
 		return seen.Limit, true, nil
 	}
-	limits := mirror.Limits{Own: mirror.ReadStored(own), Base: mirror.ReadStored(base)}
+	limits := mirror.Limits{Own: mirror.ReadLimitRecord(own), Base: mirror.ReadLimitRecord(base)}
 	r := limits.InForce()
 	switch {
 	case r.Damaged:
@@ -310,7 +310,7 @@ func (s *Store) settle(ctx context.Context, r record.Limit, at Revs, before *mir
 }
 
 // past returns the queue and the default as of an earlier revision.
-func (s *Store) past(ctx context.Context, revision int64) (kvs []*mvccpb.KeyValue, base mirror.Stored, err error) {
+func (s *Store) past(ctx context.Context, revision int64) (kvs []*mvccpb.KeyValue, base mirror.LimitRecord, err error) {
 	resp, err := s.KV.Get(ctx, s.Keys.Range, clientv3.WithPrefix(), clientv3.WithRev(revision))
 	if err != nil {
 		return nil, base, err
@@ -320,7 +320,7 @@ func (s *Store) past(ctx context.Context, revision int64) (kvs []*mvccpb.KeyValu
 	}
 	was, err := s.KV.Get(ctx, s.Base.Key, clientv3.WithRev(revision))
 	if err == nil && len(was.Kvs) > 0 {
-		base = mirror.ReadStored(was.Kvs[0])
+		base = mirror.ReadLimitRecord(was.Kvs[0])
 	}
 	return resp.Kvs, base, err
 }

@@ -24,7 +24,7 @@ func TestTrapN3DefaultAfterTheRequest(t *testing.T) {
 		return &mvccpb.KeyValue{Key: []byte(keys.Slot(keyspace.Slot{Lease: 7, Number: n, Weight: 1})), Value: []byte("{}"),
 			CreateRevision: rev, ModRevision: rev, Version: 1, Lease: 7}
 	}
-	base := func(r record.Limit, rev int64) mirror.Stored { return mirror.Stored{Limit: r, Rev: rev} }
+	base := func(r record.Limit, rev int64) mirror.LimitRecord { return mirror.LimitRecord{Limit: r, Rev: rev} }
 	m := mirror.New(keys, 0)
 	m.SetBase(base(record.Limit{Limit: 2, Settled: true}, 10))
 	m.Reset([]*mvccpb.KeyValue{request(0, 11)}, 11)

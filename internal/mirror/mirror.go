@@ -24,7 +24,7 @@ type Mirror struct {
 	based    bool // a default counts where the queue has no limit of its own
 	alone    bool // the watch brings deletions alone, and no stored limit: only the last list shows that
 	revision int64
-	strays   map[string]int64 // mod revisions of the keys that are not requests
+	foreign  map[string]int64 // mod revisions of the keys that are not requests
 	listed   int64            // up to which token the last list was complete
 	read     int64            // the revision of that list
 	newer    int              // how many requests it has left out, which are newer
@@ -74,7 +74,7 @@ func (r Request) Record() record.Request {
 // New returns a mirror that has seen nothing yet. A fixed limit above 0 is used instead of a
 // stored one.
 func New(keys keyspace.Queue, fixed int64) *Mirror {
-	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, strays: map[string]int64{}, waiting: map[string]*Waiter{}, unseen: map[string]*Waiter{}, changed: make(chan struct{}), again: make(chan struct{}, 1)}
+	m := &Mirror{keys: keys, fixed: fixed, requests: map[string]*Request{}, foreign: map[string]int64{}, waiting: map[string]*Waiter{}, unseen: map[string]*Waiter{}, changed: make(chan struct{}), again: make(chan struct{}, 1)}
 	if fixed > 0 {
 		m.queue.SetLimit(fixed, 0)
 	}
@@ -95,7 +95,7 @@ func (m *Mirror) reset(kvs []*mvccpb.KeyValue, revision, upTo int64, newer int) 
 	if m.fixed > 0 {
 		m.queue.SetLimit(m.fixed, 0)
 	}
-	m.requests, m.strays = make(map[string]*Request, len(kvs)), map[string]int64{}
+	m.requests, m.foreign = make(map[string]*Request, len(kvs)), map[string]int64{}
 	var limit *mvccpb.KeyValue
 	for _, kv := range kvs {
 		if string(kv.Key) == m.keys.Limit {
@@ -103,7 +103,7 @@ func (m *Mirror) reset(kvs []*mvccpb.KeyValue, revision, upTo int64, newer int) 
 		} else if r, ok := m.parse(kv); ok {
 			m.requests[r.Key] = r
 		} else {
-			m.strays[string(kv.Key)] = kv.ModRevision
+			m.foreign[string(kv.Key)] = kv.ModRevision
 		}
 	}
 	m.setLimit(limit)
@@ -122,21 +122,21 @@ func (m *Mirror) reset(kvs []*mvccpb.KeyValue, revision, upTo int64, newer int) 
 	}
 }
 
-// Stray is a key in the range that is not a request, with its mod revision.
-type Stray struct {
+// ForeignKey is a key in the range that is not a request, with its mod revision.
+type ForeignKey struct {
 	Key string
 	Mod int64
 }
 
-// Strays returns the keys in the range that are not requests. listed is false if the range has
+// ForeignKeys returns the keys in the range that are not requests. listed is false if the range has
 // not been listed yet.
-func (m *Mirror) Strays() (strays []Stray, listed bool) {
+func (m *Mirror) ForeignKeys() (foreign []ForeignKey, listed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key, mod := range m.strays {
-		strays = append(strays, Stray{key, mod})
+	for key, mod := range m.foreign {
+		foreign = append(foreign, ForeignKey{key, mod})
 	}
-	return strays, m.listed > 0
+	return foreign, m.listed > 0
 }
 
 // Again returns a channel that has a value when the mirror wants the range listed again.
@@ -161,7 +161,7 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 		}
 		old, known := m.requests[key]
 		if ev.Type == clientv3.EventTypeDelete {
-			delete(m.strays, key)
+			delete(m.foreign, key)
 			if known {
 				delete(m.requests, key)
 				m.queue.Delete(key, old.Create)
@@ -182,10 +182,10 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 			continue
 		}
 		if !ok {
-			m.strays[key] = ev.Kv.ModRevision
+			m.foreign[key] = ev.Kv.ModRevision
 			continue
 		}
-		delete(m.strays, key)
+		delete(m.foreign, key)
 		m.requests[key] = r
 		m.queue.Insert(r.Entry)
 		r.ahead, _, _ = m.queue.Position(key, r.Create)
@@ -216,7 +216,7 @@ func (m *Mirror) parse(kv *mvccpb.KeyValue) (*Request, bool) {
 // setLimit takes over the queue's own limit. An unreadable one admits nothing.
 func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
 	if m.fixed == 0 {
-		m.limits.Own = ReadStored(kv)
+		m.limits.Own = ReadLimitRecord(kv)
 		m.limited()
 	}
 }
@@ -224,7 +224,7 @@ func (m *Mirror) setLimit(kv *mvccpb.KeyValue) {
 // SetBase takes over the default limit, unless a later one is known; its Rev is 0 as long as none
 // is. The default may be newer or older than the rest of the view. So a view with a default only
 // suggests: what it shows as admitted has to be confirmed, see Waiter.Suggested.
-func (m *Mirror) SetBase(base Stored) {
+func (m *Mirror) SetBase(base LimitRecord) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.based = true
@@ -306,7 +306,7 @@ func (m *Mirror) finish(w *Waiter, o Outcome) {
 }
 
 // Read returns the state that a list shows, with the default limit as of the same revision.
-func Read(keys keyspace.Queue, fixed int64, base Stored, kvs []*mvccpb.KeyValue, revision int64) View {
+func Read(keys keyspace.Queue, fixed int64, base LimitRecord, kvs []*mvccpb.KeyValue, revision int64) View {
 	m := New(keys, fixed)
 	m.limits.Base = base
 	m.Reset(kvs, revision)

@@ -145,11 +145,11 @@ func (s *Shared) Gone(key string, token int64) bool {
 }
 
 // Limit returns the limit that the mirror shows. Its revision is 0 if none is known, or if no mirror runs.
-func (s *Shared) Limit() Stored {
+func (s *Shared) Limit() LimitRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mirror == nil {
-		return Stored{}
+		return LimitRecord{}
 	}
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
@@ -168,13 +168,13 @@ func (s *Shared) Replace() {
 	}
 }
 
-// Strays returns the keys in the range that are not requests. ok is false if no mirror runs
+// ForeignKeys returns the keys in the range that are not requests. ok is false if no mirror runs
 // that has listed the range.
-func (s *Shared) Strays() (strays []Stray, ok bool) {
+func (s *Shared) ForeignKeys() (foreign []ForeignKey, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mirror == nil {
 		return nil, false
 	}
-	return s.mirror.Strays()
+	return s.mirror.ForeignKeys()
 }

@@ -52,21 +52,21 @@ func TestValuesAreDecodedWhenAskedFor(t *testing.T) {
 	}
 }
 
-// A key that is no request counts as a stray key at the revision of its last write, until
+// A key that is no request counts as a foreign key at the revision of its last write, until
 // it is deleted or becomes a request.
-func TestStrays(t *testing.T) {
+func TestKeysThatAreForeign(t *testing.T) {
 	t.Parallel()
 	keys, kvs := requests(t, 2)
 	m := mirror.New(keys, 1)
-	shows := func(want ...mirror.Stray) {
+	shows := func(want ...mirror.ForeignKey) {
 		t.Helper()
-		strays, listed := m.Strays()
+		foreign, listed := m.ForeignKeys()
 		require.True(t, listed)
-		require.Equal(t, want, strays)
+		require.Equal(t, want, foreign)
 		v, _ := m.View()
 		require.Equal(t, len(want), v.Foreign)
 	}
-	_, listed := m.Strays()
+	_, listed := m.ForeignKeys()
 	require.False(t, listed)
 	put := func(kv *mvccpb.KeyValue, lease, mod int64) {
 		kv.Lease, kv.ModRevision = lease, mod
@@ -75,15 +75,15 @@ func TestStrays(t *testing.T) {
 	stray := kvs[1]
 	stray.Lease = 0
 	m.Reset(kvs, 11)
-	shows(mirror.Stray{Key: string(stray.Key), Mod: 11})
+	shows(mirror.ForeignKey{Key: string(stray.Key), Mod: 11})
 	put(stray, 0, 12)
-	shows(mirror.Stray{Key: string(stray.Key), Mod: 12})
+	shows(mirror.ForeignKey{Key: string(stray.Key), Mod: 12})
 	put(stray, 7, 13)
 	shows()
 	put(stray, 0, 14)
-	shows(mirror.Stray{Key: string(stray.Key), Mod: 14})
+	shows(mirror.ForeignKey{Key: string(stray.Key), Mod: 14})
 	m.Apply([]*clientv3.Event{{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(keys.Requests + "never seen"), ModRevision: 15}}}, 15)
-	shows(mirror.Stray{Key: string(stray.Key), Mod: 14})
+	shows(mirror.ForeignKey{Key: string(stray.Key), Mod: 14})
 	m.Apply([]*clientv3.Event{{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: stray.Key, ModRevision: 16}}}, 16)
 	shows()
 }

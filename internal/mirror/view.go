@@ -37,7 +37,7 @@ func (v *View) Without(key string, token int64) rank.Queue {
 func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v = View{Revision: m.revision, Limits: m.limits, Used: m.queue.Used(), Through: m.queue.Through(), Damaged: m.limits.InForce().Damaged, Foreign: len(m.strays)}
+	v = View{Revision: m.revision, Limits: m.limits, Used: m.queue.Used(), Through: m.queue.Through(), Damaged: m.limits.InForce().Damaged, Foreign: len(m.foreign)}
 	if v.Damaged {
 		v.Foreign++
 	}

@@ -19,7 +19,7 @@ type Base struct {
 	sess *engine.Session
 
 	mu      sync.Mutex
-	latest  mirror.Stored
+	latest  mirror.LimitRecord
 	mirrors map[*mirror.Mirror]struct{}
 	stop    context.CancelFunc
 }
@@ -104,5 +104,5 @@ func (b *Base) Rewound() {
 	b.Forget()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.latest = mirror.Stored{}
+	b.latest = mirror.LimitRecord{}
 }

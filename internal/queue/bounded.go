@@ -165,18 +165,18 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 		return c, admitted, err
 	}
 	if full, ok := c.behind(); counted && ok && full.without(len(leaving), j.MaxWaiters) {
-		e.Withdraw(c.Ticket, c.Refusal())
+		e.Withdraw(c.Ticket, c.DeletionRefused())
 		return nil, false, full
 	}
 	v, err := q.Read(ctx)
 	if err != nil {
-		e.Withdraw(c.Ticket, c.Refusal())
+		e.Withdraw(c.Ticket, c.DeletionRefused())
 		return nil, false, err
 	}
 	j.count(&v, leaving)
 	switch v.Queue.Bounded(c.Token, j.Weight, j.MaxWaiters) {
 	case rank.Refuse:
-		e.Withdraw(c.Ticket, c.Refusal())
+		e.Withdraw(c.Ticket, c.DeletionRefused())
 		return nil, false, q.fullView(v, c.Token)
 	case rank.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, ErrWaited)

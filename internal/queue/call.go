@@ -73,8 +73,8 @@ func (c *Call) inTotal() *Call {
 // Admit asks on one lease, and returns when the request is admitted: the first one, and the last one, by which the
 // permit is held, which is that in the total if there is one. engine.ErrEpoch and ErrAnew mean: ask again. When it
 // fails, the request is gone, is being removed in the background, or goes with a lost lease.
-func (c *Call) Admit(bounded context.Context, e *engine.Epoch) (first, last *Ticket, err error) {
-	ctx, cancel := context.WithCancelCause(bounded)
+func (c *Call) Admit(timed context.Context, e *engine.Epoch) (first, last *Ticket, err error) {
+	ctx, cancel := context.WithCancelCause(timed)
 	defer cancel(nil)
 	defer context.AfterFunc(e.Accepting(), func() { cancel(context.Cause(e.Accepting())) })()
 	first, last, err = c.admitted(ctx, cancel, e)

@@ -78,7 +78,7 @@ func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ 
 		case written:
 			admitted, err := c.admitted(ctx, read)
 			if err != nil {
-				j.epoch.Withdraw(c.Ticket, c.Refusal())
+				j.epoch.Withdraw(c.Ticket, c.DeletionRefused())
 				return nil, false, err
 			}
 			return c, admitted, nil
@@ -213,8 +213,8 @@ func (j *joining) creation(c *Ticket, value record.Request, ifs []clientv3.Cmp) 
 		},
 	}
 	tx.Together = c.together()
-	c.strays = q.Strays()
-	tx.Read = q.Counts(c.strays)
+	c.foreign = q.ForeignKeys()
+	tx.Read = q.Counts(c.foreign)
 	if j.ID != "" {
 		key := q.Keys.ID(j.ID)
 		c.Also = []string{key}
@@ -246,7 +246,7 @@ func (c *Ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) 
 	if read == nil {
 		return false, nil // settled after a lost answer
 	}
-	n := q.Counted(c.strays, read)
+	n := q.Counted(c.foreign, read)
 	light, others := n.Light, n.Others
 	seen, stored, err := q.Limit.Learn(n.Records)
 	if err == nil && !stored { // it was deleted by hand

@@ -74,7 +74,7 @@ func (p *pair) join(ctx context.Context, key *joining, c *Ticket, begun time.Tim
 				continue
 			}
 		}
-		e.Withdraw(c.Ticket, c.Refusal())
+		e.Withdraw(c.Ticket, c.DeletionRefused())
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			err = &WaitEnd{p.total.unseen()}
 			if t != nil {

@@ -70,7 +70,7 @@ func New(o Options) *Queue {
 }
 
 // limit returns the limit, of the kind that the queue has.
-func (o Options) limit() limit.Kind {
+func (o Options) limit() limit.Setting {
 	if o.Fixed > 0 {
 		return limit.NewFixed(o.Fixed)
 	}

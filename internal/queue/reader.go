@@ -24,14 +24,14 @@ type Reader struct {
 	Name    string // for the log
 	KV      clientv3.KV
 	Keys    keyspace.Queue
-	Limit   limit.Kind
+	Limit   limit.Setting
 	Default string         // the key of the default limit, or empty
 	View    *mirror.Shared // that of all callers of the session
 	See     func(revision int64)
 	Log     *zap.Logger
 
-	strays  strays
-	foreign foreign
+	foreign foreignKeys
+	warned  foreignWarnings
 }
 
 // Read lists the queue and its limit, at one revision. That revision counts as met: a
@@ -41,8 +41,8 @@ func (r *Reader) Read(ctx context.Context) (mirror.View, error) {
 	if err != nil {
 		return mirror.View{}, err
 	}
-	v := mirror.Read(r.Keys, r.Limit.Fixed(), mirror.ReadStored(l.Records.Base), l.all(), l.Revision)
-	if r.foreign.due(v.Foreign) {
+	v := mirror.Read(r.Keys, r.Limit.Fixed(), mirror.ReadLimitRecord(l.Records.Base), l.all(), l.Revision)
+	if r.warned.due(v.Foreign) {
 		r.Log.Warn("foreign keys in the range of a queue are ignored", zap.String("name", r.Name), zap.Int("keys", v.Foreign))
 	}
 	if !v.Damaged {
@@ -97,14 +97,14 @@ func (r *Reader) List(ctx context.Context, opts ...clientv3.OpOption) (l Listing
 	return l, nil
 }
 
-// foreign bounds the warnings of keys that do not belong in a queue.
-type foreign struct {
+// foreignWarnings bounds the warnings of keys that do not belong in a queue.
+type foreignWarnings struct {
 	mu       sync.Mutex
 	reported time.Time
 }
 
 // due reports whether so many of them are to be reported: at most once a minute.
-func (f *foreign) due(keys int) bool {
+func (f *foreignWarnings) due(keys int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if keys == 0 || time.Since(f.reported) <= time.Minute {
@@ -138,5 +138,5 @@ func (r *Reader) Unchanged(revision int64, limits limit.Revs) []clientv3.Cmp {
 // Forget forgets what was learned: a revision may be that of another state by now.
 func (r *Reader) Forget() {
 	r.Limit.Forget()
-	r.strays.forget()
+	r.foreign.forget()
 }

@@ -49,13 +49,13 @@ func (p *pair) state(ctx context.Context) (st State, err error) {
 	if err != nil {
 		return st, err
 	}
-	revision, base := resp.Header.Revision, mirror.ReadStored(limit.First(resp.Responses[1]))
+	revision, base := resp.Header.Revision, mirror.ReadLimitRecord(limit.First(resp.Responses[1]))
 	q.sess.See(revision)
 	st.View = mirror.Read(q.Keys, 0, base, resp.Responses[0].GetResponseRange().Kvs, revision)
 	if st.Total = base.Rev == 0 || base.Damaged || base.Limit.Total; !st.Total {
 		return st, nil
 	}
-	st.all = mirror.Read(p.total.Keys, 0, mirror.Stored{}, resp.Responses[2].GetResponseRange().Kvs, revision)
+	st.all = mirror.Read(p.total.Keys, 0, mirror.LimitRecord{}, resp.Responses[2].GetResponseRange().Kvs, revision)
 	var hold, wait []mirror.Request
 	for _, r := range st.Holders {
 		if t := p.next(st.all.Holders, r); t != nil {

@@ -19,18 +19,18 @@ type Ticket struct {
 	Key            string // in this queue
 	Token          int64
 
-	queue  *Queue
-	named  *Queue // that of its key, where this is one in a total: its Txns belong to both
-	call   *Call  // in this queue
-	slot   keyspace.Slot
-	found  mirror.Found
-	strays []mirror.Stray // those that its Txn reads
-	at     limit.Revs     // of the limit by which it was last compared
-	open   bool           // the limit there is above 0
-	atOnce bool           // its own Txn admits it
-	nonce  string         // of its value, and of that in the total's queue
-	came   func()         // is called when it waits
-	next   *nextTicket    // that in the total's queue, if one Txn has written both
+	queue   *Queue
+	named   *Queue // that of its key, where this is one in a total: its Txns belong to both
+	call    *Call  // in this queue
+	slot    keyspace.Slot
+	found   mirror.Found
+	foreign []mirror.ForeignKey // those that its Txn reads
+	at      limit.Revs          // of the limit by which it was last compared
+	open    bool                // the limit there is above 0
+	atOnce  bool                // its own Txn admits it
+	nonce   string              // of its value, and of that in the total's queue
+	came    func()              // is called when it waits
+	next    *nextTicket         // that in the total's queue, if one Txn has written both
 }
 
 // Weight returns the weight of the request.
@@ -89,7 +89,7 @@ func (c *Ticket) await(ctx context.Context, e *engine.Epoch, begun time.Time) er
 		defer c.gone(e) // not before: a notice that comes then is not kept
 		return c.whyGone(ctx, e, begun)
 	}
-	e.Withdraw(c.Ticket, c.Refusal())
+	e.Withdraw(c.Ticket, c.DeletionRefused())
 	switch r.End {
 	case crowd.TooHeavy:
 		return q.tooHeavy(c.slot.Weight, r.Seen.Limit)
@@ -122,14 +122,14 @@ func (c *Ticket) whyGone(ctx context.Context, e *engine.Epoch, begun time.Time) 
 // gone frees the slot of a request whose key is gone in one queue, or removes what is left of it in the other.
 func (c *Ticket) gone(e *engine.Epoch) {
 	if c.named != c.queue { // its key's request may exist
-		e.Withdraw(c.Ticket, c.Refusal())
+		e.Withdraw(c.Ticket, c.DeletionRefused())
 		return
 	}
 	e.Free(c.Ticket)
 }
 
-// Refusal returns what logs that etcd refuses to delete the request.
-func (c *Ticket) Refusal() func(error) {
+// DeletionRefused returns what logs that etcd refuses to delete the request.
+func (c *Ticket) DeletionRefused() func(error) {
 	q := c.queue
 	return func(err error) {
 		q.sess.Log().Warn("etcd refuses to delete the key of a request that has ended; the session repeats it until its lease ends",

@@ -10,9 +10,9 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Kind is the limit of one queue. There are three kinds: Fixed, a Store, and a Store with a Base, by which
+// Setting is the limit of one queue. There are three kinds: Fixed, a Store, and a Store with a Base, by which
 // the default counts until the queue has a limit of its own.
-type Kind interface {
+type Setting interface {
 	// Fixed returns the limit if it is not stored, and 0 otherwise.
 	Fixed() int64
 	// Seen returns the limit that was seen last, or nil. Forget forgets it.
@@ -35,7 +35,7 @@ type Kind interface {
 }
 
 // SeenN returns the limit that was seen last, or 0.
-func SeenN(k Kind) int64 {
+func SeenN(k Setting) int64 {
 	if l := k.Seen(); l != nil {
 		return l.N
 	}
@@ -69,7 +69,7 @@ func First(r *etcdserverpb.ResponseOp) *mvccpb.KeyValue {
 type fixed struct{ limit Limit }
 
 // NewFixed returns the limit of a mutex or an election.
-func NewFixed(n int64) Kind { return &fixed{Limit{N: n}} }
+func NewFixed(n int64) Setting { return &fixed{Limit{N: n}} }
 
 func (f *fixed) Fixed() int64                                        { return f.limit.N }
 func (f *fixed) Seen() *Limit                                        { return &f.limit }

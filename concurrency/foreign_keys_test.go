@@ -11,11 +11,11 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-// Stray keys in the counted ranges of a queue cost a session one read of the queue. Then
+// Foreign keys in the counted ranges of a queue cost a session one read of the queue. Then
 // they are known: a hand-over costs one Txn for the request and one for the release, and
 // so does a request without contention. One that is put again or deleted, or a new one,
 // costs one read more.
-func TestStrayKeyCostsNoRead(t *testing.T) {
+func TestForeignKeyCostsNoRead(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
@@ -37,7 +37,7 @@ func TestStrayKeyCostsNoRead(t *testing.T) {
 			w := ask2(ctx, sm)
 			require.Eventually(t, func() bool { return len(f.Keys("/"+where[:5]+"/queue/")) == n+1 }, soon, tick)
 			require.NoError(t, p.Release(ctx))
-			p = granted(t, w, "past the stray keys")
+			p = granted(t, w, "past the foreign keys")
 		}
 		costs := func(what string, reads int, do func()) {
 			t.Helper()
@@ -72,8 +72,8 @@ func TestStrayKeyCostsNoRead(t *testing.T) {
 	}
 }
 
-// A stray key that becomes a request counts as one from that moment on.
-func TestStrayKeyBecomesARequest(t *testing.T) {
+// A foreign key that becomes a request counts as one from that moment on.
+func TestForeignKeyBecomesARequest(t *testing.T) {
 	t.Parallel()
 	f := own(t, 1)
 	ctx := ctxT(t)
@@ -88,7 +88,7 @@ func TestStrayKeyBecomesARequest(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx))
 	f.sees(ctx, sm)
-	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // it is known as a stray key
+	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // it is known as a foreign key
 
 	// The session's watch loses the change.
 	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: eventOn("/sem/")})
