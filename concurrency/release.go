@@ -124,6 +124,15 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		}
 		why, doubt = err, removal == commit.Vanished
 	}
+	leaseEnded := func() { // etcd has not answered, and will not
+		if lost := p.endedByOthers(); lost != nil {
+			p.conclude(lost, held)
+			return
+		}
+		unconfirmed := p.unconfirmed(p.epoch.WhyEnded())
+		p.finishRelease(unconfirmed)
+		p.holdEnded(observe.Unconfirmed, "", unconfirmed, held)
+	}
 	again := func() {
 		timed, cancel := p.epoch.Answers(context.Background())
 		defer cancel()
@@ -132,24 +141,13 @@ func (p *Permit) startRelease(ctx context.Context) error {
 			removal = commit.Vanished
 		}
 		if err != nil || p.answered(timed, removal, held) != nil {
-			p.endUnanswered(held)
+			leaseEnded()
 		}
 	}
 	if p.epoch.Context().Err() != nil || !p.queue.sess.Background(again) {
-		p.endUnanswered(held)
+		leaseEnded()
 	}
 	return why
-}
-
-// endUnanswered ends a release that etcd has not answered, and will not: the lease has ended.
-func (p *Permit) endUnanswered(held time.Duration) {
-	if lost := p.endedByOthers(); lost != nil {
-		p.conclude(lost, held)
-		return
-	}
-	unconfirmed := p.unconfirmed(p.epoch.WhyEnded())
-	p.finishRelease(unconfirmed)
-	p.holdEnded(observe.Unconfirmed, "", unconfirmed, held)
 }
 
 // answered ends a release for which etcd has responded whether it removed the key. If it did
