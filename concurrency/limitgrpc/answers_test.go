@@ -72,6 +72,8 @@ func TestStatusCodes(t *testing.T) {
 		require.Equal(t, c.code, status.Code(err), c.name)
 		require.ErrorIs(t, err, c.err, c.name)
 		require.Contains(t, err.Error(), "concurrency: ", c.name)
+		require.NotContains(t, err.Error(), "may have taken effect", c.name)
+		require.NotErrorIs(t, err, ErrNotSent, "it is a server's")
 		var reason string
 		var retry time.Duration
 		for _, d := range status.Convert(err).Details() {

@@ -10,8 +10,8 @@ import (
 )
 
 // UnaryClientInterceptor returns an interceptor that sends each call under a permit of its key. A
-// call that gets none fails with a status as a server's interceptor returns it, and nothing was sent;
-// errors.Is and errors.As also find the error of concurrency.Semaphore.Acquire, such as a
+// call that gets none fails with a status as a server's interceptor returns it;
+// errors.Is and errors.As also find ErrNotSent and the error of concurrency.Semaphore.Acquire, such as a
 // *concurrency.FullError, or of concurrency.RateLimiter.Allow, such as a
 // *concurrency.RateExceededError. It returns concurrency.ErrInvalid if the limiter is nil and
 // Options.Rate as well, or an option is missing or out of range. The interceptor is safe for
@@ -21,6 +21,7 @@ func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryCl
 	if err != nil {
 		return nil, err
 	}
+	c.sends = true
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		key, limited := c.limited(ctx, method)
 		if !limited {
@@ -43,6 +44,7 @@ func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.Stream
 	if err != nil {
 		return nil, err
 	}
+	c.sends = true
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		key, limited := c.limited(ctx, method)
 		if !limited {
@@ -50,7 +52,7 @@ func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.Stream
 		}
 		own, leave, err := c.shared.Acquire(ctx, key, c.each(ctx, method), func(err error) { c.ReportError(ctx, method, err) })
 		if err != nil {
-			return nil, c.refuse(ctx, key, method, err)
+			return nil, c.refuse(ctx, key, method, false, err)
 		}
 		begun := false
 		defer func() {
@@ -65,7 +67,7 @@ func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.Stream
 		begun = true
 		lost := func() error {
 			if cause := context.Cause(own); errors.Is(cause, concurrency.ErrLost) {
-				return answer(ctx, c.shared.Refuse(ctx, key, cause), cause) // leave reports it
+				return c.answer(ctx, c.shared.Refuse(ctx, key, cause), true, cause) // leave reports it
 			}
 			return nil
 		}

@@ -87,6 +87,7 @@ type Options struct {
 type config struct {
 	Options
 	shared *middleware.Admission
+	sends  bool // it is a client's
 }
 
 // configure returns the config of an interceptor. Its error is concurrency.ErrInvalid.
@@ -105,7 +106,7 @@ func configure(interceptor string, lim concurrency.Limiter, o Options) (*config,
 	if err != nil {
 		return nil, err
 	}
-	return &config{o, shared}, nil
+	return &config{Options: o, shared: shared}, nil
 }
 
 // limited returns the key of a call, unless the call is not limited.
@@ -134,7 +135,7 @@ func (c *config) run(ctx context.Context, key, method string, fn func(context.Co
 		report(err)
 		return failed
 	}
-	return c.refuse(ctx, key, method, err)
+	return c.refuse(ctx, key, method, ran, err)
 }
 
 // each returns the options for one call.

@@ -3,6 +3,7 @@ package limitgrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -44,6 +45,9 @@ var answers = map[middleware.Reason]struct {
 	middleware.Unavailable:  {ReasonUnavailable, codes.Unavailable, "the limiter is unavailable"},
 }
 
+// lostPlace is the text of middleware.Lost for a call that was evicted while it waited.
+const lostPlace = "the call has lost its place in the queue, and has not begun"
+
 // refused is a status that keeps the error behind it, for callers in this process.
 type refused struct {
 	*status.Status
@@ -58,26 +62,38 @@ func (r *refused) GRPCStatus() *status.Status { return r.Status }
 
 func (r *refused) Unwrap() error { return r.err }
 
-// refuse reports an error of Run or Acquire, if an operator should know it, and returns its answer.
-func (c *config) refuse(ctx context.Context, key, method string, err error) error {
+// refuse reports an error of Run or Acquire, if an operator should know it, and returns its answer. ran says whether the
+// handler, or what sends the call, was called.
+func (c *config) refuse(ctx context.Context, key, method string, ran bool, err error) error {
 	by := c.shared.Refuse(ctx, key, err)
 	if by.Report {
 		c.ReportError(ctx, method, err)
 	}
-	return answer(ctx, by, err)
+	return c.answer(ctx, by, ran, err)
 }
 
 // answer returns the answer of a refusal, for an error of Run or Acquire.
-func answer(ctx context.Context, by middleware.Refusal, err error) error {
+func (c *config) answer(ctx context.Context, by middleware.Refusal, ran bool, err error) error {
+	prefix := "concurrency: "
+	if c.sends && !ran {
+		prefix, err = prefix+ErrNotSent.Error()+": ", fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
 	if by.Reason == middleware.Ended {
-		return &refused{status.FromContextError(ctx.Err()), err}
+		st := status.FromContextError(ctx.Err())
+		if c.sends && !ran {
+			st = status.New(st.Code(), prefix+st.Message())
+		}
+		return &refused{st, err}
 	}
 	a := answers[by.Reason]
+	if by.Reason == middleware.Lost && !ran {
+		a.text = lostPlace
+	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: a.reason, Domain: Domain}}
 	if by.RetryAfter > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(by.RetryAfter)})
 	}
-	st, bad := status.New(a.code, "concurrency: "+a.text).WithDetails(details...)
+	st, bad := status.New(a.code, prefix+a.text).WithDetails(details...)
 	if bad != nil {
 		st = status.New(a.code, a.text)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,7 @@ func TestStatusCodes(t *testing.T) {
 		require.Equal(t, c.status, p.Status, c.name)
 		require.Equal(t, c.kind, p.Type, c.name)
 		require.NotEmpty(t, p.Title)
+		require.NotContains(t, p.Detail, "may have taken effect", c.name)
 		require.Equal(t, c.kind != "", len(p.ViolatedPolicies) == 1, c.name)
 		require.Equal(t, c.policy, w.Header().Get("RateLimit-Policy"), c.name)
 		require.Equal(t, c.policy != "", w.Header().Get("RateLimit") == `"concurrency";r=0`, c.name)
@@ -141,6 +143,7 @@ func TestLostAfterTheHandler(t *testing.T) {
 		stubbed(t, Options{ReportError: func(*http.Request, error) { reported++ }}, lost, c.h).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		require.Equal(t, c.want, w.Code, name)
 		require.Equal(t, 1, reported, name)
+		require.Equal(t, c.want == 503, strings.Contains(w.Body.String(), "It may have taken effect."), name)
 	}
 	w := httptest.NewRecorder()
 	flush := func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }

@@ -49,7 +49,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		report(err)
 	}
 	if !ran || !res.begun {
-		c.refuse(w, r, refused)
+		c.refuse(w, r, refused, ran)
 	}
 }
 

@@ -47,10 +47,13 @@ var problems = map[Code]Problem{
 	CodeUnavailable:  {Status: 503, Title: "Service Unavailable"},
 }
 
-// refuse writes the problem of a refusal.
-func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Refusal) {
+// refuse writes the problem of a refusal. ran says whether the handler was called.
+func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Refusal, ran bool) {
 	p := problems[Code(by.Reason)]
 	p.Code = Code(by.Reason)
+	if p.Code == CodeLost && !ran {
+		p.Detail = "It has lost its place in the queue, and has not begun."
+	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	switch p.Code {

@@ -1,7 +1,6 @@
 package limithttp
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 
@@ -18,9 +17,9 @@ import (
 // processes have one less. ReportError is called when a request has held its permit for 5 minutes, once
 // for each RoundTripper. concurrency.MaxHold, in Options.Each, bounds that time.
 //
-// A request that gets no permit fails with the errors of concurrency.Semaphore.Acquire, such as a
-// *concurrency.FullError, and one that gets no token with those of concurrency.RateLimiter.Allow,
-// such as a *concurrency.RateExceededError: nothing was sent. The Outage policy and the bound of the wait are those of
+// A request that gets no permit fails with ErrNotSent and the errors of concurrency.Semaphore.Acquire, such as a
+// *concurrency.FullError, and one that gets no token with ErrNotSent and those of concurrency.RateLimiter.Allow,
+// such as a *concurrency.RateExceededError. The Outage policy and the bound of the wait are those of
 // a Middleware.
 //
 // Base sends the requests; nil means http.DefaultTransport. Transport returns concurrency.ErrInvalid
@@ -43,7 +42,7 @@ type transport struct {
 }
 
 // RoundTrip sends a request under a permit. It returns the errors of Semaphore.Acquire and of
-// RateLimiter.Allow, with method and host, and those of base.
+// RateLimiter.Allow, with ErrNotSent, method and host, and those of base.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	key, limited := t.limited(r)
 	if !limited {
@@ -58,7 +57,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if t.shared.Refuse(r.Context(), key, err).Report {
 			report(err)
 		}
-		return nil, fmt.Errorf("limithttp: %s %s: %w", r.Method, r.URL.Host, err)
+		return nil, notSent(r, err)
 	}
 	holds := false
 	defer func() {
