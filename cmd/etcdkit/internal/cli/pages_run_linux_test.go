@@ -43,7 +43,7 @@ var scenes = map[string]scene{
 		return nil
 	},
 	"show":  crowd,
-	"limit": crowd,
+	"limit": limited,
 	"ls":    crowd,
 	"top":   crowd,
 	"release": func(f *clitest.Fixture) []string {
@@ -120,6 +120,14 @@ func leads(f *clitest.Fixture) []string {
 func crowd(f *clitest.Fixture) []string {
 	f.Crowd("charge")
 	return nil
+}
+
+// limited has a crowd, and a rate.
+func limited(f *clitest.Fixture) []string {
+	l, err := concurrency.NewRateLimiter(f.Session("web-7"), "mail", concurrency.Rate{PerSecond: 10, Burst: 1}, nil)
+	require.NoError(f.T, err)
+	require.NoError(f.T, l.Wait(testkit.Context(f.T))) // stores it
+	return crowd(f)
 }
 
 // ran has a job that has run.

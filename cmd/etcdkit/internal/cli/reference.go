@@ -85,7 +85,7 @@ func index(root *cobra.Command) string {
 
 ` + "`etcdkit`" + ` shows and changes what services keep in etcd with this library, and runs commands under its locks.
 This page is written from the command itself. It has each verb with one example: ` + "`etcdkit VERB --help`" + ` says all
-about it, ` + "`etcdkit man DIR`" + ` writes the manual pages, and ` + "`make cli-docs`" + ` writes a page for each verb into bin/cli.
+about it, and ` + "`etcdkit man DIR`" + ` writes the manual pages.
 What each prints, also when it refuses, is in the [transcripts of its tests](../cmd/etcdkit/internal/cli/testdata).
 
 No version is published yet. In a clone, this builds it, and an etcd to try it on, into the folder bin of ` + "`go env GOPATH`" + `:
@@ -93,8 +93,7 @@ No version is published yet. In a clone, this builds it, and an etcd to try it o
     go install ./cmd/etcdkit ./cmd/etcdkit-dev
 
 ` + "`etcdkit-dev`" + ` serves on this machine until ^C, and prints the variables by which ` + "`etcdkit`, `etcdctl`" + ` and the examples
-reach it. ` + "`-tls DIR`" + ` writes certificates and refuses clients that have none, ` + "`-user app:secret`" + ` adds a user,
-` + "`-data-dir`" + ` keeps the data, ` + "`-port`" + ` is another one.
+reach it. ` + "`-tls DIR`" + ` adds client certificates, ` + "`-user app:secret`" + ` a user; ` + "`-data-dir`" + ` keeps the data.
 
 `)
 	writeGroups(&b, root)
@@ -118,11 +117,20 @@ func reference(root *cobra.Command, transcripts map[string]string) map[string]st
 	return pages
 }
 
+// alsoShown are the second examples of verbs, by what they begin with: the index has no other word of what they do.
+var alsoShown = map[string]string{"limit": "etcdkit limit -N payments rate/"}
+
 // writeExample writes a verb with its first example, and the verbs below it.
 func writeExample(b *strings.Builder, cmd *cobra.Command, depth int) {
 	fmt.Fprintf(b, "\n%s %s\n\n%s.\n", strings.Repeat("#", depth), cmd.CommandPath(), cmd.Short)
-	example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
-	fmt.Fprintf(b, "\n%s\n", indented(example))
+	also, more := alsoShown[cmd.Name()]
+	var shown []string
+	for i, example := range strings.Split(strings.TrimSpace(cmd.Example), "\n") {
+		if i == 0 || more && strings.HasPrefix(example, also) {
+			shown = append(shown, example)
+		}
+	}
+	fmt.Fprintf(b, "\n%s\n", indented(strings.Join(shown, "\n")))
 	if cmd.Name() == "completion" {
 		return // its shells are in the usage
 	}
@@ -143,9 +151,8 @@ ETCDCTL_ENDPOINTS: `)
 	b.WriteString(".\n\n")
 	writeFlags(b, own)
 	b.WriteString(`
-An empty variable counts as absent; a flag of the connection that is given and empty is an error. etcdctl's flags
-that are not here have no meaning here, and their variables are ignored, but for ETCDCTL_DISCOVERY_SRV: if it is
-set, --endpoints must be given, since etcdkit does not look for endpoints in DNS.
+An empty variable counts as absent; an empty flag of the connection is an error. Variables of other flags of etcdctl
+are ignored; if ETCDCTL_DISCOVERY_SRV is set, --endpoints must be given: etcdkit finds no endpoints in DNS.
 
 Results are written to standard output, and everything else to standard error. With ` + "`-o json`" + ` a result is
 one line of JSON, and a stream one line for each value. Each value has a member ` + "`schema`" + ` with its form and

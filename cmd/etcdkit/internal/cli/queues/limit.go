@@ -30,7 +30,7 @@ func Limit(c *verb.Call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "limit NAME [N]",
 		SuggestFor: []string{"set", "scale"},
-		Short:      "Show the stored limit of a queue, or change it for all processes",
+		Short:      "Show a stored limit or rate, or change it for all processes",
 		Long: `Show the stored limit, or change it for all processes at once. A lowered limit ends no permit. 0 pauses:
 nothing is admitted, and all waiters keep their places. A rate is above 0.
 
