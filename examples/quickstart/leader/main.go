@@ -44,12 +44,12 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 	return err
 }
 
-// lead is called for each term. It returns soon after ctx has ended: after a loss or a StepDown, and Lead campaigns again,
-// or SIGTERM. If it returns an error in a good term, that ends Lead: this instance leads no more.
+// lead is called for each term, and returns soon after ctx has ended. After a loss or a StepDown Lead campaigns again. If
+// lead returns in a good term, nil or an error, Lead ends: this instance is no candidate any more. So when a target refuses
+// term.Token() as too old, or etcd term.Guard() in a Txn, wait for <-ctx.Done(): the session may learn of the loss later.
 func lead(ctx context.Context, term *concurrency.Permit) error {
 	log.Print("leads: the term begins, with token ", term.Token())
 	for ctx.Err() == nil && term.Err() == nil { // after a pause of the process, term.Err reports a loss before ctx does
-		// A target can refuse a former leader's writes by term.Token(), and etcd by term.Guard() in a Txn.
 		if err := program.Work(ctx, "a pass", time.Second/2); err != nil { // ends early if ctx does
 			log.Print("a pass was not completed: ", err)
 		}

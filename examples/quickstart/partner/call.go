@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
 )
 
 // slowest is how long the partner may take. Keep it below two thirds of the session's TTL, which is 15 s by default: the
@@ -32,8 +32,7 @@ func call(ctx context.Context, partner *http.Client, url string) (string, error)
 	}
 	resp, err := partner.Do(req)
 	switch {
-	case errors.Is(err, concurrency.ErrFull), errors.Is(err, concurrency.ErrRateExceeded), // the limit, or the rate
-		errors.Is(err, concurrency.ErrUnavailable): // etcd does not answer
+	case errors.Is(err, limithttp.ErrNotSent): // the limit or the rate is full, the wait was too long, or etcd is away
 		return "", fmt.Errorf("%w: %w", errBusy, err)
 	case err != nil:
 		return "", err // the partner may have got the request

@@ -11,7 +11,11 @@ import (
 )
 
 // limited returns the client for the partner, one for all calls. It has no Timeout, which would end a request
-// while the partner works on it: see call. Operators may change limit and rate.
+// while the partner works on it: see call. The numbers of limit and rate count until etcd has some. Later ones in the code
+// change nothing, but these do, for all processes at once:
+//
+//	etcdkit limit -N quickstart semaphore/partner 12
+//	etcdkit limit -N quickstart rate/partner 50 --burst 10
 func limited(sess *concurrency.Session) (*http.Client, error) {
 	sem, err := concurrency.NewSemaphore(sess, "partner", 8, &concurrency.SemaphoreOptions{AdoptLimit: true})
 	if err != nil {
@@ -25,9 +29,11 @@ func limited(sess *concurrency.Session) (*http.Client, error) {
 	transport, err := limithttp.Transport(concurrency.Single(sem), limithttp.Options{
 		Key:  func(*http.Request) (string, bool) { return "partner", true }, // all requests, under one limit
 		Rate: rate,
-		Wait: 2 * time.Second, // then a *concurrency.FullError or *RateExceededError, and nothing was sent
-		// Of the fleet, and fewer than the limit: if a process crashes, those that it has waiting are granted permits
-		// until its lease ends, 15 s later.
+		Wait: 2 * time.Second, // then the error is limithttp.ErrNotSent
+		// 4 of the whole fleet wait, and all others are refused at once: few calls use their Wait. If a process crashes,
+		// what it held and what it had waiting count until its lease ends, 15 s later. To have more calls wait, leave
+		// MaxWaiters out and bound the calls of each process in front, as with a semaphore of golang.org/x/sync: a
+		// call can then wait for both, one after the other.
 		MaxWaiters:  4,
 		ReportError: sampled(),
 	}, nil)

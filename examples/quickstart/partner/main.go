@@ -1,5 +1,6 @@
 // Partner calls a partner's API, which bears 8 requests at a time and 50 in any second, from a service that gets 40 at
-// once: no more are sent, by however many processes, and a caller waits for 2 s at most.
+// once: no more are sent, by however many processes. 4 calls of the fleet wait, for 2 s at most; all others are
+// refused at once.
 //
 //	go run ./examples/quickstart/partner
 //	go run ./examples/quickstart/partner -endpoints 127.0.0.1:2379 -url http://127.0.0.1:9000

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
@@ -81,15 +83,34 @@ type refused struct{ err error }
 
 func (r refused) RoundTrip(*http.Request) (*http.Response, error) { return nil, r.err }
 
-// Only a refusal before anything was sent says that the caller may come back.
+// Only an error of a request that was not sent says that the caller may come back.
 func TestBusy(t *testing.T) {
 	for err, want := range map[error]bool{
-		concurrency.ErrFull: true, concurrency.ErrRateExceeded: true, concurrency.ErrUnavailable: true,
+		fmt.Errorf("%w: %w", limithttp.ErrNotSent, context.DeadlineExceeded): true, // while it was queued
+		fmt.Errorf("%w: %w", limithttp.ErrNotSent, concurrency.ErrEvicted):   true,
 		concurrency.ErrLost: false, context.DeadlineExceeded: false,
 	} {
 		if _, got := call(t.Context(), &http.Client{Transport: refused{err}}, "http://partner"); errors.Is(got, errBusy) != want {
 			t.Errorf("%v: %v, want errBusy: %v", err, got, want)
 		}
+	}
+}
+
+// A closed session sends nothing: the caller may come back, to another process.
+func TestSessionIsClosed(t *testing.T) {
+	sess, err := concurrency.NewSession(t.Context(), embedtest.Start(t, nil).Client(), "partner", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := limited(sess)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sess.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := call(t.Context(), client, "http://partner"); !errors.Is(err, errBusy) || !errors.Is(err, concurrency.ErrClosed) {
+		t.Errorf("%v, want errBusy and ErrClosed", err)
 	}
 }
 
