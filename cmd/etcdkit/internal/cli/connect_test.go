@@ -165,7 +165,7 @@ func TestReadOnlyUser(t *testing.T) {
 				cancel(exit.Interrupted{Signal: syscall.SIGINT})
 			}
 		}
-		args := append(strings.Fields(line), "--endpoints", strings.Join(etcd.Endpoints(), ","), "-N", "test", "--user", user+":secret")
+		args := append(strings.Fields(line), "--endpoints", strings.Join(etcd.Endpoints(), ","), "-N", "test", "--user", user+":secret", "--command-timeout", "1m", "--dial-timeout", "1m")
 		code := cli.Execute(ctx, args, verb.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		return clitest.Result{Code: code, Out: out.String(), Err: errs.String()}
 	}

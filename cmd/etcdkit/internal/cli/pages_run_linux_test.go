@@ -71,7 +71,9 @@ var scenes = map[string]scene{
 		job, err := f.Locker("web-7").Job("invoices", schedlock.Periods(time.Hour), clitest.Nothing)
 		require.NoError(f.T, err)
 		job.Next(time.Now()) // as a cron library does
-		job.Run()
+		res, err := job.RunContext(testkit.Context(f.T))
+		require.NoError(f.T, err)
+		require.Equal(f.T, schedlock.Ran, res.Outcome, "there is such a job")
 		return nil
 	},
 	"jobs unlock": func(f *clitest.Fixture) []string {
