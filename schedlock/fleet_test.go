@@ -172,12 +172,14 @@ func TestTwoWeeksOfMissedTicks(t *testing.T) {
 			_, err := f.instance(nil, h.options()).Do(ctx, "job", nothing, schedlock.Tick(old))
 			require.NoError(t, err)
 			var starts atomic.Int64
+			var over atomic.Bool // a process that looks for what was missed only now is closed while it does
+			defer over.Store(true)
 			reported := make(chan schedlock.Result, 100)
 			var jobs []*schedlock.Job
 			for range 3 {
 				o := h.options()
 				o.Done = func(r schedlock.Result, err error) {
-					if err != nil {
+					if err != nil && !over.Load() {
 						t.Error(err)
 					}
 					reported <- r
