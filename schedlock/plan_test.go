@@ -44,7 +44,10 @@ func TestPlanOfAJobThatNeverRan(t *testing.T) {
 	require.NoError(t, operator.Resume(ctx, "job"))
 	id, err := operator.RequestRun(ctx, "job", "smoke test")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { _, err := operator.Requested(ctx, "job", id); return err == nil }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		rec, err := operator.Requested(ctx, "job", id)
+		return err == nil && rec.State == schedlock.RunDone
+	}, soon, 5*time.Millisecond, "it is not active any more at the fire time")
 
 	h.set(friday)
 	res, err := job.RunContext(ctx)
