@@ -105,10 +105,11 @@ func TestReleaseReadsTheReasonUntilItIsKnown(t *testing.T) {
 			other, _ := f.Session(nil)
 			p := acquire(t, ctx, sem(t, s, "x", 1), concurrency.ID("i"))
 			c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/notice/")})
-			read := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldResponse, Match: func(_ string, msg any) bool {
+			ofNotice := func(_ string, msg any) bool {
 				r, ok := msg.(*pb.RangeRequest)
 				return ok && strings.Contains(string(r.Key), "/notice/")
-			}})
+			}
+			read := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.HoldResponse, Times: -1, Match: ofNotice}) // in the background, too
 			if evicted {
 				require.NoError(t, sem(t, other, "x", 1).Evict(ctx, "i", "enough"))
 			} else {
@@ -123,6 +124,7 @@ func TestReleaseReadsTheReasonUntilItIsKnown(t *testing.T) {
 			require.ErrorIs(t, err, concurrency.ErrUnconfirmed)
 			require.ErrorIs(t, err, context.Canceled)
 			require.NotErrorIs(t, err, concurrency.ErrLost)
+			read.Remove()
 			require.NoError(t, read.Release())
 			if evicted {
 				require.ErrorContains(t, p.Release(ctx), "enough")
