@@ -162,6 +162,11 @@ func (s Status) Overdue(now time.Time) time.Time {
 	return ticks.Unstarted(s.due, now).UTC()
 }
 
+// Missed returns by when the job was to start by its plan and has not, if that is half a minute or more ago, otherwise
+// the zero time. Unlike Overdue it counts a plan of which no process lives any more, for as long as the plan is stored, and
+// fire times that have come while Obstacle had a reason; not those before the latest pause or resumption.
+func (s Status) Missed(now time.Time) time.Time { return ticks.Unstarted(s.due, now).UTC() }
+
 // Obstacle returns why the job cannot start now, as a text, or "" if nothing in etcd keeps it from that.
 func (s Status) Obstacle() string {
 	switch {

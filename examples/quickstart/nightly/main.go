@@ -3,6 +3,10 @@
 //
 //	go run ./examples/quickstart/nightly
 //	go run ./examples/quickstart/nightly -line '* * * * *' -endpoints 127.0.0.1:2379
+//
+// Whether last night's has succeeded is an exit code, also when no process lives:
+//
+//	etcdkit jobs check -N quickstart report --within 26h
 package main
 
 import (

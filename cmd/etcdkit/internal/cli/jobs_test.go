@@ -22,6 +22,7 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/crontab"
 )
 
 func TestJobs(t *testing.T) {
@@ -74,6 +75,67 @@ func TestJobsOverdue(t *testing.T) {
 	f.Shell("jobs -N test")
 	f.Shell("jobs -N test -o json")
 	f.Golden("jobs-overdue")
+}
+
+// Whether the last run that was due has succeeded is an exit code: also when no process of the job lives.
+func TestJobsCheck(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ctx := testkit.Context(t)
+	now := time.Now().UTC().Truncate(time.Second)
+	daily := schedlock.Crontab{Text: "0 9 * * *", Zone: time.UTC, Schedule: each{24 * time.Hour}}
+	ends := f.Session("web-7") // and is gone when the job is looked at
+	for _, job := range []struct {
+		name  string
+		ago   time.Duration
+		fails error
+		opts  []schedlock.CallOption
+	}{
+		{"invoices", time.Hour, nil, []schedlock.CallOption{schedlock.Planned(daily, 0)}},
+		{"statements", time.Hour, errors.New("disk full"), []schedlock.CallOption{schedlock.Planned(daily, 0)}},
+		{"reports", 80 * time.Hour, nil, []schedlock.CallOption{schedlock.Planned(daily, 0)}},
+		{"sweep", time.Hour, nil, nil},
+	} {
+		l, err := schedlock.New(ends, nil)
+		require.NoError(t, err)
+		_, err = l.Do(ctx, job.name, func(context.Context, *schedlock.Run) error { return job.fails },
+			append(job.opts, schedlock.Tick(now.Add(-job.ago)))...)
+		require.ErrorIs(t, err, job.fails)
+	}
+	then, err := schedlock.New(ends, &schedlock.Options{Now: func() time.Time { return time.Now().Add(-80 * time.Hour) }})
+	require.NoError(t, err)
+	nights, err := crontab.Parse("0 9 * * *", time.UTC)
+	require.NoError(t, err)
+	planned, err := then.Job("nightly", nights, clitest.Nothing)
+	require.NoError(t, err)
+	planned.Next(now.Add(-80 * time.Hour)) // as a cron library does
+	require.Eventually(t, func() bool {
+		st, err := f.Locker("web-8").Status(ctx, "nightly")
+		return err == nil && st.Plan != nil
+	}, testkit.Soon, 5*time.Millisecond)
+	require.NoError(t, ends.Close(ctx))
+	for line, want := range map[string]string{
+		"nightly":  `job nightly: it was due at \S+ and has not started, no process has started it; it has never run`,
+		"invoices": "", "invoices --within 1h": "", "sweep --within 1h": "", "invoices -o json": "",
+		"statements": "job statements: the run of tick \\S+: failed, attempt 1 by web-7: disk full",
+		"reports":    "job reports: it was due at \\S+ and has not started, no process has started it; the latest run, of tick \\S+: done",
+		"sweep":      "etcd has no plan of it: --within says", "invioces": "no such job",
+	} {
+		r := f.Run(append([]string{"jobs", "check", "-N", "test"}, strings.Fields(line)...)...)
+		if want == "" {
+			require.Zero(t, r.Code, "%s: %s", line, r.Err)
+			require.Contains(t, r.Out, "done", line)
+			continue
+		}
+		require.Equal(t, exit.Failed, r.Code, line)
+		require.Regexp(t, want, r.Err, line)
+	}
+	require.Equal(t, exit.Usage, f.Run("jobs", "check", "-N", "test", "invoices", "--within", "-1h").Code)
+	require.NoError(t, f.Locker("web-8").Pause(ctx, "reports", "new disks"))
+	require.Zero(t, f.Run("jobs", "check", "-N", "test", "reports").Code, "what was due before the pause does not count")
+	r := f.Run("jobs", "check", "-N", "test", "reports", "--within", "1ns")
+	require.Equal(t, exit.Failed, r.Code)
+	require.Contains(t, r.Err, "and --within is 1ns")
 }
 
 // each is a schedule with a fire time so long after the one before.

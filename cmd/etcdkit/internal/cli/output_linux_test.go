@@ -66,7 +66,7 @@ func printing(t *testing.T, f *clitest.Fixture) map[string]string {
 		"ls": "", "show": "charge", "top": "", "limit": "charge", "elections": "", "elections step-down": "shard --yes",
 		"evict": fmt.Sprintf("charge %d --yes --force", held[0].Token()),
 		"hold":  "y --id b --for 30m", "release": "x --id a", "cron": "--check " + crontab,
-		"jobs": "", "jobs list": "", "jobs history": "invoices", "jobs watch": "sweep", "jobs pause": "invoices --reason x",
+		"jobs": "", "jobs list": "", "jobs history": "invoices", "jobs check": "invoices --within 24h", "jobs watch": "sweep", "jobs pause": "invoices --reason x",
 		"jobs resume": "invoices", "jobs unlock": fmt.Sprintf("import --token %d --yes --reason x", run.Token),
 		"jobs trigger": "live", "jobs forget": "retired --yes", "jobs run": "backup --every 24h --verbose -- true",
 		"requests": "", "requests list": "orders", "requests stats": "orders", "requests get": "orders " + string(store.Ref(clitest.Order("1"))),

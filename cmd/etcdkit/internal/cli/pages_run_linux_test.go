@@ -54,6 +54,7 @@ var scenes = map[string]scene{
 	"jobs list":    ran,
 	"jobs history": ran,
 	"jobs pause":   ran,
+	"jobs check":   ran,
 	"jobs resume": func(f *clitest.Fixture) []string {
 		require.NoError(f.T, f.Locker("web-7").Pause(testkit.Context(f.T), "invoices", "not yet", schedlock.BeforeFirstRun()))
 		return nil

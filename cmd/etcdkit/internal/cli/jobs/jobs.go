@@ -21,7 +21,7 @@ import (
 func Jobs(c *verb.Call) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List scheduled jobs, show their runs, run, pause, resume, unlock, trigger and forget them",
+		Short: "List scheduled jobs, show and check their runs, run, pause, resume, unlock, trigger and forget them",
 		Long: `List the jobs of package schedlock with their states and their latest runs.
 
 STATE is running, cooling down (AtLeast keeps the job from starting), idle or never run, and paused beside
@@ -39,7 +39,7 @@ If a planned time has come half a minute ago and nothing keeps the job from star
 	}
 	cmd.AddCommand(&cobra.Command{Use: "list", Short: "List the jobs, as 'etcdkit jobs' does", Args: verb.Arguments(0, 0),
 		RunE: cmd.RunE, Example: "etcdkit jobs list -N payments"})
-	cmd.AddCommand(history(c), watch(c), pause(c), resume(c), unlock(c), trigger(c), forget(c))
+	cmd.AddCommand(check(c), history(c), watch(c), pause(c), resume(c), unlock(c), trigger(c), forget(c))
 	return cmd
 }
 
