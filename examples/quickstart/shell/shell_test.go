@@ -107,6 +107,9 @@ func TestPage(t *testing.T) {
 	require.Contains(t, string(text), "`"+forget+"`")
 	r.does(r.home, prepare+forget)
 
+	both := r.does(r.home, prepare+"cp backup.sh verify.sh\n"+strings.Replace(r.block("etcdkit jobs run backup").Text, " backup ", " fourth ", 1))
+	require.Equal(t, 2, strings.Count(both, "saved 4711 files\n"), both)
+
 	build := strings.TrimSpace(r.block("CGO_ENABLED").Text)
 	require.Contains(t, build, " -o etcdkit ")
 	r.does(clone, strings.Replace(build, " -o etcdkit ", " -o "+bin+"/etcdkit ", 1))

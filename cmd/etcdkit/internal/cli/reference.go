@@ -54,7 +54,7 @@ func flagsOf(flags *pflag.FlagSet) (all []flagLine) {
 var groups = [][2]string{
 	{"To see", "ls, show, top, elections, jobs, requests, console, export"},
 	{"To change", "limit, evict, hold, release"},
-	{"To run a command ([once a night, step by step](../examples/quickstart/shell/README.md))", "jobs run, cron, run"},
+	{"To run a command ([once a night, step by step](../examples/quickstart/shell/README.md), [with others under one lock](../examples/quickstart/shell/README.md#another-command-under-the-same-lock))", "jobs run, cron, run"},
 	{"To examine a cluster", "doctor, bench, conformance"},
 }
 

@@ -38,9 +38,18 @@ is set forward comes at the change, and one that comes twice when it is set back
 whose minute or hour begins with *, which follows the clock. Clocks of two machines may differ
 by up to a minute, and by less than half of the time between two ticks.
 
+The lock of a job is its own: 'etcdkit run NAME' takes a mutex, and excludes no run of a job of that name. Other commands
+exclude the job if both run under one mutex, whose name is another one:
+
+    etcdkit jobs run -N ops backup --cron '30 1 * * *' -- etcdkit run -N ops data -- /usr/local/bin/backup
+    etcdkit run -N ops data -- /usr/local/bin/verify
+
+The inner 'etcdkit run' has no --wait: if that passes, the run of the job has failed with 75, and is not repeated.
+
 Exit codes: the command's where it ran, as 'etcdkit run' has them, 76 if the run was lost. 0 if another machine has
 run the command for this time, however it has ended there: that machine's exit code says that, and nothing is printed
-without --verbose, so that cron sends no mail. 75 and the
+without --verbose, so that cron sends no mail. 0 and a line on standard error if a run by hand has the place of this time,
+see --now. 75 and the
 reason if it was not run: the job is paused, an earlier run is active, a later tick was claimed, the run of this time
 was lost and may not be repeated, or the latest run is older than half of the time between two ticks and so is not
 the one of this call. If etcd does not answer when the command has ended, the record of that is repeated until etcd
@@ -48,8 +57,11 @@ has it, or the lease has ended: up to --ttl.
 
 'etcdkit jobs history' shows the runs, and 'etcdkit jobs pause' keeps the command from running on all machines. All
 machines give the same --at-most and --retries. A run that fails is not repeated. With --now, a call by hand runs the
-command at once, as a tick of its own beside those of --cron: after a failure, or before the next time. It is not run,
-and the exit code is 75, while another run is active or the job is paused. 'etcdkit jobs' shows the next time after the first run: with --every
+command at once, as a tick of its own: after a failure, or before the next time. It is not run,
+and the exit code is 75, while another run is active or the job is paused. It is a run of the job: a time of --cron
+that comes while it is active is not run (75), and one that has come when it begins, but was not called yet, is not run
+either: the calls for that report the run by hand as the one that has its place. So --now is for the command of the job. Another command
+takes another name, and excludes the job by a mutex, as above. 'etcdkit jobs' shows the next time after the first run: with --every
 that of the latest run and the distance. No process of the job lives between two calls, so the alert EtcdkitJobNotStarted, and
 not EtcdkitJobGone, rings when no machine calls any more, with --every a quarter of it later, between 70 and 90
 minutes from 2h on. It rings for a week, or until 'etcdkit jobs forget'.
@@ -122,6 +134,9 @@ func (v *scheduledRun) read(cmd *cobra.Command, args []string) error {
 		return exit.Usagef("the command follows NAME and --, as in: etcdkit jobs run NAME --every 24h -- COMMAND")
 	}
 	v.Kind, v.Name, v.Command = "job", args[0], args[1:]
+	if v.byHand {
+		v.Verb += " --now" // the history has it in the owner of the run
+	}
 	switch every, cron := cmd.Flags().Changed("every"), cmd.Flags().Changed("cron"); {
 	case every == cron:
 		return exit.Usagef("either --every or --cron says when the calls are made, as in --every 24h or --cron '30 2 * * *'")
@@ -204,6 +219,7 @@ func (v *scheduledRun) attend(ctx context.Context, l *schedlock.Locker, renewed 
 		d := at.decide(last)
 		switch {
 		case d.follow:
+			v.sayMissed(ctx, l, d.missed, last)
 			return v.follow(ctx, l, d.tick, renewed)
 		case !d.start:
 			return v.notRun(d.reason)
@@ -219,6 +235,19 @@ func (v *scheduledRun) attend(ctx context.Context, l *schedlock.Locker, renewed 
 		}
 	}
 	return v.notRun("other calls were faster, again and again")
+}
+
+// sayMissed says that a time of --cron has no run, and which one by hand has its place.
+func (v *scheduledRun) sayMissed(ctx context.Context, l *schedlock.Locker, missed time.Time, instead *schedlock.Record) {
+	if missed.IsZero() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, v.Call.Etcd.Timeout)
+	defer cancel()
+	if _, err := l.Get(ctx, v.Name, missed); errors.Is(err, schedlock.ErrGone) {
+		v.Say("job %s: no run was started for %s of --cron: a run by hand has its place, of tick %s by %s, begun %s", v.Name,
+			output.Instant(missed), output.Instant(instead.Tick), output.OrDash(instead.Owner), output.Instant(instead.Start))
+	}
 }
 
 // latest returns the latest record of the job whose tick has come by some clock of the fleet, or nil.

@@ -259,6 +259,36 @@ func TestJobsRunByHand(t *testing.T) {
 	require.Contains(t, p.Errs.String(), "the job is paused, by web-7: moving house")
 }
 
+// A run by hand that begins after a time of --cron, and before the first call for that, has its place: the calls say so. If the
+// time was run before, they say nothing.
+func TestJobsRunByHandInPlaceOfATime(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	due := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Hour)
+	cron := []string{"--cron", fmt.Sprintf("0 %d * * *", due.Hour()), "--"}
+	for name, first := range map[string]bool{"taken": false, "run": true} {
+		line := append([]string{name}, append(cron, "echo", "saved")...)
+		if first {
+			code, out := f.JobRun(line...).All()
+			require.Zero(t, code)
+			require.Equal(t, "saved\n", out)
+		}
+		code, out := f.JobRun(append([]string{name, "--now"}, append(cron, "echo", "by hand")...)...).All()
+		require.Zero(t, code)
+		require.Equal(t, "by hand\n", out)
+		p := f.JobRun(line...)
+		code, out = p.All()
+		require.Zero(t, code, p.Errs)
+		require.Empty(t, out)
+		if first {
+			require.NotContains(t, p.Errs.String(), "by hand")
+			continue
+		}
+		require.Regexp(t, `^etcdkit jobs run: job taken: no run was started for `+output.Instant(due)+
+			` of --cron: a run by hand has its place, of tick \S+ by etcdkit jobs run --now by \S+, process \d+, begun \S+\n$`, p.Errs.String())
+	}
+}
+
 // --at-most ends the command, and a wrong command line is refused with what would be right.
 func TestJobsRunFlags(t *testing.T) {
 	t.Parallel()

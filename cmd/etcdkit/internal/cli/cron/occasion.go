@@ -28,6 +28,7 @@ type verdict struct {
 	apart  time.Duration // or 0
 	follow bool          // the tick was claimed by another machine for this occasion: on standby until its run has ended
 	reason string        // why neither
+	missed time.Time     // of follow: a time of the schedule for which a tick by hand was claimed, unless it has a record; or zero
 }
 
 // An hour is missing in the night in which clocks go forward, and timers are late: leastNightly is what both need, for
@@ -111,7 +112,11 @@ func (o occasion) decide(last *schedlock.Record) verdict {
 	if o.every > 0 && between >= claim.apart || o.every == 0 && between > 0 {
 		return claim
 	}
-	return o.taken(*last)
+	v := o.taken(*last)
+	if v.follow && o.every == 0 && between < 0 && !o.cron.Latest(last.Tick).Equal(last.Tick) {
+		v.missed = tick
+	}
+	return v
 }
 
 // taken decides about an occasion whose tick was claimed already. Its run counts for this call only if it is young.

@@ -2,6 +2,7 @@ package cron
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,7 +66,8 @@ func TestOccasion(t *testing.T) {
 		"cron: a clock that is a little slow":   {0, "30 2 * * *", "2026-02-28 02:30:00", "2026-03-01 02:29:59", "", start},
 		"cron: a slow clock of the other":       {0, "30 2 * * *", "2026-03-01 02:30:00", "2026-03-01 02:29:45", "", follow},
 		"cron: the night after one by hand":     {0, "30 2 * * *", "2026-03-01 10:12:13", "2026-03-02 02:30:00", "", start},
-		"cron: the other machine, after that":   {0, "30 2 * * *", "2026-03-01 02:31:10", "2026-03-01 02:31:20", "", follow},
+		"cron: by hand in place of a time":      {0, "30 2 * * *", "2026-03-01 02:30:10", "2026-03-01 02:31:20", "", follow},
+		"cron: a fast clock, the next time":     {0, "* * * * *", "2026-03-01 02:31:00", "2026-03-01 02:30:20", "", follow},
 		"cron: the next night":                  {0, "30 2 * * *", "2026-03-01 02:30:00", "2026-03-02 02:30:00", "", start},
 		"cron: 02:30 in spring, called at 3":    {0, "30 2 * * *", "2026-03-28 02:30:00", "2026-03-29 03:00:00", "", start},
 		"cron: a cron without 02:30 in spring":  {0, "30 2 * * *", "2026-03-29 03:00:00", "2026-03-30 02:30:00", "", start},
@@ -84,6 +86,7 @@ func TestOccasion(t *testing.T) {
 				last = &schedlock.Record{Tick: Berlin(t, c.last), Start: Berlin(t, c.last), Owner: c.by + ", process 7"}
 			}
 			d := o.decide(last)
+			require.Equal(t, strings.HasPrefix(name, "cron: by hand in place"), !d.missed.IsZero())
 			got := d.reason
 			switch {
 			case d.start:

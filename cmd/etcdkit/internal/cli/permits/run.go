@@ -22,6 +22,9 @@ started have ended.
 
 It is not for a line of cron that is on several machines: the permit is released when the command has ended, and
 each machine whose clock is behind, or which has waited, runs it once more. 'etcdkit jobs run' runs it once.
+NAME is that of a mutex, a semaphore or an election, and not of a job: 'etcdkit run backup' excludes no run of
+'etcdkit jobs run backup'. They exclude each other if the command of the job is 'etcdkit run data -- ...', and this
+one is 'etcdkit run data -- ...' too.
 
 If the permit is lost, because etcd cannot be reached for instance, SIGTERM is sent to all of these
 processes and SIGKILL after --grace: before etcd can give the permit to another request. A guard process
