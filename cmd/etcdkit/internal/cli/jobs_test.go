@@ -191,6 +191,14 @@ func TestJobsTrigger(t *testing.T) {
 	require.NoError(t, l.Resume(testkit.Context(t), "invoices"))
 	f.Shell("jobs trigger -N test invoices --wait 1m --reason 'customer waits'")
 	close(end)
+	var records []schedlock.Record
+	require.Eventually(t, func() bool {
+		records, err = l.History(testkit.Context(t), "invoices")
+		return err == nil && len(records) == 1 && records[0].State == schedlock.RunDone
+	}, testkit.Soon, 10*time.Millisecond)
+	f.Shows(records[0].Request, "4f5b2c0d9e8a7163")
+	f.Shell("jobs history -N test invoices -o json")
+	f.Shell("jobs history -N test invoices")
 	f.Golden("jobs-trigger")
 }
 
@@ -242,6 +250,16 @@ func TestJobsHistory(t *testing.T) {
 	f.Shell("jobs history -N test sweep --limit 1 -o json")
 	end()
 	require.NoError(t, testkit.Got(t, done, "the run ends"))
+	n := 0
+	_, err = l.Do(ctx, "retried", func(context.Context, *schedlock.Run) error {
+		if n++; n == 1 {
+			return errors.New("no space")
+		}
+		return nil
+	}, schedlock.Tick(clitest.Tick(1)), schedlock.RetryFailed(1, time.Millisecond))
+	require.NoError(t, err)
+	f.Shell("jobs history -N test retried")
+	f.Shell("jobs history -N test retried -o json")
 	f.Shell("jobs history -N test nothing")
 	f.Shell("jobs history -N test sweep --limit -1")
 	f.Golden("jobs-history")

@@ -29,6 +29,8 @@ type shownRun struct {
 	Took    *output.Seconds `json:"duration_seconds,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	By      string          `json:"unlocked_by,omitempty"`
+	Request string          `json:"request,omitempty"` // the id of the request by which it was triggered
+	Earlier []shownRun      `json:"earlier,omitempty"` // the attempts before, oldest first
 	Skipped *skippedTicks   `json:"skipped,omitempty"`
 }
 
@@ -40,9 +42,12 @@ type skippedTicks struct {
 
 func showRun(r schedlock.Record) shownRun {
 	s := shownRun{Tick: r.Tick.UTC(), State: r.State, Attempt: r.Attempt, Token: output.Number(r.Token), Owner: r.Owner,
-		Start: r.Start.UTC(), End: r.End.UTC(), Error: r.Error, By: r.By}
+		Start: r.Start.UTC(), End: r.End.UTC(), Error: r.Error, By: r.By, Request: r.Request}
 	if !r.Start.IsZero() && !r.End.IsZero() {
 		s.Took = new(output.Seconds(max(0, r.End.Sub(r.Start))))
+	}
+	for _, e := range r.Earlier {
+		s.Earlier = append(s.Earlier, showRun(e))
 	}
 	return s
 }
@@ -75,7 +80,9 @@ func history(c *verb.Call) *cobra.Command {
 		Short: "Show the recorded runs of a job, the latest first",
 		Long: `Show the recorded runs of a job, the latest tick first.
 
-STATE is running, done, failed, lost (the process of the run died or was cut off), unlocked, or skipped.
+STATE is running, done, failed, lost (the process of the run died or was cut off), unlocked, or skipped. It is that of
+the latest attempt; -o json has the earlier ones too. A run that was asked for by 'etcdkit jobs trigger' is marked as
+triggered, and OWNER of one of 'etcdkit jobs run --now' has that.
 Nothing is stored of a skipped tick. If the job has a period, and a process that uses the job lives,
 ticks between two records that have none are shown as skipped.`,
 		Example: "etcdkit jobs history -N payments invoices\netcdkit jobs history -N payments invoices --limit 5 -o json",
@@ -118,9 +125,17 @@ func tableOfRuns(t *output.Table, runs []shownRun) {
 		case r.Skipped != nil:
 			t.Row(output.Instant(r.Tick), r.State, "-", "-", "-", "-", r.Error)
 		default:
-			t.Row(output.Instant(r.Tick), r.State, r.Attempt, output.OrDash(r.Owner), output.Instant(r.Start), took(r), output.OrDash(reasonOf(r)))
+			t.Row(output.Instant(r.Tick), stateOf(r), r.Attempt, output.OrDash(r.Owner), output.Instant(r.Start), took(r), output.OrDash(reasonOf(r)))
 		}
 	}
+}
+
+// stateOf returns the state of a run, and whether it was triggered.
+func stateOf(r shownRun) string {
+	if r.Request != "" {
+		return string(r.State) + ", triggered"
+	}
+	return string(r.State)
 }
 
 // took returns how long a run has lasted, "-" if that is not stored.
@@ -185,7 +200,7 @@ func printRun(c *verb.Call, name string, r shownRun) error {
 		Name string `json:"name"`
 		shownRun
 	}{output.FormOf("run"), name, r}, func(t *output.Table) {
-		line := fmt.Sprintf("%s  %s  attempt %d by %s", output.Instant(r.Tick), r.State, r.Attempt, output.OrDash(r.Owner))
+		line := fmt.Sprintf("%s  %s  attempt %d by %s", output.Instant(r.Tick), stateOf(r), r.Attempt, output.OrDash(r.Owner))
 		if !r.End.IsZero() {
 			line += ", took " + took(r)
 		}
