@@ -52,7 +52,15 @@
 // The next attempt at a request makes the calls of the former one again. A service that takes idempotency keys acts
 // once if both attempts send it the same key. Use Attempt.ChildKey, with one purpose for each thing that is to be done
 // once, such as a charge, and give it to the client of the service: it is the same in each attempt, whatever the call
-// says. idemhttp.Transport and the interceptors of idemgrpc's clients are for services that are called in many ways:
+// says.
+//
+// The service must keep its keys for longer than clients repeat a request. With TakeOver the next call after a lost
+// attempt, an error or the end of the record executes, however late it comes: a service that has forgotten the key by
+// then acts twice. No option bounds that. For a service that keeps keys for a day, say, either use Refuse, with which
+// nothing executes again within RetainUnknown of a lost attempt and Retain of an outcome; or let the function refuse a
+// request that is older, by what the request says of its time.
+//
+// idemhttp.Transport and the interceptors of idemgrpc's clients are for services that are called in many ways:
 // they give each call that has no key one that CallKey makes of what the call says. A call that says something else in
 // each attempt, such as the time, then has another key in each, and is executed again. A key that the caller has set
 // counts: a request with the header, or a context of WithKey.

@@ -1,7 +1,8 @@
 // Charge is a payment service whose provider takes idempotency keys, as most do. A payment is charged once, whatever
-// fails and however often its client repeats it within a day (Retain): an attempt that takes over from a dead one, and
-// one after a timeout, sends the provider the same key, and no operator is needed. It runs until Ctrl-C, and prints a
-// command to try. A provider without keys: ../payments.
+// fails and however often its client repeats it, for as long as the provider keeps the key: an attempt that takes over
+// from a dead one, and one after a timeout, sends the provider the same key, and no operator is needed. A provider that
+// forgets keys sooner than clients stop retrying may charge twice: ../payments is for that, and for one without keys.
+// Servers that clients reach under several host names set idemhttp.Options.Host. It runs until Ctrl-C, and prints a command to try.
 //
 //	go run ./examples/quickstart/charge
 //	go run ./examples/quickstart/charge -endpoints 127.0.0.1:2379 -provider http://127.0.0.1:9000
@@ -27,7 +28,7 @@ import (
 var (
 	listen   = flag.String("listen", "127.0.0.1:8080", "address of the service")
 	patience = flag.Duration("patience", time.Second, "how long the provider may take")
-	provider = flag.String("provider", "", "URL of the provider (default: one in this process that answers every other charge too late)")
+	provider = flag.String("provider", "", "URL of the provider (here one in this process without it, which answers every other charge too late)")
 )
 
 func main() { program.Main("shop", run) }

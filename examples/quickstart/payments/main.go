@@ -1,7 +1,7 @@
 // Payments is a payment service whose provider takes no idempotency keys and may not answer in time. A
 // payment is charged once, whatever fails and however often its client repeats it within a day (Retain); if it is not
 // known whether it was charged, an operator decides within a week (RetainUnknown). It runs until Ctrl-C, and prints
-// commands to try.
+// commands to try. Servers that clients reach under several host names set idemhttp.Options.Host.
 //
 //	go run ./examples/quickstart/payments
 //	go run ./examples/quickstart/payments -endpoints 127.0.0.1:2379 -provider http://127.0.0.1:9000
@@ -27,7 +27,7 @@ import (
 var (
 	listen   = flag.String("listen", "127.0.0.1:8080", "address of the service")
 	patience = flag.Duration("patience", time.Second, "how long the provider may take")
-	provider = flag.String("provider", "", "URL of the provider (default: one in this process that answers every other charge too late)")
+	provider = flag.String("provider", "", "URL of the provider (here one in this process without it, which answers every other charge too late)")
 )
 
 func main() { program.Main("shop", run) }
@@ -44,7 +44,7 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 		return err
 	}
 	once, err := idemhttp.Middleware(store, &idemhttp.Options{Note: order, ReportError: report})
-	if err != nil {
+	if err != nil { // without Wait, a duplicate of a payment in progress gets 409 at once
 		return err
 	}
 	mux := http.NewServeMux()

@@ -15,6 +15,9 @@ func serve(sigterm context.Context, h http.Handler, endpoints []string) error {
 		return err
 	}
 	hint(endpoints, lis.Addr())
+	if *provider == "" { // in a copy without hint
+		return errors.New("-provider is missing")
+	}
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
 	ended := make(chan struct{})
 	defer context.AfterFunc(sigterm, func() {
