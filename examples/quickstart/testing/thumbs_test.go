@@ -27,6 +27,8 @@ func TestRenderStopsWhenItsPermitIsLost(t *testing.T) {
 				return
 			}
 			if len(st.Holders) == 1 && len(st.Waiters) == 1 {
+				// With a limit above 1 choose the Holder by its Owner, a SessionOptions.Owner of each replica: the oldest is the
+				// first. Its lease has all permits of that replica.
 				if err := etcd.ExpireLease(t.Context(), st.Holders[0].Lease); err != nil {
 					t.Error(err)
 				}

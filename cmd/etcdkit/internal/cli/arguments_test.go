@@ -22,6 +22,7 @@ func TestArguments(t *testing.T) {
 		"etcdkit show: NAME is missing\n":              {"show"},
 		`etcdkit ls: "charge" is an argument too many`: {"ls", "charge"},
 		"etcdkit evict: TOKEN is missing\n":            {"evict", "charge", "--reason", "x"},
+		"--token; the token is an argument, without":   {"evict", "charge", "--token", "7"},
 		"etcdkit run: NAME is missing\n":               {"run", "--", "true"},
 		"etcdkit run: COMMAND is missing\n":            {"run", "charge"},
 		"etcdkit run: COMMAND is missing \n":           {"run", "charge", "--"},

@@ -17,6 +17,9 @@ func usage(cmd *cobra.Command, err error) error {
 	if strings.Contains(err.Error(), "unknown shorthand flag: 'n'") {
 		err = fmt.Errorf("%w; the namespace is -N, as in -N payments", err)
 	}
+	if strings.Contains(err.Error(), "unknown flag: --token") && strings.Contains(cmd.UseLine(), " TOKEN") {
+		err = fmt.Errorf("%w; the token is an argument, without a flag", err)
+	}
 	see := fmt.Sprintf("See '%s --help'", cmd.CommandPath())
 	if cmd.HasParent() { // cobra suggests verbs, and nothing below them
 		see = "Usage: " + strings.TrimSuffix(cmd.UseLine(), " [flags]") + "\n" + see
