@@ -63,8 +63,8 @@ type Fault struct {
 	// negative number means all.
 	Times int
 
-	// Before is called before the request is sent. After is called when the server has
-	// responded, before the caller gets the response. The call waits for both.
+	// Before is called before the request is sent, or, with FailWith, before the call fails. After is
+	// called when the server has responded, before the caller gets the response. The call waits for both.
 	Before, After func()
 
 	// Do is the action.

@@ -111,6 +111,7 @@ func (s *faultStream) take(msg any, actions ...Action) *Injection {
 }
 
 func (s *faultStream) fail(inj *Injection) {
+	call(inj.f.Before)
 	s.mu.Lock()
 	s.broken = inj.f.err()
 	s.mu.Unlock()

@@ -71,6 +71,7 @@ func (i *interceptor) unary(ctx context.Context, fullMethod string, req, reply a
 		inj.hit()
 		return err
 	case FailWith:
+		call(f.Before)
 		inj.hit()
 		return f.err()
 	}

@@ -221,6 +221,21 @@ func TestHooksInterleave(t *testing.T) {
 	require.Equal(t, "after", value(t, c, key))
 }
 
+// A call and a stream that FailWith fails wait for Before, too.
+func TestBeforeOfAFailure(t *testing.T) {
+	t.Parallel()
+	c := Shared(t)
+	cl, key := c.NewClient(t, nil), c.Prefix(t)
+	cl.Inject(Fault{Method: "Put", Do: FailWith, Before: func() { put(t, c.Client(), key+"call", "before") }})
+	_, err := cl.Put(within(t, patience), key, "mine")
+	require.Error(t, err)
+	require.Equal(t, "before", value(t, c, key+"call"))
+
+	cl.Inject(Fault{Method: "Watch", Do: FailWith, Before: func() { put(t, c.Client(), key+"stream", "before") }})
+	events := cl.Watch(within(t, patience), key+"stream", clientv3.WithRev(1))
+	require.NotEmpty(t, (<-events).Events, "the stream that follows has the event that came before the failure")
+}
+
 func TestClosingTheClientEndsHeldCalls(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it closes a client with a call under way: 3 s")
