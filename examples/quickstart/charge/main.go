@@ -50,10 +50,7 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", once(http.HandlerFunc(pay)))
-	if err := serve(sigterm, mux); err != nil {
-		return err
-	}
-	return sess.Close(context.WithoutCancel(sigterm)) // waits for the payments in progress
+	return serve(sigterm, mux, sess.Close) // which waits for the payments in progress
 }
 
 func report(r *http.Request, err error) { log.Print(r.URL.Path, ": ", err) } // what an operator should know

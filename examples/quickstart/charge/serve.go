@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// serve serves h until sigterm.
-func serve(sigterm context.Context, h http.Handler) error {
+// serve serves h until sigterm, and then calls another function.
+func serve(sigterm context.Context, h http.Handler, then func(context.Context) error) error {
 	lis, err := net.Listen("tcp", *listen)
 	if err != nil {
 		return err
@@ -19,14 +19,15 @@ func serve(sigterm context.Context, h http.Handler) error {
 		return errors.New("-provider is missing")
 	}
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan struct{})
+	ended := make(chan error, 1)
 	defer context.AfterFunc(sigterm, func() {
-		defer close(ended)
-		_ = srv.Shutdown(context.WithoutCancel(sigterm))
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(sigterm), 20*time.Second) // below the supervisor's
+		defer cancel()
+		_ = srv.Shutdown(stopping)
+		ended <- then(stopping)
 	})()
 	if err := srv.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
-	<-ended // Serve returns when Shutdown begins
-	return nil
+	return <-ended // Serve returns when Shutdown begins
 }

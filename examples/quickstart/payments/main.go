@@ -49,10 +49,7 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /payments", once(http.HandlerFunc(pay)))
-	if err := serve(sigterm, mux, client.Endpoints()); err != nil {
-		return err
-	}
-	return sess.Close(context.WithoutCancel(sigterm)) // waits for the payments in progress
+	return serve(sigterm, mux, client.Endpoints(), sess.Close) // which waits for the payments in progress
 }
 
 // report is called with what an operator should know, such as a payment whose outcome is unknown.

@@ -162,7 +162,7 @@ durations are seconds.
 
 Only 'run', 'hold', 'jobs run', 'cron', 'console --write', 'doctor', 'bench' and 'conformance' open a session with a lease. Verbs that
 change nothing write nothing to etcd, and need read permission alone for the
-prefix of the namespace: ls, show, top, elections, jobs, jobs history, jobs watch, requests, requests list,
+prefix of the namespace: ls, show, top, elections, jobs, jobs list, jobs check, jobs history, jobs watch, requests, requests list,
 requests stats, requests get, limit without a number, export, and console without --write.
 
 Verbs that end or delete something ask for confirmation on a terminal. Without a terminal they need
