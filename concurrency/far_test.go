@@ -16,7 +16,6 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/internal/rank"
-	"github.com/etcdkit/etcdkit/observe"
 )
 
 // tiny starts a session of the smallest horizon.
@@ -363,29 +362,6 @@ func TestTrapW14OneStream(t *testing.T) {
 	}
 	require.Equal(t, opened, line[3].c.Requests()["Watch"])
 	f.streams(line[3].c)
-}
-
-// The wait of a far request ends: its error says how full the queue was when it joined, and nothing is
-// listed for it. Reports say the same.
-func TestFarWaitEnds(t *testing.T) {
-	t.Parallel()
-	f, ctx := shared(t), ctxT(t)
-	s, _ := f.Session(idle())
-	acquire(t, ctx, sem(t, s, "x", 1))
-	f.line(blind, 1, 3)
-	reports := make(chan observe.Waiting, 100)
-	o := idle()
-	o.Hooks = testkit.Trace{Waiting: func(i observe.Waiting) { reports <- i }}.Hooks()
-	late, _ := f.tiny(o)
-	ch := ask2(ctx, sem(t, late, "x", 1), concurrency.Wait(time.Second))
-	i := got(t, reports, "a report")
-	require.Equal(t, 4, i.Ahead)
-	require.Equal(t, 1, i.Limit)
-	err := got(t, ch, "the end of the wait").err
-	var full *concurrency.FullError
-	require.ErrorAs(t, err, &full)
-	require.Equal(t, []int{1, 1, 3}, []int{full.Limit, full.Used, full.Waiting})
-	f.queued(4)
 }
 
 // A leader with many candidates behind it follows its own key alone, and ends with it.

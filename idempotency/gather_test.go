@@ -143,33 +143,41 @@ func TestWritesGather(t *testing.T) {
 			idle := &concurrency.SessionOptions{TTL: 60 * time.Second}
 			in, other := f.instance(idle, nil), f.instance(idle, nil)
 			require.NoError(t, begin(t, in, key("warm")).Commit(ctxT(t), nil)) // the leases
-			var began [many]atomic.Int32
-			var wg sync.WaitGroup
+			burst := func(round int) {
+				var began [many]atomic.Int32
+				var wg sync.WaitGroup
+				name := func(n int) idempotency.Key { return key(fmt.Sprint(round, "-", n)) }
+				for n := range many * callers {
+					wg.Go(func() {
+						n /= callers
+						res, err := idempotency.Do(ctxT(t), in.Store, name(n), "payload", func(context.Context, *idempotency.Attempt) (int, error) {
+							began[n].Add(1)
+							return n, nil
+						}, idempotency.LikelyNew())
+						if err != nil || res.Value != n {
+							t.Errorf("%d: %+v, %v", n, res, err)
+						}
+					})
+				}
+				wg.Wait()
+				for n := range many {
+					require.EqualValues(t, 1, began[n].Load(), n)
+					require.Equal(t, fmt.Sprint(n), string(replayed(t, other, name(n)).Value))
+				}
+			}
+			gathered := func(before uint64) bool { return f.RaftIndex()-before < 2*many } // each alone would be two
 			if fault != nil {
 				fault.Method, fault.Match = "Txn", isBatch
 				inj := in.client.Inject(*fault)
-				defer func() { require.NotZero(t, inj.Hits()) }() // how many batches there are depends on time
+				gathered = func(uint64) bool { return inj.Hits() > 0 }
 			}
-			before := f.RaftIndex()
-			for n := range many * callers {
-				wg.Go(func() {
-					n /= callers
-					res, err := idempotency.Do(ctxT(t), in.Store, key(fmt.Sprint(n)), "payload", func(context.Context, *idempotency.Attempt) (int, error) {
-						began[n].Add(1)
-						return n, nil
-					}, idempotency.LikelyNew())
-					if err != nil || res.Value != n {
-						t.Errorf("%d: %+v, %v", n, res, err)
-					}
-				})
-			}
-			wg.Wait()
-			if fault == nil {
-				require.Less(t, f.RaftIndex()-before, uint64(2*many), "each alone would be two")
-			}
-			for n := range many {
-				require.EqualValues(t, 1, began[n].Load(), n)
-				require.Equal(t, fmt.Sprint(n), string(replayed(t, other, key(fmt.Sprint(n))).Value))
+			for round := 0; ; round++ { // on a busy machine a burst may come one by one
+				before := f.RaftIndex()
+				burst(round)
+				if gathered(before) {
+					return
+				}
+				require.Less(t, round, 10, "no burst was gathered")
 			}
 		})
 	}

@@ -29,14 +29,16 @@ func (e *ends) add(n *atomic.Int64) {
 }
 
 // open replaces the session of a process by one with other options.
-func (d *desk) open(o concurrency.SessionOptions) {
+func (d *desk) open(o concurrency.SessionOptions) { d.openIn(d.t.Context(), o) }
+
+func (d *desk) openIn(ctx context.Context, o concurrency.SessionOptions) {
 	if o.TTL == 0 {
 		o.TTL, o.Margin = ttl, margin
 	}
 	o.Prefix = prefix
 	_ = d.session.Close(d.t.Context())
 	var err error
-	d.session, err = concurrency.NewSession(d.t.Context(), d.client.Client, "test", &o)
+	d.session, err = concurrency.NewSession(ctx, d.client.Client, "test", &o)
 	require.NoError(d.t, err)
 	d.begun = time.Now()
 }
