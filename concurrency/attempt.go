@@ -189,7 +189,7 @@ func (a *attempt) check(ctx context.Context) error {
 		if own.checked.Load() {
 			continue
 		}
-		if err := own.check(ctx, a.Weight); err != nil {
+		if err := own.check(ctx, a.queue.sess.Log(), a.Weight); err != nil {
 			return err
 		}
 		own.checked.Store(true)

@@ -200,12 +200,11 @@ func (e *LimitMismatchError) Error() string {
 	case e.Level == LevelTotal && e.Stored == 0:
 		return fmt.Sprintf("the limiter has no total in etcd and one of %d in this program (KeyedLimiterOptions.Total)", e.Wanted)
 	}
-	instead := map[Level]string{
-		"":         "set SemaphoreOptions.AdoptLimit, or call SetLimit",
-		LevelKey:   "set KeyedLimiterOptions.AdoptLimit, or call SetDefault",
-		LevelTotal: "set KeyedLimiterOptions.AdoptLimit, or call SetLimit of Total",
-	}[e.Level]
-	return fmt.Sprintf("the limit is %d in etcd and %d in this program (%s)", e.Stored, e.Wanted, instead)
+	options := "KeyedLimiterOptions"
+	if e.Level == "" {
+		options = "SemaphoreOptions"
+	}
+	return fmt.Sprintf("the limit is %d in etcd and %d in this program (set %s.AdoptLimit, or call %s)", e.Stored, e.Wanted, options, setterOf(e.Level))
 }
 
 // Is reports whether target is ErrLimitMismatch.

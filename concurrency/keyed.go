@@ -108,7 +108,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 	core, own := engine.Of(s), engine.Own(s)
 	l := &KeyedLimiter{own: own, keys: core.Space().Limiter(name)}
 	l.base = own.base(core, l.keys.Default, o.Total > 0)
-	l.agreement = &agreement{stored: l.base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit,
+	l.agreement = &agreement{stored: l.base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit, adopted: &l.base.adopted,
 		keys: newKeyCap(core, l.keys, cmp.Or(o.MaxKeys, defaultMaxKeys))}
 	totals := own.queue(core, l.keys.Total(), observe.Limiter, name, 0, nil, nil)
 	l.totals = totals.Stored()
@@ -119,7 +119,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 			l.total.Totals(l.atKey)
 		}
 		own.mu.Unlock()
-		l.agreement.total = &agreement{stored: l.total.Stored(), name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, waiters: o.MaxTotalWaiters}
+		l.agreement.total = &agreement{stored: l.total.Stored(), name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, adopted: &l.total.adopted, waiters: o.MaxTotalWaiters}
 	}
 	return l, nil
 }

@@ -201,7 +201,11 @@ func (l *rateLimiter) agrees(stored rate.Rate) error {
 	if l.checked.Load() {
 		return nil
 	}
-	if stored != l.want && !l.adopt {
+	switch q := l.shares.queue; {
+	case stored == l.want:
+	case l.adopt:
+		q.sess.Background(func() { q.adopted.rate(q.sess.Log(), l, publicRate(stored)) }) // the shares are locked
+	default:
 		return &RateMismatchError{Name: l.name, Stored: publicRate(stored), Wanted: publicRate(l.want)}
 	}
 	l.checked.Store(true)

@@ -8,6 +8,8 @@ import (
 	"math"
 	"sync/atomic"
 
+	"go.uber.org/zap"
+
 	"github.com/etcdkit/etcdkit/concurrency/internal/door"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -48,6 +50,7 @@ type agreement struct {
 	level   Level
 	limit   int64
 	adopt   bool
+	adopted *adopted    // of the session, for this name and level
 	checked atomic.Bool // the stored limit was compared with ours
 	waiters int         // KeyedLimiterOptions.MaxTotalWaiters, of a total
 	total   *agreement  // of all keys of a limiter together, or nil
@@ -80,7 +83,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
 	return semaphore{queue: q, keeper: newKeeper(q, opts), agreement: &agreement{
-		stored: q.Stored(), name: name, limit: int64(limit), adopt: opts.AdoptLimit,
+		stored: q.Stored(), name: name, limit: int64(limit), adopt: opts.AdoptLimit, adopted: &q.adopted,
 	}}.public(), nil
 }
 
@@ -214,7 +217,8 @@ func (a *agreement) agreed() bool {
 	return a.checked.Load() && (a.total == nil || a.total.checked.Load())
 }
 
-func (a *agreement) check(ctx context.Context, weight int64) error {
+// check compares the stored limit with this program's. It stores this program's if none is stored.
+func (a *agreement) check(ctx context.Context, log *zap.Logger, weight int64) error {
 	stored, known, err := a.stored.Read(ctx)
 	if err == nil && !known {
 		if rank.TooHeavy(weight, a.limit) {
@@ -228,7 +232,11 @@ func (a *agreement) check(ctx context.Context, weight int64) error {
 	if stored.Total != (a.total != nil) {
 		return a.oneSided(ctx, stored.Total)
 	}
-	if !stored.Agrees(a.limit) && !a.adopt {
+	switch {
+	case stored.Agrees(a.limit):
+	case a.adopt:
+		a.adopted.limit(log, a, stored.N)
+	default:
 		return &LimitMismatchError{Name: a.name, Level: a.level, Stored: int(stored.N), Wanted: int(a.limit)}
 	}
 	return nil

@@ -6,7 +6,8 @@ import "time"
 type SemaphoreOptions struct {
 	// AdoptLimit accepts the limit that is stored in etcd, instead of failing with a
 	// *LimitMismatchError if it differs from this program's. This program's limit then counts only
-	// if none is stored. Set it in all programs if operators change the limit with SetLimit.
+	// if none is stored; if the two differ, the session's Logger gets a line of information, once. Set
+	// it in all programs if operators change the limit with SetLimit.
 	// Defaults to false.
 	AdoptLimit bool
 

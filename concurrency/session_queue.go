@@ -22,6 +22,7 @@ type sessionQueue struct {
 	total        *sessionQueue // which a request joins when it is admitted here, or nil
 	sharing      sharing       // of a semaphore or a total: this process's share of the limit without etcd
 	leases       leases        // of holders, as the reports to waiters have found them
+	adopted      adopted       // of a semaphore, a total or a rate
 	invalid      error         // what every call returns, if the queue cannot exist
 }
 

@@ -115,8 +115,9 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 // base is the default limit of a limiter, with how long the permits of its keys were held.
 type base struct {
 	*queue.Base
-	sess  *engine.Session
-	holds holds
+	sess    *engine.Session
+	holds   holds
+	adopted adopted
 }
 
 // base returns the default limit with that key. There are as many as limiters, and each is small, so
