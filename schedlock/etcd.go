@@ -27,11 +27,23 @@ type etcd struct {
 // untilClose derives a ctx that also ends when Close of the session begins. If it has begun, ctx has
 // ended when untilClose returns.
 func (e *etcd) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
+	return closedWith(ctx, e.sess.Accepting())
+}
+
+// own derives a ctx of a call that this process makes itself, in place of a caller's: of the session's it has the
+// values, and it ends when the session does, by ErrClosed. That one would end it by context.Canceled, before it could
+// end by anything else.
+func (e *etcd) own() (context.Context, context.CancelFunc) {
+	return closedWith(context.WithoutCancel(e.sess.Context()), e.sess.Context())
+}
+
+// closedWith derives a ctx that also ends, by ErrClosed, with one of the session's.
+func closedWith(ctx, closed context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if e.sess.Accepting().Err() != nil {
+	if closed.Err() != nil {
 		cancel(endedBy{ErrClosed})
 	}
-	stop := context.AfterFunc(e.sess.Accepting(), func() { cancel(endedBy{ErrClosed}) })
+	stop := context.AfterFunc(closed, func() { cancel(endedBy{ErrClosed}) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
@@ -87,6 +99,9 @@ func (e *etcd) about(attempted, name string, err error) error {
 // has ended meanwhile, the error includes that etcd does not answer, so that it does not read as
 // the end of a wait for another run.
 func (e *etcd) endError(ctx context.Context, asked time.Time, err error) error {
+	if ended(ctx) == nil && errors.Is(err, context.Canceled) && e.sess.Context().Err() != nil {
+		return ErrClosed // the session has ended the call before it could end ctx
+	}
 	err = joinEnd(ctx, err)
 	if end := ended(ctx); err == nil || end == nil || end == ErrClosed || errors.Is(err, ErrUnavailable) { //nolint:errorlint // by this package
 		return err

@@ -39,6 +39,9 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 	r.began = time.Now()
 	within, span := k.sess.Hooks().Start(ctx, r.describe())
 	r.span = span
+	if k.own {
+		within = context.WithoutCancel(within) // the run ends with its lease, and names the cause
+	}
 	r.life = life.New(within, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
 	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.End(r.lostWithSession()) })
 	r.stopRequested = sync.OnceValue(func() context.Context {

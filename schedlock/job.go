@@ -99,7 +99,7 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 	if !ok {
 		return noTick(j.locker, j.name)
 	}
-	return j.run(ctx, tick)
+	return j.run(ctx, tick, false)
 }
 
 // Trigger runs the job now, for a tick of its own, whatever the schedule says. Otherwise it is as
@@ -117,8 +117,8 @@ func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, times: &j.times, again: j.times.after(j.locker.opts.Now()), next: j.times.after(j.locker.opts.Now())})
 }
 
-// run runs one tick, unless a later one has come.
-func (j *Job) run(ctx context.Context, tick time.Time) (Result, error) {
+// run runs one tick, unless a later one has come. own reports whether this process has made the call itself.
+func (j *Job) run(ctx context.Context, tick time.Time, own bool) (Result, error) {
 	j.locker.job(j.name).callers.ofJob(j.locker.log, j.name, j, tick)
-	return j.locker.scheduled(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy}, &j.times, tick)
+	return j.locker.scheduled(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, own: own}, &j.times, tick)
 }

@@ -14,7 +14,8 @@ import (
 // catchUp starts the latest missed tick or, if there is none, another attempt of a lost run.
 func (j *Job) catchUp() {
 	l := j.locker
-	life := l.sess.Context() // of the runs, since Close waits for them
+	life, end := l.own() // of the runs, since Close waits for them
+	defer end()
 	ctx, cancel := l.untilClose(life)
 	defer cancel()
 	var pause commit.Backoff
@@ -42,13 +43,13 @@ func (j *Job) catchUp() {
 				continue
 			}
 		case some:
-			res, err := j.run(life, missed)
+			res, err := j.run(life, missed, true)
 			if err == nil && res.Outcome == StillRunning {
 				continue
 			}
 			l.reports.result(res, err)
 		case s.repeats() && !p.last.IsZero():
-			l.reports.result(j.run(life, p.last))
+			l.reports.result(j.run(life, p.last, true))
 		}
 		return
 	}

@@ -2,12 +2,14 @@ package schedlock_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -227,4 +229,61 @@ func TestOnceBehindALock(t *testing.T) {
 		require.Equal(t, friday, got(t, reported, "nothing was missed").Tick)
 		require.Zero(t, starts.Load())
 	})
+}
+
+// A call that a process makes itself, to catch up or because a run was requested, has no caller whose ctx could end: a
+// Close that cannot wait ends it by ErrClosed, while its claim is on the way and while its function runs.
+func TestCloseEndsOwnCalls(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(f fixture, job *schedlock.Job){
+		"missed": func(_ fixture, job *schedlock.Job) { job.Next(time.Now()) },
+		"requested": func(f fixture, job *schedlock.Job) {
+			job.Next(time.Now())
+			operator := f.instance(nil, nil)
+			require.Eventually(f.T, func() bool {
+				_, err := operator.RequestRun(ctxT(f.T), "job", "")
+				return err == nil
+			}, soon, 5*time.Millisecond, "etcd knows the job")
+		},
+	} {
+		for _, running := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, running %v", name, running), func(t *testing.T) {
+				t.Parallel()
+				f, ctx := shared(t), ctxT(t)
+				if name == "missed" {
+					_, err := f.instance(nil, nil).Do(ctx, "job", nothing, schedlock.Tick(anHourAgo))
+					require.NoError(t, err)
+				}
+				reported := make(chan error, 10)
+				b := f.instance(nil, &schedlock.Options{Done: func(_ schedlock.Result, err error) { reported <- err }})
+				started, causes := make(chan struct{}), make(chan error, 1)
+				job, err := b.Job("job", grid(time.Minute), func(ctx context.Context, _ *schedlock.Run) error {
+					close(started)
+					<-ctx.Done()
+					causes <- context.Cause(ctx)
+					return context.Cause(ctx)
+				}, schedlock.OnMisfire(schedlock.Once))
+				require.NoError(t, err)
+				inj := b.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldRequest, Times: -1})
+				if running {
+					inj.Remove()
+				}
+				begin(f, job)
+				if running {
+					got(t, started, "it starts")
+				} else {
+					require.NoError(t, inj.WaitHit(ctx))
+				}
+				dead, cancel := context.WithCancel(ctx)
+				cancel()
+				require.Error(t, b.sess.Close(dead))
+				err = got(t, reported, "Options.Done is called")
+				require.ErrorIs(t, err, schedlock.ErrClosed)
+				require.NotErrorIs(t, err, context.Canceled)
+				if running {
+					require.ErrorIs(t, <-causes, schedlock.ErrClosed)
+				}
+			})
+		}
+	}
 }

@@ -65,11 +65,13 @@ func (j *job) requested(kv *mvccpb.KeyValue) {
 func (j *Job) runAsked(asked requestedRun) (res Result, err error) {
 	l := j.locker
 	defer l.reports.callDone(&res, &err)
-	r := request{settings: j.settings, asked: asked, within: requestedFor, times: &j.times, next: j.times.after(j.locker.opts.Now())}
+	r := request{settings: j.settings, asked: asked, own: true, within: requestedFor, times: &j.times, next: j.times.after(j.locker.opts.Now())}
 	if late := j.settings.lateBy; late > 0 {
 		r.within = min(r.within, late)
 	}
-	ctx, cancel := l.untilClose(l.sess.Context())
+	life, end := l.own()
+	defer end()
+	ctx, cancel := l.untilClose(life)
 	defer cancel()
 	job := l.job(j.name)
 	d, err := place(ctx, l, job, asked.id)
@@ -80,7 +82,7 @@ func (j *Job) runAsked(asked requestedRun) (res Result, err error) {
 	if job.started(asked) {
 		return Result{Job: j.name, Outcome: Claimed}, nil
 	}
-	return l.do(l.sess.Context(), j.name, j.fn, r)
+	return l.do(life, j.name, j.fn, r)
 }
 
 // started reports whether events have shown that a request is gone or was replaced.
