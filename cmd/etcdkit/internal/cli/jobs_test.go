@@ -52,6 +52,7 @@ func TestJobs(t *testing.T) {
 	f.Shell("jobs pause -N test new --reason 'not yet' --before-first-run")
 	f.Shell("jobs -N test")
 	f.Shell("jobs list -N test")
+	f.Shell("jobs list -N other")
 	f.Shell("jobs -N test -o json")
 	f.Shell("jobs resume -N test invoices")
 	f.Shell("jobs resume -N test import -o json")

@@ -22,6 +22,7 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 func TestRunExitCodes(t *testing.T) {
@@ -97,6 +98,26 @@ func TestRunTranscript(t *testing.T) {
 	show("import --limit 4 -- ./import.sh")
 	show("imports --limit 0 -- ./import.sh")
 	f.Golden("run")
+}
+
+// A name that is a job's is taken for the lock of its runs: a hint names the other one. It is none if the name is a
+// semaphore's, too, or if the permit is one of that.
+func TestRunBesideAJob(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ran := func(args ...string) string {
+		p := f.Start(nil, append(args, "--", "true")...)
+		require.Zero(t, p.Code(), p.Errs)
+		return p.Errs.String()
+	}
+	require.Empty(t, ran("backup"))
+	_, err := f.Locker("web-7").Do(testkit.Context(t), "backup", clitest.Nothing, schedlock.Tick(clitest.Tick(0)))
+	require.NoError(t, err)
+	require.Contains(t, ran("backup"), "etcdkit run: backup is a job in this namespace: this mutex is another lock")
+	require.Contains(t, ran("backup", "--leader"), "this election is another lock")
+	require.Empty(t, ran("backups"))
+	require.Empty(t, ran("backup", "--limit", "2"), "it stores the limit of a semaphore")
+	require.Empty(t, ran("backup"))
 }
 
 // Mistakes are found before anything is acquired.

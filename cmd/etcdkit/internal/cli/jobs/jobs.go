@@ -5,6 +5,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -139,6 +140,9 @@ func List(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
 		return verb.Because(ctx, err)
 	}
 	jobs = slices.DeleteFunc(jobs, func(j shownJob) bool { return j.Name == "" })
+	if len(jobs) == 0 {
+		fmt.Fprintf(c.Std.Err, "etcd has no job in namespace %s: 'etcdkit ls' without -N lists the namespaces\n", output.ShellWord(c.Etcd.Namespace))
+	}
 	return c.Print(struct {
 		output.Form
 		Jobs []shownJob `json:"jobs"`

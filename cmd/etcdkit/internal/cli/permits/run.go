@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/guarded"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -127,6 +128,24 @@ func (x *running) read(cmd *cobra.Command, args []string) (err error) {
 	return err
 }
 
+// hintTime bounds the read for a hint.
+const hintTime = time.Second
+
+// isJob reports whether the namespace has a job of that name and no semaphore: its user may take the one for the other.
+// It returns false if etcd does not answer, or the user may not read that.
+func (x *running) isJob(ctx context.Context, client *clientv3.Client) bool {
+	space, err := x.Call.Etcd.Space()
+	if err != nil || x.Kind == concurrency.KindSemaphore {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, hintTime)
+	defer cancel()
+	one := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly()}
+	resp, err := client.Txn(ctx).Then(clientv3.OpGet(space.Job(x.Name).Range, one...),
+		clientv3.OpGet(space.Queue(keyspace.Semaphore, x.Name).Range, one...)).Commit()
+	return err == nil && resp.Responses[0].GetResponseRange().GetCount() > 0 && resp.Responses[1].GetResponseRange().GetCount() == 0
+}
+
 // execute acquires the permit and runs the command.
 func (x *running) execute(ctx context.Context) error {
 	opts, err := x.Begin()
@@ -136,8 +155,11 @@ func (x *running) execute(ctx context.Context) error {
 	renewed, hooks := guarded.Renewals()
 	reports := &waitReports{call: x.Call, kind: x.Kind}
 	opts.Hooks = []observe.Hooks{reports.hooks(), hooks}
-	return x.Call.Connected(ctx, opts, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
+	return x.Call.Connected(ctx, opts, func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 		reports.sess.Store(sess)
+		if x.isJob(ctx, client) {
+			x.Say("%s is a job in this namespace: this %s is another lock, and excludes no run of the job (etcdkit run --help)", x.Name, x.Kind)
+		}
 		p, err := acquire(ctx, x.Call, sess, x.ask, x.Kind, x.Name)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ package requests
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -66,6 +67,9 @@ func listStores(ctx context.Context, c *verb.Call) error {
 	})
 	if err != nil {
 		return err
+	}
+	if len(stores) == 0 {
+		fmt.Fprintf(c.Std.Err, "etcd has no request in namespace %s: 'etcdkit ls' without -N lists the namespaces\n", output.ShellWord(c.Etcd.Namespace))
 	}
 	return c.Print(struct {
 		output.Form
