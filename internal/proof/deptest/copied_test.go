@@ -2,6 +2,7 @@ package deptest
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,7 +15,7 @@ import (
 
 // copies are the programs of the quickstart that its page says how to copy.
 var copies = map[string]replaced{
-	"semaphore": {}, "nightly": {}, "worker": {}, "leader": {}, "payments": {files: []string{"hint.go", "commands.go"}},
+	"nightly": {}, "worker": {}, "leader": {}, "payments": {files: []string{"hint.go", "commands.go"}},
 	"charge":  {files: []string{"hint.go"}},
 	"partner": {files: []string{"callers.go"}, own: "func callers(context.Context, *http.Client) error { return nil }"},
 }
@@ -29,6 +30,8 @@ type replaced struct {
 var (
 	leftBehind = regexp.MustCompile(`(?m)^(func main\(\) .*|\s*hint\(.*|\s*"` + module + `/internal/examples/program")$`)
 	work       = regexp.MustCompile(`\bprogram\.Work\b`)
+	offered    = regexp.MustCompile(`(?m)^.*\bOf (.*) copy the folder\b`)
+	quoted     = regexp.MustCompile("`([^`]+)`")
 )
 
 // copied returns the files of a program as a reader of the page copies them, beside the main of the page.
@@ -69,6 +72,17 @@ func TestQuickstartsAreCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	const page = "examples/quickstart/README.md"
+	offer := offered.FindStringSubmatch(pages(t)[page])
+	if offer == nil {
+		t.Fatalf("%s does not say which folders a reader copies", page)
+	}
+	var names []string
+	for _, m := range quoted.FindAllStringSubmatch(offer[1], -1) {
+		names = append(names, m[1])
+	}
+	if slices.Sort(names); !slices.Equal(names, slices.Sorted(maps.Keys(copies))) {
+		t.Errorf("%s offers the folders %q to be copied, and these are compiled: %q", page, names, slices.Sorted(maps.Keys(copies)))
+	}
 	blocks := slices.DeleteFunc(pagecode.Parse(pages(t)[page]).Blocks, func(b pagecode.Block) bool { return b.Lang != "go" })
 	main, err := pageFrame{vars: "_ time.Duration"}.source(page, blocks, nil)
 	if err != nil {
