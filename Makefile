@@ -21,7 +21,7 @@ BENCHTIME   ?= 1s
 ROUNDS      ?= 3
 NOTE        ?=
 ARGS        ?=
-PARTS       ?= test race etcd37 bench-test demos-test integration browser stall chaos chaos-processes runbook mutants compat model fuzz
+PARTS       ?= test race etcd37 bench-test demos-test integration browser first-output stall chaos chaos-processes runbook mutants compat model fuzz
 FILE        ?=
 OUT         ?=
 
@@ -132,6 +132,10 @@ browser: ## Open the console in a headless Chromium, with its pages and actions;
 .PHONY: outage
 outage: ## Take a real etcd away for a minute from services under each outage policy, and print the handlers' peaks
 	@go test -count=1 -timeout=$(TESTTIMEOUT) -parallel=6 -v -run='^TestAway$$' ./concurrency/limithttp -away=1m $(TESTFLAGS)
+
+.PHONY: first-output
+first-output: ## Time the first program of README from an empty folder to its output, with all modules and nothing compiled; fails above a minute
+	@go test -count=1 -v -timeout=$(TESTTIMEOUT) -run='^TestFirstOutput$$' ./examples/quickstart/first -cold -within=1m $(TESTFLAGS)
 
 .PHONY: stall
 stall: ## Run all tests in processes that stand still for up to a second now and then, as on a busy machine; finds bounds that are too tight (ARGS="-longest 2s")
