@@ -9,8 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/pagecode"
 )
 
-// runs are the programs whose calls in blocks are run as the page has them. Those of make, go and docker are compared
-// with what there is; what they start has tests of its own.
+// runs are the programs whose calls in blocks are run as the page has them. What runs the others is in ways.
 var runs = []string{"etcdkit", "etcdctl", "etcdutl", "etcdkit-dev", "curl"}
 
 // ranBy names the package and the test that runs the calls of a program in the blocks of a page.

@@ -97,7 +97,7 @@ func TestEtcdctl(t *testing.T) {
 		t.Skip("it may build etcdctl")
 	}
 	dir := etcdctl(t)
-	for name, test := range map[string]func(shell){"storage": storage, "roles": roles, "removed": removed} {
+	for name, test := range map[string]func(shell){"storage": storage, "roles": roles, "removed": removed, "text": within} {
 		t.Run(name, func(t *testing.T) {
 			etcd := embedtest.Start(t, nil) // the pages name keys below the usual prefix
 			if etcd.External() {
@@ -216,4 +216,21 @@ func removed(s shell) {
 	resp, err := s.etcd.Client().Get(ctx, "/etcdkit/", clientv3.WithPrefix())
 	require.NoError(t, err)
 	require.Len(t, resp.Kvs, 1, "the key of another namespace")
+}
+
+// within: what pages name within their text, with the lease that a reader has: in decimal as etcdkit prints it, and in
+// hexadecimal as etcdctl does.
+func within(s shell) {
+	t, ctx := s.T, testkit.Context(s.T)
+	text, err := os.ReadFile(root + "docs/operations.md")
+	require.NoError(t, err)
+	for _, line := range []string{"etcdctl endpoint health --cluster", "etcdctl alarm list", `etcdctl lease revoke "$(printf %x LEASE)"`, "etcdctl lease revoke <lease>"} {
+		require.Contains(t, string(text), "`"+line+"`")
+		lease, err := s.etcd.Client().Grant(ctx, 60)
+		require.NoError(t, err)
+		printed := s.types(strings.NewReplacer("LEASE", fmt.Sprint(int64(lease.ID)), "<lease>", fmt.Sprintf("%x", int64(lease.ID))).Replace(line))
+		left, err := s.etcd.Client().TimeToLive(ctx, lease.ID)
+		require.NoError(t, err)
+		require.Equal(t, strings.Contains(line, "revoke"), left.TTL <= 0, "%s\n%s", line, printed)
+	}
 }
