@@ -17,7 +17,8 @@ import (
 )
 
 // Attempt is one execution of a request. Its owner does the work under the attempt's context, and
-// then calls Commit, Fail, Release or Abandon. It is safe for concurrent use.
+// then calls Commit, Fail, Release or Abandon. It is safe for concurrent use. Of a nil Attempt, as Begin returns it
+// beside an Outcome, these, Run, SetNote and Err return ErrInvalid.
 type Attempt struct {
 	*claim
 	token    int64
@@ -76,6 +77,9 @@ func (a *Attempt) Ref() Ref { return Ref(a.entry.Ref) }
 // number of the order that it has made: see the option Note. It costs one Txn, as a Step does. It returns
 // ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an error of etcd's.
 func (a *Attempt) SetNote(text string) error {
+	if a == nil {
+		return none("set note of")
+	}
 	text = record.Note(text)
 	return a.about("set note of", a.rewrite(func(r *record.Attempt) error { r.Note = text; return nil }))
 }
@@ -104,6 +108,12 @@ func (a *Attempt) lock() error {
 }
 
 func (a *Attempt) unlock() { <-a.own.turn }
+
+// none is the error of a call of a nil Attempt.
+func none(attempted string) error {
+	return fmt.Errorf("idempotency: %s an attempt: %w", attempted,
+		invalid("there is none: Begin has returned an Outcome to replay in its place, or the request runs without a claim (FromContext returns false)"))
+}
 
 // about wraps an error with what was attempted.
 func (a *Attempt) about(attempted string, err error) error {
@@ -147,7 +157,12 @@ func (a *Attempt) ChildKey(purpose string) string {
 // Err returns nil until the attempt's context ends, and then its cause: ErrLost, ErrClosed,
 // ErrTooLong or ErrSettled. It reads the clocks itself, so it is right after a pause of the process
 // even if no timer has fired yet.
-func (a *Attempt) Err() error { return a.life.Err() }
+func (a *Attempt) Err() error {
+	if a == nil {
+		return none("check")
+	}
+	return a.life.Err()
+}
 
 // interrupted returns why the attempt's context has ended, if it ended before the attempt was settled.
 func (a *Attempt) interrupted() error {
@@ -213,7 +228,7 @@ type attemptKey struct{}
 
 // FromContext returns the attempt whose context ctx is or is derived from. ok is false if there is
 // none: behind a middleware, for a request that runs without a claim (Optional without a key, FailOpen
-// without etcd). The attempt is nil then; of its methods, only ChildKey can be called.
+// without etcd). The attempt is nil then; of its methods, only ChildKey does what it is for.
 func FromContext(ctx context.Context) (a *Attempt, ok bool) {
 	a, ok = ctx.Value(attemptKey{}).(*Attempt)
 	return a, ok

@@ -72,6 +72,9 @@ type end struct {
 
 // finish writes the outcome, once.
 func (a *Attempt) finish(ctx context.Context, e end) error {
+	if a == nil {
+		return none(endings[e.state].verb)
+	}
 	if a.seen != nil {
 		return finishSeen(ctx, a, e)
 	}

@@ -24,6 +24,9 @@ import (
 // When fn has returned, Run waits at most 5 seconds for etcd to record the end, also if ctx has ended.
 // After that it returns ErrNotRecorded, and recording continues in the background.
 func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte, error)) error {
+	if a == nil {
+		return none("run")
+	}
 	if fn == nil {
 		return a.about("run", invalid("the function is nil"))
 	}
