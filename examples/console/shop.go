@@ -111,7 +111,7 @@ var tenants = []string{"acme", "globex", "initech", "umbrella"}
 func pay(ctx context.Context, orders *idempotency.Store, id string) {
 	key := idempotency.Key{Scope: tenants[rand.N(len(tenants))], Op: "POST /payments", ID: id}
 	a, _, err := orders.Begin(ctx, key, id)
-	if err != nil {
+	if err != nil || a == nil { // or it is done: a former run on this etcd has used the same names
 		return
 	}
 	sleep(ctx, 200*time.Millisecond)
