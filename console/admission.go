@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-)
 
-// policy is the Content-Security-Policy of every answer: nothing inline, nothing from elsewhere, in no
-// frame.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+	"github.com/etcdkit/etcdkit/internal/webguard"
+)
 
 // Bounds of a request.
 const (
@@ -28,16 +26,8 @@ const (
 // ServeHTTP implements http.Handler.
 func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin") // with no-referrer, a browser sends the console's own forms with "Origin: null"
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if r.Header.Get("Sec-Fetch-Dest") != "" { // without it, the browser would ignore the header with an error: the connection is not encrypted
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	}
-	h.Set("Cache-Control", "no-store")
-	if !c.opts.allows(r.Host) {
-		err := fmt.Errorf("this console is not at the host %q: Options.Hosts lists its names", r.Host)
+	webguard.SetHeaders(h.Set, r.Header.Get("Sec-Fetch-Dest"))
+	if err := webguard.Hosts(c.opts.Hosts).Refuse(r.Host); err != nil {
 		if !reads(r) {
 			c.logRefusal(r, err)
 		}

@@ -95,6 +95,9 @@ func (c *console) static(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Cache-Control", "no-cache")
+	if text, err := files.ReadFile(file); err == nil { // files of a program have no time by which a browser could ask
+		w.Header().Set("ETag", tagOf(text))
+	}
 	http.ServeFileFS(w, r, files, file)
 }
 
@@ -136,8 +139,7 @@ func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v vi
 		return
 	}
 	today := c.now().UTC().Format(time.DateOnly) // of which times are shown without their date
-	sum := sha256.Sum256(append(append(append(state, st.unconfirmed...), today...), r.URL.RawQuery...))
-	tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+	tag := tagOf(append(append(append(state, st.unconfirmed...), today...), r.URL.RawQuery...))
 	w.Header().Set("ETag", tag)
 	w.Header().Set("X-As-Of", st.asOf.UTC().Format(time.RFC3339Nano))
 	if matches(r.Header.Get("If-None-Match"), tag) {
@@ -146,6 +148,12 @@ func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v vi
 	}
 	page := frame{Title: v.title(q), Namespace: c.namespace(), AsOf: st.asOf, Unconfirmed: st.unconfirmed, Live: v.live, Data: data, Done: c.done(r.FormValue("done"))}
 	c.render(w, r, path, http.StatusOK, page)
+}
+
+// tagOf returns the ETag of a text.
+func tagOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
 // matches reports whether an If-None-Match has a tag, by the weak comparison of RFC 9110, 13.1.2: a proxy that

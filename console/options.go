@@ -3,12 +3,11 @@ package console
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"slices"
-	"strings"
 
 	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/webguard"
 )
 
 // ErrInvalid: an argument or an option is out of range.
@@ -79,16 +78,11 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		c = *o
 	}
-	if len(c.Hosts) == 0 {
-		c.Hosts = []string{"localhost", "127.0.0.1", "[::1]"}
+	hosts, err := webguard.NewHosts(c.Hosts)
+	if err != nil {
+		return c, fmt.Errorf("%w: Hosts has %w", ErrInvalid, err)
 	}
-	c.Hosts = slices.Clone(c.Hosts)
-	for i, host := range c.Hosts {
-		if !isHost(host) {
-			return c, fmt.Errorf("%w: Hosts has %q, which is no host name without a port; an IPv6 address is in brackets, and there are no patterns", ErrInvalid, host)
-		}
-		c.Hosts[i] = strings.ToLower(host)
-	}
+	c.Hosts = hosts
 	if c.Actor == nil {
 		c.Actor = func(r *http.Request) string { return r.RemoteAddr }
 	}
@@ -102,26 +96,6 @@ func (o *Options) withDefaults() (Options, error) {
 		c.MaxViewers = 64
 	}
 	return c, nil
-}
-
-// isHost reports whether a Host header may have that name.
-func isHost(host string) bool {
-	if v6, ok := strings.CutPrefix(host, "["); ok {
-		v6, ok = strings.CutSuffix(v6, "]")
-		return ok && strings.Contains(v6, ":") && net.ParseIP(v6) != nil
-	}
-	return host != "" && !strings.ContainsAny(host, "/ ,:*?@#[]") && !strings.HasSuffix(host, ".")
-}
-
-// allows reports whether a Host header names the console.
-func (o *Options) allows(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-		if strings.Contains(name, ":") {
-			host = "[" + name + "]"
-		}
-	}
-	return slices.Contains(o.Hosts, strings.ToLower(host))
 }
 
 // may reports whether a request may do something.

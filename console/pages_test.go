@@ -117,6 +117,24 @@ func TestETag(t *testing.T) {
 	require.Eventually(t, func() bool { return s.get("/queue?name=semaphore/charge", with).StatusCode == http.StatusOK }, testkit.Soon, testkit.Soon/1000)
 }
 
+// The style, the script and the icon are sent once: a browser asks whether they have changed.
+func TestETagOfStatic(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	tags := map[string]bool{}
+	for _, path := range []string{"/static/console.css", "/static/console.js", "/static/icon.svg"} {
+		first := s.get(path)
+		tag := first.Header.Get("ETag")
+		require.NotEmpty(t, tag, path)
+		tags[tag] = true
+		again := s.get(path, func(r *http.Request) { r.Header.Set("If-None-Match", tag) })
+		require.Equal(t, http.StatusNotModified, again.StatusCode, path)
+		require.Empty(t, again.body)
+		require.Equal(t, http.StatusOK, s.get(path, func(r *http.Request) { r.Header.Set("If-None-Match", `"x"`) }).StatusCode)
+	}
+	require.Len(t, tags, 3)
+}
+
 // A page that has not changed is sent again on the next day: it shows the times of today without their date.
 func TestETagOfTheDay(t *testing.T) {
 	t.Parallel()

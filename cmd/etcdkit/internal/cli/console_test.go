@@ -47,6 +47,22 @@ func TestConsole(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, code, u)
 		require.NotContains(t, body, "charge")
 	}
+	first := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for u, code := range map[string]int{root: http.StatusForbidden, line: http.StatusSeeOther} {
+		for host, code := range map[string]int{"": code, "evil.example": http.StatusMisdirectedRequest} {
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
+			require.NoError(t, err)
+			r.Host = host
+			resp, err := first.Do(r)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, code, resp.StatusCode, "%s at %q", u, host)
+			require.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
+			require.Equal(t, "same-origin", resp.Header.Get("Referrer-Policy"))
+			require.Contains(t, resp.Header.Get("Content-Security-Policy"), "default-src 'none'")
+			require.Equal(t, code == http.StatusSeeOther, len(resp.Cookies()) == 1, "the token counts at the console's own hosts")
+		}
+	}
 	code, body, to := get(browser, line)
 	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, body, "semaphore/charge")

@@ -22,6 +22,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/webguard"
 )
 
 // Console returns the verb console.
@@ -91,6 +92,10 @@ func serveConsole(ctx context.Context, c *verb.Call, sess *concurrency.Session, 
 	if err != nil {
 		return exit.AsUsage(err)
 	}
+	reached, err := webguard.NewHosts(opts.Hosts)
+	if err != nil {
+		return exit.AsUsage(err)
+	}
 	lis, err := net.Listen("tcp", listen)
 	if err != nil {
 		return exit.Usagef("--listen %s: %w", listen, err)
@@ -98,7 +103,7 @@ func serveConsole(ctx context.Context, c *verb.Call, sess *concurrency.Session, 
 	token := rand.Text()
 	url := fmt.Sprintf("http://%s/?token=%s", ReachedAt(lis.Addr().String(), hosts), token)
 	server := &http.Server{
-		Handler:           withToken(token, "/"+strings.ToLower(rand.Text()[:10]), h),
+		Handler:           withToken(token, "/"+strings.ToLower(rand.Text()[:10]), reached, h),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -129,25 +134,32 @@ func ReachedAt(listens string, hosts []string) string {
 }
 
 // withToken lets requests pass that have the token: in the first address, and then in a cookie. It serves h below a
-// path. Browsers send the cookies of a host to all of its ports, but only those of the path.
-func withToken(token, below string, h http.Handler) http.Handler {
+// path. Browsers send the cookies of a host to all of its ports, but only those of the path. Its own answers have the
+// headers of the console's, and the token counts at the console's hosts alone.
+func withToken(token, below string, hosts webguard.Hosts, h http.Handler) http.Handler {
 	h = http.StripPrefix(below, h)
 	same := func(s string) bool { return subtle.ConstantTimeCompare([]byte(s), []byte(token)) == 1 }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A console at another port must not replace it, so the name has the port.
 		_, port, _ := net.SplitHostPort(r.Host)
 		name := "etcdkit-" + strings.Map(digit, port)
-		if same(r.URL.Query().Get("token")) {
+		enters := same(r.URL.Query().Get("token")) // pages have tokens of requests in their addresses
+		if c, err := r.Cookie(name); err == nil && same(c.Value) && !enters {
+			h.ServeHTTP(w, r)
+			return
+		}
+		webguard.SetHeaders(w.Header().Set, r.Header.Get("Sec-Fetch-Dest"))
+		if err := hosts.Refuse(r.Host); err != nil {
+			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+			return
+		}
+		if enters {
 			// with Strict, a link in a chat would lead to a page without the cookie
 			http.SetCookie(w, &http.Cookie{Name: name, Value: token, Path: below + "/", HttpOnly: true, SameSite: http.SameSiteLaxMode})
 			http.Redirect(w, r, below+"/", http.StatusSeeOther)
 			return
 		}
-		if c, err := r.Cookie(name); err != nil || !same(c.Value) {
-			http.Error(w, "The token is missing: open the address that 'etcdkit console' has printed.", http.StatusForbidden)
-			return
-		}
-		h.ServeHTTP(w, r)
+		http.Error(w, "The token is missing: open the address that 'etcdkit console' has printed.", http.StatusForbidden)
 	})
 }
 
