@@ -3,6 +3,7 @@ package concurrency_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -214,6 +215,16 @@ func ask2(ctx context.Context, sm *concurrency.Semaphore, opts ...concurrency.Ac
 		ch <- answer{p, err}
 	}()
 	return ch
+}
+
+// refused returns why a call that waits for a moment gets no permit, once etcd has answered it in that moment: on a busy
+// machine the test's process stands still for as long.
+func refused(get func() (*concurrency.Permit, error)) error {
+	_, err := get()
+	for errors.Is(err, concurrency.ErrUnavailable) {
+		_, err = get()
+	}
+	return err
 }
 
 func got[T any](t testing.TB, ch <-chan T, what string) T {

@@ -67,8 +67,9 @@ func TestKeyedLimiterOptions(t *testing.T) {
 	require.NoError(t, acquire(t, ctx, there.Key("b"), concurrency.ID("flow-1")).Release(ctx), "an ID is of one key")
 	_, err = there.Key("a").Acquire(ctx, concurrency.MaxWaiters(0))
 	require.ErrorIs(t, err, concurrency.ErrFull)
-	_, err = there.Key("a").Acquire(ctx, concurrency.Wait(100*time.Millisecond))
-	require.ErrorIs(t, err, concurrency.ErrFull)
+	require.ErrorIs(t, refused(func() (*concurrency.Permit, error) {
+		return there.Key("a").Acquire(ctx, concurrency.Wait(100*time.Millisecond))
+	}), concurrency.ErrFull)
 	require.NoError(t, there.Key("a").ReleaseID(ctx, "flow-1"), "a flow that ends in another process")
 	got(t, p.Context().Done(), "the notice")
 	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)

@@ -114,8 +114,9 @@ func TestRequestOfAnEmptyLocalQueue(t *testing.T) {
 	acquire(t, ctx, sem(t, s, "x", 1))
 	own, _ := f.Session(idle())
 	sm := lines(t, own, concurrency.SemaphoreOptions{Handover: time.Minute})
-	_, err := sm.Acquire(ctx, concurrency.Wait(100*time.Millisecond))
-	require.ErrorIs(t, err, concurrency.ErrFull)
+	require.ErrorIs(t, refused(func() (*concurrency.Permit, error) {
+		return sm.Acquire(ctx, concurrency.Wait(100*time.Millisecond))
+	}), concurrency.ErrFull)
 	f.queued(1) // within less than Handover
 }
 
