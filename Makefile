@@ -166,9 +166,10 @@ alerts: ## Check the alert rules of docs/observability and run their unit tests;
 
 .PHONY: lint
 lint: export GOTOOLCHAIN := local
-lint: ## gofmt, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed
+lint: ## gofmt, go mod tidy, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed
 	@bad=$$(gofmt -l .); [[ -z $$bad ]] || { echo "not gofmt'ed (make fmt):" $$bad >&2; exit 1; }
 	@for script in .ci/run .ci/verify .ci/patiently docs/model/run; do bash -n $$script; done
+	@for module in . bench demos integration; do go -C $$module mod tidy -diff; done
 	@for os in linux darwin windows; do GOOS=$$os $(patiently) go vet $(PKGS); done
 	@$(patiently) go run $(STATICCHECK) $(PKGS)
 	@if command -v golangci-lint >/dev/null; then golangci-lint run $(PKGS); \

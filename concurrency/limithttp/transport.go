@@ -22,6 +22,10 @@ import (
 // such as a *concurrency.RateExceededError. The Outage policy and the bound of the wait are those of
 // a Middleware.
 //
+// Base may send a request more than once, under the same permit and token: an *http.Transport repeats a
+// GET, or a request with an Idempotency-Key, on one kept connection after the other, if the server closes them
+// without an answer. With DisableKeepAlives it sends each once.
+//
 // Base sends the requests; nil means http.DefaultTransport. Transport returns concurrency.ErrInvalid
 // if the limiter is nil and Options.Rate as well, or an option is missing or out of range. The
 // RoundTripper is safe for concurrent use.
