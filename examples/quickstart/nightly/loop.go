@@ -34,7 +34,8 @@ func loop(sigterm context.Context, sess *concurrency.Session, job *schedlock.Job
 }
 
 // done is called in the process that called for a run, also if another one runs it. With RetryFailed a failure here may be
-// that of one attempt, after which another process has succeeded: alert by the exporter's metrics.
+// that of one attempt, after which another process has succeeded: alert by the exporter's metrics,
+// or have `etcdkit jobs check -N quickstart report` say in the morning whether the night went well.
 func done(res schedlock.Result, err error) {
 	if err != nil {
 		log.Printf("%s of %v: %v: %v", res.Job, res.Tick, res.Outcome, err)

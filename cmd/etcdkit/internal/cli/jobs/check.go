@@ -21,7 +21,8 @@ func check(c *verb.Call) *cobra.Command {
 		Short: "Exit with 0 if the last run of a job that was due has succeeded",
 		Long: `Exit with 0 if the last run of a job that was due has succeeded, and print that run. Otherwise exit with 1 and
 the reason: the latest run has failed, was lost or was unlocked, or is still active; a fire time has come, and no
-process has started it, or the job was paused; the job has never run.
+process has started it, or the job was paused; the job has never run. A run that was repeated, since an attempt of it was
+lost or has failed, is what its last attempt is.
 
 The fire times are those of the plan that the job's processes or calls have stored, which stays for a week after all of
 them have ended; those before the latest pause or resumption do not count. Without a plan, as of Locker.Do without Planned or
@@ -79,8 +80,11 @@ func succeeded(st schedlock.Status, records []schedlock.Record, missed time.Time
 	last := records[0]
 	switch ago := now.Sub(last.End); {
 	case last.State != schedlock.RunDone:
-		return run, fmt.Sprintf("the run of tick %s: %s, attempt %d by %s: %s", output.Instant(last.Tick), last.State, last.Attempt,
-			output.OrDash(last.Owner), output.OrDash(last.Error))
+		why = fmt.Sprintf("the run of tick %s: %s, attempt %d by %s", output.Instant(last.Tick), last.State, last.Attempt, output.OrDash(last.Owner))
+		if last.Error != "" { // of a lost run no process has said why
+			why += ": " + last.Error
+		}
+		return run, why
 	case within > 0 && ago > within:
 		return run, fmt.Sprintf("the latest run, of tick %s: done, but that is %v ago, and --within is %v", output.Instant(last.Tick), ago.Round(time.Second), within)
 	case within == 0 && st.Plan == nil:
