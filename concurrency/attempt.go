@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keep"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -16,11 +17,11 @@ import (
 
 // terms are what a primitive has its calls for a permit ask by.
 type terms struct {
-	agreement *agreement  // of the stored limits with this program's; nil if there is none to compare
-	limit     int64       // this program's, to be stored if there is none
-	rate      record.Rate // that the limit divides, for a share of a rate
-	source    source      // of a call through a Limiter
-	keeper    *keeper     // that may keep the permit, or nil
+	agreement *agreement   // of the stored limits with this program's; nil if there is none to compare
+	limit     int64        // this program's, to be stored if there is none
+	rate      record.Rate  // that the limit divides, for a share of a rate
+	source    source       // of a call through a Limiter
+	keeper    *keep.Keeper // that may keep the permit, or nil
 }
 
 // attempt is one call for a permit.
@@ -31,8 +32,8 @@ type attempt struct {
 	caller context.Context // of the call, whose end is not that of its Wait
 	begun  time.Time
 
-	fetch *fetch // for whichever call is first in the local queue, or nil
-	entry *entry // of a call for a permit of a KeyedLimiter
+	fetches func(before *queue.Full) // is called when it waits, if it is for whichever call is first in the local queue; or nil
+	entry   *entry                   // of a call for a permit of a KeyedLimiter
 }
 
 // call returns the attempt as a call of its queue.
@@ -93,7 +94,7 @@ func (t terms) ask(ctx context.Context, q *sessionQueue, r request) (*Permit, er
 	if !r.isPlain() {
 		t.keeper = nil
 	} else if t.keeper != nil {
-		if p := t.keeper.takeFor(ctx, &r, t.source); p != nil {
+		if p := t.take(ctx, q, &r); p != nil {
 			return p, nil
 		}
 	}
@@ -115,8 +116,8 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 	defer cancel()
 	var p *Permit
 	var err error
-	if a.waitsLocally() {
-		p, err = a.keeper.wait(timed, a)
+	if a.isLocal() {
+		p, err = a.waitLocally(timed)
 	} else {
 		p, err = a.within(timed)
 	}
@@ -215,7 +216,7 @@ func (a *attempt) on(ctx context.Context, call *queue.Call, e *engine.Epoch) (*P
 		return nil, err
 	}
 	// An answer that comes after the lease's deadline is no permit.
-	p := newPermit(ctx, e, a, last)
+	p := a.granted(ctx, e, last)
 	if err := p.register(); err != nil {
 		p.workEnded()
 		e.Withdraw(first.Ticket, first.DeletionRefused())

@@ -65,7 +65,7 @@ func Follows(s *Semaphore) bool {
 }
 
 // LimitOf returns the limit by which the permits of a semaphore pass.
-func LimitOf(s *Semaphore) int64 { return s.in().keeper.limit() }
+func LimitOf(s *Semaphore) int64 { return s.in().keeper.Limit() }
 
 // LocalCalls returns how many calls wait in a semaphore's local queue.
-func LocalCalls(s *Semaphore) int { return int(s.in().keeper.local.length.Load()) }
+func LocalCalls(s *Semaphore) int { return s.in().keeper.Waiting() }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keep"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/queue"
-	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Permit is what a semaphore or a mutex grants, or the term of an election. It is valid
@@ -30,8 +30,7 @@ type Permit struct {
 	source  source        // if it is of a Limiter
 	within  within        // of Context, then; its ctx is that of the call
 	life    life.Life
-	kept    *keptKey     // by which its key may serve the next caller of this process, or nil
-	fenced  atomic.Int32 // asked for or sealed, if kept is set
+	kept    keep.Holder // by which its key may serve the next caller of this process
 
 	releasing atomic.Bool // Release was called
 	released  atomic.Bool // its holder has ended it
@@ -48,20 +47,22 @@ type Permit struct {
 	refused chan error    // has an error of etcd's if it refuses the release for now
 }
 
-func newPermit(ctx context.Context, e *engine.Epoch, a *attempt, c *queue.Ticket) *Permit {
-	p := &Permit{queue: a.queue, epoch: e, ticket: c, token: c.Token, since: time.Now(), maxHold: a.MaxHold, source: a.source}
-	p.begin(ctx)
-	p.queue.last().sharing.permits.Add(c.Weight())
-	if a.keeper != nil {
-		p.kept = a.keeper.newKey(p)
-	}
+// permit returns a permit for a call, which no request in etcd has yet.
+func (t terms) permit(q *sessionQueue, r *request) *Permit {
+	p := &Permit{queue: q, maxHold: r.MaxHold, source: t.source}
+	p.kept.Permit = (*held)(p)
 	return p
 }
 
-// begin starts the life of a permit for the call that gets it.
-func (p *Permit) begin(ctx context.Context) {
-	p.within = within{ctx, p}
-	p.life.Begin((*origin)(p), p.epoch, (*ends)(p))
+// granted returns the permit of a request that etcd has granted.
+func (a *attempt) granted(ctx context.Context, e *engine.Epoch, c *queue.Ticket) *Permit {
+	p := a.permit(a.queue, &a.request)
+	(*held)(p).Begin(ctx, e, c, time.Now())
+	p.queue.last().sharing.permits.Add(c.Weight())
+	if a.keeper != nil {
+		a.keeper.Grant(&p.kept, e, c, &LostError{Name: p.queue.name, Cause: ErrReleased})
+	}
+	return p
 }
 
 // origin is the context of the call that has got a permit, without its end. If the permit is of a
@@ -98,11 +99,7 @@ func (p *Permit) heldFor(d time.Duration) {
 // register has the permit end with its epoch. It returns engine.ErrEpoch or ErrClosed if it is
 // too late for that, or a *LostError if others have ended the request already.
 func (p *Permit) register() error {
-	var holder engine.Holder = held{p}
-	if p.kept != nil {
-		holder = p.kept
-	}
-	left, err := p.epoch.Hold(p.ticket.Ticket, holder)
+	left, err := p.epoch.Hold(p.ticket.Ticket, p.kept.ForEpoch())
 	switch {
 	case err != nil:
 		return err
@@ -111,29 +108,9 @@ func (p *Permit) register() error {
 	case left.Asked != nil:
 		p.askToStepDown(*left.Asked)
 	}
-	p.bound()
+	(*held)(p).Bound()
 	return nil
 }
-
-// bound has the permit end by MaxHold.
-func (p *Permit) bound() {
-	if p.maxHold > 0 {
-		_ = p.life.Bound(p.since.Add(p.maxHold))
-	}
-}
-
-// held is a permit as its epoch knows it: an engine.Holder whose methods are not the
-// permit's.
-type held struct{ p *Permit }
-
-func (h held) Lose(cause, reason error) (report func()) {
-	return h.p.lose(h.p.queue.ending(h.p.ticket, cause, reason.Error()))
-}
-func (h held) Evicted(n record.Notice) (report func()) {
-	return h.p.lose(h.p.queue.endingBy(h.p.ticket, n))
-}
-func (h held) StepDown(n record.Notice) { h.p.askToStepDown(n) }
-func (h held) Released() bool           { return h.p.released.Load() }
 
 // Context returns a context that ends when the permit ends, with a *LostError as its cause
 // (see context.Cause). It keeps the values of the ctx given to Acquire but not its
@@ -158,7 +135,7 @@ func (p *Permit) Err() error { return p.life.Err() }
 // A permit whose Token was asked for is not kept, see SemaphoreOptions.Keep. If it is asked for first
 // after a Release that has kept the permit, Token returns 0.
 func (p *Permit) Token() int64 {
-	if !p.fence() {
+	if !p.kept.Fence() {
 		return 0
 	}
 	return p.token
@@ -172,7 +149,7 @@ func (p *Permit) Token() int64 {
 // A permit whose Guard was asked for is not kept, see SemaphoreOptions.Keep. If it is asked for first
 // after a Release that has kept the permit, the condition is never met.
 func (p *Permit) Guard() clientv3.Cmp {
-	if !p.fence() {
+	if !p.kept.Fence() {
 		return clientv3.Compare(clientv3.CreateRevision(p.ticket.Key), "<", 0)
 	}
 	return commit.Guard(p.ticket.Key, p.token)
@@ -198,7 +175,7 @@ func (p *Permit) heldTooLong() error {
 func (p *Permit) after(cause error) {
 	p.heldFor(time.Since(p.since))
 	if errors.Is(cause, ErrTooLong) {
-		if p.kept == nil || p.kept.endOf(p) {
+		if p.kept.End() {
 			p.epoch.Drop(p.ticket.Ticket)
 			p.epoch.Withdraw(p.ticket.Ticket, p.ticket.DeletionRefused())
 		}

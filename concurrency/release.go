@@ -51,7 +51,7 @@ func (p *Permit) Release(ctx context.Context) error {
 func (p *Permit) release(ctx context.Context) error {
 	var why error
 	if p.releasing.CompareAndSwap(false, true) {
-		if p.kept != nil && p.kept.release(p) {
+		if p.kept.Release() {
 			return nil
 		}
 		p.workEnded()
@@ -104,9 +104,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		return nil
 	}
 	p.released.Store(true)
-	if p.kept != nil {
-		p.kept.end()
-	}
+	p.kept.End()
 	p.epoch.Deletes(p.ticket.Ticket)
 	p.removed = p.ticket.Leaves()
 	stored := p.ticket.Stored

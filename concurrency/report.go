@@ -25,8 +25,8 @@ type caller attempt
 func (c *caller) Landed() { c.entry.landed() }
 
 func (c *caller) Waits(before *queue.Full) {
-	if c.fetch != nil {
-		c.fetch.before.Store(before)
+	if c.fetches != nil {
+		c.fetches(before)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency/internal/door"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keep"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/rank"
@@ -31,8 +32,8 @@ type Semaphore door.Door[semaphore]
 type semaphore struct {
 	queue *sessionQueue
 	*agreement
-	source source  // if it was made by a Limiter
-	keeper *keeper // nil unless it keeps permits
+	source source       // if it was made by a Limiter
+	keeper *keep.Keeper // nil unless it keeps permits
 }
 
 func (s *Semaphore) in() semaphore { return door.In(s) }
@@ -82,9 +83,9 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 	if err != nil {
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
-	return semaphore{queue: q, keeper: newKeeper(q, opts), agreement: &agreement{
-		stored: q.Stored(), name: name, limit: int64(limit), adopt: opts.AdoptLimit, adopted: &q.adopted,
-	}}.public(), nil
+	sem := semaphore{queue: q, agreement: &agreement{stored: q.Stored(), name: name, limit: int64(limit), adopt: opts.AdoptLimit, adopted: &q.adopted}}
+	sem.keeper = newKeeper(&sem, opts)
+	return sem.public(), nil
 }
 
 // Acquire blocks until a permit is granted or ctx is done. The options Weight, ID, TakeOver,
@@ -200,8 +201,8 @@ func (s semaphore) Weight(ctx context.Context, opts []AcquireOption) (int64, err
 
 // acquire is every call for a permit. That of a permit that was kept needs nothing else.
 func (s semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
-	if len(opts) == 0 && s.keeps() && s.source == nil && !s.queue.sess.Hooks().On() {
-		if p := s.keeper.take(ctx, 0, nil); p != nil {
+	if len(opts) == 0 && s.keeper != nil && s.source == nil && !s.queue.sess.Hooks().On() {
+		if p := s.terms().take(ctx, s.queue, &request{}); p != nil {
 			return p, nil
 		}
 	}
@@ -209,7 +210,12 @@ func (s semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) 
 	if s.queue == nil {
 		return nil, err
 	}
-	return terms{agreement: s.agreement, limit: s.limit, source: s.source, keeper: s.keeper}.acquire(ctx, s.queue, r, err)
+	return s.terms().acquire(ctx, s.queue, r, err)
+}
+
+// terms are those of all its calls.
+func (s semaphore) terms() terms {
+	return terms{agreement: s.agreement, limit: s.limit, source: s.source, keeper: s.keeper}
 }
 
 // agreed reports whether the stored limits were compared with this program's.
@@ -278,7 +284,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 	if q.base == nil {
 		s.in().checked.Store(true) // this program agrees with the limit that it sets
 	}
-	s.in().keeper.doubt()
+	s.in().keeper.Doubt()
 	return nil
 }
 
@@ -340,7 +346,7 @@ func (s *Semaphore) Evict(ctx context.Context, id, reason string) error {
 // ErrNotHeld if no live request has this token, and the other errors of Evict.
 func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) error {
 	err := owners{s.in().queue}.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
-	s.in().keeper.doubt()
+	s.in().keeper.Doubt()
 	return err
 }
 

@@ -133,6 +133,16 @@ func (s *Shared) Ahead(key string, token int64) (ahead int, ok bool) {
 	return s.mirror.Ahead(key, token)
 }
 
+// Brief returns what the mirror shows of the queue. Its revision is 0 if no mirror runs.
+func (s *Shared) Brief() (b Brief) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mirror != nil {
+		b, _ = s.mirror.Brief("", 0, 0)
+	}
+	return b
+}
+
 // Gone reports whether the mirror shows that a request is gone. Without a mirror it is not known.
 func (s *Shared) Gone(key string, token int64) bool {
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
@@ -77,8 +78,17 @@ func (q *Queue) Unknown() error {
 // unseen describes a queue that etcd has not shown.
 func (q *Queue) unseen() *Full { return &Full{queue: q, Limit: limit.SeenN(q.Limit), Unseen: true} }
 
-// Full describes the queue as a mirror has shown it, before the request that it was asked for.
-func (q *Queue) Full(b mirror.Brief) *Full {
+// Followed describes the queue as the session sees it, if its requests follow it whole; otherwise it is nil.
+func (q *Queue) Followed() *Full {
+	b := q.View.Brief()
+	if q.Crowd.Mode() != crowd.Whole || b.Revision == 0 {
+		return nil
+	}
+	return q.fullShown(b)
+}
+
+// fullShown describes the queue as a mirror has shown it, before the request that it was asked for.
+func (q *Queue) fullShown(b mirror.Brief) *Full {
 	f := &Full{queue: q, Limit: b.Limit, Used: b.Used, Waiting: b.Waiting}
 	if b.Waits {
 		f.Waiting--
@@ -113,7 +123,7 @@ func (c *Ticket) fullBrief(b mirror.Brief) *Full {
 	if b.Revision == 0 || b.Revision < c.Token {
 		return c.fullFound()
 	}
-	return c.queue.Full(b)
+	return c.queue.fullShown(b)
 }
 
 // fullFound describes the queue before a request as the Txn that wrote it has counted it. Of heavy requests

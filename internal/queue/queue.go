@@ -84,6 +84,21 @@ func (o Options) limit() limit.Setting {
 // Stored returns the limit of a queue whose limit is stored.
 func (q *Queue) Stored() *limit.Store { return q.Limit.(*limit.Store) }
 
+// Newest returns the newest limit that the session has seen, or 0. Whatever way its requests wait, one of these
+// follows it.
+func (q *Queue) Newest() int64 {
+	n, rev := limit.SeenN(q.Limit), int64(0)
+	if l := q.Limit.Seen(); l != nil {
+		rev = l.Revs.Own
+	}
+	for _, m := range []*mirror.Shared{q.View, q.Crowd.Front} {
+		if l := m.Limit(); l.Rev > rev {
+			n, rev = l.Limit.Limit, l.Rev
+		}
+	}
+	return n
+}
+
 // Totals makes the queue that of a limiter's total. atKey returns the queue of the key to which a request
 // belongs, by the key of that request in etcd; nil if that is none of the limiter's.
 func (q *Queue) Totals(atKey func(request string) (at *Queue)) { q.atKey = atKey }

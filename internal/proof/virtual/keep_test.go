@@ -111,6 +111,27 @@ func TestKeptPermitIsAcquiredWithoutARequest(t *testing.T) {
 	})
 }
 
+// A call that finds an idle permit whose time has just passed gets another one, which is valid.
+func TestKeptPermitBesideOneThatIsTooOld(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		sem := d.keeping(2, 990*time.Millisecond)
+		d.warm(sem) // idle permits are looked at each 25 ms from now on
+		older := d.get(sem)
+		time.Sleep(500 * time.Millisecond)
+		younger := d.get(sem)
+		time.Sleep(480 * time.Millisecond)
+		require.NoError(t, older.Release(t.Context()))
+		require.NoError(t, younger.Release(t.Context()))
+		require.Equal(t, 2, d.held(), "both are kept")
+		time.Sleep(12 * time.Millisecond)
+		require.NoError(t, d.get(sem).Err())
+		time.Sleep(25 * time.Millisecond) // which one is found first is not said
+		require.Equal(t, 1, d.held(), "the older one is released")
+	})
+}
+
 // W16: a try that is refused because of an idle permit writes nothing, so its process is not heard.
 // The permit is idle for 100 ms at most, and its time since the grant is bounded by Keep.
 func TestTrapW16RefusedTriesAreNotHeard(t *testing.T) {

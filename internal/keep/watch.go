@@ -1,38 +1,37 @@
-package concurrency
+package keep
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/rank"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 const (
+	// lookEvery is the time between two looks at idle permits.
+	lookEvery = mostIdle / 4
 	// proveEvery is how often etcd is asked whether requests wait: often enough for the next answer to
 	// come while the last one is good.
-	proveEvery = keepProof / 2
-	// keepLinger is how long a keeper watches on after a permit was used last.
-	keepLinger = time.Second
-	// keepPause is how long a keeper keeps nothing after requests have waited. It is longer, up to
-	// keepPauseMost, where requests often wait: to find that out costs the server a count each time.
-	keepPause     = keepIdle
-	keepPauseMost = 20 * keepPause
+	proveEvery = proofCounts / 2
+	// lingers is how long a keeper watches on after a permit was used last.
+	lingers = time.Second
+	// leastPause is how long a keeper keeps nothing after requests have waited. It is longer, up to
+	// mostPause, where requests often wait: to find that out costs the server a count each time.
+	leastPause = mostIdle
+	mostPause  = 20 * leastPause
 )
 
 // startWatch has the keeper watch, since a permit is released to etcd that might have stayed.
-func (k *keeper) startWatch(now time.Duration) {
-	if k.keep == 0 {
+func (k *Keeper) startWatch(now time.Duration) {
+	if k.Keep == 0 {
 		return
 	}
 	k.used.Store(int64(now))
 	if now < time.Duration(k.notBefore.Load()) || !k.watching.CompareAndSwap(false, true) {
 		return
 	}
-	if !k.queue.sess.Background(k.watch) {
+	if !k.Session.Background(k.watch) {
 		k.watching.Store(false)
 	}
 }
@@ -40,18 +39,18 @@ func (k *keeper) startWatch(now time.Duration) {
 // watch follows the queue while permits are used. It alone lets permits stay, and it releases those
 // that have stayed for long enough, and all of them as soon as a request waits. It ends the keys that are
 // gone from etcd.
-func (k *keeper) watch() {
+func (k *Keeper) watch() {
 	defer k.watching.Store(false)
 	defer k.stop()
-	ctx := k.queue.sess.Accepting()
+	ctx := k.Session.Accepting()
 	first := k.prove(ctx) // where requests always wait, the queue is not followed
 	if first.waits || first.err != nil {
 		k.suspend(k.now())
 		return
 	}
-	m := k.queue.View.Join()
+	m := k.Queue.View.Join()
 	defer m.Leave()
-	tick := time.NewTicker(keepLook)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	answers := make(chan proof, 1)
 	var seen <-chan struct{}
@@ -69,12 +68,12 @@ func (k *keeper) watch() {
 		case listed:
 			k.confirm(known.sent)
 		}
-		if used := k.releaseIdle(now + keepLook); now-used > keepLinger {
+		if used := k.releaseIdle(now + lookEvery); now-used > lingers {
 			return
 		}
 		if sent == known.sent && now-sent >= proveEvery {
 			sent = now
-			k.queue.sess.Background(func() { answers <- k.prove(ctx) })
+			k.Session.Background(func() { answers <- k.prove(ctx) })
 		}
 		select {
 		case <-changed:
@@ -84,10 +83,10 @@ func (k *keeper) watch() {
 				return
 			}
 			for _, c := range p.gone {
-				c.keyGone()
+				c.gone()
 			}
 			k.endMissing(m) // also those that the view does not show since before they were idle
-			known, sent, k.pause = p, p.sent, keepPause
+			known, sent, k.pause = p, p.sent, leastPause
 		case <-m.Replaced:
 			m.Next()
 		case <-ctx.Done():
@@ -97,20 +96,20 @@ func (k *keeper) watch() {
 }
 
 // confirm lets permits stay, since etcd has answered a question of that time.
-func (k *keeper) confirm(sent time.Duration) {
+func (k *Keeper) confirm(sent time.Duration) {
 	since := k.doubts.Load()
 	if int64(sent) < since {
 		return
 	}
-	k.quiet.Store(int64(sent + keepProof))
+	k.quiet.Store(int64(sent + proofCounts))
 	if k.doubts.Load() != since { // meanwhile
 		k.quiet.Store(0)
 	}
 }
 
-// doubt has nothing stay until etcd has been asked again: what this process has changed counts for its next
+// Doubt has nothing stay until etcd has been asked again: what this process has changed counts for its next
 // call.
-func (k *keeper) doubt() {
+func (k *Keeper) Doubt() {
 	if k != nil {
 		k.doubts.Store(int64(k.now()))
 		k.stop()
@@ -118,13 +117,13 @@ func (k *keeper) doubt() {
 }
 
 // suspend keeps nothing for a while, since requests wait.
-func (k *keeper) suspend(now time.Duration) {
+func (k *Keeper) suspend(now time.Duration) {
 	k.notBefore.Store(int64(now + k.pause))
-	k.pause = min(2*k.pause, keepPauseMost)
+	k.pause = min(2*k.pause, mostPause)
 }
 
 // stop releases what is idle, and lets nothing stay any more.
-func (k *keeper) stop() {
+func (k *Keeper) stop() {
 	k.quiet.Store(0) // first: a permit that becomes idle now is released by its holder
 	for _, c := range *k.keys.Load() {
 		c.drop(nil)
@@ -132,14 +131,14 @@ func (k *keeper) stop() {
 }
 
 // releaseIdle releases the permits that may not stay until then, and returns when one was used last.
-func (k *keeper) releaseIdle(then time.Duration) (used time.Duration) {
+func (k *Keeper) releaseIdle(then time.Duration) (used time.Duration) {
 	used = time.Duration(k.used.Load())
 	quiet := k.isQuiet(then)
 	for _, c := range *k.keys.Load() {
 		since := time.Duration(c.idle.Load())
 		used = max(used, since)
 		// Whether the lease is trusted its holder finds out, and its epoch.
-		if i := (idleness{quiet: quiet, trusted: true, age: then - c.granted, idle: then - since}); !i.stays(k.keep) {
+		if i := (idleness{quiet: quiet, trusted: true, age: then - c.granted, idle: then - since}); !i.stays(k.Keep) {
 			c.drop(nil)
 		}
 	}
@@ -147,10 +146,10 @@ func (k *keeper) releaseIdle(then time.Duration) (used time.Duration) {
 }
 
 // endMissing ends the keys that the view does not show any more.
-func (k *keeper) endMissing(m *mirror.Use) {
+func (k *Keeper) endMissing(m *mirror.Use) {
 	for _, c := range *k.keys.Load() {
 		if gone, _ := m.Gone(c.ticket.Key, c.ticket.Token); gone {
-			c.keyGone()
+			c.gone()
 		}
 	}
 }
@@ -159,44 +158,21 @@ func (k *keeper) endMissing(m *mirror.Use) {
 type proof struct {
 	sent  time.Duration // when it was asked, by the keeper's clock: the answer is no older
 	waits bool
-	gone  []*keptKey
+	gone  []*Key
 	err   error
 }
 
-// provable is how many keys are looked for beside the counts. If there are more, the queue is listed.
-const provable = 32
-
-// prove asks etcd. Counts show the answer where all requests have weight 1.
-func (k *keeper) prove(ctx context.Context) proof {
-	q, keys := k.queue, *k.keys.Load()
-	p := proof{sent: k.now()}
-	var looks []clientv3.Op
-	if len(keys) <= provable {
-		for _, c := range keys {
-			looks = append(looks, clientv3.OpGet(c.ticket.Key, clientv3.WithKeysOnly()))
-		}
+// prove asks etcd.
+func (k *Keeper) prove(ctx context.Context) proof {
+	keys, p := *k.keys.Load(), proof{sent: k.now()}
+	own := make([]*queue.Ticket, len(keys))
+	for i, c := range keys {
+		own[i] = c.ticket
 	}
-	t, found, _, err := q.CountAnd(ctx, looks)
-	if err != nil {
-		return proof{sent: p.sent, err: err}
-	}
-	for i := range found {
-		if kvs := found[i].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != keys[i].ticket.Token {
-			p.gone = append(p.gone, keys[i])
-		}
-	}
-	if t.Others == 0 && len(keys) <= provable {
-		l, stored, err := q.Limit.Learn(t.Records)
-		p.waits, p.err = !stored || !rank.Fits(0, t.Light, l.N), err
-		return p
-	}
-	v, err := q.Read(ctx)
-	p.waits, p.err = v.Queue.Asked(), err
-	if err == nil && len(keys) > provable {
-		p.gone = slices.DeleteFunc(slices.Clone(keys), func(c *keptKey) bool {
-			_, _, there := v.Queue.Position(c.ticket.Key, c.ticket.Token)
-			return there
-		})
+	var gone []int
+	p.waits, gone, p.err = k.Queue.Prove(ctx, own)
+	for _, i := range gone {
+		p.gone = append(p.gone, keys[i])
 	}
 	return p
 }

@@ -1,4 +1,4 @@
-package concurrency
+package keep
 
 import (
 	"testing"
@@ -15,8 +15,8 @@ func TestWhetherAPermitStays(t *testing.T) {
 		want bool
 	}{
 		"at once":               {idleness{quiet: true, trusted: true}, true},
-		"idle":                  {idleness{quiet: true, trusted: true, idle: keepIdle - 1}, true},
-		"idle for too long":     {idleness{quiet: true, trusted: true, idle: keepIdle}, false},
+		"idle":                  {idleness{quiet: true, trusted: true, idle: mostIdle - 1}, true},
+		"idle for too long":     {idleness{quiet: true, trusted: true, idle: mostIdle}, false},
 		"old":                   {idleness{quiet: true, trusted: true, age: keep - 1}, true},
 		"too old":               {idleness{quiet: true, trusted: true, age: keep}, false},
 		"others may wait":       {idleness{trusted: true}, false},
@@ -50,10 +50,10 @@ func TestWhetherAPermitPasses(t *testing.T) {
 // A key that is evicted at the moment at which its holder releases it is not listed as idle for ever.
 func TestEndedKeyIsNotListed(t *testing.T) {
 	t.Parallel()
-	k := &keeper{base: time.Now()}
-	k.keys.Store(&[]*keptKey{})
-	c := &keptKey{keeper: k}
+	k := &Keeper{base: time.Now()}
+	k.keys.Store(&[]*Key{})
+	c := &Key{keeper: k}
 	c.holder.Store(ended)
-	require.False(t, c.setIdle(&Permit{}, 0))
+	require.False(t, c.setIdle(&Holder{}, 0))
 	require.Empty(t, *k.keys.Load())
 }
