@@ -195,7 +195,7 @@ func (s semaphore) ReportOutage(policy string, err error, lasted time.Duration) 
 
 // ReportOutage is that of a semaphore.
 func (l *rateLimiter) ReportOutage(policy string, err error, lasted time.Duration) {
-	l.shares.queue.reportOutage(policy, err, lasted)
+	l.queue.reportOutage(policy, err, lasted)
 }
 
 func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Duration) {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency/internal/door"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rate"
+	"github.com/etcdkit/etcdkit/internal/ratelimit"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -71,7 +73,8 @@ type RateLimiter door.Door[*rateLimiter]
 
 // rateLimiter is what is behind a RateLimiter.
 type rateLimiter struct {
-	shares  *rateShares
+	shares  *ratelimit.Shares
+	queue   *sessionQueue
 	name    string
 	want    rate.Rate
 	adopt   bool
@@ -104,7 +107,7 @@ func NewRateLimiter(s *Session, name string, r Rate, opts *RateLimiterOptions) (
 	if err != nil {
 		return nil, fmt.Errorf("new rate limiter %q: %w", name, err)
 	}
-	l := &rateLimiter{shares: q.own.ratesOf(q), name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
+	l := &rateLimiter{shares: q.own.sharesOf(q), queue: q, name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
 	return (*RateLimiter)(door.New(l)), nil
 }
 
@@ -129,8 +132,8 @@ func checkRate(r Rate) error {
 //   - ErrClosed, ErrTooMany, or an error of etcd's that keeps this process from acquiring a share.
 func (l *RateLimiter) Allow() error {
 	in := l.in()
-	if err := in.shares.allow(in); err != nil {
-		return fmt.Errorf("take a token of %q: %w", in.name, err)
+	if err := in.shares.Allow(in); err != nil {
+		return fmt.Errorf("take a token of %q: %w", in.name, in.public(err))
 	}
 	return nil
 }
@@ -151,8 +154,8 @@ func (l *RateLimiter) Allow() error {
 // answer, and with a *RateExceededError (ErrRateExceeded) otherwise. No token is taken then.
 func (l *RateLimiter) Wait(ctx context.Context) error {
 	in := l.in()
-	if err := in.shares.wait(ctx, in); err != nil {
-		return fmt.Errorf("wait for a token of %q: %w", in.name, err)
+	if err := in.shares.Wait(ctx, in); err != nil {
+		return fmt.Errorf("wait for a token of %q: %w", in.name, in.public(err))
 	}
 	return nil
 }
@@ -167,7 +170,7 @@ func (l *RateLimiter) Wait(ctx context.Context) error {
 // wins, in etcd's order.
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOption) error {
 	in := l.in()
-	q := in.shares.queue
+	q := in.queue
 	c, err := newLimitChange(1, opts)
 	if err == nil {
 		err = checkRate(r)
@@ -175,7 +178,7 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 	if err == nil {
 		err = q.do(ctx, func(ctx context.Context) error {
 			return q.Stored().SetRate(ctx, func(n int64, was record.Rate) (int64, record.Rate) {
-				next := division(n, was).Change(r.pure())
+				next := rate.Division{Rate: rate.Rate(was), Shares: n}.Change(r.pure())
 				return next.Shares, record.Rate(next.Rate)
 			}, c.create, q.Read)
 		})
@@ -187,21 +190,19 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 		return q.failed("set rate of", err)
 	}
 	in.checked.Store(true) // this program agrees with the rate that it sets
-	in.shares.replaced()
+	in.shares.Replaced()
 	return nil
 }
 
-// division is a stored rate with the number of its shares.
-func division(shares int64, r record.Rate) rate.Division {
-	return rate.Division{Rate: rate.Rate(r), Shares: shares}
-}
+// Wanted implements ratelimit.User.
+func (l *rateLimiter) Wanted() rate.Rate { return l.want }
 
-// agrees returns a *RateMismatchError if the stored rate is not this program's.
-func (l *rateLimiter) agrees(stored rate.Rate) error {
+// Agrees returns a *RateMismatchError if the stored rate is not this program's.
+func (l *rateLimiter) Agrees(stored rate.Rate) error {
 	if l.checked.Load() {
 		return nil
 	}
-	switch q := l.shares.queue; {
+	switch q := l.queue; {
 	case stored == l.want:
 	case l.adopt:
 		q.sess.Background(func() { q.adopted.rate(q.sess.Log(), l, publicRate(stored)) }) // the shares are locked
@@ -210,6 +211,47 @@ func (l *rateLimiter) agrees(stored rate.Rate) error {
 	}
 	l.checked.Store(true)
 	return nil
+}
+
+// public returns the error of a value by which the shares have refused a call, and another error as it is.
+func (l *rateLimiter) public(err error) error {
+	switch v := err.(type) { //nolint:errorlint // nothing wraps them
+	case *queue.Outage:
+		return unavailable(v.Outage)
+	case *ratelimit.WaitEnd:
+		format := "%w: %w"
+		if _, exceeded := v.For.(*ratelimit.Exceeded); exceeded { //nolint:errorlint // likewise
+			format = "%w while it waited: %w"
+		}
+		return fmt.Errorf(format, v.Ctx, l.public(v.For))
+	case *ratelimit.Exceeded:
+		e := &RateExceededError{Name: l.queue.name, Rate: publicRate(v.Rate), RetryAfter: v.RetryAfter, Waiting: v.Waiting, Starting: v.Starting}
+		if v.Late {
+			return fmt.Errorf("%w (calls that wait before this one: %d; its turn comes in %v or later, and its ctx ends in %v)",
+				e, v.Waiting, v.Turn.Round(time.Millisecond), v.Left.Round(time.Millisecond))
+		}
+		return e
+	}
+	return err
+}
+
+// sharesOf returns the shares of a queue. There are as many as rate limiters, so they are kept.
+func (s *shared) sharesOf(q *sessionQueue) *ratelimit.Shares {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.rates[q.Keys.Range]
+	if known == nil {
+		known = ratelimit.New(ratelimit.Options{Session: q.sess, Queue: q.Queue, Acquire: func(ctx context.Context, d rate.Division) (*ratelimit.Share, error) {
+			r := request{doing: "acquire a share of", Request: queue.Request{Weight: 1}}
+			p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, q, r, nil)
+			if err != nil {
+				return nil, err
+			}
+			return &ratelimit.Share{Permit: p, Epoch: p.epoch, Token: p.token, Since: p.since}, nil
+		}})
+		s.rates[q.Keys.Range] = known
+	}
+	return known
 }
 
 // RateStatus is the state of a rate limiter at one revision of etcd.
@@ -234,18 +276,18 @@ type RateHolder struct {
 // holders are in the order of their oldest requests. It returns ErrClosed, ctx's error or one of
 // etcd's.
 func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
-	q := l.in().shares.queue
+	q := l.in().queue
 	read, err := q.now(ctx)
 	v := read.View
 	if err != nil {
 		return RateStatus{}, q.failed("status of", err)
 	}
 	st := RateStatus{Name: q.name, Revision: v.Revision}
-	if d, err := divisionOf(v); err == nil {
+	if d, err := ratelimit.DivisionOf(v); err == nil {
 		st.Stored, st.Rate, st.Shares = true, publicRate(d.Rate), int(d.Shares)
 	}
 	at := map[int64]int{}
-	for i, r := range requestsOf(v) {
+	for i, r := range v.Requests() {
 		n, known := at[r.Slot.Lease]
 		if !known {
 			n = len(st.Holders)

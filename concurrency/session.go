@@ -11,6 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/ratelimit"
 )
 
 // Session is this process's connection to a namespace in etcd: a lease that is kept alive for
@@ -50,7 +51,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("new session in %q: %w", namespace, err)
 	}
-	own := &shared{horizon: horizons(ctx), reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*base{}, rates: map[string]*rateShares{}}
+	own := &shared{horizon: horizons(ctx), reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*base{}, rates: map[string]*ratelimit.Shares{}}
 	log := o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner))
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout, AllowProxy: o.AllowProxy,

@@ -12,6 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rank"
+	"github.com/etcdkit/etcdkit/internal/ratelimit"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -22,9 +23,9 @@ type shared struct {
 
 	mu     sync.Mutex
 	queues map[queueKey]weak.Pointer[sessionQueue]
-	most   int                    // how many there have been since the map was made
-	bases  map[queueKey]*base     // by the key of the default limit
-	rates  map[string]*rateShares // by the range of the queue of shares
+	most   int                          // how many there have been since the map was made
+	bases  map[queueKey]*base           // by the key of the default limit
+	rates  map[string]*ratelimit.Shares // by the range of the queue of shares
 }
 
 // horizons returns the horizons of the queues of a session.

@@ -1,20 +1,48 @@
-package concurrency
+package ratelimit
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rate"
 )
 
-// rateShares are the shares of a rate that one session holds, with the calls that take their tokens.
-// All RateLimiter values of a name on the session use them. loop acquires and returns shares while
+// Options are what Shares are made of.
+type Options struct {
+	Session *engine.Session
+	Queue   *queue.Queue // of the shares
+	// Acquire acquires a share, and stores the division if none is stored.
+	Acquire func(ctx context.Context, d rate.Division) (*Share, error)
+}
+
+// Share is one share that the session holds.
+type Share struct {
+	Permit interface {
+		Context() context.Context
+		Release(ctx context.Context) error
+	}
+	Epoch *engine.Epoch
+	Token int64
+	Since time.Time
+}
+
+// User is a rate limiter of the program, by which calls use the shares.
+type User interface {
+	// Wanted returns its rate, which is stored if none is.
+	Wanted() rate.Rate
+	// Agrees returns an error if it may not be used under the rate that is stored.
+	Agrees(stored rate.Rate) error
+}
+
+// Shares are the shares of a rate that one session holds, with the calls that take their tokens.
+// All users of a name on the session use them. loop acquires and returns shares while
 // there are calls; between two of its steps no call asks etcd for anything.
-type rateShares struct {
-	queue  *sessionQueue
+type Shares struct {
+	Options
 	leases func() bool // reports whether the leases of the shares are trusted now; for tests
 
 	mu       sync.Mutex
@@ -23,51 +51,46 @@ type rateShares struct {
 	division rate.Division // that was read last; zero while it is not known, as after an idle time
 	fresh    time.Time     // until when what was read last counts
 	changed  time.Time     // when this process has stored another rate, if it has not read it yet
-	tokens   rateTokens    // of a slow rate
+	tokens   known         // of a slow rate
 	begun    time.Time     // when the loop began, also after an idle time
 	served   bool          // a token was taken since then
-	held     []*Permit     // oldest first
+	held     []*Share      // oldest first
 	since    time.Time     // when the first of them was gained
-	asks     []*rateAsk    // requests that wait, oldest first
-	calls    []*rateCall   // calls of Wait, oldest first
+	asks     []*request    // requests that wait, oldest first
+	calls    []*call       // calls of Wait, oldest first
 	timer    *time.Timer   // for the next token, while calls wait
 	trouble  error         // why no share can be acquired
-	user     *rateLimiter  // that was called last
+	user     User          // that was called last
 	running  bool
 	wake     chan struct{} // has the loop take a step now
 }
 
-// rateStart is for how long a process counts as one that begins. Its first token comes within a second, if there is one.
-const rateStart = 2 * time.Second
+// starting is for how long a process counts as one that begins. Its first token comes within a second, if there is one.
+const starting = 2 * time.Second
 
-// rateCall is one call of Wait.
-type rateCall struct {
-	limiter  *rateLimiter
+// call is one call of Wait.
+type call struct {
+	user     User
 	deadline time.Time  // of its ctx, or zero
 	done     chan error // has its outcome; one is sent at most
 }
 
-// ratesOf returns the shares of a queue. There are as many as rate limiters, so they are kept.
-func (s *shared) ratesOf(q *sessionQueue) *rateShares {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.rates[q.Keys.Range]
-	if r == nil {
-		r = &rateShares{queue: q, wake: make(chan struct{}, 1)}
-		r.leases = r.trusted
-		s.rates[q.Keys.Range] = r
-	}
-	return r
+// New returns the shares of a queue, of which the session holds none.
+func New(o Options) *Shares {
+	s := &Shares{Options: o, wake: make(chan struct{}, 1)}
+	s.leases = s.trusted
+	return s
 }
 
-func (s *rateShares) allow(l *rateLimiter) error {
+// Allow takes a token if there is one now.
+func (s *Shares) Allow(u User) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.use(l); err != nil {
+	if err := s.use(u); err != nil {
 		return err
 	}
 	if s.division.Shares > 0 {
-		if err := l.agrees(s.division.Rate); err != nil {
+		if err := u.Agrees(s.division.Rate); err != nil {
 			return err
 		}
 	}
@@ -78,14 +101,15 @@ func (s *rateShares) allow(l *rateLimiter) error {
 	return s.noToken()
 }
 
-func (s *rateShares) wait(ctx context.Context, l *rateLimiter) error {
+// Wait waits for a token until ctx ends.
+func (s *Shares) Wait(ctx context.Context, u User) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c := &rateCall{limiter: l, done: make(chan error, 1)}
+	c := &call{user: u, done: make(chan error, 1)}
 	c.deadline, _ = ctx.Deadline()
 	s.mu.Lock()
-	if err := s.use(l); err != nil {
+	if err := s.use(u); err != nil {
 		s.mu.Unlock()
 		return err
 	}
@@ -109,23 +133,23 @@ func (s *rateShares) wait(ctx context.Context, l *rateLimiter) error {
 	} else if err := <-c.done; err == nil { // it got its token as ctx ended
 		return nil
 	}
-	if u := s.unavailable(); u != nil {
-		return fmt.Errorf("%w: %w", ctx.Err(), u)
+	if out := s.unavailable(); out != nil {
+		return &WaitEnd{ctx.Err(), out}
 	}
-	return fmt.Errorf("%w while it waited: %w", ctx.Err(), s.exceeded(len(s.calls)))
+	return &WaitEnd{ctx.Err(), s.exceeded(len(s.calls))}
 }
 
 // use has the loop run, for a call. s.mu is held, as in all methods below that do not lock it.
-func (s *rateShares) use(l *rateLimiter) error {
-	if s.queue.sess.Accepting().Err() != nil {
-		return ErrClosed
+func (s *Shares) use(u User) error {
+	if s.Session.Accepting().Err() != nil {
+		return engine.ErrClosed
 	}
-	s.user = l
+	s.user = u
 	if !s.running {
 		s.begun, s.served = time.Now(), false
 		s.demand.Touch(s.begun)
-		if s.running = s.queue.sess.Background(s.loop); !s.running {
-			return ErrClosed
+		if s.running = s.Session.Background(s.loop); !s.running {
+			return engine.ErrClosed
 		}
 	}
 	return nil
@@ -133,11 +157,11 @@ func (s *rateShares) use(l *rateLimiter) error {
 
 // serve gives tokens to the calls that wait, in their order, and an error to those whose rate is
 // not the stored one.
-func (s *rateShares) serve() {
+func (s *Shares) serve() {
 	waited := len(s.calls) > 0
 	for len(s.calls) > 0 && s.division.Shares > 0 {
 		c := s.calls[0]
-		err := c.limiter.agrees(s.division.Rate)
+		err := c.user.Agrees(s.division.Rate)
 		if err == nil && !s.take() {
 			break
 		}
@@ -155,7 +179,7 @@ func (s *rateShares) serve() {
 
 // count counts a call of Wait that has ended. Under a slow rate a process needs the share while calls wait, and no
 // longer.
-func (s *rateShares) count(now time.Time) {
+func (s *Shares) count(now time.Time) {
 	if s.division.Slow() {
 		s.demand.Touch(now)
 	} else {
@@ -166,7 +190,7 @@ func (s *rateShares) count(now time.Time) {
 // refuseLate ends the calls, from that one on, whose turn comes after their deadline even if this process had the
 // whole rate. That counts the calls that wait before it: if one of them ends without a token, or the rate is raised, the
 // turn would have come earlier; its caller may call again.
-func (s *rateShares) refuseLate(from int) {
+func (s *Shares) refuseLate(from int) {
 	if s.division.Shares == 0 || !s.changed.IsZero() || s.division.Slow() && s.tokens.of == nil { // when there are tokens is not known
 		return
 	}
@@ -180,9 +204,8 @@ func (s *rateShares) refuseLate(from int) {
 			continue
 		}
 		e := s.exceeded(len(stay))
-		e.RetryAfter = max(e.RetryAfter, turn)
-		c.done <- fmt.Errorf("%w (calls that wait before this one: %d; its turn comes in %v or later, and its ctx ends in %v)",
-			e, len(stay), turn.Round(time.Millisecond), c.deadline.Sub(now).Round(time.Millisecond))
+		e.RetryAfter, e.Late, e.Turn, e.Left = max(e.RetryAfter, turn), true, turn, c.deadline.Sub(now)
+		c.done <- e
 		s.count(now)
 	}
 	if len(stay) < len(s.calls) {
@@ -192,7 +215,7 @@ func (s *rateShares) refuseLate(from int) {
 }
 
 // fail ends all calls that wait.
-func (s *rateShares) fail(err error) {
+func (s *Shares) fail(err error) {
 	for _, c := range s.calls {
 		c.done <- err
 	}
@@ -201,7 +224,7 @@ func (s *rateShares) fail(err error) {
 }
 
 // arm sets the timer for the next token.
-func (s *rateShares) arm() {
+func (s *Shares) arm() {
 	d, ok := s.bucket.Next(time.Now())
 	switch {
 	case len(s.calls) == 0 || !ok || !s.takes(time.Now()):
@@ -221,7 +244,7 @@ func (s *rateShares) arm() {
 
 // take takes a token. The clock is read before trust is checked: a pause of the process in between
 // makes the token void, and no token counts for a moment after the end of trust.
-func (s *rateShares) take() bool {
+func (s *Shares) take() bool {
 	now := time.Now()
 	if !s.takes(now) || !s.bucket.Take(now, now.Before(s.fresh) && s.leases()) {
 		return false
@@ -231,9 +254,9 @@ func (s *rateShares) take() bool {
 }
 
 // trusted reports whether all shares are on leases that may be trusted now.
-func (s *rateShares) trusted() bool {
+func (s *Shares) trusted() bool {
 	for i, p := range s.held {
-		if (i == 0 || p.epoch != s.held[i-1].epoch) && !p.epoch.Trusted() {
+		if (i == 0 || p.Epoch != s.held[i-1].Epoch) && !p.Epoch.Trusted() {
 			return false
 		}
 	}
@@ -241,19 +264,19 @@ func (s *rateShares) trusted() bool {
 }
 
 // hold replaces the shares. What is left out is void from then on, and may be returned.
-func (s *rateShares) hold(held []*Permit) {
+func (s *Shares) hold(held []*Share) {
 	if len(s.held) == 0 {
 		s.since = time.Now()
 	}
 	if len(held) == 0 {
-		s.tokens = rateTokens{}
+		s.tokens = known{}
 	}
 	s.held = held
 	s.bucket.Set(time.Now(), int64(len(held)), s.division)
 }
 
 // drop forgets a share that was lost.
-func (s *rateShares) drop(p *Permit) {
+func (s *Shares) drop(p *Share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.held, p); i >= 0 {
@@ -264,8 +287,8 @@ func (s *rateShares) drop(p *Permit) {
 	}
 }
 
-// replaced has the loop read the rate, which this process has just stored.
-func (s *rateShares) replaced() {
+// Replaced has the loop read the rate, which this process has just stored.
+func (s *Shares) Replaced() {
 	s.mu.Lock()
 	s.changed = time.Now()
 	s.mu.Unlock()
@@ -273,7 +296,7 @@ func (s *rateShares) replaced() {
 }
 
 // prompt has the loop take a step now. s.mu need not be held.
-func (s *rateShares) prompt() {
+func (s *Shares) prompt() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -281,9 +304,9 @@ func (s *rateShares) prompt() {
 }
 
 // noToken is the error of a call that finds no token.
-func (s *rateShares) noToken() error {
-	if u := s.unavailable(); u != nil {
-		return u
+func (s *Shares) noToken() error {
+	if out := s.unavailable(); out != nil {
+		return out
 	}
 	if s.trouble != nil && (len(s.held) == 0 || s.tokens.of == nil && s.division.Slow()) {
 		return s.trouble
@@ -291,19 +314,19 @@ func (s *rateShares) noToken() error {
 	return s.exceeded(len(s.calls))
 }
 
-// unavailable returns an *UnavailableError if etcd keeps the process from acquiring a share.
-func (s *rateShares) unavailable() error {
-	if u := s.queue.unavailable(); u != nil && (len(s.held) == 0 || !s.takes(time.Now())) {
-		return u
+// unavailable returns a *queue.Outage if etcd keeps the process from acquiring a share.
+func (s *Shares) unavailable() error {
+	if o, ok := s.Session.Unavailable(); ok && (len(s.held) == 0 || !s.takes(time.Now())) {
+		return &queue.Outage{Outage: o}
 	}
 	return nil
 }
 
 // exceeded is the error of a call behind so many that wait.
-func (s *rateShares) exceeded(behind int) *RateExceededError {
-	e := &RateExceededError{Name: s.queue.name, Rate: publicRate(s.division.Rate), Waiting: behind}
+func (s *Shares) exceeded(behind int) *Exceeded {
+	e := &Exceeded{Rate: s.division.Rate, Waiting: behind}
 	unread := s.division.Slow() && s.tokens.of == nil
-	e.Starting = (unread || !s.served && !s.division.Slow()) && time.Since(s.begun) < rateStart
+	e.Starting = (unread || !s.served && !s.division.Slow()) && time.Since(s.begun) < starting
 	if d, ok := s.bucket.Next(time.Now()); ok && !unread {
 		e.RetryAfter = s.division.Behind(d, behind, len(s.held))
 	}

@@ -1,4 +1,4 @@
-package concurrency
+package ratelimit
 
 import (
 	"context"
@@ -6,32 +6,32 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
-	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rate"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 const (
-	// rateStep is how often a process with shares, or with calls that wait, reads the queue of
+	// stepEvery is how often a process with shares, or with calls that wait, reads the queue of
 	// shares and decides how many to ask for or to return.
-	rateStep = 500 * time.Millisecond
-	// rateIdle is how long a process keeps its shares without a call. Meanwhile it reads the queue,
+	stepEvery = 500 * time.Millisecond
+	// keepIdle is how long a process keeps its shares without a call. Meanwhile it reads the queue,
 	// so others that need the shares get them.
-	rateIdle = time.Minute
+	keepIdle = time.Minute
 )
 
-// rateAsk is one request for a share.
-type rateAsk struct {
+// request is one for a share.
+type request struct {
 	cancel    context.CancelFunc
 	withdrawn bool
 }
 
 // loop takes steps until the process is idle and has no shares, or the session is closed.
-func (s *rateShares) loop() {
-	closing := s.queue.sess.Accepting()
-	t := time.NewTicker(rateStep)
+func (s *Shares) loop() {
+	closing := s.Session.Accepting()
+	t := time.NewTicker(stepEvery)
 	defer t.Stop()
 	for s.step(closing) {
 		s.settle(closing)
@@ -44,12 +44,12 @@ func (s *rateShares) loop() {
 }
 
 // step reads the queue and does what rate.Next decides. It returns false if the loop is to end.
-func (s *rateShares) step(closing context.Context) bool {
+func (s *Shares) step(closing context.Context) bool {
 	read := time.Now()
-	v, err := s.queue.Read(closing)
+	v, err := s.Queue.Read(closing)
 	var d rate.Division
 	if err == nil {
-		d, err = divisionOf(v)
+		d, err = DivisionOf(v)
 	}
 	if errors.Is(err, limit.ErrNone) {
 		err = s.store(closing)
@@ -61,7 +61,7 @@ func (s *rateShares) step(closing context.Context) bool {
 		s.end()
 		return false
 	}
-	if s.trouble = s.queue.sess.Explain(err); err != nil {
+	if s.trouble = s.Session.Explain(err); err != nil {
 		s.fail(s.trouble)
 	}
 	if d.Shares > 0 {
@@ -72,7 +72,7 @@ func (s *rateShares) step(closing context.Context) bool {
 	now := time.Now()
 	o := rate.Own{
 		Held: int64(len(s.held)), Asked: int64(len(s.asks)), TurnOver: now.Sub(s.since) >= s.division.Turn(),
-		Idle: len(s.calls) == 0 && s.demand.Idle(now) >= rateIdle,
+		Idle: len(s.calls) == 0 && s.demand.Idle(now) >= keepIdle,
 	}
 	if o.Idle && o.Held+o.Asked == 0 {
 		s.running, s.division = false, rate.Division{} // no step reads it from now on
@@ -80,35 +80,35 @@ func (s *rateShares) step(closing context.Context) bool {
 	}
 	if d.Shares > 0 {
 		o.Need = d.Need(s.demand.PerSecond(now), len(s.calls), o.Held)
-		s.do(rate.Next(rate.Survey(leasesOf(v), int64(s.queue.sess.Lease()), d.Shares), o), d)
+		s.do(rate.Next(rate.Survey(leasesOf(v), int64(s.Session.Lease()), d.Shares), o), d)
 	}
 	return true
 }
 
 // store stores the rate of the program that was called last, if none is stored.
-func (s *rateShares) store(ctx context.Context) error {
+func (s *Shares) store(ctx context.Context) error {
 	s.mu.Lock()
-	r := s.user.want
+	r := s.user.Wanted()
 	s.mu.Unlock()
-	_, err := s.queue.Limit.InitRate(ctx, rate.Divide(r).Shares, record.Rate(r))
+	_, err := s.Queue.Limit.InitRate(ctx, rate.Divide(r).Shares, record.Rate(r))
 	return err
 }
 
 // learn takes over the rate that was read, and gives the shares back that are not among the first ones
 // of the queue: after the rate was lowered there may be fewer. What was granted after the read
 // began is not judged by it.
-func (s *rateShares) learn(d rate.Division, v mirror.View, read time.Time) {
-	s.division, s.fresh = d, read.Add(s.queue.sess.TTL())
+func (s *Shares) learn(d rate.Division, v mirror.View, read time.Time) {
+	s.division, s.fresh = d, read.Add(s.Session.TTL())
 	if !read.Before(s.changed) {
 		s.changed = time.Time{}
 	}
 	first := map[int64]bool{}
-	for i, r := range requestsOf(v) {
+	for i, r := range v.Requests() {
 		first[r.Create] = int64(i) < d.Shares
 	}
-	var valid, others []*Permit
+	var valid, others []*Share
 	for _, p := range s.held {
-		if first[p.token] || p.since.After(read) {
+		if first[p.Token] || p.Since.After(read) {
 			valid = append(valid, p)
 		} else {
 			others = append(others, p)
@@ -122,11 +122,11 @@ func (s *rateShares) learn(d rate.Division, v mirror.View, read time.Time) {
 }
 
 // do takes one step.
-func (s *rateShares) do(next rate.Step, d rate.Division) {
+func (s *Shares) do(next rate.Step, d rate.Division) {
 	if n := next.Return; n > 0 {
 		keep := len(s.held) - int(n)
 		back := s.held[keep:]
-		var left *rateLeft
+		var left *leftover
 		if keep == 0 {
 			left = s.leaving(time.Now())
 		}
@@ -145,19 +145,19 @@ func (s *rateShares) do(next rate.Step, d rate.Division) {
 }
 
 // ask asks for one share, in the background.
-func (s *rateShares) ask(d rate.Division) {
-	ctx, cancel := context.WithCancel(s.queue.sess.Accepting())
-	a := &rateAsk{cancel: cancel}
+func (s *Shares) ask(d rate.Division) {
+	ctx, cancel := context.WithCancel(s.Session.Accepting())
+	a := &request{cancel: cancel}
 	s.asks = append(s.asks, a)
-	s.queue.sess.Background(func() {
+	s.Session.Background(func() {
 		defer cancel()
-		p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, s.queue, request{doing: "acquire a share of", Request: queue.Request{Weight: 1}}, nil)
+		p, err := s.Acquire(ctx, d)
 		s.answered(a, p, err)
 	})
 }
 
 // answered takes a share that was granted, unless its request was withdrawn meanwhile.
-func (s *rateShares) answered(a *rateAsk, p *Permit, err error) {
+func (s *Shares) answered(a *request, p *Share, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.asks {
@@ -167,16 +167,16 @@ func (s *rateShares) answered(a *rateAsk, p *Permit, err error) {
 		}
 	}
 	switch {
-	case err == nil && (a.withdrawn || s.queue.sess.Accepting().Err() != nil):
-		s.give([]*Permit{p}, nil)
+	case err == nil && (a.withdrawn || s.Session.Accepting().Err() != nil):
+		s.give([]*Share{p}, nil)
 	case err == nil:
 		s.hold(append(s.held, p))
-		context.AfterFunc(p.Context(), func() { s.drop(p) })
+		context.AfterFunc(p.Permit.Context(), func() { s.drop(p) })
 		s.serve()
 		if len(s.asks) == 0 && len(s.calls) > 0 {
 			s.prompt() // it may need more
 		}
-	case !a.withdrawn && !errors.Is(err, ErrClosed) && s.queue.sess.Accepting().Err() == nil: // else end has the error
+	case !a.withdrawn && !errors.Is(err, engine.ErrClosed) && s.Session.Accepting().Err() == nil: // else end has the error
 		s.trouble = err
 		if len(s.held) == 0 {
 			s.fail(err)
@@ -186,46 +186,41 @@ func (s *rateShares) answered(a *rateAsk, p *Permit, err error) {
 
 // give returns shares that hold has left out, in the background, and stores before that what they leave. A
 // release that etcd does not confirm ends with the lease.
-func (s *rateShares) give(back []*Permit, left *rateLeft) {
+func (s *Shares) give(back []*Share, left *leftover) {
 	for _, p := range back {
-		s.queue.sess.Background(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), s.queue.sess.ReleaseTimeout())
+		s.Session.Background(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), s.Session.ReleaseTimeout())
 			defer cancel()
 			left.save(ctx)
-			_ = p.Release(ctx)
+			_ = p.Permit.Release(ctx)
 		})
 	}
 }
 
 // end returns all shares and ends all calls: the session is closing.
-func (s *rateShares) end() {
+func (s *Shares) end() {
 	back, left := s.held, s.leaving(time.Now())
 	s.hold(nil)
 	s.give(back, left)
-	s.fail(ErrClosed)
+	s.fail(engine.ErrClosed)
 	s.running = false
 }
 
-// divisionOf returns the rate that a view of the queue shows, with the number of its shares.
-func divisionOf(v mirror.View) (rate.Division, error) {
+// DivisionOf returns the rate that a view of the queue shows, with the number of its shares.
+func DivisionOf(v mirror.View) (rate.Division, error) {
 	stored := v.Limits.Own
 	if stored.Rev == 0 {
 		return rate.Division{}, limit.ErrNone
 	}
-	d := division(stored.Limit.Limit, stored.Rate)
+	d := rate.Division{Rate: rate.Rate(stored.Rate), Shares: stored.Limit.Limit}
 	if err := d.Rate.Check(); err != nil || stored.Damaged || d.Shares < 1 || d.Shares > d.Burst {
 		return rate.Division{}, fmt.Errorf("%w (a rate)", limit.ErrUnreadable)
 	}
 	return d, nil
 }
 
-// requestsOf returns the requests of a view, in the order of the queue.
-func requestsOf(v mirror.View) []mirror.Request {
-	return append(v.Holders[:len(v.Holders):len(v.Holders)], v.Waiters...)
-}
-
 func leasesOf(v mirror.View) (leases []int64) {
-	for _, r := range requestsOf(v) {
+	for _, r := range v.Requests() {
 		leases = append(leases, r.Slot.Lease)
 	}
 	return leases

@@ -1,4 +1,4 @@
-package concurrency
+package ratelimit
 
 import (
 	"testing"
@@ -25,7 +25,7 @@ func TestRateTrust(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Now()
-			s := &rateShares{fresh: now.Add(c.fresh), leases: func() bool { return c.trusted }}
+			s := &Shares{fresh: now.Add(c.fresh), leases: func() bool { return c.trusted }}
 			d := rate.Divide(rate.Rate{PerSecond: 0.001, Burst: 10}) // none accrues while the test runs
 			s.bucket.Set(now.Add(-1000*time.Hour), d.Shares, d)
 			require.Equal(t, c.want, s.take())
@@ -39,15 +39,15 @@ func TestRateTrust(t *testing.T) {
 // the other shares as well.
 func TestRateShareIsLost(t *testing.T) {
 	t.Parallel()
-	now, lost, other := time.Now(), &Permit{}, &Permit{}
-	s := &rateShares{
+	now, lost, other := time.Now(), &Share{}, &Share{}
+	s := &Shares{
 		division: rate.Division{Rate: rate.Rate{PerSecond: 0.001, Burst: 10}, Shares: 10}, fresh: now.Add(time.Hour),
-		leases: func() bool { return true }, held: []*Permit{lost, other}, wake: make(chan struct{}, 1),
+		leases: func() bool { return true }, held: []*Share{lost, other}, wake: make(chan struct{}, 1),
 	}
 	s.bucket.Set(now.Add(-1000*time.Hour), 2, s.division)
 	require.True(t, s.take(), "two tokens")
 	s.drop(lost)
-	require.Equal(t, []*Permit{other}, s.held)
+	require.Equal(t, []*Share{other}, s.held)
 	require.EqualValues(t, 1, s.bucket.Held())
 	require.False(t, s.take())
 	require.Len(t, s.wake, 1, "the loop asks for another one")

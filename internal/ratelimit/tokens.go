@@ -1,4 +1,4 @@
-package concurrency
+package ratelimit
 
 import (
 	"context"
@@ -21,12 +21,12 @@ import (
 
 const (
 	// noteBefore is how long before the next token a process notes that it takes tokens.
-	noteBefore = 2 * rateStep
+	noteBefore = 2 * stepEvery
 )
 
-// rateTokens is what a process knows of the stored tokens.
-type rateTokens struct {
-	of    *Permit          // the share under which they were read; nil: they were not
+// known is what a process knows of the stored tokens.
+type known struct {
+	of    *Share           // the share under which they were read; nil: they were not
 	rev   int64            // of the record; 0 if there is none
 	lease clientv3.LeaseID // by which the time since the record is measured
 	until time.Time        // until when the process may take tokens; zero: there is no note of that
@@ -37,8 +37,8 @@ var errOvertaken = errors.New("the tokens were stored by another process")
 
 // settle reads the stored tokens if the process has gained the share of a slow rate, and notes that it takes tokens if
 // there is one soon. It asks etcd, so s.mu is not held.
-func (s *rateShares) settle(ctx context.Context) {
-	store := rateStore{s.queue.sess, s.queue.sess.Space().Tokens(s.queue.name)}
+func (s *Shares) settle(ctx context.Context) {
+	store := s.stored()
 	for range 3 { // another process may have written in between
 		s.mu.Lock()
 		load, note := s.due(time.Now())
@@ -53,11 +53,11 @@ func (s *rateShares) settle(ctx context.Context) {
 		if load {
 			at, left, err = store.read(ctx, d)
 		} else {
-			at, err = store.write(ctx, d, rate.StoredTokens{Grace: s.queue.sess.TTL() + store.slack()}, at)
+			at, err = store.write(ctx, d, rate.StoredTokens{Grace: s.Session.TTL() + store.slack()}, at)
 		}
 		overtaken := errors.Is(err, errOvertaken)
 		if at.of = share; overtaken {
-			at, err = rateTokens{}, nil
+			at, err = known{}, nil
 		}
 		s.mu.Lock()
 		if len(s.held) != 1 || s.held[0] != share { // it was lost meanwhile
@@ -82,7 +82,7 @@ func (s *rateShares) settle(ctx context.Context) {
 }
 
 // due returns what settle has to do.
-func (s *rateShares) due(now time.Time) (load, note bool) {
+func (s *Shares) due(now time.Time) (load, note bool) {
 	if len(s.held) != 1 || !s.division.Slow() {
 		return false, false
 	}
@@ -90,59 +90,61 @@ func (s *rateShares) due(now time.Time) (load, note bool) {
 		return true, false
 	}
 	next, _ := s.bucket.Next(now)
-	return false, next <= noteBefore && now.After(s.tokens.until.Add(-s.queue.sess.TTL()/2))
+	return false, next <= noteBefore && now.After(s.tokens.until.Add(-s.Session.TTL()/2))
 }
 
 // unsettled ends the calls that wait, if etcd has refused what settle asks for. If it does not answer, the next step asks
 // again.
-func (s *rateShares) unsettled(ctx context.Context, err error) {
+func (s *Shares) unsettled(ctx context.Context, err error) {
 	if ctx.Err() == nil && !commit.Transient(err) {
-		s.trouble = s.queue.sess.Explain(err)
+		s.trouble = s.Session.Explain(err)
 		s.fail(s.trouble)
 	}
 }
 
 // takes reports whether the process may take tokens of the share of a slow rate: others know by its note.
-func (s *rateShares) takes(now time.Time) bool {
+func (s *Shares) takes(now time.Time) bool {
 	return !s.division.Slow() || now.Before(s.tokens.until)
 }
 
-// rateLeft is what a process leaves of the tokens of a slow rate.
-type rateLeft struct {
-	store  rateStore
+// leftover is what a process leaves of the tokens of a slow rate.
+type leftover struct {
+	store  store
 	of     rate.Division
 	tokens float64
-	at     rateTokens
+	at     known
 }
 
 // leaving returns what the process leaves if it returns all of its shares now, or nil: it has taken no token, so the record
 // is right as it is, or it does not know whether it still has the share, so the record says that it may have taken all.
-func (s *rateShares) leaving(now time.Time) *rateLeft {
+func (s *Shares) leaving(now time.Time) *leftover {
 	if len(s.held) != 1 || !s.division.Slow() || s.tokens.of != s.held[0] || s.tokens.until.IsZero() || !now.Before(s.fresh) || !s.leases() {
 		return nil
 	}
-	return &rateLeft{rateStore{s.queue.sess, s.queue.sess.Space().Tokens(s.queue.name)}, s.division, s.bucket.Left(now), s.tokens}
+	return &leftover{s.stored(), s.division, s.bucket.Left(now), s.tokens}
 }
 
 // save stores what the process leaves.
-func (l *rateLeft) save(ctx context.Context) {
+func (l *leftover) save(ctx context.Context) {
 	if l != nil {
 		_, _ = l.store.write(ctx, l.of, rate.StoredTokens{Left: l.tokens}, l.at)
 	}
 }
 
-// rateStore is where the tokens of one slow rate are stored.
-type rateStore struct {
+// store is where the tokens of one slow rate are stored.
+type store struct {
 	sess *engine.Session
 	keys keyspace.Tokens
 }
 
+func (s *Shares) stored() store { return store{s.Session, s.Session.Space().Tokens(s.Queue.Name)} }
+
 // slack is for the difference between the clocks of a process and of etcd, within a note: what the session leaves for it
 // within its lease.
-func (t rateStore) slack() time.Duration { return t.sess.Margin() }
+func (t store) slack() time.Duration { return t.sess.Margin() }
 
 // read returns the record, and how many tokens there are at least. Without a record no token was ever taken.
-func (t rateStore) read(ctx context.Context, d rate.Division) (at rateTokens, left float64, err error) {
+func (t store) read(ctx context.Context, d rate.Division) (at known, left float64, err error) {
 	resp, err := t.sess.Read(ctx, t.keys.Range, clientv3.WithPrefix())
 	if err != nil {
 		return at, 0, err
@@ -176,7 +178,7 @@ func (t rateStore) read(ctx context.Context, d rate.Division) (at rateTokens, le
 
 // passed returns how long ago a lease was granted, at least. A member of etcd that does not know the lease knows nothing:
 // only the key of the clock, which was read in etcd's order, says that the lease has expired.
-func (t rateStore) passed(ctx context.Context, lease clientv3.LeaseID) (time.Duration, error) {
+func (t store) passed(ctx context.Context, lease clientv3.LeaseID) (time.Duration, error) {
 	ttl, err := commit.Read(ctx, func(call context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
 		return t.sess.Etcd().TimeToLive(call, lease)
 	})
@@ -188,7 +190,7 @@ func (t rateStore) passed(ctx context.Context, lease clientv3.LeaseID) (time.Dur
 
 // write stores the tokens in place of the record that was read or written, on a new lease. It returns errOvertaken if that
 // is not the record any more.
-func (t rateStore) write(ctx context.Context, d rate.Division, stored rate.StoredTokens, was rateTokens) (at rateTokens, err error) {
+func (t store) write(ctx context.Context, d rate.Division, stored rate.StoredTokens, was known) (at known, err error) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
 	sent := time.Now()
@@ -216,7 +218,7 @@ func (t rateStore) write(ctx context.Context, d rate.Division, stored rate.Store
 		}
 	}
 	t.revoke(was.lease)
-	return rateTokens{of: was.of, rev: rev, lease: granted.ID, until: sent.Add(stored.Grace - t.slack())}, nil
+	return known{of: was.of, rev: rev, lease: granted.ID, until: sent.Add(stored.Grace - t.slack())}, nil
 }
 
 // storedOn returns the revision of a record on a lease, or 0 if it is on another one. A write that arrives twice finds
@@ -231,7 +233,7 @@ func storedOn(kvs []*mvccpb.KeyValue, lease clientv3.LeaseID) int64 {
 }
 
 // revoke revokes a lease that no key needs, in the background. Otherwise it would exist until the bucket is full.
-func (t rateStore) revoke(id clientv3.LeaseID) {
+func (t store) revoke(id clientv3.LeaseID) {
 	if id == 0 {
 		return
 	}
