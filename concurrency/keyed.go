@@ -111,7 +111,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 	l.agreement = &agreement{stored: l.base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit, adopted: &l.base.adopted,
 		keys: newKeyCap(core, l.keys, cmp.Or(o.MaxKeys, defaultMaxKeys))}
 	totals := own.queue(core, l.keys.Total(), observe.Limiter, name, 0, nil, nil)
-	l.totals = totals.Stored()
+	l.totals = totals.Limit
 	if o.Total > 0 {
 		l.total = totals
 		own.mu.Lock()
@@ -119,7 +119,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 			l.total.Totals(l.atKey)
 		}
 		own.mu.Unlock()
-		l.agreement.total = &agreement{stored: l.total.Stored(), name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, adopted: &l.total.adopted, waiters: o.MaxTotalWaiters}
+		l.agreement.total = &agreement{stored: l.total.Limit, name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, adopted: &l.total.adopted, waiters: o.MaxTotalWaiters}
 	}
 	return l, nil
 }
@@ -202,7 +202,7 @@ func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOp
 // the last two the limit may be cleared or not.
 func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
 	q := l.Key(key).in().queue
-	if err := q.do(ctx, func(ctx context.Context) error { return q.Stored().Set(ctx, limit.Inherit, true, q.Read) }); err != nil {
+	if err := q.do(ctx, func(ctx context.Context) error { return q.Set(ctx, limit.To(limit.Inherit), true) }); err != nil {
 		return q.failed("clear limit of", err)
 	}
 	return nil

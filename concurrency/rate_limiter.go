@@ -177,10 +177,10 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 	}
 	if err == nil {
 		err = q.do(ctx, func(ctx context.Context) error {
-			return q.Stored().SetRate(ctx, func(n int64, was record.Rate) (int64, record.Rate) {
-				next := rate.Division{Rate: rate.Rate(was), Shares: n}.Change(r.pure())
+			return q.Set(ctx, func(was record.Limit) (int64, record.Rate) {
+				next := rate.Division{Rate: rate.Rate(was.Rate), Shares: was.Limit}.Change(r.pure())
 				return next.Shares, record.Rate(next.Rate)
-			}, c.create, q.Read)
+			}, c.create)
 		})
 	}
 	if errors.Is(err, ErrNoLimit) {

@@ -45,7 +45,7 @@ func (s semaphore) public() *Semaphore { return (*Semaphore)(door.New(s)) }
 type agreement struct {
 	stored interface {
 		Read(context.Context) (l limit.Limit, ok bool, err error)
-		Init(ctx context.Context, n int64) (limit.Limit, error)
+		Init(ctx context.Context, n int64, rate record.Rate) (limit.Limit, error)
 	}
 	name    string
 	level   Level
@@ -55,7 +55,7 @@ type agreement struct {
 	checked atomic.Bool // the stored limit was compared with ours
 	waiters int         // KeyedLimiterOptions.MaxTotalWaiters, of a total
 	total   *agreement  // of all keys of a limiter together, or nil
-	totals  *limit.Store
+	totals  limit.Setting
 	keys    *keyCap // of a limiter, or nil
 }
 
@@ -83,7 +83,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 	if err != nil {
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
-	sem := semaphore{queue: q, agreement: &agreement{stored: q.Stored(), name: name, limit: int64(limit), adopt: opts.AdoptLimit, adopted: &q.adopted}}
+	sem := semaphore{queue: q, agreement: &agreement{stored: q.Limit, name: name, limit: int64(limit), adopt: opts.AdoptLimit, adopted: &q.adopted}}
 	sem.keeper = newKeeper(&sem, opts)
 	return sem.public(), nil
 }
@@ -230,7 +230,7 @@ func (a *agreement) check(ctx context.Context, log *zap.Logger, weight int64) er
 		if rank.TooHeavy(weight, a.limit) {
 			return tooHeavy(a.level, weight, a.limit)
 		}
-		stored, err = a.stored.Init(ctx, a.limit)
+		stored, err = a.stored.Init(ctx, a.limit, record.Rate{})
 	}
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 	if err != nil {
 		return q.failed("set limit of", err)
 	}
-	if err := q.do(ctx, func(ctx context.Context) error { return q.Stored().Set(ctx, int64(n), c.create, q.Read) }); err != nil {
+	if err := q.do(ctx, func(ctx context.Context) error { return q.Set(ctx, limit.To(int64(n)), c.create) }); err != nil {
 		if errors.Is(err, ErrNoLimit) {
 			err = fmt.Errorf("%w, and no request exists: if the name is right, pass CreateLimit", err)
 		}

@@ -122,7 +122,8 @@ func (m *member) run() {
 func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	q, space := m.queue, m.queue.sess.Space()
 	key := space.Member(q.Keys, int64(e.Lease()))
-	ops := append(q.Limit.Reads(), clientv3.OpGet(space.Members(q.Keys), clientv3.WithPrefix(), clientv3.WithCountOnly()), clientv3.OpGet(key, clientv3.WithCountOnly()))
+	reads := q.Limit.Reads()
+	ops := append(reads, clientv3.OpGet(space.Members(q.Keys), clientv3.WithPrefix(), clientv3.WithCountOnly()), clientv3.OpGet(key, clientv3.WithCountOnly()))
 	joins := m.lease != e.Lease()
 	if joins {
 		m.share.Count(0) // what was known ends with the outage
@@ -136,10 +137,11 @@ func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err = q.Limit.Learn(limit.Records{Own: limit.First(resp.Responses[0])}); err != nil {
+	if _, _, err = q.Limit.Learn(q.Limit.Records(resp.Responses)); err != nil {
 		return err
 	}
-	sessions, own := resp.Responses[1].GetResponseRange().Count, resp.Responses[2].GetResponseRange().Count
+	counts := resp.Responses[len(reads):]
+	sessions, own := counts[0].GetResponseRange().Count, counts[1].GetResponseRange().Count
 	switch {
 	case joins:
 		m.lease, m.joined = e.Lease(), time.Now()

@@ -78,8 +78,8 @@ func (b *Base) saw(r mirror.LimitRecord) {
 }
 
 // Init stores a default of n if there is none, and returns the one that is stored then. If another
-// one was seen before, that is stored: it was deleted by hand.
-func (b *Base) Init(ctx context.Context, n int64) (Limit, error) {
+// one was seen before, that is stored: it was deleted by hand. A default divides no rate.
+func (b *Base) Init(ctx context.Context, n int64, _ record.Rate) (Limit, error) {
 	r := record.Limit{Limit: n, Total: b.Total, Initial: true, Settled: true}
 	if seen := b.Seen(); seen != nil {
 		r.Limit, r.Initial = seen.N, seen.Initial

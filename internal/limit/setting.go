@@ -2,11 +2,13 @@ package limit
 
 import (
 	"context"
+	"errors"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -20,8 +22,10 @@ type Setting interface {
 	Forget()
 	// Read returns the limit. ok is false if none is stored.
 	Read(context.Context) (l Limit, ok bool, err error)
-	// InitRate stores a limit if there is none.
-	InitRate(ctx context.Context, n int64, rate record.Rate) (Limit, error)
+	// Init stores a limit if there is none, with the rate that it divides, and returns the one that is stored then.
+	Init(ctx context.Context, n int64, rate record.Rate) (Limit, error)
+	// Set changes a limit that is stored, as a view that is read shows it: see Store.
+	Set(ctx context.Context, to Change, create bool, read func(context.Context) (mirror.View, error)) error
 	// Reads are the reads of the records, for a Txn, whose responses Records takes.
 	Reads() []clientv3.Op
 	Records(read []*etcdserverpb.ResponseOp) Records
@@ -33,6 +37,12 @@ type Setting interface {
 	// Unchanged returns the conditions, for a Txn, that the records are those of the revisions.
 	Unchanged(Revs) []clientv3.Cmp
 }
+
+// Change returns what replaces a limit: another one, or Inherit, and the rate that it divides.
+type Change func(was record.Limit) (n int64, rate record.Rate)
+
+// To is the change to a limit that divides no rate.
+func To(n int64) Change { return func(record.Limit) (int64, record.Rate) { return n, record.Rate{} } }
 
 // SeenN returns the limit that was seen last, or 0.
 func SeenN(k Setting) int64 {
@@ -81,6 +91,9 @@ func (f *fixed) Learn(Records) (Limit, bool, error)                  { return f.
 func (f *fixed) Unchanged(Revs) []clientv3.Cmp                       { return nil }
 func (f *fixed) Records([]*etcdserverpb.ResponseOp) Records          { return Records{} }
 func (f *fixed) Counted([]*etcdserverpb.ResponseOp) (Records, int64) { return Records{}, 0 }
-func (f *fixed) InitRate(context.Context, int64, record.Rate) (Limit, error) {
+func (f *fixed) Init(context.Context, int64, record.Rate) (Limit, error) {
 	return f.limit, nil
+}
+func (f *fixed) Set(context.Context, Change, bool, func(context.Context) (mirror.View, error)) error {
+	return errors.ErrUnsupported
 }

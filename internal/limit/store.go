@@ -170,14 +170,9 @@ func (s *Store) saw(l *seen) {
 
 // Init stores a limit of n if there is none, and returns the one that is stored then: the default,
 // where there is one. If another limit was seen before, that one is stored: it was deleted by hand.
-func (s *Store) Init(ctx context.Context, n int64) (Limit, error) {
-	return s.InitRate(ctx, n, record.Rate{})
-}
-
-// InitRate is Init for a limit that divides a rate.
-func (s *Store) InitRate(ctx context.Context, n int64, rate record.Rate) (Limit, error) {
+func (s *Store) Init(ctx context.Context, n int64, rate record.Rate) (Limit, error) {
 	if s.Base != nil {
-		if _, err := s.Base.Init(ctx, n); err != nil {
+		if _, err := s.Base.Init(ctx, n, rate); err != nil {
 			return Limit{}, err
 		}
 	}
@@ -217,7 +212,7 @@ func (s *Store) swap(ctx context.Context, at Revs, r record.Limit, also ...clien
 	return commit.SwapIf(ctx, s.KV, s.Keys.Limit, at.Own, s.Unchanged(at)[1:], r.Encode(), isOf(r), also...)
 }
 
-// Set changes the queue's own limit by compare-and-set. If n is Inherit, the queue has the default
+// Set changes the queue's own limit by compare-and-set. If it becomes Inherit, the queue has the default
 // again.
 //
 // After the limit was lowered it no longer shows which requests had been admitted before. So
@@ -231,16 +226,7 @@ func (s *Store) swap(ctx context.Context, at Revs, r record.Limit, also ...clien
 // A limit is stored for a new name only if create is set; otherwise Set returns ErrNone. A name
 // of which a limit was seen, or that has live requests, is not new. That is decided at the
 // revision of the read: if a limit was stored then, the change is made only if it still is.
-func (s *Store) Set(ctx context.Context, n int64, create bool, read func(context.Context) (mirror.View, error)) error {
-	return s.set(ctx, func(record.Limit) (int64, record.Rate) { return n, record.Rate{} }, create, read)
-}
-
-// SetRate is Set for a limit that divides a rate. to returns both by those that they replace.
-func (s *Store) SetRate(ctx context.Context, to func(n int64, rate record.Rate) (int64, record.Rate), create bool, read func(context.Context) (mirror.View, error)) error {
-	return s.set(ctx, func(r record.Limit) (int64, record.Rate) { return to(r.Limit, r.Rate) }, create, read)
-}
-
-func (s *Store) set(ctx context.Context, to func(record.Limit) (int64, record.Rate), create bool, read func(context.Context) (mirror.View, error)) error {
+func (s *Store) Set(ctx context.Context, to Change, create bool, read func(context.Context) (mirror.View, error)) error {
 	tried := int64(0)
 	for {
 		v, err := read(ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Base is the default limit of a limiter as one session uses it. It is watched as long as one of
@@ -96,7 +97,7 @@ func (b *Base) restore() {
 	if b.Seen() == nil {
 		return // it was never there
 	}
-	b.sess.Background(func() { _, _ = b.Init(b.sess.Context(), 0) })
+	b.sess.Background(func() { _, _ = b.Init(b.sess.Context(), 0, record.Rate{}) })
 }
 
 // Rewound has the default forget what it has seen: etcd's history was taken back.

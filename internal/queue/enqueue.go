@@ -250,7 +250,7 @@ func (c *Ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) 
 	light, others := n.Light, n.Others
 	seen, stored, err := q.Limit.Learn(n.Records)
 	if err == nil && !stored { // it was deleted by hand
-		_, err = q.Limit.InitRate(ctx, c.call.Limit, c.call.Rate)
+		_, err = q.Limit.Init(ctx, c.call.Limit, c.call.Rate)
 	}
 	if err != nil || !stored {
 		return false, err

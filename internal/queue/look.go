@@ -47,7 +47,7 @@ func (j *joining) look(ctx context.Context) (outlook, error) {
 		case v.Damaged:
 			return outlook{}, limit.ErrUnreadable
 		case !v.Known: // it was deleted
-			if _, err := q.Limit.InitRate(ctx, j.Limit, j.Rate); err != nil {
+			if _, err := q.Limit.Init(ctx, j.Limit, j.Rate); err != nil {
 				return outlook{}, err
 			}
 			continue

@@ -81,9 +81,6 @@ func (o Options) limit() limit.Setting {
 	return l
 }
 
-// Stored returns the limit of a queue whose limit is stored.
-func (q *Queue) Stored() *limit.Store { return q.Limit.(*limit.Store) }
-
 // Newest returns the newest limit that the session has seen, or 0. Whatever way its requests wait, one of these
 // follows it.
 func (q *Queue) Newest() int64 {

@@ -52,7 +52,7 @@ func newSide(t *testing.T, ctx context.Context, c *embedtest.Cluster, prefix, ow
 	q := queue.New(queue.Options{
 		Session: sess, Keys: space.Queue(keyspace.Semaphore, "x"), Name: "x", Horizon: rank.StoredLimit, ReportEvery: time.Minute,
 	})
-	_, err = q.Stored().Init(ctx, 2)
+	_, err = q.Limit.Init(ctx, 2, record.Rate{})
 	require.NoError(t, err)
 	return &side{sess, q, make(chan *queue.Full, 1)}
 }

@@ -51,6 +51,11 @@ func (r *Reader) Read(ctx context.Context) (mirror.View, error) {
 	return v, nil
 }
 
+// Set changes the limit, if it is stored: see limit.Store.
+func (r *Reader) Set(ctx context.Context, to limit.Change, create bool) error {
+	return r.Limit.Set(ctx, to, create, r.Read)
+}
+
 // Listing is the range of a queue with the default limit, as of one revision.
 type Listing struct {
 	Records  limit.Records

@@ -56,7 +56,7 @@ func (w *waiting) Noticed() <-chan struct{} { return w.epoch.Noticed(w.ticket.Ti
 
 func (w *waiting) Restore(ctx context.Context) error {
 	c := w.ticket
-	_, err := c.queue.Limit.InitRate(ctx, c.call.Limit, c.call.Rate)
+	_, err := c.queue.Limit.Init(ctx, c.call.Limit, c.call.Rate)
 	return err
 }
 

@@ -90,7 +90,7 @@ func (s *Shares) store(ctx context.Context) error {
 	s.mu.Lock()
 	r := s.user.Wanted()
 	s.mu.Unlock()
-	_, err := s.Queue.Limit.InitRate(ctx, rate.Divide(r).Shares, record.Rate(r))
+	_, err := s.Queue.Limit.Init(ctx, rate.Divide(r).Shares, record.Rate(r))
 	return err
 }
 
