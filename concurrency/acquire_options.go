@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 	"unicode/utf8"
@@ -34,6 +35,9 @@ type request struct {
 // Wait(0): if etcd does not answer within it, they return ErrUnavailable. It is long enough for one request to a silent
 // member, which the session abandons after 5 s, and one more to the next member.
 const TryTimeout = 6 * time.Second
+
+// errTried is the cause of the end of a ctx by TryTimeout.
+var errTried = errors.New("tried long enough")
 
 // bound derives the ctx of a call from the caller's.
 func (r *request) bound(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -139,3 +143,7 @@ func newRequest(doing string, try bool, opts []AcquireOption) (request, error) {
 	}
 	return r, nil
 }
+
+// isPlain reports whether a request may be granted any permit that is kept (W19 in
+// internal/proof/tested-failures.md).
+func (r *request) isPlain() bool { return r.Weight == 1 && !r.hasID && r.Note == "" }

@@ -26,30 +26,27 @@ type terms struct {
 
 // attempt is one call for a permit.
 type attempt struct {
-	queue *sessionQueue
+	reporter
 	request
 	terms
 	caller context.Context // of the call, whose end is not that of its Wait
 	begun  time.Time
-
-	fetches func(before *queue.Full) // is called when it waits, if it is for whichever call is first in the local queue; or nil
-	entry   *entry                   // of a call for a permit of a KeyedLimiter
 }
 
 // call returns the attempt as a call of its queue.
 func (a *attempt) call() *queue.Call {
 	c := &queue.Call{
-		Queue: a.queue.Queue, Request: a.Request, Terms: queue.Terms{Limit: a.limit, Rate: a.rate}, Caller: (*caller)(a), Ctx: a.caller, Begun: a.begun,
+		Queue: a.queue.Queue, Request: a.Request, Terms: queue.Terms{Limit: a.limit, Rate: a.rate}, Caller: &a.reporter, Ctx: a.caller, Begun: a.begun,
 	}
 	if a.keeper != nil { // a kept request serves several calls, each with a bound of its own
 		c.MaxHold = 0
 	}
-	c.Total, c.MaxTotalWaiters = a.total().limit, a.total().waiters
+	c.Total, c.MaxTotalWaiters = a.ofTotal().limit, a.ofTotal().waiters
 	return c
 }
 
-// total returns the agreement on the total, empty without one.
-func (a *attempt) total() *agreement {
+// ofTotal returns the agreement on the total, empty without one.
+func (a *attempt) ofTotal() *agreement {
 	if a.agreement == nil || a.agreement.total == nil {
 		return &agreement{}
 	}
@@ -98,7 +95,7 @@ func (t terms) ask(ctx context.Context, q *sessionQueue, r request) (*Permit, er
 			return p, nil
 		}
 	}
-	a := &attempt{queue: q, request: r, terms: t, caller: ctx, begun: time.Now()}
+	a := &attempt{reporter: reporter{queue: q}, request: r, terms: t, caller: ctx, begun: time.Now()}
 	if t.agreement != nil && t.agreement.keys != nil {
 		a.entry = &entry{t.agreement.keys, t.agreement.keys.admits()}
 		defer a.entry.landed()
@@ -168,7 +165,7 @@ func (a *attempt) within(ctx context.Context) (*Permit, error) {
 func (a *attempt) enter(ctx context.Context) error {
 	q := a.queue
 	if a.entry != nil && !a.entry.admitted {
-		if err := q.sess.Do(ctx, func(ctx context.Context) error { return a.entry.enter(ctx, q, a.begun) }); err != nil {
+		if err := q.sess.Do(ctx, func(ctx context.Context) error { return a.entry.enter(ctx, q.Queue, a.begun) }); err != nil {
 			return err
 		}
 	}
@@ -220,6 +217,50 @@ func (a *attempt) on(ctx context.Context, call *queue.Call, e *engine.Epoch) (*P
 	if err := p.register(); err != nil {
 		p.workEnded()
 		e.Withdraw(first.Ticket, first.DeletionRefused())
+		return nil, err
+	}
+	return p, nil
+}
+
+// permit returns a permit for a call, which no request in etcd has yet.
+func (t terms) permit(q *sessionQueue, r *request) *Permit {
+	p := &Permit{queue: q, maxHold: r.MaxHold, source: t.source}
+	p.kept.Permit = (*held)(p)
+	return p
+}
+
+// granted returns the permit of a request that etcd has granted.
+func (a *attempt) granted(ctx context.Context, e *engine.Epoch, c *queue.Ticket) *Permit {
+	p := a.permit(a.queue, &a.request)
+	(*held)(p).Begin(ctx, e, c, time.Now())
+	p.queue.last().sharing.permits.Add(c.Weight())
+	if a.keeper != nil {
+		a.keeper.Grant(&p.kept, e, c, &LostError{Name: p.queue.name, Cause: ErrReleased})
+	}
+	return p
+}
+
+// take returns a permit that was kept, or nil: then etcd is asked.
+func (t terms) take(ctx context.Context, q *sessionQueue, r *request) (p *Permit) {
+	permit := func() *keep.Holder {
+		p = t.permit(q, r)
+		return &p.kept
+	}
+	if t.keeper.Take(ctx, permit) || r.Bounded && t.keeper.WithdrawSurplus(ctx) && t.keeper.Take(ctx, permit) {
+		return p
+	}
+	return nil
+}
+
+// isLocal reports whether a call waits in the local queue of its process.
+func (a *attempt) isLocal() bool {
+	return a.keeper != nil && a.keeper.Handover > 0 && !a.Bounded && a.fetches == nil
+}
+
+// waitLocally is attempt.within in the local queue.
+func (a *attempt) waitLocally(ctx context.Context) (*Permit, error) {
+	p := a.permit(a.queue, &a.request)
+	if err := a.keeper.Wait(ctx, &p.kept); err != nil {
 		return nil, err
 	}
 	return p, nil

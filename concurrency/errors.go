@@ -283,3 +283,14 @@ func (e *StepDownError) Error() string {
 func (e *StepDownError) Is(target error) bool { return target == ErrStepDown }
 
 func invalid(format string, args ...any) error { return engine.Invalid(format, args...) }
+
+// tooHeavy returns the error of a weight that a limit of that level, which is empty for a semaphore's,
+// can never admit.
+func tooHeavy(level Level, weight, most int64) error {
+	limit := map[Level]string{
+		"":         "the limit of %d (SetLimit changes it)",
+		LevelKey:   "the key's limit of %d (SetLimit of the key, or SetDefault, changes it)",
+		LevelTotal: "the total of %d of all keys (KeyedLimiterOptions.Total; if it is stored already, SetLimit of Total changes it)",
+	}[level]
+	return invalid("Weight(%d) is above "+limit, weight, most)
+}

@@ -24,13 +24,13 @@ func (s owners) end(ctx context.Context, which string, n record.Notice, end func
 		err = q.do(ctx, func(ctx context.Context) error { return end(ctx, n) })
 	}
 	if err != nil {
-		return q.failed(fmt.Sprintf("%s %s of", doing(n), which), err)
+		return q.failed(fmt.Sprintf("%s %s of", verb(n), which), err)
 	}
 	return nil
 }
 
-// doing names what a notice does.
-func doing(n record.Notice) string {
+// verb names what a notice does.
+func verb(n record.Notice) string {
 	if n.Cause == record.CauseReleased {
 		return "release"
 	}
@@ -40,14 +40,14 @@ func doing(n record.Notice) string {
 // endID ends the request with an ID, and only the one with this token, if that is not nil.
 func (s owners) endID(ctx context.Context, id string, only *int64, n record.Notice) error {
 	if err := keyspace.CheckID(id); err != nil {
-		return s.queue.failed(doing(n), invalid("the ID %w", err))
+		return s.queue.failed(verb(n), invalid("the ID %w", err))
 	}
 	return s.end(ctx, fmt.Sprintf("ID %q", id), n, func(ctx context.Context, n record.Notice) error { return s.found().EndID(ctx, id, only, n) })
 }
 
 // releaseID ends a request by its ID as released.
 func (s owners) releaseID(ctx context.Context, id string, opts []ReleaseOption) error {
-	var r releasing
+	var r releaseOptions
 	if err := engine.Apply(opts, &r); err != nil {
 		return s.queue.failed("release", err)
 	}

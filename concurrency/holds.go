@@ -3,7 +3,18 @@ package concurrency
 import (
 	"sync"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
+
+// base is the default limit of a limiter, with how long the permits of its keys were held.
+type base struct {
+	*queue.Base
+	sess    *engine.Session
+	holds   holds
+	adopted adopted
+}
 
 // holds records for how long permits of a limiter were held, to estimate when one is free. Older
 // ones count less. It is safe for concurrent use.

@@ -11,6 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 const (
@@ -68,12 +69,12 @@ func (e *entry) landed() {
 }
 
 // enter counts, and returns an error if no key is free and the queue's own is not live.
-func (e *entry) enter(ctx context.Context, q *sessionQueue, begun time.Time) (err error) {
+func (e *entry) enter(ctx context.Context, q *queue.Queue, begun time.Time) (err error) {
 	k := e.cap
 	if e.admitted, err = k.free(ctx); err != nil || e.admitted {
 		return err
 	}
-	leave, err := q.Turn(ctx, &q.sess.Sending, begun)
+	leave, err := q.Turn(ctx, &k.sess.Sending, begun)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (e *entry) enter(ctx context.Context, q *sessionQueue, begun time.Time) (er
 // tooManyKeys is an ErrTooMany whose text is not that of a session.
 type tooManyKeys struct{ error }
 
-func (tooManyKeys) Is(target error) bool { return target == ErrTooMany }
+func (tooManyKeys) Is(target error) bool { return target == engine.ErrTooMany }
 
 // free reports whether a key is free for this call, as of a count by this one or another.
 func (k *keyCap) free(ctx context.Context) (bool, error) {
@@ -137,7 +138,7 @@ func (k *keyCap) count(ctx context.Context) (live int64, err error) {
 		return resp.Count, nil
 	}
 	last := ""
-	for kv, err := range pages(ctx, k.sess, k.keys.Keys(), capPage, clientv3.WithKeysOnly()) {
+	for kv, err := range engine.Pages(ctx, k.sess, k.keys.Keys(), capPage, clientv3.WithKeysOnly()) {
 		if err != nil {
 			return 0, err
 		}

@@ -132,7 +132,7 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 // total, the token of a permit is that of its request in the total.
 func (l *KeyedLimiter) Key(key string) *Semaphore {
 	if err := keyspace.CheckID(key); err != nil {
-		return semaphore{&sessionQueue{sess: l.base.sess, name: l.name, base: l.base, own: l.own, kind: observe.Limiter, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}.public()
+		return semaphore{&sessionQueue{sess: l.base.sess, name: l.name, base: l.base, kind: observe.Limiter, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}.public()
 	}
 	q := l.own.known(queueKey{l.keys.KeyRange(key), l.total != nil}) // most calls are for few keys
 	if q == nil {
@@ -155,25 +155,9 @@ func (l *KeyedLimiter) atKey(request string) *queue.Queue {
 // of it does.
 func (l *KeyedLimiter) Total() *Semaphore {
 	if l.total == nil {
-		return semaphore{&sessionQueue{sess: l.base.sess, name: l.name, own: l.own, kind: observe.Limiter, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}.public()
+		return semaphore{&sessionQueue{sess: l.base.sess, name: l.name, kind: observe.Limiter, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}.public()
 	}
 	return semaphore{l.total, l.agreement.total, nil, nil}.public()
-}
-
-// oneSided returns the error of a program with a total whose limiter in etcd has none, or the
-// reverse.
-func (a *agreement) oneSided(ctx context.Context, stored bool) error {
-	e := &LimitMismatchError{Name: a.name, Level: LevelTotal}
-	if !stored {
-		e.Wanted = int(a.total.limit)
-		return e
-	}
-	l, _, err := a.totals.Read(ctx)
-	if err != nil {
-		return err
-	}
-	e.Stored = int(l.N)
-	return e
 }
 
 // SetDefault changes the default limit for all keys that have no limit of their own, in all
@@ -207,12 +191,3 @@ func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
 	}
 	return nil
 }
-
-// Level is one of the two levels at which a KeyedLimiter limits.
-type Level string
-
-// The levels of a KeyedLimiter.
-const (
-	LevelKey   Level = "key"
-	LevelTotal Level = "total"
-)

@@ -185,19 +185,6 @@ func endOfRelease(err error, session bool) (observe.Result, observe.Reason) {
 	return observe.Unconfirmed, ""
 }
 
-// ReportOutage reports to hooks that the outage policy of a middleware decides from now on, because of err,
-// or, if err is nil, that it does so no more, after that time.
-func (s semaphore) ReportOutage(policy string, err error, lasted time.Duration) {
-	if s.queue != nil {
-		s.queue.reportOutage(policy, err, lasted)
-	}
-}
-
-// ReportOutage is that of a semaphore.
-func (l *rateLimiter) ReportOutage(policy string, err error, lasted time.Duration) {
-	l.queue.reportOutage(policy, err, lasted)
-}
-
 func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Duration) {
 	c := q.call("", 0, 0)
 	e := observe.OutagePolicy{Namespace: q.sess.Hooks().Namespace(), Kind: c.Kind, Name: c.Name, Policy: policy, Active: err != nil, Err: err}

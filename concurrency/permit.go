@@ -15,6 +15,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keep"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Permit is what a semaphore or a mutex grants, or the term of an election. It is valid
@@ -45,24 +46,6 @@ type Permit struct {
 	over    bool          // the release is done
 	done    chan struct{} // closed then
 	refused chan error    // has an error of etcd's if it refuses the release for now
-}
-
-// permit returns a permit for a call, which no request in etcd has yet.
-func (t terms) permit(q *sessionQueue, r *request) *Permit {
-	p := &Permit{queue: q, maxHold: r.MaxHold, source: t.source}
-	p.kept.Permit = (*held)(p)
-	return p
-}
-
-// granted returns the permit of a request that etcd has granted.
-func (a *attempt) granted(ctx context.Context, e *engine.Epoch, c *queue.Ticket) *Permit {
-	p := a.permit(a.queue, &a.request)
-	(*held)(p).Begin(ctx, e, c, time.Now())
-	p.queue.last().sharing.permits.Add(c.Weight())
-	if a.keeper != nil {
-		a.keeper.Grant(&p.kept, e, c, &LostError{Name: p.queue.name, Cause: ErrReleased})
-	}
-	return p
 }
 
 // origin is the context of the call that has got a permit, without its end. If the permit is of a
@@ -193,4 +176,85 @@ func (p *Permit) lose(lost *LostError) (report func()) {
 	held := time.Since(p.since)
 	p.heldFor(held)
 	return func() { p.holdLost(lost, held) }
+}
+
+// held is a permit as its epoch, and the key by which it is kept, know it: a keep.Permit whose methods are not the
+// permit's.
+type held Permit
+
+func (h *held) permit() *Permit { return (*Permit)(h) }
+
+// Begin implements keep.Permit, as do the following methods.
+func (h *held) Begin(ctx context.Context, e *engine.Epoch, t *queue.Ticket, since time.Time) {
+	h.epoch, h.ticket, h.token, h.since = e, t, t.Token, since
+	h.within = within{ctx, h.permit()}
+	h.life.Begin((*origin)(h), e, (*ends)(h))
+}
+
+// Bound has the permit end by MaxHold.
+func (h *held) Bound() {
+	if h.maxHold > 0 {
+		_ = h.life.Bound(h.since.Add(h.maxHold))
+	}
+}
+
+// Lasts reads the clocks for MaxHold, too.
+func (h *held) Lasts(trusted bool) bool { return trusted && h.maxHold == 0 || h.life.Err() == nil }
+
+// Vacate ends it.
+func (h *held) Vacate(cause error) bool {
+	if !h.life.End(cause) {
+		return false
+	}
+	h.released.Store(true)
+	return true
+}
+
+// Ending names the token.
+func (h *held) Ending() error { return h.queue.ending(h.ticket, ErrReleased, "") }
+
+// Lose implements engine.Holder, as do the following methods.
+func (h *held) Lose(cause, reason error) (report func()) {
+	return h.permit().lose(h.queue.ending(h.ticket, cause, reason.Error()))
+}
+
+// Evicted ends it by a notice.
+func (h *held) Evicted(n record.Notice) (report func()) {
+	return h.permit().lose(h.queue.endingBy(h.ticket, n))
+}
+
+// StepDown asks its holder to release it.
+func (h *held) StepDown(n record.Notice) { h.permit().askToStepDown(n) }
+
+// Released reports whether its holder has.
+func (h *held) Released() bool { return h.released.Load() }
+
+// StopRequested returns a context that ends when the holder should finish its work and
+// release the permit: with a *StepDownError as its cause after RequestStop or Election.StepDown,
+// with ErrClosed when Close of the session begins to wait, and when the permit ends, as Context
+// does; the first of these counts. The permit itself stays valid until it is released or lost.
+func (p *Permit) StopRequested() context.Context {
+	asked, ask := p.stopping()
+	p.closing.Do(func() {
+		accept := p.epoch.Accepting()
+		stop := context.AfterFunc(accept, func() { ask(context.Cause(accept)) })
+		context.AfterFunc(p.Context(), func() { stop() })
+	})
+	return asked
+}
+
+// stopping returns the context of StopRequested.
+func (p *Permit) stopping() (context.Context, context.CancelCauseFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asked == nil {
+		p.asked, p.ask = context.WithCancelCause(p.Context())
+	}
+	return p.asked, p.ask
+}
+
+// askToStepDown ends the context of StopRequested.
+func (p *Permit) askToStepDown(n record.Notice) {
+	_, ask := p.stopping()
+	ask(&StepDownError{Name: p.queue.name, Token: p.token, Reason: noticeReason(n)})
 }

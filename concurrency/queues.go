@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -92,7 +91,7 @@ func (l listed) list(ctx context.Context, sess *engine.Session, yield func(Queue
 	now := QueueInfo{Kind: l.kind}
 	shown := func() bool { return now.Requests == 0 && !now.Stored || yield(now, nil) }
 	limit, request := "", func(string) bool { return false }
-	for kv, err := range pages(ctx, sess, l.in, queuePage, clientv3.WithKeysOnly()) {
+	for kv, err := range engine.Pages(ctx, sess, l.in, queuePage, clientv3.WithKeysOnly()) {
 		if err != nil {
 			yield(QueueInfo{}, fmt.Errorf("queues in %q: %w", sess.Space().Root(), err))
 			return false
@@ -118,34 +117,6 @@ func (l listed) list(ctx context.Context, sess *engine.Session, yield func(Queue
 	return shown()
 }
 
-// pages yields the keys of a range, which are read so many at once.
-func pages(ctx context.Context, sess *engine.Session, prefix string, page int64, opts ...clientv3.OpOption) iter.Seq2[*mvccpb.KeyValue, error] {
-	return func(yield func(*mvccpb.KeyValue, error) bool) {
-		from := prefix
-		opts := append(opts, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(page))
-		for {
-			var resp *clientv3.GetResponse
-			err := sess.Do(ctx, func(ctx context.Context) (err error) {
-				resp, err = sess.Read(ctx, from, opts...)
-				return err
-			})
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, kv := range resp.Kvs {
-				if !yield(kv, nil) {
-					return
-				}
-			}
-			if !resp.More {
-				return
-			}
-			from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
-		}
-	}
-}
-
 // KeyInfo is a key of a KeyedLimiter that has something stored in etcd.
 type KeyInfo struct {
 	Key      string
@@ -165,7 +136,7 @@ func (l *KeyedLimiter) Keys(ctx context.Context) iter.Seq2[KeyInfo, error] {
 		now := KeyInfo{}
 		shown := func() bool { return now.Requests == 0 && !now.Stored || yield(now, nil) }
 		var of keyspace.Queue
-		for kv, err := range pages(ctx, l.base.sess, l.keys.Keys(), queuePage) {
+		for kv, err := range engine.Pages(ctx, l.base.sess, l.keys.Keys(), queuePage) {
 			if err != nil {
 				yield(KeyInfo{}, fmt.Errorf("keys of limiter %q: %w", l.name, err))
 				return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency/internal/door"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rate"
@@ -107,7 +108,7 @@ func NewRateLimiter(s *Session, name string, r Rate, opts *RateLimiterOptions) (
 	if err != nil {
 		return nil, fmt.Errorf("new rate limiter %q: %w", name, err)
 	}
-	l := &rateLimiter{shares: q.own.sharesOf(q), queue: q, name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
+	l := &rateLimiter{shares: engine.Own(s).sharesOf(q), queue: q, name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
 	return (*RateLimiter)(door.New(l)), nil
 }
 
@@ -194,11 +195,11 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 	return nil
 }
 
-// Wanted implements ratelimit.User.
-func (l *rateLimiter) Wanted() rate.Rate { return l.want }
+// Configured implements ratelimit.User.
+func (l *rateLimiter) Configured() rate.Rate { return l.want }
 
-// Agrees returns a *RateMismatchError if the stored rate is not this program's.
-func (l *rateLimiter) Agrees(stored rate.Rate) error {
+// Accepts returns a *RateMismatchError if the stored rate is not this program's.
+func (l *rateLimiter) Accepts(stored rate.Rate) error {
 	if l.checked.Load() {
 		return nil
 	}
@@ -351,3 +352,8 @@ func (e *RateMismatchError) Error() string {
 
 // Is reports whether target is ErrLimitMismatch.
 func (e *RateMismatchError) Is(target error) bool { return target == ErrLimitMismatch }
+
+// ReportOutage is that of a semaphore.
+func (l *rateLimiter) ReportOutage(policy string, err error, lasted time.Duration) {
+	l.queue.reportOutage(policy, err, lasted)
+}

@@ -9,7 +9,6 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/queue"
-	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Why a call has no permit: a queue returns values, and errorOf makes the error of them.
@@ -79,8 +78,8 @@ func (a *attempt) bounding(timed context.Context, err error) string {
 		return fmt.Sprintf("Wait(%v) has passed", a.wait)
 	case !isFull || a.try:
 		return ""
-	case f.Level() == queue.AtTotal && a.total().waiters > 0 && !(a.Bounded && a.MaxWaiters == 0):
-		return fmt.Sprintf("KeyedLimiterOptions.MaxTotalWaiters of %d admits no more to the queue", a.total().waiters)
+	case f.Level() == queue.AtTotal && a.ofTotal().waiters > 0 && !(a.Bounded && a.MaxWaiters == 0):
+		return fmt.Sprintf("KeyedLimiterOptions.MaxTotalWaiters of %d admits no more to the queue", a.ofTotal().waiters)
 	case a.Bounded:
 		return fmt.Sprintf("MaxWaiters(%d) admits no more to the queue", a.MaxWaiters)
 	default:
@@ -158,29 +157,4 @@ func (a *attempt) refused(f *queue.Full) *FullError {
 		e.RetryAfter = q.base.holds.retryAfter(e.Waiting, e.Limit)
 	}
 	return e
-}
-
-// ending returns the end of a request or its permit. One in the queue of a total has the name of its
-// key, as the permit has in all other reports.
-func (q *sessionQueue) ending(t *queue.Ticket, cause error, reason string) *LostError {
-	return &LostError{Name: q.name, Token: t.Token, Cause: cause, Reason: reason}
-}
-
-// endingBy returns the end of a request or its permit by a notice.
-func (q *sessionQueue) endingBy(t *queue.Ticket, n record.Notice) *LostError {
-	if n.Cause == record.CauseReleased {
-		return q.ending(t, ErrReleased, noticeReason(n))
-	}
-	return q.ending(t, ErrEvicted, noticeReason(n))
-}
-
-// noticeReason returns the holder that has left a notice, and its reason.
-func noticeReason(n record.Notice) string {
-	switch {
-	case n.By == "":
-		return n.Reason
-	case n.Reason == "":
-		return "by " + n.By
-	}
-	return "by " + n.By + ": " + n.Reason
 }

@@ -256,3 +256,9 @@ func (p *Permit) outcome() (done <-chan struct{}, refused chan error) {
 	}
 	return p.done, p.refused
 }
+
+// Stayed is the end of Release.
+func (h *held) Stayed(at time.Time) {
+	h.permit().finish(nil)
+	h.permit().holdEnded(observe.Released, "", nil, at.Sub(h.since))
+}

@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"sync/atomic"
-
-	"go.uber.org/zap"
+	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency/internal/door"
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keep"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
-	"github.com/etcdkit/etcdkit/internal/rank"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -39,25 +36,6 @@ type semaphore struct {
 func (s *Semaphore) in() semaphore { return door.In(s) }
 
 func (s semaphore) public() *Semaphore { return (*Semaphore)(door.New(s)) }
-
-// agreement is the limit of one program beside that which is stored: of a semaphore, or the default
-// of all keys of a limiter.
-type agreement struct {
-	stored interface {
-		Read(context.Context) (l limit.Limit, ok bool, err error)
-		Init(ctx context.Context, n int64, rate record.Rate) (limit.Limit, error)
-	}
-	name    string
-	level   Level
-	limit   int64
-	adopt   bool
-	adopted *adopted    // of the session, for this name and level
-	checked atomic.Bool // the stored limit was compared with ours
-	waiters int         // KeyedLimiterOptions.MaxTotalWaiters, of a total
-	total   *agreement  // of all keys of a limiter together, or nil
-	totals  limit.Setting
-	keys    *keyCap // of a limiter, or nil
-}
 
 // NewSemaphore returns the semaphore of that name. It does no I/O. The first call for a
 // permit stores the limit in etcd if none is stored; from then on the stored limit is in
@@ -86,6 +64,23 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 	sem := semaphore{queue: q, agreement: &agreement{stored: q.Limit, name: name, limit: int64(limit), adopt: opts.AdoptLimit, adopted: &q.adopted}}
 	sem.keeper = newKeeper(&sem, opts)
 	return sem.public(), nil
+}
+
+// newKeeper returns what keeps the permits of a semaphore, or nil if the options ask for nothing.
+func newKeeper(s *semaphore, o *SemaphoreOptions) *keep.Keeper {
+	q := s.queue
+	return keep.New(keep.Options{
+		Session: q.sess, Queue: q.Queue, Keep: o.Keep, Handover: o.Handover, Wanted: s.limit,
+		Fetch: func(ctx context.Context, waits func(*queue.Full)) (*keep.Holder, error) {
+			r := request{doing: "acquire", Request: queue.Request{Weight: 1}}
+			p, err := (&attempt{reporter: reporter{queue: q, fetches: waits}, request: r, terms: s.terms(), caller: ctx, begun: time.Now()}).within(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return &p.kept, nil
+		},
+		Ended: func() { q.sharing.permits.Add(-1) },
+	})
 }
 
 // Acquire blocks until a permit is granted or ctx is done. The options Weight, ID, TakeOver,
@@ -218,36 +213,6 @@ func (s semaphore) terms() terms {
 	return terms{agreement: s.agreement, limit: s.limit, source: s.source, keeper: s.keeper}
 }
 
-// agreed reports whether the stored limits were compared with this program's.
-func (a *agreement) agreed() bool {
-	return a.checked.Load() && (a.total == nil || a.total.checked.Load())
-}
-
-// check compares the stored limit with this program's. It stores this program's if none is stored.
-func (a *agreement) check(ctx context.Context, log *zap.Logger, weight int64) error {
-	stored, known, err := a.stored.Read(ctx)
-	if err == nil && !known {
-		if rank.TooHeavy(weight, a.limit) {
-			return tooHeavy(a.level, weight, a.limit)
-		}
-		stored, err = a.stored.Init(ctx, a.limit, record.Rate{})
-	}
-	if err != nil {
-		return err
-	}
-	if stored.Total != (a.total != nil) {
-		return a.oneSided(ctx, stored.Total)
-	}
-	switch {
-	case stored.Agrees(a.limit):
-	case a.adopt:
-		a.adopted.limit(log, a, stored.N)
-	default:
-		return &LimitMismatchError{Name: a.name, Level: a.level, Stored: int(stored.N), Wanted: int(a.limit)}
-	}
-	return nil
-}
-
 // SetLimit changes the limit for all processes, at once: every later admission fits the new
 // limit. A raised limit admits the waiters that fit. A lowered limit ends no permit: no
 // request is admitted until enough permits are released, and a waiting request that is
@@ -287,22 +252,6 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 	s.in().keeper.Doubt()
 	return nil
 }
-
-// SetLimitOption changes one call of SetLimit.
-type SetLimitOption func(*limitChange)
-
-// limitChange is what one call of SetLimit asks for.
-type limitChange struct{ create bool }
-
-func newLimitChange(n int, opts []SetLimitOption) (c limitChange, err error) {
-	if n < 0 || n > math.MaxInt32 {
-		return c, invalid("limit %d is not between 0 and %d", n, math.MaxInt32)
-	}
-	return c, engine.Apply(opts, &c)
-}
-
-// CreateLimit lets SetLimit store a limit for a name that is not in use yet.
-func CreateLimit() SetLimitOption { return func(c *limitChange) { c.create = true } }
 
 // Status reads the present state. It is linearizable: it shows everything that had returned
 // before the call. With the option CheckLeases it also shows when each holder's session last
@@ -351,14 +300,14 @@ func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) 
 }
 
 // ReleaseOption configures a call of ReleaseID.
-type ReleaseOption func(*releasing)
+type ReleaseOption func(*releaseOptions)
 
-type releasing struct{ only *int64 }
+type releaseOptions struct{ only *int64 }
 
 // OnlyToken lets ReleaseID release only the request with this token, the one whose work has ended
 // (Permit.Token, Request.Token). If another one has the ID by then, ReleaseID returns ErrNotHeld and
 // changes nothing.
-func OnlyToken(token int64) ReleaseOption { return func(r *releasing) { r.only = &token } }
+func OnlyToken(token int64) ReleaseOption { return func(r *releaseOptions) { r.only = &token } }
 
 // ReleaseID releases the permit with this ID on behalf of its owner: the end of work that
 // began in another process. The owner's context ends with ErrReleased when its process
@@ -368,4 +317,12 @@ func OnlyToken(token int64) ReleaseOption { return func(r *releasing) { r.only =
 // Evict. A later request may have the same ID by then: pass OnlyToken.
 func (s *Semaphore) ReleaseID(ctx context.Context, id string, opts ...ReleaseOption) error {
 	return owners{s.in().queue}.releaseID(ctx, id, opts)
+}
+
+// ReportOutage reports to hooks that the outage policy of a middleware decides from now on, because of err,
+// or, if err is nil, that it does so no more, after that time.
+func (s semaphore) ReportOutage(policy string, err error, lasted time.Duration) {
+	if s.queue != nil {
+		s.queue.reportOutage(policy, err, lasted)
+	}
 }

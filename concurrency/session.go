@@ -12,6 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/ratelimit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // Session is this process's connection to a namespace in etcd: a lease that is kept alive for
@@ -92,3 +93,31 @@ func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 // returns when the session has ended, with the same error, and the first ctx that ends is the
 // one that ends the wait for holders.
 func (s *Session) Close(ctx context.Context) error { return engine.Of(s).Close(ctx) }
+
+// usable returns why nothing of that name can be made on a session, or nil.
+func usable(s *Session, name string) error {
+	if err := keyspace.CheckName(name); err != nil {
+		return invalid("the name %w", err)
+	}
+	if s == nil || engine.Of(s) == nil {
+		return invalid("the session is nil")
+	}
+	if engine.Of(s).Accepting().Err() != nil {
+		return ErrClosed
+	}
+	return nil
+}
+
+// queue returns the session's queue of that kind and name.
+func (s *Session) queue(kind keyspace.Kind, name string, fixed int64) (*sessionQueue, error) {
+	if err := usable(s, name); err != nil {
+		return nil, err
+	}
+	core, own := engine.Of(s), engine.Own(s)
+	return own.queue(core, core.Space().Queue(kind, name), kinds[kind], name, fixed, nil, nil), nil
+}
+
+// kinds are the kinds of queues as hooks see them.
+var kinds = map[keyspace.Kind]observe.Kind{
+	keyspace.Semaphore: observe.Semaphore, keyspace.Mutex: observe.Mutex, keyspace.Election: observe.Election, keyspace.Rate: observe.Rate,
+}

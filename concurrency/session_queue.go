@@ -2,11 +2,16 @@ package concurrency
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -16,7 +21,7 @@ type sessionQueue struct {
 	*queue.Queue // nil if invalid is set
 	sess         *engine.Session
 	name         string
-	own          *shared
+	reportEvery  time.Duration
 	base         *base // the default limit, or nil
 	kind         observe.Kind
 	total        *sessionQueue // which a request joins when it is admitted here, or nil
@@ -53,9 +58,6 @@ func (q *sessionQueue) do(ctx context.Context, call func(context.Context) error)
 	return q.sess.Do(ctx, call)
 }
 
-// errTried is the cause of the end of a ctx by TryTimeout.
-var errTried = errors.New("tried long enough")
-
 // failed names the queue in an error, and says what to change if that denies permission.
 func (q *sessionQueue) failed(doing string, err error) error {
 	return q.named(doing, q.sess.Explain(err))
@@ -69,13 +71,43 @@ func (q *sessionQueue) named(doing string, err error) error {
 	return fmt.Errorf("%s %q: %w", doing, q.name, err)
 }
 
-// tooHeavy returns the error of a weight that a limit of that level, which is empty for a semaphore's,
-// can never admit.
-func tooHeavy(level Level, weight, most int64) error {
-	limit := map[Level]string{
-		"":         "the limit of %d (SetLimit changes it)",
-		LevelKey:   "the key's limit of %d (SetLimit of the key, or SetDefault, changes it)",
-		LevelTotal: "the total of %d of all keys (KeyedLimiterOptions.Total; if it is stored already, SetLimit of Total changes it)",
-	}[level]
-	return invalid("Weight(%d) is above "+limit, weight, most)
+// ending returns the end of a request or its permit. One in the queue of a total has the name of its
+// key, as the permit has in all other reports.
+func (q *sessionQueue) ending(t *queue.Ticket, cause error, reason string) *LostError {
+	return &LostError{Name: q.name, Token: t.Token, Cause: cause, Reason: reason}
+}
+
+// endingBy returns the end of a request or its permit by a notice.
+func (q *sessionQueue) endingBy(t *queue.Ticket, n record.Notice) *LostError {
+	if n.Cause == record.CauseReleased {
+		return q.ending(t, ErrReleased, noticeReason(n))
+	}
+	return q.ending(t, ErrEvicted, noticeReason(n))
+}
+
+// noticeReason returns the holder that has left a notice, and its reason.
+func noticeReason(n record.Notice) string {
+	switch {
+	case n.By == "":
+		return n.Reason
+	case n.Reason == "":
+		return "by " + n.By
+	}
+	return "by " + n.By + ": " + n.Reason
+}
+
+// sharing is a session's share of the limit of a queue.
+type sharing struct {
+	permits atomic.Int64 // weight of the permits that were granted and not released
+	once    sync.Once
+	share   atomic.Pointer[share.Share] // nil if no middleware uses it
+}
+
+// of returns the share of the queue's limit, and has the sessions counted from now on.
+func (s *sharing) of(q *sessionQueue) *share.Share {
+	s.once.Do(func() {
+		s.share.Store(share.New(share.Source{Trusted: q.sess.Trusted, Permits: s.permits.Load, Limit: func() int64 { return limit.SeenN(q.Limit) }}))
+		q.sess.Background(queue.NewMember(q.Queue, s.share.Load().Count).Run)
+	})
+	return s.share.Load()
 }

@@ -49,34 +49,6 @@ type queueKey struct {
 	total bool
 }
 
-// usable returns why nothing of that name can be made on a session, or nil.
-func usable(s *Session, name string) error {
-	if err := keyspace.CheckName(name); err != nil {
-		return invalid("the name %w", err)
-	}
-	if s == nil || engine.Of(s) == nil {
-		return invalid("the session is nil")
-	}
-	if engine.Of(s).Accepting().Err() != nil {
-		return ErrClosed
-	}
-	return nil
-}
-
-// queue returns the session's queue of that kind and name.
-func (s *Session) queue(kind keyspace.Kind, name string, fixed int64) (*sessionQueue, error) {
-	if err := usable(s, name); err != nil {
-		return nil, err
-	}
-	core, own := engine.Of(s), engine.Own(s)
-	return own.queue(core, core.Space().Queue(kind, name), kinds[kind], name, fixed, nil, nil), nil
-}
-
-// kinds are the kinds of queues as hooks see them.
-var kinds = map[keyspace.Kind]observe.Kind{
-	keyspace.Semaphore: observe.Semaphore, keyspace.Mutex: observe.Mutex, keyspace.Election: observe.Election, keyspace.Rate: observe.Rate,
-}
-
 // known returns a queue that is in use, or nil.
 func (s *shared) known(as queueKey) *sessionQueue {
 	s.mu.Lock()
@@ -92,7 +64,7 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	if q := s.queues[as].Value(); q != nil {
 		return q
 	}
-	q := &sessionQueue{sess: core, name: name, own: s, base: b, kind: kind, total: total}
+	q := &sessionQueue{sess: core, name: name, reportEvery: s.reportEvery, base: b, kind: kind, total: total}
 	o := queue.Options{
 		Session: core, Keys: keys, Name: name, Fixed: fixed, Horizon: s.horizon(fixed > 0), ReportEvery: s.reportEvery,
 		Alone: kind == observe.Election, // a request to step down names a token only
@@ -111,14 +83,6 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	s.most = max(s.most, len(s.queues))
 	runtime.AddCleanup(q, s.forget, as)
 	return q
-}
-
-// base is the default limit of a limiter, with how long the permits of its keys were held.
-type base struct {
-	*queue.Base
-	sess    *engine.Session
-	holds   holds
-	adopted adopted
 }
 
 // base returns the default limit with that key. There are as many as limiters, and each is small, so

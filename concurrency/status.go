@@ -91,3 +91,12 @@ func describeAll(rs []mirror.Request) []Request {
 	}
 	return out
 }
+
+// Level is one of the two levels at which a KeyedLimiter limits.
+type Level string
+
+// The levels of a KeyedLimiter.
+const (
+	LevelKey   Level = "key"
+	LevelTotal Level = "total"
+)

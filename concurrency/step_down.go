@@ -5,7 +5,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/queue"
-	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // StepDown asks the present leader to release its term, and returns that leader. Without
@@ -78,34 +77,4 @@ func (m *Mutex) RequestStop(ctx context.Context, token int64, reason string) err
 // StepDown.
 func (el *Election) RequestStop(ctx context.Context, token int64, reason string) error {
 	return owners{el.queue}.requestStop(ctx, token, reason)
-}
-
-// StopRequested returns a context that ends when the holder should finish its work and
-// release the permit: with a *StepDownError as its cause after RequestStop or Election.StepDown,
-// with ErrClosed when Close of the session begins to wait, and when the permit ends, as Context
-// does; the first of these counts. The permit itself stays valid until it is released or lost.
-func (p *Permit) StopRequested() context.Context {
-	asked, ask := p.stopping()
-	p.closing.Do(func() {
-		accept := p.epoch.Accepting()
-		stop := context.AfterFunc(accept, func() { ask(context.Cause(accept)) })
-		context.AfterFunc(p.Context(), func() { stop() })
-	})
-	return asked
-}
-
-// stopping returns the context of StopRequested.
-func (p *Permit) stopping() (context.Context, context.CancelCauseFunc) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.asked == nil {
-		p.asked, p.ask = context.WithCancelCause(p.Context())
-	}
-	return p.asked, p.ask
-}
-
-// askToStepDown ends the context of StopRequested.
-func (p *Permit) askToStepDown(n record.Notice) {
-	_, ask := p.stopping()
-	ask(&StepDownError{Name: p.queue.name, Token: p.token, Reason: noticeReason(n)})
 }

@@ -1,20 +1,20 @@
 package concurrency
 
 import (
-	"context"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
 // followKey ends a term whose key is gone, until it ends otherwise. For a permit that is held
 // for a moment its Release reports that; a leader for months has to be stopped. Where few requests
 // wait, it follows the queue, as they do; where many do, only its own key: a leader pays nothing for them.
 func (p *Permit) followKey() {
-	if p.followQueue() {
-		p.followOwnKey()
+	if !p.followQueue() {
+		return
+	}
+	mirror.AwaitGone(p.Context(), p.queue.sess.Source(), p.ticket.Key, p.token)
+	if p.Context().Err() == nil {
+		p.keyGone()
 	}
 }
 
@@ -42,48 +42,6 @@ func (p *Permit) followQueue() (crowded bool) {
 	return false
 }
 
-// followOwnKey follows the key of the term.
-func (p *Permit) followOwnKey() {
-	ctx, gone := context.WithCancel(p.Context())
-	defer gone()
-	k := &ownKey{key: p.ticket.Key, token: p.token, gone: gone}
-	p.queue.sess.Source().Follow(ctx, k.key, k.token, k)
-	if p.Context().Err() == nil {
-		p.keyGone()
-	}
-}
-
-// ownKey is a mirror.Handler for the key of one request.
-type ownKey struct {
-	key   string
-	token int64
-	gone  func() // is called when it is gone
-}
-
-// Reset implements mirror.Handler.
-func (k *ownKey) Reset(kvs []*mvccpb.KeyValue, _ int64) {
-	for _, kv := range kvs {
-		if string(kv.Key) == k.key && k.lives(kv) {
-			return
-		}
-	}
-	k.gone()
-}
-
-// Apply implements mirror.Handler.
-func (k *ownKey) Apply(events []*clientv3.Event, _ int64) {
-	for _, ev := range events {
-		if string(ev.Kv.Key) == k.key && (ev.Type == clientv3.EventTypeDelete || !k.lives(ev.Kv)) {
-			k.gone()
-		}
-	}
-}
-
-// lives reports whether the key is still the term's. Without a lease it has no owner.
-func (k *ownKey) lives(kv *mvccpb.KeyValue) bool {
-	return kv.CreateRevision == k.token && kv.Lease != 0
-}
-
 // keyGone ends a permit whose key is gone from etcd. A notice of the process that deleted it arrives on
 // another watch, and so does the deletion of the session's presence key, if the lease has ended.
 func (p *Permit) keyGone() {
@@ -100,3 +58,6 @@ func (p *Permit) keyGone() {
 		report()
 	}
 }
+
+// KeyGone asks etcd for the reason.
+func (h *held) KeyGone() { h.permit().keyGone() }

@@ -191,7 +191,7 @@ func (k *Keeper) leave(w *localCall, why error) error {
 // released.
 func (k *Keeper) deliver(h *Holder) {
 	now, c := k.now(), h.key
-	if !h.Permit.End(c.released) { // lost, and so is its key
+	if !h.Permit.Vacate(c.released) { // lost, and so is its key
 		k.Ended()
 		return
 	}

@@ -18,10 +18,10 @@ type Permit interface {
 	Bound()
 	// Lasts reports whether it has not ended; trusted says that its lease has not.
 	Lasts(trusted bool) bool
-	// End ends it as one that is released, and reports whether this call did.
-	End(cause error) bool
-	// Cause returns the cause of its end by a release that shows its token.
-	Cause() error
+	// Vacate ends it as one that is released, and reports whether this call did.
+	Vacate(cause error) bool
+	// Ending returns the cause of its end by a release that shows its token.
+	Ending() error
 	// Stayed completes its release, at that time: the request stays.
 	Stayed(at time.Time)
 	// KeyGone ends it, since its key is gone from etcd. It may ask etcd for the reason.

@@ -47,7 +47,7 @@ func (c *Key) reuse(ctx context.Context, permit func() *Holder, now time.Duratio
 	if !c.assign(ctx, nil, h, now) {
 		return false
 	}
-	if !c.idleness(now, now-time.Duration(c.idle.Load())).stays(c.keeper.Keep) && h.Permit.End(c.released) {
+	if !c.idleness(now, now-time.Duration(c.idle.Load())).stays(c.keeper.Keep) && h.Permit.Vacate(c.released) {
 		c.drop(h)
 		return false
 	}
@@ -69,9 +69,9 @@ func (c *Key) release(h *Holder) (stayed bool) {
 	now := k.now()
 	cause := c.released
 	if h.fenced.Load() == asked {
-		cause = h.Permit.Cause()
+		cause = h.Permit.Ending()
 	}
-	if !h.Permit.Lasts(c.isTrusted(now)) || !h.Permit.End(cause) {
+	if !h.Permit.Lasts(c.isTrusted(now)) || !h.Permit.Vacate(cause) {
 		return false
 	}
 	stays := c.idleness(now, 0).stays(k.Keep)

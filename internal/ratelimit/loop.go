@@ -88,7 +88,7 @@ func (s *Shares) step(closing context.Context) bool {
 // store stores the rate of the program that was called last, if none is stored.
 func (s *Shares) store(ctx context.Context) error {
 	s.mu.Lock()
-	r := s.user.Wanted()
+	r := s.user.Configured()
 	s.mu.Unlock()
 	_, err := s.Queue.Limit.Init(ctx, rate.Divide(r).Shares, record.Rate(r))
 	return err

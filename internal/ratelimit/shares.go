@@ -32,10 +32,10 @@ type Share struct {
 
 // User is a rate limiter of the program, by which calls use the shares.
 type User interface {
-	// Wanted returns its rate, which is stored if none is.
-	Wanted() rate.Rate
-	// Agrees returns an error if it may not be used under the rate that is stored.
-	Agrees(stored rate.Rate) error
+	// Configured returns its rate, which is stored if none is.
+	Configured() rate.Rate
+	// Accepts returns an error if it may not be used under the rate that is stored.
+	Accepts(stored rate.Rate) error
 }
 
 // Shares are the shares of a rate that one session holds, with the calls that take their tokens.
@@ -90,7 +90,7 @@ func (s *Shares) Allow(u User) error {
 		return err
 	}
 	if s.division.Shares > 0 {
-		if err := u.Agrees(s.division.Rate); err != nil {
+		if err := u.Accepts(s.division.Rate); err != nil {
 			return err
 		}
 	}
@@ -161,7 +161,7 @@ func (s *Shares) serve() {
 	waited := len(s.calls) > 0
 	for len(s.calls) > 0 && s.division.Shares > 0 {
 		c := s.calls[0]
-		err := c.user.Agrees(s.division.Rate)
+		err := c.user.Accepts(s.division.Rate)
 		if err == nil && !s.take() {
 			break
 		}

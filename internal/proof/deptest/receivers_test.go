@@ -24,7 +24,7 @@ type extent struct{ methods, files int }
 // tooLarge are the types that were above a bound when the rule came. A number that is within its bound
 // is the bound. The list may only shrink: a row is lowered or removed, never raised, and none is added.
 var tooLarge = map[string]extent{
-	"concurrency.Permit":                        {maxMethods, 7},
+	"concurrency.Permit":                        {maxMethods, 6},
 	"concurrency/internal/middleware.Admission": {maxMethods, 5},
 	"console.console":                           {maxMethods, 10},
 	"idempotency/conformance.fixture":           {maxMethods, 7},
