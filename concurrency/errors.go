@@ -9,6 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/share"
 )
 
 // The errors of this package, one for each decision that a caller can make. They
@@ -120,6 +121,11 @@ func (e *FullError) Error() string {
 		return fmt.Sprintf("%v: limit 0 (SetLimit resumes), %d in use, %d waiting", ErrFull, e.Used, e.Waiting)
 	}
 	return fmt.Sprintf("%v: %d of %d in use, %d waiting", ErrFull, e.Used, e.Limit, e.Waiting)
+}
+
+// Is reports whether target is ErrFull, or, for the middlewares, whether etcd has not shown the queue.
+func (e *FullError) Is(target error) bool {
+	return target == ErrFull || e.unseen && target == share.ErrUnseen
 }
 
 // UnavailableError says since when etcd has not answered a call that waited for a permit.
@@ -283,6 +289,10 @@ func (e *StepDownError) Error() string {
 func (e *StepDownError) Is(target error) bool { return target == ErrStepDown }
 
 func invalid(format string, args ...any) error { return engine.Invalid(format, args...) }
+
+func unavailable(o engine.Outage) *UnavailableError {
+	return &UnavailableError{Since: o.Since, LastAnswer: o.LastAnswer, Err: o.Err}
+}
 
 // tooHeavy returns the error of a weight that a limit of that level, which is empty for a semaphore's,
 // can never admit.

@@ -70,3 +70,13 @@ func (s owners) requestStop(ctx context.Context, token int64, reason string) err
 	}
 	return nil
 }
+
+// ReleaseOption configures a call of ReleaseID.
+type ReleaseOption func(*releaseOptions)
+
+type releaseOptions struct{ only *int64 }
+
+// OnlyToken lets ReleaseID release only the request with this token, the one whose work has ended
+// (Permit.Token, Request.Token). If another one has the ID by then, ReleaseID returns ErrNotHeld and
+// changes nothing.
+func OnlyToken(token int64) ReleaseOption { return func(r *releaseOptions) { r.only = &token } }

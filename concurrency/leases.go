@@ -38,8 +38,8 @@ type leases struct {
 	seen map[clientv3.LeaseID]leaseSeen
 }
 
-// within returns what etcd has said about a lease, and asks unless that is fresh.
-func (l *leases) within(ctx context.Context, sess *engine.Session, lease clientv3.LeaseID, fresh time.Duration) leaseSeen {
+// recent returns what etcd has said about a lease, and asks unless that is fresh.
+func (l *leases) recent(ctx context.Context, sess *engine.Session, lease clientv3.LeaseID, fresh time.Duration) leaseSeen {
 	l.mu.Lock()
 	known := l.seen[lease]
 	l.mu.Unlock()
@@ -58,28 +58,4 @@ func (l *leases) within(ctx context.Context, sess *engine.Session, lease clientv
 	}
 	l.seen[lease] = now
 	return now
-}
-
-// maxLeases bounds the leases that one Status asks about.
-const maxLeases = 64
-
-// checkLeases completes holders by what etcd says of their leases, as long as it answers.
-func checkLeases(ctx context.Context, sess *engine.Session, holders []Request) {
-	_ = sess.Do(ctx, func(ctx context.Context) (err error) {
-		seen := map[clientv3.LeaseID]leaseSeen{}
-		for i := range holders {
-			lease, known := seen[holders[i].Lease]
-			if !known {
-				if len(seen) == maxLeases {
-					continue
-				}
-				if lease, err = askLease(ctx, sess, holders[i].Lease); err != nil {
-					return err
-				}
-				seen[holders[i].Lease] = lease
-			}
-			holders[i].Renewed, holders[i].ExpiresBy = lease.renewed, lease.freesBy
-		}
-		return nil
-	})
 }

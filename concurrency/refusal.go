@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/etcdkit/etcdkit/concurrency/internal/share"
-	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
@@ -25,10 +23,6 @@ func (q *sessionQueue) unavailable() *UnavailableError {
 func (q *sessionQueue) unanswered(begun time.Time) *UnavailableError {
 	o, _ := q.sess.Unanswered(begun)
 	return unavailable(o)
-}
-
-func unavailable(o engine.Outage) *UnavailableError {
-	return &UnavailableError{Since: o.Since, LastAnswer: o.LastAnswer, Err: o.Err}
 }
 
 // errorOf returns the error of a call that has no permit. timed is its ctx with the bound of Wait or
@@ -136,11 +130,6 @@ func (a *attempt) waitEnded(timed context.Context, at *queue.Full, err error) er
 // full is the form of a refusal for callers.
 func (q *sessionQueue) full(f *queue.Full) *FullError {
 	return &FullError{Name: q.at(f.Level()).name, Limit: int(f.Limit), Used: int(f.Used), Waiting: f.Waiting, unseen: f.Unseen}
-}
-
-// Is reports whether target is ErrFull, or, for the middlewares, whether etcd has not shown the queue.
-func (e *FullError) Is(target error) bool {
-	return target == ErrFull || e.unseen && target == share.ErrUnseen
 }
 
 // refused is full with the level of a limiter that has refused, and with what its holders say of the time

@@ -57,7 +57,7 @@ func (c *reporter) Follows(ctx context.Context, t *queue.Ticket, since time.Time
 			for _, r := range b.Holders {
 				blocker := holder(describe(r))
 				if again { // most waits are over before
-					lease := q.leases.within(ctx, q.sess, clientv3.LeaseID(blocker.Lease), q.reportEvery/2)
+					lease := q.leases.recent(ctx, q.sess, clientv3.LeaseID(blocker.Lease), q.reportEvery/2)
 					blocker.Renewed, blocker.ExpiresBy = lease.renewed, lease.freesBy
 				}
 				info.Blocking = append(info.Blocking, blocker)

@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/etcdkit/etcdkit/concurrency/internal/door"
+	"github.com/etcdkit/etcdkit/internal/door"
 	"github.com/etcdkit/etcdkit/internal/keep"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
@@ -298,16 +298,6 @@ func (s *Semaphore) EvictToken(ctx context.Context, token int64, reason string) 
 	s.in().keeper.Doubt()
 	return err
 }
-
-// ReleaseOption configures a call of ReleaseID.
-type ReleaseOption func(*releaseOptions)
-
-type releaseOptions struct{ only *int64 }
-
-// OnlyToken lets ReleaseID release only the request with this token, the one whose work has ended
-// (Permit.Token, Request.Token). If another one has the ID by then, ReleaseID returns ErrNotHeld and
-// changes nothing.
-func OnlyToken(token int64) ReleaseOption { return func(r *releaseOptions) { r.only = &token } }
 
 // ReleaseID releases the permit with this ID on behalf of its owner: the end of work that
 // began in another process. The owner's context ends with ErrReleased when its process

@@ -1,6 +1,6 @@
 package concurrency
 
-import "github.com/etcdkit/etcdkit/concurrency/internal/share"
+import "github.com/etcdkit/etcdkit/internal/share"
 
 // Share is the part of a limit that this process may use while it cannot reach etcd, under the
 // outage policy Share of limithttp and limitgrpc.

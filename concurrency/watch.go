@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
@@ -78,4 +80,28 @@ func (q *sessionQueue) now(ctx context.Context) (queue.State, error) {
 		return queue.State{}, q.invalid
 	}
 	return q.State(ctx)
+}
+
+// maxLeases bounds the leases that one Status asks about.
+const maxLeases = 64
+
+// checkLeases completes holders by what etcd says of their leases, as long as it answers.
+func checkLeases(ctx context.Context, sess *engine.Session, holders []Request) {
+	_ = sess.Do(ctx, func(ctx context.Context) (err error) {
+		seen := map[clientv3.LeaseID]leaseSeen{}
+		for i := range holders {
+			lease, known := seen[holders[i].Lease]
+			if !known {
+				if len(seen) == maxLeases {
+					continue
+				}
+				if lease, err = askLease(ctx, sess, holders[i].Lease); err != nil {
+					return err
+				}
+				seen[holders[i].Lease] = lease
+			}
+			holders[i].Renewed, holders[i].ExpiresBy = lease.renewed, lease.freesBy
+		}
+		return nil
+	})
 }

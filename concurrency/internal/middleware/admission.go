@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/concurrency/internal/door"
-	"github.com/etcdkit/etcdkit/concurrency/internal/share"
+	"github.com/etcdkit/etcdkit/internal/door"
 	"github.com/etcdkit/etcdkit/internal/outage"
+	"github.com/etcdkit/etcdkit/internal/share"
 )
 
 // maxTime is the greatest Wait and Patience.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/concurrency/internal/door"
+	"github.com/etcdkit/etcdkit/internal/door"
 )
 
 // rateAlone reports whether requests take a token and no permit.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/concurrency/internal/share"
+	"github.com/etcdkit/etcdkit/internal/share"
 )
 
 // Reason is why a middleware answers in place of the handler. The texts are the codes of limithttp;

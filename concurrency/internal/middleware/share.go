@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/concurrency/internal/share"
 	"github.com/etcdkit/etcdkit/internal/outage"
+	"github.com/etcdkit/etcdkit/internal/share"
 )
 
 // errDraining is the error of a request that could not begin after an outage.

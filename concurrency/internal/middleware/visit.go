@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/concurrency/internal/share"
+	"github.com/etcdkit/etcdkit/internal/share"
 )
 
 // visit is the context of a request that began without a permit, in an outage.
