@@ -89,9 +89,10 @@ func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.h
 // Those of a process that has died wait until its lease ends, and get permits meanwhile: with n below the limit they do
 // not use up all of it. MaxWaiters(0) never joins the
 // queue; unlike TryAcquire it waits for an answer of etcd until ctx is done. MaxWaiters costs
-// one more read of etcd per call; while other requests come at the same time, up to four reads and
-// writes more, at each level of a KeyedLimiter. MaxWaiters(0) with Wait, and MaxWaiters in a call that does
-// not wait, are ErrInvalid.
+// one more read of etcd per call. While other requests come at the same time, it costs up to four reads and
+// writes more if the call has a Weight or an ID, and about one without, at each level of a KeyedLimiter; a refusal
+// then takes up to about 100 ms. MaxWaiters(0) with Wait, and MaxWaiters in a call that does not wait, are
+// ErrInvalid.
 func MaxWaiters(n int) AcquireOption {
 	return func(r *request) { r.MaxWaiters, r.Bounded = n, true }
 }

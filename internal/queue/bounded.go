@@ -24,19 +24,19 @@ func (j *joining) joinBounded(ctx context.Context) (*Ticket, bool, error) {
 	q := j.Queue
 	var pause commit.Backoff
 	begun := time.Now()
-	for round := 0; ; round++ {
-		leave, err := q.Turn(ctx, &q.sess.Sending, begun)
+	reserved, err := j.awaitRoom(ctx, nil, glance)
+	if err != nil && context.Cause(ctx) == ErrWaited {
+		err = q.Unknown()
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	for round := 0; !reserved; round++ {
+		o, err := j.lookOnce(ctx, round, &begun)
 		if err != nil {
 			return nil, false, err
 		}
-		if round == 0 {
-			begun = time.Now() // patience is for others, not for its turn
-		}
-		o, err := j.lookOnce(ctx, round)
-		if leave(); err != nil {
-			return nil, false, err
-		}
-		p := prospect{answer: o.answer, round: round, free: o.free, weight: j.Weight, counted: o.counted}
+		p := prospect{answer: o.answer, round: round, free: o.free, weight: j.Weight, counted: o.counted, contended: j.contends()}
 		full, made, err := j.weigh(ctx, &p, o, begun)
 		if err != nil {
 			return nil, false, err
@@ -51,6 +51,8 @@ func (j *joining) joinBounded(ctx context.Context) (*Ticket, bool, error) {
 			switch {
 			case errors.Is(err, errRefused):
 				p.overtaken = true
+				q.contention.begins()
+				p.contended = j.contends()
 			case ours != nil:
 				p.ours, full = true, ours.held
 			default:
@@ -65,13 +67,14 @@ func (j *joining) joinBounded(ctx context.Context) (*Ticket, bool, error) {
 		case fail:
 			return nil, false, full
 		}
-		if err := pause.Wait(ctx, nil); err != nil {
+		if reserved, err = j.awaitRoom(ctx, &pause, patience-p.waited); err != nil {
 			if context.Cause(ctx) == ErrWaited {
 				return nil, false, full
 			}
 			return nil, false, err
 		}
 	}
+	return j.joinReserved(ctx)
 }
 
 // weigh completes a prospect by what the ID of the request and the total show. It returns the error of a
@@ -120,11 +123,19 @@ func (j *joining) makeRoom(ctx context.Context, v *mirror.View) (made bool, err 
 	return err == nil, err
 }
 
-// lookOnce is look, or what was seen before, if that is still new.
-func (j *joining) lookOnce(ctx context.Context, round int) (outlook, error) {
-	if seen := j.seen; seen != nil && round == 0 {
-		j.seen = nil // it may be large
-		return *seen, nil
+// lookOnce is look in the turn of the call, or what was seen before, if that is still new.
+func (j *joining) lookOnce(ctx context.Context, round int, begun *time.Time) (outlook, error) {
+	leave, err := j.Queue.Turn(ctx, &j.Queue.sess.Sending, *begun)
+	if err != nil {
+		return outlook{}, err
+	}
+	defer leave()
+	if round == 0 {
+		*begun = time.Now() // patience is for others, not for its turn
+		if seen := j.seen; seen != nil {
+			j.seen = nil // it may be large
+			return *seen, nil
+		}
 	}
 	return j.look(ctx)
 }
@@ -164,7 +175,11 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 	if err != nil || admitted {
 		return c, admitted, err
 	}
-	if full, ok := c.behind(); counted && ok && full.without(len(leaving), j.MaxWaiters) {
+	full, ok := c.behind()
+	switch {
+	case ok && !full.without(0, j.MaxWaiters): // whatever it is that the counts show
+		return c, false, nil
+	case ok && counted && full.without(len(leaving), j.MaxWaiters):
 		e.Withdraw(c.Ticket, c.DeletionRefused())
 		return nil, false, full
 	}

@@ -88,6 +88,7 @@ type prospect struct {
 	weight    int64
 	waited    time.Duration // since the first look
 	counted   bool          // counts decide: see longQueue
+	contended bool          // others come all the time: see joining.contends
 }
 
 // next decides what a bounded call does with its request.
@@ -100,7 +101,7 @@ func (p prospect) next() step {
 		return wait
 	case p.answer == rank.Refuse:
 		return fail
-	case p.counted:
+	case p.counted || p.contended:
 		return writeAnyway
 	case p.overtaken && p.free < ample*p.weight:
 		return again

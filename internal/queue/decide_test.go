@@ -80,13 +80,15 @@ func TestProspect(t *testing.T) {
 		"room, others keep coming":                 {prospect{answer: rank.Enter, weight: 1, free: 1, round: optimistic}, writeAnyway},
 		"ample room, other requests come":          {prospect{answer: rank.Enter, weight: 1, free: 8, overtaken: true}, writeAnyway},
 		"ample room for one, but not for a weight": {prospect{answer: rank.Enter, weight: 2, free: 15, overtaken: true}, again},
-		"no room":                             {prospect{answer: rank.Refuse, weight: 1}, fail},
-		"no room, long since":                 {prospect{answer: rank.Refuse, weight: 1, waited: time.Hour}, fail},
-		"tries are in the way":                {prospect{answer: rank.Unclear, weight: 1, waited: patience}, wait},
-		"tries are in the way for long":       {prospect{answer: rank.Unclear, weight: 1, waited: patience + 1}, fail},
-		"the ID is about to be free":          {prospect{answer: rank.Enter, weight: 1, free: 9, ours: true}, wait},
-		"the ID is about to be free, no room": {prospect{answer: rank.Refuse, weight: 1, ours: true}, wait},
-		"the ID is about to be free for long": {prospect{answer: rank.Enter, weight: 1, ours: true, waited: patience + 1}, fail},
+		"room, where calls contend":                {prospect{answer: rank.Enter, weight: 1, free: 1, contended: true}, writeAnyway},
+		"no room, where calls contend":             {prospect{answer: rank.Refuse, weight: 1, contended: true}, fail},
+		"no room":                                  {prospect{answer: rank.Refuse, weight: 1}, fail},
+		"no room, long since":                      {prospect{answer: rank.Refuse, weight: 1, waited: time.Hour}, fail},
+		"tries are in the way":                     {prospect{answer: rank.Unclear, weight: 1, waited: patience}, wait},
+		"tries are in the way for long":            {prospect{answer: rank.Unclear, weight: 1, waited: patience + 1}, fail},
+		"the ID is about to be free":               {prospect{answer: rank.Enter, weight: 1, free: 9, ours: true}, wait},
+		"the ID is about to be free, no room":      {prospect{answer: rank.Refuse, weight: 1, ours: true}, wait},
+		"the ID is about to be free for long":      {prospect{answer: rank.Enter, weight: 1, ours: true, waited: patience + 1}, fail},
 	} {
 		require.Equal(t, c.want, c.p.next(), name)
 	}

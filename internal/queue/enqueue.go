@@ -51,6 +51,14 @@ func (c *Call) joins(e *engine.Epoch) *joining {
 	return j
 }
 
+// inTotal returns the call as it joins the queue of the total, for a request that is admitted at its key.
+func (j *joining) inTotal(c *Ticket) *joining {
+	t := &joining{Call: j.Call.inTotal(), epoch: j.epoch, seen: j.ahead}
+	j.ahead = nil
+	t.writer = second{t, c}
+	return t
+}
+
 // join writes a request. If it fails, no request is left but one that is being removed in the background.
 func (j *joining) join(ctx context.Context) (_ *Ticket, admitted bool, err error) {
 	if j.Bounded {

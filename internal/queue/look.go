@@ -34,10 +34,19 @@ func (j *joining) look(ctx context.Context) (outlook, error) {
 		if o, ok, err := j.lookAtCounts(ctx); err != nil || ok && (o.answer != rank.Refuse || o.full.without(len(leaving), j.MaxWaiters)) {
 			return o, err
 		}
+		if j.contends() && q.View.Brief().Waiting <= longQueue {
+			return j.lookAtAll(ctx, leaving) // names would not decide: the others are marked as tries
+		}
 		if o, ok, err := j.lookAtNames(ctx, leaving); ok || err != nil {
 			return o, err
 		}
 	}
+	return j.lookAtAll(ctx, leaving)
+}
+
+// lookAtAll is look where neither counts nor names decide.
+func (j *joining) lookAtAll(ctx context.Context, leaving map[string]bool) (outlook, error) {
+	q := j.Queue
 	for {
 		v, err := q.Read(ctx)
 		if err != nil {

@@ -138,14 +138,6 @@ func (c *Ticket) notPaused(ctx context.Context, t *Ticket) error {
 	return err
 }
 
-// inTotal returns the call as it joins the queue of the total, for a request that is admitted at its key.
-func (j *joining) inTotal(c *Ticket) *joining {
-	t := &joining{Call: j.Call.inTotal(), epoch: j.epoch, seen: j.ahead}
-	j.ahead = nil
-	t.writer = second{t, c}
-	return t
-}
-
 // second is the writer of a request in the queue of the total. What is not known to have been written is
 // removed with the request at the key.
 type second struct {

@@ -43,6 +43,8 @@ type Queue struct {
 	numbered string                           // the range of the queue that numbers the requests of this one
 	subjects []string                         // the queues to which the Txn of a request belongs; none if each is sent alone
 	tries    tries
+
+	contention contention
 }
 
 // New returns a queue. It does no I/O.
