@@ -15,7 +15,7 @@ type descs struct {
 }
 
 func newDescs(namespace string) (d descs) {
-	constant := prometheus.Labels{"namespace": namespace}
+	constant := prometheus.Labels{"etcdkit_namespace": namespace}
 	of := func(labels ...string) func(name, help string) *prometheus.Desc {
 		return func(name, help string) *prometheus.Desc {
 			desc := prometheus.NewDesc("etcdkit_"+name, help, labels, constant)
@@ -23,7 +23,8 @@ func newDescs(namespace string) (d descs) {
 			return desc
 		}
 	}
-	queue, limiter, job, request, store, namespaced := of("kind", "name"), of("name"), of("job_name"), of("store", "state"), of("store"), of()
+	named, request, namespaced := of("etcdkit_kind", "etcdkit_name"), of("etcdkit_kind", "etcdkit_name", "etcdkit_state"), of()
+	queue, limiter, job, store := named, named, named, named
 
 	d.limit = queue("limit", "Limit of the queue.")
 	d.held = queue("held", "Weight of the requests that hold a permit.")

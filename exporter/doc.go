@@ -26,12 +26,12 @@
 //
 // # Metrics
 //
-// Each has the label namespace. A target of Prometheus may have labels of that name, such as in
-// Kubernetes: the label is exported_namespace then, unless honor_labels is set.
+// Each has the label etcdkit_namespace, and all but those of the namespace and the exporter have
+// etcdkit_kind and etcdkit_name: the labels that observe/otelkit's and observe/promkit's metrics have in
+// Prometheus. They are prefixed because a target may have the label namespace, such as in Kubernetes.
 //
-// Of each queue, with the labels kind and name. Kinds are semaphore, mutex, election, rate (a
-// RateLimiter, whose requests are shares), limiter_total, and limiter: the sum over the keys of a
-// KeyedLimiter.
+// Of each queue. Kinds are semaphore, mutex, election, rate (a RateLimiter, whose requests are shares),
+// limiter_total, and limiter: the sum over the keys of a KeyedLimiter.
 //
 //	etcdkit_limit                            limit, if it is stored; not for the kind limiter
 //	etcdkit_held                             weight of the requests that hold a permit
@@ -49,13 +49,13 @@
 // hold in the total as well, so the two kinds must not be added up. The three metrics of holds are
 // those of the total then, and the kind limiter has none.
 //
-// Of each KeyedLimiter, with the label name:
+// Of each KeyedLimiter, of the kind limiter:
 //
 //	etcdkit_limiter_default_limit            limit of a key that has none of its own, if it is stored
 //	etcdkit_limiter_keys                     keys with at least one request
 //	etcdkit_limiter_full_keys                those at which a request of weight 1 would wait
 //
-// Of each job, with the label job_name. Records are those that are kept, see schedlock.Options.Keep;
+// Of each job, of the kind job. Records are those that are kept, see schedlock.Options.Keep;
 // their times are those of the clocks of the processes that ran the job:
 //
 //	etcdkit_job_last_run_timestamp_seconds      start of the latest attempt
@@ -73,13 +73,13 @@
 //	                                            also if the run was tried again
 //	etcdkit_job_failed_runs                     records of runs that failed
 //
-// Of each store of requests, with the labels store and state:
+// Of each store of requests, of the kind store, with the label etcdkit_state:
 //
 //	etcdkit_requests    records by state: in_progress, done, failed, released, unreadable; unknown, an
 //	                    attempt that was lost under the policy Refuse; orphaned, one that was lost and
 //	                    is executed again by the next request
 //
-// And with the label store:
+// And without that label:
 //
 //	etcdkit_requests_unknown_of_one_scope    requests that are unknown of the scope that has the most: one
 //	                                         tenant's input may be what makes them

@@ -61,7 +61,7 @@ func Example() {
 	cancel()
 	fmt.Println(<-ended)
 	// Output:
-	// etcdkit_held{kind="semaphore",name="charge",namespace="payments"} 1
+	// etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="charge",etcdkit_namespace="payments"} 1
 	// context canceled
 }
 

@@ -80,7 +80,8 @@ func (f fixture) exportOn(c *clientv3.Client, namespace string, opts *exporter.O
 	return r
 }
 
-// series returns the values of all series, as name{label="value",…} without the namespace.
+// series returns the values of all series, as name{label="value",…} without the namespace, and without the prefix
+// etcdkit_ of names and labels.
 func (r *running) series() map[string]float64 {
 	r.t.Helper()
 	families, err := r.reg.Gather()
@@ -90,8 +91,8 @@ func (r *running) series() map[string]float64 {
 		for _, m := range fam.GetMetric() {
 			var labels []string
 			for _, l := range m.GetLabel() {
-				if l.GetName() != "namespace" {
-					labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+				if l.GetName() != "etcdkit_namespace" {
+					labels = append(labels, fmt.Sprintf("%s=%q", strings.TrimPrefix(l.GetName(), "etcdkit_"), l.GetValue()))
 				}
 			}
 			slices.Sort(labels)

@@ -37,7 +37,7 @@ func TestJob(t *testing.T) {
 	require.NoError(t, err)
 	e := f.export(s, nil)
 	const job = "internal/reports.Daily"
-	job1 := `job_name="` + job + `"`
+	job1 := queue("job", job)
 	tick := func(n int) schedlock.CallOption {
 		return schedlock.Tick(time.Now().Add(-time.Hour).Truncate(time.Minute).Add(time.Duration(n) * time.Second))
 	}
@@ -112,11 +112,11 @@ func TestNextFireTime(t *testing.T) {
 	require.NoError(t, err)
 	h, err := l.History(ctx, "job")
 	require.NoError(t, err)
-	const name = `job_next_fire_timestamp_seconds{job_name="job"}`
+	const name = `job_next_fire_timestamp_seconds{kind="job",name="job"}`
 	e.shows(map[string]float64{name: float64(h[0].Tick.Add(time.Hour).Unix())})
 	require.NoError(t, s.Close(ctx))
 	require.Eventually(t, func() bool { _, there := e.series()[name]; return !there }, soon, look, "no live process knows the period")
-	require.Contains(t, e.series(), `job_last_success_timestamp_seconds{job_name="job"}`)
+	require.Contains(t, e.series(), `job_last_success_timestamp_seconds{kind="job",name="job"}`)
 }
 
 // daily fires at midnight, in UTC: a schedule without a period.
@@ -139,11 +139,11 @@ func TestNextFireTimeOfASchedule(t *testing.T) {
 	job, err := l.Job("job", daily{}, nothing)
 	require.NoError(t, err)
 	next := job.Next(time.Now())
-	const name = `job_next_fire_timestamp_seconds{job_name="job"}`
-	e.shows(map[string]float64{name: float64(next.Unix()), `job_paused{job_name="job"}`: 0})
+	const name = `job_next_fire_timestamp_seconds{kind="job",name="job"}`
+	e.shows(map[string]float64{name: float64(next.Unix()), `job_paused{kind="job",name="job"}`: 0})
 	require.NoError(t, s.Close(ctxT(t)))
 	require.Eventually(t, func() bool { _, there := e.series()[name]; return !there }, soon, look, "no live process has it")
-	require.Contains(t, e.series(), `job_paused{job_name="job"}`)
+	require.Contains(t, e.series(), `job_paused{kind="job",name="job"}`)
 }
 
 // K25: a job that is run by calls, of which no process lives between two, has a next fire time, later by as much as calls may be.
@@ -159,7 +159,7 @@ func TestNextFireTimeOfCalls(t *testing.T) {
 	_, err = l.Do(ctxT(t), "job", nothing, schedlock.Tick(now), schedlock.Planned(daily{}, time.Hour))
 	require.NoError(t, err)
 	require.NoError(t, s.Close(ctxT(t)))
-	e.shows(map[string]float64{`job_next_fire_timestamp_seconds{job_name="job"}`: float64(daily{}.Next(now).Add(time.Hour).Unix())})
+	e.shows(map[string]float64{`job_next_fire_timestamp_seconds{kind="job",name="job"}`: float64(daily{}.Next(now).Add(time.Hour).Unix())})
 }
 
 // K28: a Resume by an operator whose clock is slow, when no process of the job is alive, is of the time at which it arrives
@@ -178,7 +178,7 @@ func TestResumedBySlowClock(t *testing.T) {
 	_, err = l.Do(ctxT(t), "job", nothing, schedlock.Tick(now.Add(-day*3/2)), schedlock.Planned(daily{}, 0))
 	require.NoError(t, err)
 	require.NoError(t, s.Close(ctxT(t)))
-	const name = `job_next_fire_timestamp_seconds{job_name="job"}`
+	const name = `job_next_fire_timestamp_seconds{kind="job",name="job"}`
 	e.shows(map[string]float64{name: float64(daily{}.Next(now.Add(-day * 3 / 2)).Unix())})
 	operator, err := schedlock.New(other, &schedlock.Options{Now: func() time.Time { return time.Now().Add(-2 * day) }})
 	require.NoError(t, err)
@@ -199,12 +199,12 @@ func TestLastSuccessOutlivesItsRecord(t *testing.T) {
 	require.NoError(t, err)
 	h, err := l.History(ctx, "job")
 	require.NoError(t, err)
-	want := map[string]float64{`job_last_success_timestamp_seconds{job_name="job"}`: float64(h[0].End.UnixMilli()) / 1000}
+	want := map[string]float64{`job_last_success_timestamp_seconds{kind="job",name="job"}`: float64(h[0].End.UnixMilli()) / 1000}
 	e := f.export(s, brief())
 	e.shows(want)
 	_, err = l.Do(ctx, "job", func(context.Context, *schedlock.Run) error { return errors.New("no") }, schedlock.Tick(time.Now().Add(-time.Minute)))
 	require.Error(t, err)
-	want[`job_failed_runs{job_name="job"}`] = 1
+	want[`job_failed_runs{kind="job",name="job"}`] = 1
 	e.shows(want)
 	h, err = l.History(ctx, "job")
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ func TestLimiterWithTotal(t *testing.T) {
 	require.NoError(t, c.SetLimit(ctx, 1))
 	e.shows(of(queue("limiter", "llm"), map[string]float64{"held": 4, "waiting": 1, "waiting_weight": 1, "foreign_keys": 0}))
 	got := e.shows(of(queue("limiter_total", "llm"), map[string]float64{"limit": 3, "held": 3, "waiting": 1, "waiting_weight": 1}))
-	e.shows(of(`name="llm"`, map[string]float64{"limiter_default_limit": 2, "limiter_keys": 2, "limiter_full_keys": 2}))
+	e.shows(of(queue("limiter", "llm"), map[string]float64{"limiter_default_limit": 2, "limiter_keys": 2, "limiter_full_keys": 2}))
 	require.NotContains(t, got, "limit{"+queue("limiter", "llm")+"}", "each key has one of its own")
 	require.NotContains(t, got, "overdue_holders{"+queue("limiter", "llm")+"}", "permits are held in the total")
 	require.Contains(t, got, "overdue_holders{"+queue("limiter_total", "llm")+"}")
@@ -48,7 +48,7 @@ func TestLimiterWithTotal(t *testing.T) {
 
 	require.NoError(t, lim.SetDefault(ctx, 3)) // it counts for keys that do not change
 	e.shows(of(queue("limiter", "llm"), map[string]float64{"held": 5, "waiting": 0}))
-	e.shows(of(`name="llm"`, map[string]float64{"limiter_default_limit": 3, "limiter_full_keys": 1}))
+	e.shows(of(queue("limiter", "llm"), map[string]float64{"limiter_default_limit": 3, "limiter_full_keys": 1}))
 	require.NoError(t, p.Release(ctx))
 	q := f.granted(inTotal)
 	require.NoError(t, q.Release(ctx))
@@ -73,11 +73,11 @@ func TestLimiterWithoutTotal(t *testing.T) {
 	}
 	e := f.export(s, nil)
 	e.shows(of(queue("limiter", "api"), map[string]float64{"held": 5, "waiting": 0, "overdue_holders": 0, "oldest_hold_max_hold_seconds": 5 * 3600}))
-	e.shows(of(`name="api"`, map[string]float64{"limiter_keys": 5, "limiter_full_keys": 5}))
+	e.shows(of(queue("limiter", "api"), map[string]float64{"limiter_keys": 5, "limiter_full_keys": 5}))
 	require.NoError(t, first.Release(ctx))
 	got := e.shows(of(queue("limiter", "api"), map[string]float64{"held": 4, "oldest_hold_max_hold_seconds": 4 * 3600}))
 	require.NotContains(t, got, "held{"+queue("limiter_total", "api")+"}")
-	require.Equal(t, 4.0, got[`limiter_keys{name="api"}`])
+	require.Equal(t, 4.0, got["limiter_keys{"+queue("limiter", "api")+"}"])
 }
 
 // The shares of a rate are a queue of the kind rate.

@@ -18,7 +18,7 @@ func request(id string) idempotency.Key {
 func requests(store string, states map[string]float64) map[string]float64 {
 	out := map[string]float64{}
 	for _, state := range []string{"in_progress", "done", "failed", "released", "unreadable", "unknown", "orphaned"} {
-		out[fmt.Sprintf("requests{state=%q,store=%q}", state, store)] = states[state]
+		out[fmt.Sprintf("requests{%s,state=%q}", queue("store", store), state)] = states[state]
 	}
 	return out
 }
@@ -65,7 +65,7 @@ func TestStore(t *testing.T) {
 		states["in_progress"], states[name] = 0, 1
 		e.shows(requests("payments", states))
 	}
-	e.shows(map[string]float64{`requests_unknown_of_one_scope{store="payments"}`: 1})
+	e.shows(map[string]float64{"requests_unknown_of_one_scope{" + queue("store", "payments") + "}": 1})
 	f.export(s, nil).shows(requests("payments", states))
 	listed := map[idempotency.State]int{}
 	for r, err := range st.List(ctx, idempotency.Filter{}) {
@@ -78,7 +78,10 @@ func TestStore(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, st.Delete(ctx, r.Ref))
 	}
-	require.Eventually(t, func() bool { _, there := e.series()[`requests{state="done",store="payments"}`]; return !there }, soon, look)
+	require.Eventually(t, func() bool {
+		_, there := e.series()["requests{"+queue("store", "payments")+`,state="done"}`]
+		return !there
+	}, soon, look)
 }
 
 // The scope with the most requests of unknown outcome is counted, by no name: bad input of one tenant is seen (U6
@@ -93,7 +96,7 @@ func TestUnknownOfOneScope(t *testing.T) {
 	require.NoError(t, err)
 	shows := func(n float64) {
 		t.Helper()
-		e.shows(map[string]float64{`requests_unknown_of_one_scope{store="payments"}`: n})
+		e.shows(map[string]float64{"requests_unknown_of_one_scope{" + queue("store", "payments") + "}": n})
 	}
 	key := func(scope string, n int) idempotency.Key {
 		return idempotency.Key{Scope: scope, Op: "pay", ID: fmt.Sprint(n)}

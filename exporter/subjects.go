@@ -94,9 +94,9 @@ func holds(n fleet.Summary, d descs, of []string, now int64, overdue int) []samp
 
 func samplesOfLimiter(lim *fleet.Limiter, d descs, name string, now int64) []sample {
 	of, n := []string{"limiter", name}, lim.Sum(now)
-	out := append(both(n.Summary, d, of, now), sample{d.limiterKeys, float64(n.InUse), of[1:]}, sample{d.limiterFull, float64(n.FullKeys), of[1:]})
+	out := append(both(n.Summary, d, of, now), sample{d.limiterKeys, float64(n.InUse), of}, sample{d.limiterFull, float64(n.FullKeys), of})
 	if lim.Base.Rev != 0 && !lim.Base.Damaged {
-		out = append(out, sample{d.limiterDefault, float64(lim.Base.Limit.Limit), of[1:]})
+		out = append(out, sample{d.limiterDefault, float64(lim.Base.Limit.Limit), of})
 	}
 	if !n.HasTotal {
 		out = append(out, holds(n.Summary, d, of, now, n.Late)...)
@@ -105,7 +105,7 @@ func samplesOfLimiter(lim *fleet.Limiter, d descs, name string, now int64) []sam
 }
 
 func samplesOfJob(j *fleet.Job, d descs, name string, h fleet.History) []sample {
-	of := []string{name}
+	of := []string{"job", name}
 	out := []sample{
 		{d.jobRunning, number(j.Running()), of}, {d.jobPaused, number(j.Paused), of},
 		{d.jobLost, float64(h.Lost + h.Repeated), of}, {d.jobFailed, float64(h.Failed), of},
@@ -119,9 +119,9 @@ func samplesOfJob(j *fleet.Job, d descs, name string, h fleet.History) []sample 
 }
 
 func samplesOfStore(st *fleet.Store, d descs, name string) []sample {
-	out := []sample{{d.unknownOfOneScope, float64(st.UnknownOfOneScope()), []string{name}}}
+	out := []sample{{d.unknownOfOneScope, float64(st.UnknownOfOneScope()), []string{"store", name}}}
 	for s := fleet.InProgress; s < fleet.Stages; s++ {
-		out = append(out, sample{d.requests, float64(st.Count[s]), []string{name, s.String()}})
+		out = append(out, sample{d.requests, float64(st.Count[s]), []string{"store", name, s.String()}})
 	}
 	return out
 }

@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) { progtest.Main(m, main, childEnv) }
 
 // published is a metric that scrapes of a run with -metrics show.
-const published = `etcdkit_held\{kind="limiter_total",name="\w+",namespace="fair-users-\w+"\} [1-9]`
+const published = `etcdkit_held{etcdkit_kind="limiter_total",etcdkit_name="\w+",etcdkit_namespace="fair-users-\w+"\} [1-9]`
 
 // run is a run in this process; the gateways and the model are processes of their own.
 func run(t *testing.T, args ...string) outcome {

@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) { progtest.Main(m, main, childEnv) }
 
 // published is a metric that scrapes of a run with -metrics show.
-const published = `etcdkit_requests\{namespace="payments-\w+",state="done",store="payments"\} [1-9]`
+const published = `etcdkit_requests\{etcdkit_kind="store",etcdkit_name="payments",etcdkit_namespace="payments-\w+",etcdkit_state="done"\} [1-9]`
 
 // run is a run in this process; servers and provider are processes of their own.
 func run(t *testing.T, args ...string) outcome {

@@ -10,7 +10,7 @@ import (
 func TestMain(m *testing.M) { progtest.Main(m, main, childEnv) }
 
 // published is a metric that scrapes of a run with -metrics show.
-const published = `etcdkit_held\{kind="semaphore",name="search",namespace="pods-\w+"\} [1-9]`
+const published = `etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="search",etcdkit_namespace="pods-\w+"\} [1-9]`
 
 // run is a run in this process; the instances and the downstream service are processes of their own.
 func run(t *testing.T, args ...string) outcome {

@@ -107,7 +107,7 @@ func TestMetrics(t *testing.T) {
 		t.Skip("no SIGTERM here")
 	}
 	p := progtest.New(t, "-metrics", "127.0.0.1:0")
-	scraper := progtest.Scrape(t, &p.Err, `etcdkit_held\{kind="semaphore",name="render",namespace="quickstart"\} [1-3]`)
+	scraper := progtest.Scrape(t, &p.Err, `etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="render",etcdkit_namespace="quickstart"\} [1-3]`)
 	p.Stderr = scraper
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

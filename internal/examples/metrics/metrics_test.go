@@ -45,9 +45,9 @@ func TestScrape(t *testing.T) {
 		t.Skip("other tests may write to these namespaces")
 	}
 	scraper := progtest.Scrape(t, io.Discard,
-		`etcdkit_held\{kind="semaphore",name="render",namespace="one"\} 1`,
-		`etcdkit_held\{kind="semaphore",name="render",namespace="two"\} 1`,
-		`etcdkit_limit\{kind="semaphore",name="render",namespace="two"\} 3`)
+		`etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="render",etcdkit_namespace="one"\} 1`,
+		`etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="render",etcdkit_namespace="two"\} 1`,
+		`etcdkit_limit{etcdkit_kind="semaphore",etcdkit_name="render",etcdkit_namespace="two"\} 3`)
 	s, err := metrics.Listen("127.0.0.1:0", scraper)
 	if err != nil {
 		t.Fatal(err)

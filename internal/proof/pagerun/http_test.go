@@ -85,7 +85,7 @@ func TestMetricsByCurl(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, line)
-	held := regexp.MustCompile(`(?m)^etcdkit_held\{[^}]*name="render"[^}]*\} 1$`)
+	held := regexp.MustCompile(`(?m)^etcdkit_held\{[^}]*etcdkit_name="render"[^}]*\} 1$`)
 	require.Eventually(t, func() bool {
 		out, _ := exec.CommandContext(testkit.Context(t), "bash", "-c", line).Output()
 		return held.Match(out)

@@ -37,7 +37,7 @@ func TestExport(t *testing.T) {
 	line, done := f.Service(ctx, "export", "-N", "test", "--listen", "127.0.0.1:0")
 	url, found := strings.CutPrefix(line, "metrics at ")
 	require.True(t, found, line)
-	const series = `etcdkit_held{kind="semaphore",name="charge",namespace="test"} 2`
+	const series = `etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="charge",etcdkit_namespace="test"} 2`
 	require.Eventually(t, func() bool {
 		status, page := fetch(t, url)
 		return status == http.StatusOK && strings.Contains(page, series)
