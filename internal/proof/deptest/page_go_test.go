@@ -33,7 +33,7 @@ var pageFrames = map[string]pageFrame{
 		userOf func(*http.Request) string; requireLogin func(http.Handler) http.Handler`},
 	"docs/integrations.md": {module: "integration", vars: `store *idempotency.Store; mux *http.ServeMux; server any
 		payv1connect struct{ NewPaymentsHandler func(any) (string, http.Handler); PaymentsBalanceProcedure string } // generated code`},
-	"docs/observability.md": {vars: `ctx context.Context; client *clientv3.Client; calls *prometheus.HistogramVec`},
+	"docs/observability.md": {vars: `ctx context.Context; client *clientv3.Client`},
 	"docs/operations.md": {vars: `ctx context.Context; sess *concurrency.Session; key []byte; ours *tls.Config
 		secret, url string; encryption idempotency.Codec; order struct{ ID string }; body io.Reader`},
 	"examples/quickstart/README.md": {vars: `run func(context.Context, *clientv3.Client) error`},

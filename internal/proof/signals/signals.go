@@ -32,7 +32,10 @@ func metricsIn(query string) []string {
 type rule struct {
 	Alert, Expr string
 	Labels      map[string]string
-	Annotations struct{ Summary, Description string }
+	Annotations struct {
+		Summary, Description string
+		Runbook              string `yaml:"runbook_url"`
+	}
 }
 
 // Rules checks a file of alert rules and the file of its unit tests: every metric of this library in them is
@@ -77,6 +80,56 @@ func Rules(t testing.TB, rulesFile, testsFile string, published []string) (used 
 	promtool(t, "check", "rules", rulesFile)
 	promtool(t, "test", "rules", testsFile)
 	return used
+}
+
+// Runbook checks the tables of a page, whose columns are the fault, the alert and the first step: each alert of the
+// files has one row, in the section to which the alert's runbook_url leads, and there is no row of another alert.
+func Runbook(t testing.TB, page, url string, rulesFiles ...string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	leads := map[string]string{}
+	for _, file := range rulesFiles {
+		var rules struct{ Groups []struct{ Rules []rule } }
+		read(t, file, &rules)
+		for _, g := range rules.Groups {
+			for _, r := range g.Rules {
+				require.NotContains(t, leads, r.Alert)
+				leads[r.Alert] = r.Annotations.Runbook
+			}
+		}
+	}
+	rows, missing := rowsOf(string(text), url)
+	require.Empty(t, missing)
+	require.Equal(t, leads, rows, "alerts with their runbook_url, and rows of the page with their sections")
+}
+
+var (
+	heading = regexp.MustCompile(`^#+ (.+)$`)
+	row     = regexp.MustCompile(`^\| (.*) \| (Etcdkit\w+) [PF] \| (.*) \|$`)
+	noPart  = regexp.MustCompile(`[^a-z0-9 -]`)
+)
+
+// rowsOf returns the alerts in the tables of a page with the address of their section, and the rows in which a
+// column is empty, or that come twice.
+func rowsOf(page, url string) (at map[string]string, wrong []string) {
+	at = map[string]string{}
+	section := ""
+	for line := range strings.Lines(page) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := heading.FindStringSubmatch(line); m != nil {
+			section = strings.ReplaceAll(noPart.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		}
+		m := row.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if _, twice := at[m[2]]; twice || strings.TrimSpace(m[1]) == "" || strings.TrimSpace(m[3]) == "" {
+			wrong = append(wrong, line)
+		}
+		at[m[2]] = url + "#" + section
+	}
+	return at, wrong
 }
 
 // Dashboard checks a dashboard: every metric of this library in it is one of the published ones, each panel

@@ -18,3 +18,12 @@ func TestMetricsIn(t *testing.T) {
 		require.Equal(t, want, metricsIn(query), query)
 	}
 }
+
+// A row has a fault, an alert and a first step, once, and the section above it.
+func TestRowsOf(t *testing.T) {
+	t.Parallel()
+	rows, wrong := rowsOf("# A page\n## Exporter and etcd\n| fault | alert | first step |\n|---|---|---|\n"+
+		"| it is away | EtcdkitExporterDown F | look |\n|  | EtcdkitSeriesDropped F | look |\n| it is away | EtcdkitExporterDown F | look |\n", "url")
+	require.Equal(t, map[string]string{"EtcdkitExporterDown": "url#exporter-and-etcd", "EtcdkitSeriesDropped": "url#exporter-and-etcd"}, rows)
+	require.Len(t, wrong, 2)
+}
