@@ -45,7 +45,7 @@ func endOfAsking(err, ended error, waited bool) (observe.Result, observe.Reason)
 	for _, refusal := range []struct {
 		err    error
 		reason observe.Reason
-	}{{ErrFull, observe.Full}, {ErrHeld, observe.Held}, {ErrLimitMismatch, observe.Mismatch}, {ErrTooMany, observe.TooMany}} {
+	}{{ErrFull, observe.Full}, {ErrHeld, observe.Held}, {ErrLimitMismatch, observe.Mismatch}, {ErrTooMany, observe.TooMany}, {ErrRateExceeded, observe.Exceeded}} {
 		if errors.Is(err, refusal.err) {
 			return observe.Refused, refusal.reason
 		}

@@ -400,6 +400,13 @@ func TestPanicsOfHooks(t *testing.T) {
 	require.EqualValues(t, 2, ends.Load())
 	require.EqualValues(t, 2+2+1, s.HookPanics())
 	require.Equal(t, 5, lines.FilterMessageSnippet("a hook has panicked").Len())
+	events := 0
+	for _, said := range rec.Said("") {
+		if said.Text == "HookPanicked" {
+			events++
+		}
+	}
+	require.Equal(t, 5, events, "events for the other hooks")
 }
 
 // A report of waiting says why the call waits, and comes again.

@@ -66,7 +66,7 @@ func publicRate(r rate.Rate) Rate { return Rate{r.PerSecond, int(r.Burst)} }
 // Options.Rate of the packages limithttp and limitgrpc has each request take a token.
 //
 // The shares of a session count for SessionOptions.MaxPermits, and hooks see them as permits of the
-// limiter's name (observe.Rate).
+// limiter's name (observe.Rate). Calls of Allow and Wait are counted for them (observe.RateCalls).
 //
 // A RateLimiter is safe for concurrent use and need not be closed. All RateLimiter values of one
 // name on one session share one set of shares.
@@ -133,8 +133,10 @@ func checkRate(r Rate) error {
 //   - ErrClosed, ErrTooMany, or an error of etcd's that keeps this process from acquiring a share.
 func (l *RateLimiter) Allow() error {
 	in := l.in()
-	if err := in.shares.Allow(in); err != nil {
-		return fmt.Errorf("take a token of %q: %w", in.name, in.public(err))
+	err := in.public(in.shares.Allow(in))
+	in.ended(err, nil)
+	if err != nil {
+		return fmt.Errorf("take a token of %q: %w", in.name, err)
 	}
 	return nil
 }
@@ -155,8 +157,10 @@ func (l *RateLimiter) Allow() error {
 // answer, and with a *RateExceededError (ErrRateExceeded) otherwise. No token is taken then.
 func (l *RateLimiter) Wait(ctx context.Context) error {
 	in := l.in()
-	if err := in.shares.Wait(ctx, in); err != nil {
-		return fmt.Errorf("wait for a token of %q: %w", in.name, in.public(err))
+	err := in.public(in.shares.Wait(ctx, in))
+	in.ended(err, ctx.Err())
+	if err != nil {
+		return fmt.Errorf("wait for a token of %q: %w", in.name, err)
 	}
 	return nil
 }
@@ -214,6 +218,13 @@ func (l *rateLimiter) Accepts(stored rate.Rate) error {
 	return nil
 }
 
+// ended counts a call that returns err, if there are hooks that learn of it. ended is the error of its ctx.
+func (l *rateLimiter) ended(err, ended error) {
+	if l.queue.sess.Hooks().Listens() {
+		l.queue.tally.add(err, ended)
+	}
+}
+
 // public returns the error of a value by which the shares have refused a call, and another error as it is.
 func (l *rateLimiter) public(err error) error {
 	switch v := err.(type) { //nolint:errorlint // nothing wraps them
@@ -242,7 +253,7 @@ func (s *shared) sharesOf(q *sessionQueue) *ratelimit.Shares {
 	defer s.mu.Unlock()
 	known := s.rates[q.Keys.Range]
 	if known == nil {
-		known = ratelimit.New(ratelimit.Options{Session: q.sess, Queue: q.Queue, Acquire: func(ctx context.Context, d rate.Division) (*ratelimit.Share, error) {
+		known = ratelimit.New(ratelimit.Options{Session: q.sess, Queue: q.Queue, Stepped: func() { q.tally.report(q) }, Acquire: func(ctx context.Context, d rate.Division) (*ratelimit.Share, error) {
 			r := request{doing: "acquire a share of", Request: queue.Request{Weight: 1}}
 			p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, q, r, nil)
 			if err != nil {

@@ -28,6 +28,7 @@ type sessionQueue struct {
 	sharing      sharing       // of a semaphore or a total: this process's share of the limit without etcd
 	leases       leases        // of holders, as the reports to waiters have found them
 	adopted      adopted       // of a semaphore, a total or a rate
+	tally        rateTally     // of a rate: how calls have ended
 	invalid      error         // what every call returns, if the queue cannot exist
 }
 

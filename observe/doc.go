@@ -26,8 +26,8 @@
 //   - A hold begins after its acquire has ended and before the caller has the permit.
 //   - Hooks are called without a lock of etcdkit's: a hook may call any method of the same session
 //     except Session.Close, which waits for the hooks.
-//   - A panic of a hook does not reach the call. Session.HookPanics counts such panics, and the session
-//     logs a warning.
+//   - A panic of a hook does not reach the call. Session.HookPanics counts such panics, the session logs a
+//     warning, and the hooks receive HookPanicked.
 //   - A slow hook delays only the call that it reports on: no renewal of the lease, no end of another
 //     permit, no other call.
 //
@@ -35,7 +35,7 @@
 //
 //   - Hooks are called by several goroutines at once.
 //   - A process that is killed ends no call: what has begun in it never ends for its hooks.
-//   - Events that the session reports (SessionLost, SessionRecovered, LeaseRenewed, LimitChanged) come
-//     in their order, and may come late if a hook is slow: of several late LeaseRenewed only the one
-//     with the greatest Age is delivered.
+//   - Events that the session reports (SessionLost, SessionRecovered, SessionClosed, LeaseRenewed,
+//     LimitChanged, RateCalls) come in their order, and may come late if a hook is slow: of several late
+//     LeaseRenewed only the one with the greatest Age is delivered, and late RateCalls are added up.
 package observe

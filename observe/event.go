@@ -2,8 +2,8 @@ package observe
 
 import "time"
 
-// Event is one of Waiting, PermitLost, Overrun, SessionLost, SessionRecovered, LeaseRenewed,
-// LimitChanged and OutagePolicy.
+// Event is one of Waiting, PermitLost, Overrun, SessionLost, SessionRecovered, SessionClosed, LeaseRenewed,
+// LimitChanged, RateCalls, OutagePolicy and HookPanicked.
 type Event interface{ event() }
 
 // Waiting says why a call waits: at its beginning, and then every SessionOptions.ReportEvery.
@@ -64,6 +64,12 @@ type SessionRecovered struct {
 	After            time.Duration // since the loss
 }
 
+// SessionClosed reports that the session was closed, or its client.
+type SessionClosed struct {
+	Namespace, Owner string
+	Lost             bool // it had no lease: no SessionRecovered follows its last SessionLost
+}
+
 // LeaseRenewed reports a renewal of the session's lease that etcd has acknowledged.
 type LeaseRenewed struct {
 	Namespace, Owner string
@@ -85,6 +91,16 @@ type LimitChanged struct {
 	From, To  int
 }
 
+// RateCalls reports how many calls of RateLimiter.Allow and Wait have ended with this result in the session since the
+// report before: about each half second while the limiter is called. Calls that end while the session is closed may be
+// missing.
+type RateCalls struct {
+	Namespace, Name string
+	Result          Result
+	Reason          Reason // Exceeded if there was no token; otherwise as of Acquire
+	Count           int
+}
+
 // OutagePolicy reports that the outage policy of a middleware decides from now on, or does so no more.
 type OutagePolicy struct {
 	Namespace string
@@ -96,11 +112,22 @@ type OutagePolicy struct {
 	Lasted    time.Duration // of the outage, when it ends
 }
 
+// HookPanicked reports that a hook has panicked: what it was called for may be missing in its reports. A panic of a
+// hook that receives this event is counted (Session.HookPanics), and not reported.
+type HookPanicked struct {
+	Namespace string
+	Hook      string // "Start", "the end of Start" or "Event"
+	Value     any    // of the panic
+}
+
 func (Waiting) event()          {}
 func (PermitLost) event()       {}
 func (Overrun) event()          {}
 func (SessionLost) event()      {}
 func (SessionRecovered) event() {}
+func (SessionClosed) event()    {}
 func (LeaseRenewed) event()     {}
 func (LimitChanged) event()     {}
+func (RateCalls) event()        {}
 func (OutagePolicy) event()     {}
+func (HookPanicked) event()     {}

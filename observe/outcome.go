@@ -39,6 +39,7 @@ const (
 	Conflict   Reason = "conflict"    // a condition given to Attach is not met
 	NearQuota  Reason = "near_quota"  // etcd is near its quota
 	Settled    Reason = "settled"     // the attempt was settled before
+	Exceeded   Reason = "exceeded"    // of RateCalls: there was no token
 )
 
 // The reasons of GaveUp.

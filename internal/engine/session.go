@@ -269,6 +269,7 @@ func (s *Session) run(e *Epoch) {
 		case <-e.ctx.Done():
 		case <-s.ctx.Done():
 			s.become(nil)
+			s.Post(observe.SessionClosed{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner})
 			e.end(ErrClosed, errors.New("the session or its client was closed while it was held"))
 			if err := s.revoke(e.lease, ErrClosed); err != nil {
 				s.fail(leftToExpire(e.lease, err))
@@ -297,6 +298,8 @@ func (s *Session) run(e *Epoch) {
 			s.become(e)
 			s.opts.Log.Info("the session has a new lease", zap.String("lease", fmt.Sprintf("%016x", e.lease.ID())))
 			s.Post(observe.SessionRecovered{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner, Lease: e.lease.ID(), After: time.Since(since)})
+		} else {
+			s.Post(observe.SessionClosed{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner, Lost: true})
 		}
 	}
 }

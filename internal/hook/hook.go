@@ -157,17 +157,34 @@ func (s *Set) Post(background func(func()) bool, e observe.Event) {
 }
 
 // post adds an event to those that are not delivered yet. Of the renewals among them only the latest
-// one stays, with the greatest age: they come for as long as a hook is slow.
+// one stays, with the greatest age, and counts of calls are added up: they come for as long as a hook is slow.
 func post(posts []observe.Event, e observe.Event) []observe.Event {
-	if r, ok := e.(observe.LeaseRenewed); ok {
-		for i, p := range posts {
-			if before, ok := p.(observe.LeaseRenewed); ok && before.Lease == r.Lease {
-				r.Age = max(r.Age, before.Age)
-				return append(slices.Delete(posts, i, i+1), r)
-			}
+	for i, p := range posts {
+		if sum, ok := merged(p, e); ok {
+			return append(slices.Delete(posts, i, i+1), sum)
 		}
 	}
 	return append(posts, e)
+}
+
+// merged returns one event for two, if there is one that says what both say.
+func merged(before, next observe.Event) (observe.Event, bool) {
+	switch next := next.(type) {
+	case observe.LeaseRenewed:
+		if before, ok := before.(observe.LeaseRenewed); ok && before.Lease == next.Lease {
+			next.Age = max(next.Age, before.Age)
+			return next, true
+		}
+	case observe.RateCalls:
+		if before, ok := before.(observe.RateCalls); ok {
+			n := before.Count
+			if before.Count = next.Count; before == next {
+				next.Count += n
+				return next, true
+			}
+		}
+	}
+	return nil, false
 }
 
 // deliver delivers what was posted, until nothing is left.
@@ -193,9 +210,27 @@ func (s *Set) contain(which string, call func()) {
 			s.panics.Add(1)
 			s.log.Warn("a hook has panicked; its report is lost, and the call continues: mend the hook (SessionOptions.Hooks)",
 				zap.String("hook", which), zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
+			s.panicked(observe.HookPanicked{Namespace: s.namespace, Hook: which, Value: v})
 		}
 	}()
 	call()
+}
+
+// panicked reports a panic to the hooks. Those of this report are counted alone: a hook that always panics would
+// report itself without end.
+func (s *Set) panicked(e observe.HookPanicked) {
+	for _, h := range s.hooks {
+		if h.Event != nil {
+			func() {
+				defer func() {
+					if recover() != nil {
+						s.panics.Add(1)
+					}
+				}()
+				h.Event(context.Background(), e)
+			}()
+		}
+	}
 }
 
 // With returns ctx with the values of another context, and with those of its own that the other one does not have.

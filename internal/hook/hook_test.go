@@ -94,3 +94,32 @@ func TestPostsInOrder(t *testing.T) {
 	set.Post(func(func()) bool { return false }, observe.SessionLost{})
 	require.Empty(t, set.posts, "after the session's end nothing is kept")
 }
+
+// Counts of calls that wait for a slow hook are added up, by name and result.
+func TestPostsAreAddedUp(t *testing.T) {
+	t.Parallel()
+	var posts []observe.Event
+	for _, c := range []observe.RateCalls{
+		{Name: "a", Result: observe.Granted, Count: 3}, {Name: "b", Result: observe.Granted, Count: 5},
+		{Name: "a", Result: observe.Refused, Reason: observe.Exceeded, Count: 7}, {Name: "a", Result: observe.Granted, Count: 9},
+	} {
+		posts = post(posts, c)
+	}
+	require.Equal(t, []observe.Event{
+		observe.RateCalls{Name: "b", Result: observe.Granted, Count: 5}, observe.RateCalls{Name: "a", Result: observe.Refused, Reason: observe.Exceeded, Count: 7},
+		observe.RateCalls{Name: "a", Result: observe.Granted, Count: 12},
+	}, posts)
+}
+
+// A panic of a hook is an event for all hooks. A panic at that event is counted, and is no further event.
+func TestPanicsAreReported(t *testing.T) {
+	t.Parallel()
+	var got []observe.Event
+	set := New([]observe.Hooks{
+		{Event: func(context.Context, observe.Event) { panic("always") }},
+		{Event: func(_ context.Context, e observe.Event) { got = append(got, e) }},
+	}, "ns", zap.NewNop())
+	set.Event(context.Background(), observe.SessionLost{})
+	require.Equal(t, []observe.Event{observe.HookPanicked{Namespace: "ns", Hook: "Event", Value: "always"}, observe.SessionLost{}}, got)
+	require.EqualValues(t, 2, set.Panics())
+}

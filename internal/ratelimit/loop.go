@@ -33,8 +33,10 @@ func (s *Shares) loop() {
 	closing := s.Session.Accepting()
 	t := time.NewTicker(stepEvery)
 	defer t.Stop()
+	defer s.Stepped()
 	for s.step(closing) {
 		s.settle(closing)
+		s.Stepped()
 		select {
 		case <-t.C:
 		case <-s.wake:

@@ -15,6 +15,8 @@ import (
 type Options struct {
 	Session *engine.Session
 	Queue   *queue.Queue // of the shares
+	// Stepped is called after each step, and when no other one follows.
+	Stepped func()
 	// Acquire acquires a share, and stores the division if none is stored.
 	Acquire func(ctx context.Context, d rate.Division) (*Share, error)
 }
