@@ -161,7 +161,7 @@ alerts: ## Check the alert rules of docs/observability and run their unit tests;
 	@command -v promtool >/dev/null || { \
 		echo "make alerts: promtool is not installed (Debian and Ubuntu: apt install prometheus; otherwise prometheus.io/download); nothing was checked." >&2; exit 1; }
 	@promtool check rules docs/observability/alerts.yaml docs/observability/fleet_alerts.yaml
-	@promtool test rules docs/observability/alerts_test.yaml docs/observability/fleet_alerts_test.yaml
+	@promtool test rules docs/observability/*alerts_test.yaml docs/observability/*alerts_healthy_test.yaml
 	@promtool check config --syntax-only docs/observability/compose/prometheus.yaml
 
 .PHONY: lint

@@ -15,14 +15,14 @@ import (
 const observability = "../docs/observability/"
 
 // joined are the metrics of processes that queries join with the fleet's.
-var joined = []string{"etcdkit_acquire_duration_seconds_count"}
+var joined = []string{"etcdkit_acquire_duration_seconds_count", "etcdkit_rate_calls_total"}
 
 // The alerts and the dashboard use what is published, and everything that is published is in one of them or
 // says more than is needed there.
 func TestAlertsAndDashboard(t *testing.T) {
 	t.Parallel()
 	names := exporter.Metrics()
-	used := signals.Rules(t, observability+"fleet_alerts.yaml", observability+"fleet_alerts_test.yaml", names)
+	used := signals.Rules(t, observability+"fleet_alerts.yaml", []string{observability + "fleet_alerts_test.yaml", observability + "fleet_alerts_healthy_test.yaml"}, names)
 	used = append(used, signals.Dashboard(t, observability+"fleet_dashboard.json", append(joined, names...))...)
 	signals.Shown(t, names, used, "etcdkit_exporter_lists_total", "etcdkit_exporter_revision")
 }

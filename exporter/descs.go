@@ -4,12 +4,12 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // descs are the metrics. The package's comment says what each means.
 type descs struct {
-	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, unbounded, overdue, foreign *prometheus.Desc
-	limiterDefault, limiterKeys, limiterFull                                                          *prometheus.Desc
-	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobLost, jobFailed                            *prometheus.Desc
-	requests, unknownOfOneScope                                                                       *prometheus.Desc
-	sessions, leases, keys, skew                                                                      *prometheus.Desc
-	up, revision, answer, lists, dropped                                                              *prometheus.Desc
+	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, unbounded, overdue, foreign, perSecond *prometheus.Desc
+	limiterDefault, limiterKeys, limiterFull                                                                     *prometheus.Desc
+	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobLost, jobFailed                                       *prometheus.Desc
+	requests, unknownOfOneScope                                                                                  *prometheus.Desc
+	sessions, leases, keys, skew                                                                                 *prometheus.Desc
+	up, revision, answer, lists, dropped                                                                         *prometheus.Desc
 
 	all []*prometheus.Desc
 }
@@ -36,6 +36,7 @@ func newDescs(namespace string) (d descs) {
 	d.unbounded = queue("oldest_unbounded_hold_seconds", "Greatest possible age of the oldest hold without a stored MaxHold; 0 if there is none.")
 	d.overdue = queue("overdue_holders", "Requests that have held for longer than their MaxHold since the exporter saw the grant.")
 	d.foreign = queue("foreign_keys", "Keys in the range of the queue that another program has written, or that have no lease.")
+	d.perSecond = queue("rate_per_second", "Rate that is stored, of the queue of a rate's shares.")
 
 	d.limiterDefault = limiter("limiter_default_limit", "Limit of each key of the limiter that has none of its own.")
 	d.limiterKeys = limiter("limiter_keys", "Keys of the limiter with at least one request.")

@@ -43,6 +43,7 @@
 //	etcdkit_oldest_unbounded_hold_seconds    age of the oldest hold without a stored MaxHold, or 0
 //	etcdkit_overdue_holders                  holders that have held for longer than their stored MaxHold
 //	etcdkit_foreign_keys                     keys that are not of this library or have no lease
+//	etcdkit_rate_per_second                  the stored rate, of the kind rate, whose limit is in shares
 //
 // A permit that its process keeps (concurrency.SemaphoreOptions.Keep) counts as held, in use or not.
 // Requests of a limiter with a total that are admitted at their key count there as held. They wait or

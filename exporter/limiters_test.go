@@ -93,4 +93,5 @@ func TestRate(t *testing.T) {
 	got := e.reaches(f)
 	require.Contains(t, got, "limit{"+queue("rate", "mails")+"}")
 	require.Positive(t, got["limit{"+queue("rate", "mails")+"}"])
+	require.Equal(t, 10.0, got["rate_per_second{"+queue("rate", "mails")+"}"])
 }

@@ -73,6 +73,9 @@ func samplesOfQueue(l *fleet.Queue, d descs, kind, name string, now int64) []sam
 	if n.Known {
 		out = append(out, sample{d.limit, float64(n.Limit), of})
 	}
+	if rate := l.PerSecond(); rate > 0 {
+		out = append(out, sample{d.perSecond, rate, of})
+	}
 	return append(out, holds(n, d, of, now, n.Overdue(now))...)
 }
 

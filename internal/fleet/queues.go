@@ -108,6 +108,14 @@ func (l *Queue) Own() bool {
 	return stored.Rev != 0 && !stored.Damaged && !stored.Inherit
 }
 
+// PerSecond returns the stored rate of a queue of shares, or 0 if there is none that can be read.
+func (l *Queue) PerSecond() float64 {
+	if stored := mirror.ReadLimitRecord(l.limit); stored.Rev != 0 && !stored.Damaged {
+		return stored.Rate.PerSecond
+	}
+	return 0
+}
+
 func (l *Queue) empty() bool { return l.limit == nil && len(l.entries) == 0 }
 
 // change adds, replaces or removes a key of the queue.

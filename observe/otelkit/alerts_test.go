@@ -16,10 +16,9 @@ import (
 	"github.com/etcdkit/etcdkit/observe/otelkit"
 )
 
-const (
-	rulesFile = "../../docs/observability/alerts.yaml"
-	testsFile = "../../docs/observability/alerts_test.yaml"
-)
+const rulesFile = "../../docs/observability/alerts.yaml"
+
+var testsFiles = []string{"../../docs/observability/alerts_test.yaml", "../../docs/observability/alerts_healthy_test.yaml"}
 
 // reported returns the names of all metrics as OpenTelemetry's exporter for Prometheus writes them, from
 // one call of each operation and one event of each kind.
@@ -36,6 +35,7 @@ func reported(t *testing.T) (names []string) {
 	for _, e := range []observe.Event{
 		observe.Waiting{}, observe.PermitLost{}, observe.Overrun{}, observe.SessionLost{}, observe.SessionRecovered{},
 		observe.LeaseRenewed{Age: time.Second, TTL: 3 * time.Second}, observe.LimitChanged{}, observe.OutagePolicy{Active: true},
+		observe.SessionClosed{Lost: true}, observe.RateCalls{Count: 1}, observe.HookPanicked{},
 	} {
 		hooks.Event(ctx, e)
 	}
@@ -64,7 +64,7 @@ func reported(t *testing.T) (names []string) {
 func TestAlertsAndDashboard(t *testing.T) {
 	t.Parallel()
 	names := reported(t)
-	used := signals.Rules(t, rulesFile, testsFile, names)
+	used := signals.Rules(t, rulesFile, testsFiles, names)
 	used = append(used, signals.Dashboard(t, "../../docs/observability/dashboard.json", names)...)
 	signals.Shown(t, names, used, "etcdkit_claim_duration_seconds", "etcdkit_execute_duration_seconds", "etcdkit_release_duration_seconds", "etcdkit_session_renewal_age_seconds")
 }

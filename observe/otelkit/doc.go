@@ -12,21 +12,29 @@
 // etcdkit.acquire.duration (also of campaigns), etcdkit.hold.duration (also of terms),
 // etcdkit.release.duration, etcdkit.claim.duration, etcdkit.run.duration, etcdkit.begin.duration,
 // etcdkit.execute.duration and etcdkit.record.duration. Their attributes are etcdkit.kind, etcdkit.name,
-// etcdkit.result and, if there is one, etcdkit.reason: the words of package observe.
+// etcdkit.result and, if there is one, etcdkit.reason: the words of package observe. A result that is lost,
+// failed or error has error.type as well.
 //
-//	etcdkit.active                   {call}     calls of an operation (etcdkit.op) that have begun and not ended
-//	etcdkit.job.delay                s          of a granted claim, after its fire time
-//	etcdkit.permit.lost              {permit}   by etcdkit.reason
-//	etcdkit.overrun.duration         s          work that continued after a loss
+//	etcdkit.active                   {operation} operations (etcdkit.op) that have begun and not ended
+//	etcdkit.job.delay                s           of a granted claim, after its fire time
+//	etcdkit.permit.lost              {permit}    by etcdkit.reason
+//	etcdkit.overrun.duration         s           work that continued after a loss
 //	etcdkit.session.lost             {session}
 //	etcdkit.session.recovered        {session}
-//	etcdkit.session.renewal.age      s          from the sending of one renewal to the answer to the next
-//	etcdkit.session.renewal.lateness 1          that age divided by the TTL
+//	etcdkit.session.without_lease    {session}   sessions that are lost, not recovered and not closed, now
+//	etcdkit.session.renewal.age      s           from the sending of one renewal to the answer to the next
+//	etcdkit.session.renewal.lateness 1           that age divided by the TTL
 //	etcdkit.limit.changes            {change}
-//	etcdkit.outage.active            {policy}   outage policies (etcdkit.policy) that decide now
+//	etcdkit.rate.calls               {call}      of RateLimiter.Allow and Wait, by etcdkit.result and etcdkit.reason
+//	etcdkit.hook.panics              {panic}     of any hook (observe.HookPanicked)
+//	etcdkit.outage.active            {policy}    outage policies (etcdkit.policy) that decide now
 //
 // All have the attribute etcdkit.namespace. Keys, scopes, references, tokens and IDs are attributes of
 // spans, never of metrics. Names beyond Options.MaxNames are reported as "_other".
+//
+// In Prometheus, a name of a semaphore has 63 series in each process: three histograms of 20 series and three
+// gauges. Each further result or reason of a call adds 20. Options.MaxNames bounds the names, a View of the SDK
+// the series of each: see the example. observe/promkit has the same metrics for Prometheus alone.
 //
 // # Spans
 //

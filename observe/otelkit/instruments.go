@@ -3,78 +3,78 @@ package otelkit
 import (
 	"context"
 	"errors"
-	"time"
+	"fmt"
+	"slices"
+	"sync"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/etcdkit/etcdkit/observe"
+	"github.com/etcdkit/etcdkit/observe/internal/measure"
 )
 
-// buckets are the bounds of durations, in seconds: from a round trip to etcd to the wait for a job.
-var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300}
+// record records a value of one instrument.
+type record func(ctx context.Context, value float64, of metric.MeasurementOption)
 
-// shares are the bounds of the lateness of renewals. A third is normal, and half is late.
-var shares = []float64{.1, .2, .3, .35, .4, .5, .6, .7, .8, .9, 1}
+// sink is the instruments of one meter. The values of labels are few, so the attributes of each combination are built
+// once.
+type sink struct {
+	common  []attribute.KeyValue
+	records map[*measure.Instrument]record
 
-// instruments are the metrics.
-type instruments struct {
-	durations map[observe.Op]metric.Float64Histogram
-
-	active, outages                        metric.Int64UpDownCounter
-	jobDelay, overrun, renewal, lateness   metric.Float64Histogram
-	permitsLost, lost, recovered, limitSet metric.Int64Counter
+	mu    sync.RWMutex
+	built map[measure.Labels]metric.MeasurementOption
 }
 
-// instrument makes the metrics.
-func (k *kit) instrument(m metric.Meter) error {
+// newSink makes the instruments.
+func newSink(m metric.Meter, common []attribute.KeyValue) (*sink, error) {
+	s := &sink{common: slices.Clone(common), records: map[*measure.Instrument]record{}, built: map[measure.Labels]metric.MeasurementOption{}}
 	var errs []error
-	histogram := func(name, unit, text string, bounds []float64) metric.Float64Histogram {
-		h, err := m.Float64Histogram(name, metric.WithUnit(unit), metric.WithDescription(text), metric.WithExplicitBucketBoundaries(bounds...))
+	for _, i := range measure.All {
+		r, err := newRecord(m, i)
+		s.records[i] = r
 		errs = append(errs, err)
-		return h
 	}
-	counter := func(name, unit, text string) metric.Int64Counter {
-		c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(text))
-		errs = append(errs, err)
-		return c
-	}
-	upDown := func(name, unit, text string) metric.Int64UpDownCounter {
-		c, err := m.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
-		errs = append(errs, err)
-		return c
-	}
-	acquire := histogram("etcdkit.acquire.duration", "s", "Time of calls for a permit or a term.", buckets)
-	hold := histogram("etcdkit.hold.duration", "s", "Time for which permits and terms were held.", buckets)
-	k.durations = map[observe.Op]metric.Float64Histogram{
-		observe.Acquire: acquire, observe.Campaign: acquire, observe.Hold: hold, observe.Lead: hold,
-		observe.Release: histogram("etcdkit.release.duration", "s", "Time of calls that release a permit.", buckets),
-		observe.Claim:   histogram("etcdkit.claim.duration", "s", "Time of calls that claim a tick of a job.", buckets),
-		observe.Run:     histogram("etcdkit.run.duration", "s", "Time of the functions of jobs.", buckets),
-		observe.Begin:   histogram("etcdkit.begin.duration", "s", "Time of calls that begin an attempt at a request.", buckets),
-		observe.Execute: histogram("etcdkit.execute.duration", "s", "Time of attempts at requests.", buckets),
-		observe.Record:  histogram("etcdkit.record.duration", "s", "Time of calls that record the end of an attempt.", buckets),
-	}
-	k.active = upDown("etcdkit.active", "{call}", "Calls of an operation that have begun and not ended.")
-	k.outages = upDown("etcdkit.outage.active", "{policy}", "Outage policies that decide now.")
-	k.jobDelay = histogram("etcdkit.job.delay", "s", "Time from the fire time of a tick to its claim.", buckets)
-	k.overrun = histogram("etcdkit.overrun.duration", "s", "Time for which work continued after a loss.", buckets)
-	k.renewal = histogram("etcdkit.session.renewal.age", "s", "Time from the sending of one renewal to the answer to the next.", buckets)
-	k.lateness = histogram("etcdkit.session.renewal.lateness", "1", "The age of a renewal divided by the TTL.", shares)
-	k.permitsLost = counter("etcdkit.permit.lost", "{permit}", "Permits that ended before their holder released them.")
-	k.lost = counter("etcdkit.session.lost", "{session}", "Sessions that lost their lease.")
-	k.recovered = counter("etcdkit.session.recovered", "{session}", "Lost sessions that have a new lease.")
-	k.limitSet = counter("etcdkit.limit.changes", "{change}", "Changes of a limit that sessions have seen.")
-	return errors.Join(errs...)
+	return s, errors.Join(errs...)
 }
 
-// ended records the end of a call.
-func (k *kit) ended(ctx context.Context, c observe.Call, o observe.Outcome) {
-	of := labels{namespace: c.Namespace, kind: c.Kind, name: c.Name}
-	if c.Op == observe.Claim && o.Result == observe.Granted {
-		k.jobDelay.Record(ctx, max(0, time.Since(o.Tick).Seconds()), k.sets.of(of))
+func newRecord(m metric.Meter, i *measure.Instrument) (record, error) {
+	unit, text := metric.WithUnit(i.Unit), metric.WithDescription(i.Help)
+	switch i.Type {
+	case measure.Counter:
+		c, err := m.Int64Counter(i.Name, unit, text)
+		return func(ctx context.Context, v float64, of metric.MeasurementOption) { c.Add(ctx, int64(v), of) }, err
+	case measure.UpDownCounter:
+		c, err := m.Int64UpDownCounter(i.Name, unit, text)
+		return func(ctx context.Context, v float64, of metric.MeasurementOption) { c.Add(ctx, int64(v), of) }, err
+	case measure.Histogram:
+		h, err := m.Float64Histogram(i.Name, unit, text, metric.WithExplicitBucketBoundaries(i.Bounds...))
+		return func(ctx context.Context, v float64, of metric.MeasurementOption) { h.Record(ctx, v, of) }, err
 	}
-	of.result, of.reason = o.Result, o.Reason
-	if d := k.durations[c.Op]; d != nil {
-		d.Record(ctx, o.Took.Seconds(), k.sets.of(of))
+	return nil, fmt.Errorf("instrument %s has the type %d", i.Name, i.Type)
+}
+
+func (s *sink) measure(ctx context.Context, i *measure.Instrument, value float64, l measure.Labels) {
+	s.records[i](ctx, value, s.of(i, l))
+}
+
+// of returns the attributes of a measurement.
+func (s *sink) of(i *measure.Instrument, l measure.Labels) metric.MeasurementOption {
+	s.mu.RLock()
+	built, ok := s.built[l]
+	s.mu.RUnlock()
+	if ok {
+		return built
 	}
+	all := slices.Clone(s.common)
+	for _, label := range i.Labels {
+		if v := l.Value(label); v != "" {
+			all = append(all, attribute.String(string(label), v))
+		}
+	}
+	built = metric.WithAttributeSet(attribute.NewSet(all...))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.built[l] = built
+	return built
 }

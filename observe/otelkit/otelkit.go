@@ -11,10 +11,12 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/etcdkit/etcdkit/observe"
+	"github.com/etcdkit/etcdkit/observe/internal/measure"
 )
 
 // scope is the instrumentation scope of the meter and the tracer.
@@ -57,11 +59,14 @@ func New(opts *Options) (observe.Hooks, error) {
 	if o.TracerProvider == nil {
 		o.TracerProvider = otel.GetTracerProvider()
 	}
-	k := &kit{tracer: o.TracerProvider.Tracer(scope), sets: sets{
-		common: slices.Clone(o.Attributes), most: o.MaxNames, names: map[string]struct{}{}, built: map[labels]metric.MeasurementOption{},
-	}}
-	if err := k.instrument(o.MeterProvider.Meter(scope)); err != nil {
+	version := measure.Version()
+	sink, err := newSink(o.MeterProvider.Meter(scope, metric.WithInstrumentationVersion(version)), o.Attributes)
+	if err != nil {
 		return observe.Hooks{}, fmt.Errorf("otelkit: new hooks: %w", err)
+	}
+	k := &kit{
+		tracer: o.TracerProvider.Tracer(scope, trace.WithInstrumentationVersion(version)),
+		common: slices.Clone(o.Attributes), meter: measure.New(o.MaxNames, sink.measure),
 	}
 	return observe.Hooks{Start: k.start, Event: k.event}, nil
 }
@@ -69,25 +74,23 @@ func New(opts *Options) (observe.Hooks, error) {
 // kit is what the hooks of one New share.
 type kit struct {
 	tracer trace.Tracer
-	sets   sets
-	instruments
+	common []attribute.KeyValue
+	meter  *measure.Meter
 }
 
 // start begins the span of a call.
 func (k *kit) start(ctx context.Context, c observe.Call) (context.Context, func(observe.Outcome)) {
 	begun := time.Now()
 	ctx, span := k.tracer.Start(ctx, "etcdkit."+string(c.Op), trace.WithAttributes(k.ofCall(c)...))
-	active := k.sets.of(labels{namespace: c.Namespace, kind: c.Kind, name: c.Name, op: c.Op})
-	k.active.Add(ctx, 1, active)
+	end := k.meter.Begin(ctx, c)
 	if span.IsRecording() && !isWork(c.Op) {
 		ctx = context.WithValue(ctx, linkedKey{}, new(atomic.Bool))
 	}
 	return ctx, func(o observe.Outcome) {
-		k.active.Add(ctx, -1, active)
-		k.ended(ctx, c, o)
+		end(o)
 		describe(span, c, o)
-		if isError(o.Result) {
-			span.SetStatus(statusError, failure(o))
+		if measure.IsError(o.Result) {
+			span.SetStatus(codes.Error, failure(o))
 		}
 		if isWork(c.Op) {
 			span.End(trace.WithTimestamp(begun.Add(o.Took)))
@@ -97,15 +100,19 @@ func (k *kit) start(ctx context.Context, c observe.Call) (context.Context, func(
 	}
 }
 
+// event records an event.
+func (k *kit) event(ctx context.Context, e observe.Event) {
+	if w, ok := e.(observe.Waiting); ok {
+		waits(ctx, w)
+		return
+	}
+	k.meter.Event(ctx, e)
+}
+
 // isWork reports whether an operation ends when its holder has ended the work, which may be before its
 // outcome is known.
 func isWork(op observe.Op) bool {
 	return op == observe.Hold || op == observe.Lead || op == observe.Execute
-}
-
-// isError reports whether a result is one that a person should look at.
-func isError(r observe.Result) bool {
-	return r == observe.Lost || r == observe.Error || r == observe.Failed
 }
 
 // failure describes the error of an outcome, for the status of a span.

@@ -187,6 +187,8 @@ func TestHookMetricsAndSpansAgree(t *testing.T) {
 				of = map[string]string{"acquire": "campaign", "hold": "lead", "release": "release"}[op]
 			}
 			require.Equal(t, []float64{.001, .0025}, p.Bounds[:2])
+			result := text(p.Attributes, "etcdkit.result")
+			require.Equal(t, result == "lost" || result == "error" || result == "failed", p.Attributes.HasValue("error.type"), "%v", p.Attributes)
 			require.InDelta(t, 300, p.Bounds[len(p.Bounds)-1], 0)
 			metrics[word(of, text(p.Attributes, "etcdkit.kind"), text(p.Attributes, "etcdkit.name"), text(p.Attributes, "etcdkit.result"), text(p.Attributes, "etcdkit.reason"))] += int(p.Count)
 			for _, many := range []attribute.Key{"etcdkit.key", "etcdkit.ref", "etcdkit.scope", "etcdkit.token"} {
@@ -223,6 +225,7 @@ func TestSessions(t *testing.T) {
 	require.Equal(t, map[string]int64{"test": 1}, sums(all["etcdkit.session.lost"], "etcdkit.namespace"))
 	require.Equal(t, map[string]int64{"test": 1}, sums(all["etcdkit.session.recovered"], "etcdkit.namespace"))
 	require.Equal(t, map[string]int64{"a": 1}, sums(all["etcdkit.session.recovered"], "zone"))
+	require.Equal(t, map[string]int64{"test": 0}, sums(all["etcdkit.session.without_lease"], "etcdkit.namespace"))
 }
 
 // A call that waits has a span with the reports, linked to the span of the holder whose note names it. The

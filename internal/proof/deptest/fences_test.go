@@ -136,10 +136,10 @@ var fences = []fence{
 		planted: [2]string{"observe/otelkit/otelkit.go", "go.opentelemetry.io/otel/sdk/trace"},
 	},
 	{
-		name: "only the exporter, the examples and the command import Prometheus",
+		name: "only the exporter, promkit, the examples and the command import Prometheus",
 		why:  "a program that publishes no metrics links none of it; the command is one that does (etcdkit export), and no program imports it",
 		bans: func(f file, imp string) bool {
-			return !f.test && strings.HasPrefix(imp, "github.com/prometheus/") && !within(f.dir, "exporter", "examples", "cmd/etcdkit")
+			return !f.test && strings.HasPrefix(imp, "github.com/prometheus/") && !within(f.dir, "exporter", "observe/promkit", "examples", "cmd/etcdkit")
 		},
 		planted: [2]string{"concurrency/session.go", "github.com/prometheus/client_golang/prometheus"},
 	},

@@ -38,30 +38,17 @@ type rule struct {
 	}
 }
 
-// Rules checks a file of alert rules and the file of its unit tests: every metric of this library in them is
+// Rules checks a file of alert rules and the files of its unit tests: every metric of this library in them is
 // one of the published ones, each alert says what is wrong and what to do, and has a test in which it fires
 // and one in which it is silent. It returns the metrics of the rules.
-func Rules(t testing.TB, rulesFile, testsFile string, published []string) (used []string) {
+func Rules(t testing.TB, rulesFile string, testsFiles, published []string) (used []string) {
 	t.Helper()
 	var rules struct{ Groups []struct{ Rules []rule } }
 	read(t, rulesFile, &rules)
-	var tests struct {
-		Tests []struct {
-			Cases []struct {
-				Alert    string `yaml:"alertname"`
-				Expected []any  `yaml:"exp_alerts"`
-			} `yaml:"alert_rule_test"`
-		}
-	}
-	read(t, testsFile, &tests)
 	tested := map[string]map[bool]bool{}
-	for _, test := range tests.Tests {
-		for _, c := range test.Cases {
-			if tested[c.Alert] == nil {
-				tested[c.Alert] = map[bool]bool{}
-			}
-			tested[c.Alert][len(c.Expected) > 0] = true
-		}
+	for _, file := range testsFiles {
+		testedBy(t, file, tested)
+		promtool(t, "test", "rules", file)
 	}
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
@@ -78,8 +65,29 @@ func Rules(t testing.TB, rulesFile, testsFile string, published []string) (used 
 	require.Empty(t, tested, "tests of alerts that do not exist")
 	require.NotEmpty(t, used)
 	promtool(t, "check", "rules", rulesFile)
-	promtool(t, "test", "rules", testsFile)
 	return used
+}
+
+// testedBy adds the alerts of a file of unit tests, with whether they fire there.
+func testedBy(t testing.TB, file string, tested map[string]map[bool]bool) {
+	t.Helper()
+	var tests struct {
+		Tests []struct {
+			Cases []struct {
+				Alert    string `yaml:"alertname"`
+				Expected []any  `yaml:"exp_alerts"`
+			} `yaml:"alert_rule_test"`
+		}
+	}
+	read(t, file, &tests)
+	for _, test := range tests.Tests {
+		for _, c := range test.Cases {
+			if tested[c.Alert] == nil {
+				tested[c.Alert] = map[bool]bool{}
+			}
+			tested[c.Alert][len(c.Expected) > 0] = true
+		}
+	}
 }
 
 // Runbook checks the tables of a page, whose columns are the fault, the alert and the first step: each alert of the

@@ -10,36 +10,6 @@ import (
 	"github.com/etcdkit/etcdkit/observe"
 )
 
-// event records an event.
-func (k *kit) event(ctx context.Context, e observe.Event) {
-	switch e := e.(type) {
-	case observe.Waiting:
-		waits(ctx, e)
-	case observe.PermitLost:
-		k.permitsLost.Add(ctx, 1, k.sets.of(labels{namespace: e.Namespace, kind: e.Kind, name: e.Name, reason: e.Reason}))
-	case observe.Overrun:
-		k.overrun.Record(ctx, e.For.Seconds(), k.sets.of(labels{namespace: e.Namespace, kind: e.Kind, name: e.Name, op: e.Op}))
-	case observe.SessionLost:
-		k.lost.Add(ctx, 1, k.sets.of(labels{namespace: e.Namespace}))
-	case observe.SessionRecovered:
-		k.recovered.Add(ctx, 1, k.sets.of(labels{namespace: e.Namespace}))
-	case observe.LeaseRenewed:
-		of := k.sets.of(labels{namespace: e.Namespace})
-		k.lost.Add(ctx, 0, of) // a counter that begins with 1 has not increased, for Prometheus
-		k.recovered.Add(ctx, 0, of)
-		k.renewal.Record(ctx, e.Age.Seconds(), of)
-		k.lateness.Record(ctx, e.Age.Seconds()/e.TTL.Seconds(), of)
-	case observe.LimitChanged:
-		k.limitSet.Add(ctx, 1, k.sets.of(labels{namespace: e.Namespace, kind: e.Kind, name: e.Name}))
-	case observe.OutagePolicy:
-		one := int64(1)
-		if !e.Active {
-			one = -1
-		}
-		k.outages.Add(ctx, one, k.sets.of(labels{namespace: e.Namespace, kind: e.Kind, name: e.Name, policy: e.Policy}))
-	}
-}
-
 // linkedKey is the key of a context's *atomic.Bool: whether the span of the call has its links. Reports of one
 // call come again and again, and a link is added for good.
 type linkedKey struct{}

@@ -1,0 +1,34 @@
+package measure
+
+import (
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The version is that of the module, as the main one or as a dependency, and none for a working copy.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for want, info := range map[string]*debug.BuildInfo{
+		"v0.1.0": {Main: debug.Module{Path: "shop", Version: "v7.0.0"}, Deps: []*debug.Module{{Path: "x", Version: "v1.0.0"}, {Path: module, Version: "v0.1.0"}}},
+		"v0.2.0": {Main: debug.Module{Path: module, Version: "v0.2.0"}},
+		"":       {Main: debug.Module{Path: module, Version: "(devel)"}},
+	} {
+		require.Equal(t, want, versionIn(info))
+	}
+}
+
+// Each instrument has a name of its own, what it means, a unit, and buckets if it is a histogram.
+func TestInstruments(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, i := range All {
+		require.False(t, names[i.Name], i.Name)
+		names[i.Name] = true
+		require.NotEmpty(t, i.Help, i.Name)
+		require.NotEmpty(t, i.Unit, i.Name)
+		require.Equal(t, i.Type == Histogram, len(i.Bounds) > 0, i.Name)
+		require.Equal(t, Namespace, i.Labels[0], i.Name)
+	}
+}
