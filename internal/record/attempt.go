@@ -89,12 +89,6 @@ type Step struct {
 }
 
 // Encode writes a record.
-func (r Attempt) Encode() string {
-	r.Version = version
-	return encode(r) + "\n" + string(r.Body)
-}
-
-// Encode writes a record.
 func (r Claim) Encode() string { r.Version = version; return encode(r) }
 
 // EncodeSteps writes the body of an attempt that has not ended.

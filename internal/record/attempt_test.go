@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // TestAttemptGolden holds the stored form of idempotency's records still, as TestGolden does.
@@ -32,6 +33,35 @@ func TestAttemptGolden(t *testing.T) {
 			require.True(t, ok, want)
 		}
 	}
+}
+
+// The line of a record is what json.Marshal writes.
+func TestAttemptIsEncodedAsByReflection(t *testing.T) {
+	t.Parallel()
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "a", "<&>", "\u2028", "\x7f", "\xff", "\"\\"}))
+	bytes := rapid.OneOf(rapid.SliceOf(rapid.Byte()), rapid.Just[[]byte](nil))
+	rapid.Check(t, func(t *rapid.T) {
+		var r Attempt
+		for _, s := range []*string{&r.State, &r.Nonce, &r.Owner, &r.Session, &r.Scope, &r.Op, &r.Via, &r.Returns, &r.Note, &r.Codec, &r.Error, &r.By} {
+			*s = text.Draw(t, "text")
+		}
+		for _, b := range []*[]byte{&r.Print, &r.Also, &r.Sum, &r.Body} {
+			*b = bytes.Draw(t, "bytes")
+		}
+		for _, n := range []*int64{&r.Lease, &r.StartMS, &r.EndMS, &r.Token} {
+			*n = rapid.Int64().Draw(t, "number")
+		}
+		for _, n := range []*int{&r.Number, &r.Size, &r.Parts} {
+			*n = rapid.Int().Draw(t, "number")
+		}
+		r.Refuse, r.Omitted = rapid.Bool().Draw(t, "refuse"), rapid.Bool().Draw(t, "omitted")
+		if rapid.Bool().Draw(t, "was") {
+			r.Was = []Word{{State: "done", By: text.Draw(t, "by"), AtMS: 7}}
+		}
+		by := r
+		by.Version = version
+		require.Equal(t, encode(by)+"\n"+string(r.Body), r.Encode())
+	})
 }
 
 func TestAttemptDecodeIsWary(t *testing.T) {
