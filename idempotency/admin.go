@@ -172,12 +172,11 @@ func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution, opts ...C
 	return s.about(ctx, "resolve record "+string(ref), err)
 }
 
-// Count returns the number of records in the store; an attempt in progress counts twice. It
-// returns ErrClosed, an error of etcd's or ctx's.
+// Count returns the number of records in the store. It returns ErrClosed, an error of etcd's or ctx's.
 func (s *Store) Count(ctx context.Context) (int64, error) { return s.countBelow(ctx, s.keys.Records()) }
 
-// CountScope returns the number of records of one scope, which Options.MaxPerScope bounds; an
-// attempt in progress counts twice. It returns ErrClosed, an error of etcd's or ctx's.
+// CountScope returns the number of records of one scope, which Options.MaxPerScope bounds. It returns ErrClosed, an error
+// of etcd's or ctx's.
 func (s *Store) CountScope(ctx context.Context, scope string) (int64, error) {
 	return s.countBelow(ctx, s.keys.Scope(scope))
 }

@@ -11,7 +11,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -47,14 +46,7 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 	if a.seen != nil {
 		context.AfterFunc(a.Context(), func() { a.seen.overAt.Store(int64(time.Since(a.seen.begun))) })
 	}
-	a.stop = context.AfterFunc(a.epoch.Context(), func() {
-		if cause := a.lostWithSession(); a.life.End(cause) {
-			a.seen.lost(cause)
-		}
-		logLostAtWork(a)
-		a.store.away.leave(a)
-		a.endFlight(nil) // duplicates in this process may take over, as those of other processes may
-	})
+	a.stop = context.AfterFunc(a.epoch.Context(), a.ungrounded)
 	return a
 }
 
@@ -132,11 +124,18 @@ func (a *Attempt) Attempt() int { return a.begun.Number }
 // earlier attempts. Attempts at two requests may have the same token.
 func (a *Attempt) Token() int64 { return a.token }
 
-// Guard returns a condition for a Txn of the caller's own: the Txn takes effect only while the
-// attempt's claim exists, whatever the clocks do. The client of the Txn must use the same key
+// Guard returns the conditions for a Txn of the caller's own: the Txn takes effect only while the attempt is in progress
+// and its session exists, whatever the clocks do. The client of the Txn must use the same key
 // namespace as the session's client. A Txn without an operation is answered by one member of etcd,
 // which may be behind: give it a Then.
-func (a *Attempt) Guard() clientv3.Cmp { return commit.Guard(a.entry.Claim(), a.token) }
+func (a *Attempt) Guard() []clientv3.Cmp {
+	// What a record begins with is the attempt's own, and does not change before its end. The record outlives the session.
+	is, prefix := clientv3.Value(a.entry.Record), a.begun.Prefix()
+	return []clientv3.Cmp{
+		clientv3.Compare(is, ">", prefix), clientv3.Compare(is, "<", clientv3.GetPrefixRangeEnd(prefix)),
+		clientv3.Compare(clientv3.CreateRevision(a.store.reader.presence(a.begun.Lease)), "=", a.epoch.Fence().Born()),
+	}
+}
 
 // ChildKey returns an idempotency key for a call to another service that executes calls once by their
 // key. It is the same in all attempts at the request with the same payload, and differs for each
@@ -170,38 +169,6 @@ func (a *Attempt) interrupted() error {
 		return err
 	}
 	return nil
-}
-
-// overdue is called when MaxExecution has ended the attempt's context. If the function does not return
-// within the session's margin, the attempt is left as lost; what the function commits after that
-// counts only if no other attempt has taken over.
-func (a *Attempt) overdue(cause error) {
-	a.seen.lost(cause)
-	if !errors.Is(cause, ErrTooLong) {
-		return
-	}
-	s := a.store
-	s.sess.Background(func() {
-		select {
-		case <-time.After(s.sess.Margin()):
-		case <-s.sess.Context().Done():
-			return
-		}
-		if a.settling.open() != nil {
-			return
-		}
-		s.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", fieldsOf(a)...)
-		a.seen.overrun(a.Context())
-		a.drop()
-		s.away.leave(a)
-		a.endFlight(nil)
-	})
-}
-
-// drop removes the claim, so the attempt is lost.
-func (a *Attempt) drop() {
-	s := a.store
-	_, _ = commit.Erase(s.sess.Context(), s.sess.KV(), a.entry.Claim(), a.token, nil)
 }
 
 // endFlight ends the wait of duplicates in this process, and of Close.

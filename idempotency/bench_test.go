@@ -69,17 +69,16 @@ func BenchmarkRequest(b *testing.B) {
 				return resp.Header.Revision, nil
 			}
 			next := func() string { return fmt.Sprintf("%sbare/%080d", f.Root, names.Add(1)) }
-			claim, working := string(make([]byte, 90)), string(make([]byte, 230))
+			working := string(make([]byte, 230))
 			absent := func(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
 			txns := func(name string) error {
-				rev, err := txn([]clientv3.Cmp{absent(name + "/claim"), clientv3.Compare(clientv3.CreateRevision(fence), ">", 0), clientv3.Compare(clientv3.ModRevision(name), "=", 0)},
-					[]clientv3.Op{clientv3.OpPut(name+"/claim", claim, clientv3.WithLease(own.ID)), clientv3.OpPut(name, working, clientv3.WithLease(lease.ID))},
-					clientv3.OpGet(name+"/claim"))
+				rev, err := txn([]clientv3.Cmp{absent(name), clientv3.Compare(clientv3.CreateRevision(fence), ">", 0)},
+					[]clientv3.Op{clientv3.OpPut(name, working, clientv3.WithLease(lease.ID))})
 				if err != nil {
 					return err
 				}
 				_, err = txn([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(name), "=", rev)},
-					[]clientv3.Op{clientv3.OpPut(name, working+string(value), clientv3.WithLease(lease.ID)), clientv3.OpDelete(name + "/claim")}, clientv3.OpGet(name))
+					[]clientv3.Op{clientv3.OpPut(name, working+string(value), clientv3.WithLease(lease.ID))}, clientv3.OpGet(name))
 				return err
 			}
 			bare := func(int64) error { return txns(next()) }

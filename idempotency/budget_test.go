@@ -49,9 +49,9 @@ func TestLoadBudget(t *testing.T) {
 	b.Count("a replay from etcd", other.client, load{"Range": 1}, 0, 0, do(other, "1", nothing))
 	b.Count("a replay from the cache", other.client, load{}, 0, 0, do(other, "1", nothing))
 	at := begin(t, a, key("busy"))
-	b.Count("a duplicate of a request in progress, rejected", other.client, load{"Range": 2, "LeaseTimeToLive": 1}, 0, 0, func() { rejected(t, other, key("busy")) })
+	b.Count("a duplicate of a request in progress, rejected", other.client, load{"Range": 1, "Txn": 1, "LeaseTimeToLive": 1}, 0, 0, func() { rejected(t, other, key("busy")) })
 	b.Count("the same, in the process of the attempt", a.client, load{}, 0, 0, func() { rejected(t, a, key("busy")) })
-	b.Count("one that waits in another process, for all its callers of that key, and 1 LeaseTimeToLive for each whose wait ends first", other.client, load{"Range": 3, "Watch.Send": 1, "LeaseTimeToLive": 1}, 0, 0, func() {
+	b.Count("one that waits in another process, for all its callers of that key, and 1 LeaseTimeToLive for each whose wait ends first", other.client, load{"Range": 1, "Txn": 2, "Watch.Send": 2, "LeaseTimeToLive": 1}, 0, 0, func() {
 		_, _, err := other.Begin(ctx, key("busy"), "payload", idempotency.Wait(2*time.Second))
 		require.ErrorIs(t, err, idempotency.ErrInProgress)
 	})

@@ -49,6 +49,7 @@ func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
 		if lead {
 			a, rec, err := c.lead(ctx, f)
 			if a == nil {
+				f.seen = c.seen
 				s.flights.end(c.entry.Ref, f, rec)
 			}
 			if err != nil || a != nil {

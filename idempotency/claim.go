@@ -1,12 +1,12 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/join"
@@ -15,11 +15,12 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// epoch is what a claim depends on: an *engine.Epoch.
+// epoch is what a claim depends on: a ground.
 type epoch interface {
 	life.Trust
 	Context() context.Context
 	Why() (cause, reason error)
+	Outlived() bool
 	Fence() *commit.Fence
 }
 
@@ -58,7 +59,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	s.retention.of(c.set.Retain).warm() // for the outcome
 	rec := c.next(st)
 	rec.Lease, rec.Session = int64(ep.Lease()), ep.Of()
-	cl := &claim{store: s, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f, epoch: ep, leave: leave, work: work, begun: rec, value: rec.Encode()}
+	cl := &claim{store: s, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f, epoch: s.work.under(ep, work), leave: leave, work: work, begun: rec, value: rec.Encode()}
 	// The answer is waited for while the session closes, but not after.
 	sent, cancel := context.WithCancelCause(c.outer)
 	defer cancel(nil)
@@ -70,12 +71,12 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 		cl.discard(pending, st)
 		return nil, nearQuota(c.because(sent, err))
 	case errors.Is(err, commit.ErrGone):
-		// An earlier answer may have been lost: then the record exists, and the claim does not.
+		// An earlier answer may have been lost: then the record exists, and its session does not.
 		if ep.Valid() { // so it was probably not the session's lease
 			s.work.forget(work)
 		}
 		return nil, cl.withdraw(sent, st)
-	case err == nil && created.Token != 0 && !ep.Valid():
+	case err == nil && created.Token != 0 && !cl.epoch.Valid():
 		return nil, cl.withdraw(sent, st)
 	case err != nil || created.Token == 0:
 		leave()
@@ -111,38 +112,28 @@ func (c *claim) late() error {
 	return fmt.Errorf("run %v: %w: MaxExecution of %v has passed", c.key, ErrTooLong, c.set.MaxExecution)
 }
 
-// send writes the record and the claim in one Txn. The claim is on the session's lease, so it ends
-// with this process, while the record stays and shows that there was an attempt.
+// send writes the record. It names the session's lease, so the attempt ends with this process, while the record, which
+// is on a lease of its own, stays and shows that there was an attempt.
 func (c *claim) send(ctx context.Context, before state) (commit.Result, error) {
-	c.store.space.writes(2, 2*len(c.value))
+	c.store.space.writes(1, len(c.value))
 	return c.epoch.Fence().Create(ctx, commit.Creation{
-		Key:   c.entry.Claim(),
-		Value: record.Claim{Nonce: c.begun.Nonce, Lease: c.begun.Lease, Owner: c.begun.Owner}.Encode(),
-		If:    []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(c.entry.Record), "=", before.mod())},
-		Also:  []clientv3.Op{clientv3.OpPut(c.entry.Record, c.value, clientv3.WithLease(c.work.id))},
-		Mine: func(v []byte) bool {
-			r, ok := record.DecodeClaim(v)
-			return ok && r.Nonce == c.begun.Nonce && r.Lease == c.begun.Lease
-		},
+		Key: c.entry.Record, Value: c.value, Mod: before.mod(), Lease: c.work.id, If: c.store.reader.ended(before),
+		Mine:     func(v []byte) bool { return string(v) == c.value },
 		Together: c.store.together(c.entry),
 	})
 }
 
-// discard removes, in the background, a claim that may have been written or may still be: its function
-// does not run. The record outlives the session's lease, so it is removed also if the claim has ended
-// with that lease.
+// discard takes back, in the background, a claim that may have been written or may still be: its function does not run.
+// While etcd is out of space the copies that may still be written cannot be shut out; what is written is removed all the
+// same.
 func (c *claim) discard(pending *commit.PendingError, before state) {
-	s := c.store
-	var undo []string
-	if before.kv == nil {
-		undo = append(undo, c.entry.Record)
-	}
+	s, w := c.store, c.withdrawal(before)
 	if !s.withdrawals.run(c.value, func() {
 		defer c.leave()
-		err := pending.Discard(s.sess.Context(), undo...)
-		if err == nil {
-			err = c.withdrawal(before).finish()
-		}
+		err := w.repeat(func(ctx context.Context) error {
+			settled := pending.Settle(ctx)
+			return cmp.Or(w.try(ctx), settled)
+		})
 		s.work.give(c.work, err != nil)
 	}) {
 		pending.Abandon()

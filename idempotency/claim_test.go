@@ -22,18 +22,34 @@ import (
 // does first.
 func isClaim(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)
-	return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), "/claim")
+	fenced := func(c *etcdserverpb.Compare) bool { return strings.HasSuffix(string(c.Key), "/alive") }
+	return ok && putsRecord(r, "working") && slices.ContainsFunc(r.Compare, fenced)
 }
 
+// isCommit also matches a release that keeps something, and a claim taken back that restores something.
 func isCommit(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)
-	return ok && len(r.Success) > 1 && strings.Contains(string(r.Success[0].GetRequestPut().GetKey()), "/r/") &&
-		strings.HasSuffix(string(r.Success[1].GetRequestDeleteRange().GetKey()), "/claim")
+	return ok && (putsRecord(r, "done") || putsRecord(r, "failed") || putsRecord(r, "released"))
+}
+
+// isLoss matches the end of an attempt that is lost while its session lives.
+func isLoss(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.TxnRequest)
+	return ok && putsRecord(r, "lost")
 }
 
 func isRelease(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)
-	return ok && len(r.Success) > 1 && strings.Contains(string(r.Success[0].GetRequestDeleteRange().GetKey()), "/r/")
+	return ok && len(r.Success) > 0 && strings.Contains(string(r.Success[0].GetRequestDeleteRange().GetKey()), "/r/")
+}
+
+// putsRecord reports whether a Txn first puts a record in that state.
+func putsRecord(r *etcdserverpb.TxnRequest, state string) bool {
+	if len(r.Success) == 0 {
+		return false
+	}
+	put := r.Success[0].GetRequestPut()
+	return strings.Contains(string(put.GetKey()), "/r/") && strings.HasPrefix(string(put.GetValue()), `{"v":1,"state":"`+state+`"`)
 }
 
 func isRead(_ string, msg any) bool {
@@ -176,7 +192,7 @@ func TestRecordGoesBetweenClaimAndRead(t *testing.T) {
 	at := begin(t, b, key("1"), idempotency.Wait(0))
 	require.Equal(t, 1, inj.Hits())
 	require.Equal(t, 1, again.Hits())
-	require.Len(t, f.Keys("/claim"), 1)
+	require.Len(t, f.working(), 1)
 	rejected(t, a, key("1"))
 	require.NoError(t, at.Commit(ctxT(t), nil))
 }
@@ -210,7 +226,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			rec := replayed(t, b, key("1"))
 			require.Equal(t, "x", string(rec.Value))
 			require.Equal(t, at.Token(), rec.Token)
-			require.Empty(t, f.Keys("/claim"))
+			require.Empty(t, f.working())
 			require.Len(t, f.Keys("/r/"), 1)
 		})
 	}
@@ -243,7 +259,7 @@ func TestClaimGivenUp(t *testing.T) {
 				cancel()
 				require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)
 				_ = inj.Release()
-				f.NoKeys("/claim")
+				f.noneWorks()
 				if before == "nothing" {
 					f.NoKeys("/r/")
 					require.NoError(t, begin(t, b, key("1")).Commit(ctxT(t), nil))
@@ -333,7 +349,7 @@ func TestZombie(t *testing.T) {
 				require.NoError(t, err)
 				require.Nil(t, again, "a new attempt")
 				require.Equal(t, "b", string(rec.Value), "not that of a's cache")
-				resp, err := b.client.Txn(ctxT(t)).If(at.Guard()).Then(clientv3.OpPut(f.Root+"effect", "")).Commit()
+				resp, err := b.client.Txn(ctxT(t)).If(at.Guard()...).Then(clientv3.OpPut(f.Root+"effect", "")).Commit()
 				require.NoError(t, err)
 				require.False(t, resp.Succeeded)
 			})

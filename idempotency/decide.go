@@ -44,11 +44,11 @@ func decide(k known, q asked) decision {
 		return refuseMismatch
 	case k.finished():
 		return replayOutcome
-	case k.claim && q.waits:
+	case k.live && q.waits:
 		return awaitAttempt
 	case k.lost() && k.undoing && q.waits:
 		return awaitUndo
-	case k.claim, k.lost() && k.undoing:
+	case k.live, k.lost() && k.undoing:
 		return refuseInProgress
 	case k.lost() && (k.rec.Refuse || q.refuses) && !k.confirmed: // taken back since it was read, perhaps
 		return askMajority

@@ -20,10 +20,10 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	working, done, failed, released := recorded(record.AttemptWorking), recorded(record.AttemptDone), recorded(record.AttemptFailed), recorded(record.AttemptReleased)
 	with := func(st state, change func(*state)) state { change(&st); return st }
-	claimed := func(st *state) { st.claim = true }
+	live := func(st *state) { st.live = true }
 	guess := func(st *state) { st.majority = false }
-	inProgress := with(working, claimed)
-	refuses := with(working, func(st *state) { st.rec.Refuse = true })
+	inProgress := with(working, live)
+	givenUp, refuses := recorded(record.AttemptLost), with(working, func(st *state) { st.rec.Refuse = true })
 	wait, refuse := asked{waits: true}, asked{refuses: true}
 	for name, c := range map[string]struct {
 		known known
@@ -32,8 +32,6 @@ func TestDecide(t *testing.T) {
 	}{
 		"nothing there":                       {known{state: state{majority: true}}, wait, admitNew},
 		"nothing there, says one member":      {known{}, wait, admitNew},
-		"a claim without a record":            {known{state: state{claim: true, majority: true}}, wait, awaitAttempt},
-		"the same, no wait":                   {known{state: state{claim: true, majority: true}}, asked{}, refuseInProgress},
 		"done":                                {known{state: done, agrees: true}, wait, replayOutcome},
 		"failed":                              {known{state: failed, agrees: true}, asked{}, replayOutcome},
 		"done, says one member":               {known{state: with(done, guess), agrees: true}, wait, replayOutcome},
@@ -49,6 +47,8 @@ func TestDecide(t *testing.T) {
 		"in progress, another payload":        {known{state: inProgress}, wait, refuseMismatch},
 		"in progress, says one member":        {known{state: with(inProgress, guess), agrees: true}, wait, askMajority},
 		"lost":                                {known{state: working, agrees: true}, wait, admitNew},
+		"given up":                            {known{state: givenUp, agrees: true}, wait, admitNew},
+		"given up, the caller refuses":        {known{state: givenUp, agrees: true, confirmed: true}, refuse, refuseUnknown},
 		"lost, another payload":               {known{state: working}, wait, refuseMismatch},
 		"lost, the caller refuses":            {known{state: working, agrees: true}, refuse, askMajority},
 		"the same, confirmed":                 {known{state: working, agrees: true, confirmed: true}, refuse, refuseUnknown},
@@ -63,24 +63,27 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Whatever is known and asked: nothing begins beside a claim or after an outcome, or where a
+// Whatever is known and asked: nothing begins beside a live attempt or after an outcome, or where a
 // lost attempt is refused; and of one member's answer only an outcome is used.
 func TestDecideNeverBeginsTwice(t *testing.T) {
 	t.Parallel()
 	seen := map[decision]int{}
-	for bits := range 1 << 11 {
+	for bits := range 1 << 12 {
 		bit := func(n int) bool { return bits>>n&1 == 1 }
 		st := state{}
 		if bit(0) {
 			st = recorded([]string{record.AttemptWorking, record.AttemptDone, record.AttemptFailed, record.AttemptReleased}[bits>>1&3])
+			if bit(11) && st.working() {
+				st.rec.State = record.AttemptLost
+			}
 			st.bad, st.rec.Refuse = bit(3), bit(4)
 		}
-		st.claim, st.majority = bit(5), bit(6)
+		st.live, st.majority = bit(5) && st.working(), bit(6)
 		k, q := known{state: st, agrees: bit(7), undoing: bit(8) && st.lost(), confirmed: bit(9)}, asked{waits: bit(10), refuses: bits%3 == 0}
 		got, says := decide(k, q), fmt.Sprintf("%+v %+v", k, q)
 		seen[got]++
 		if got == admitNew {
-			require.False(t, st.claim || st.finished() || st.bad, says)
+			require.False(t, st.live || st.finished() || st.bad, says)
 			require.False(t, st.lost() && (st.rec.Refuse || q.refuses || k.undoing), says)
 			require.True(t, st.kv == nil || st.majority && k.agrees, says)
 		}

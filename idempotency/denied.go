@@ -50,6 +50,6 @@ func outcomeIsAllowed(ctx context.Context, kv clientv3.KV, own keyspace.Entry) b
 	call, cancel := commit.Call(ctx)
 	defer cancel()
 	_, err := kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(own.Record), "<", 0)).
-		Then(clientv3.OpPut(own.Record, ""), clientv3.OpDelete(own.Claim())).Commit()
+		Then(clientv3.OpPut(own.Record, "")).Commit()
 	return err == nil
 }

@@ -40,7 +40,7 @@ func TestConflictOfAFailure(t *testing.T) {
 		}
 		require.ErrorIs(t, do(), failure)
 		require.ErrorIs(t, do(), idempotency.ErrFailed)
-		require.Empty(t, f.Keys("/claim"))
+		require.Empty(t, f.working())
 		require.Empty(t, f.Keys("effect"))
 	}
 }

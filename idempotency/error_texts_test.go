@@ -26,7 +26,7 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 		},
 		"too long": func(*testing.T, fixture, instance) {},
 		"too long, and dropped": func(t *testing.T, f fixture, in instance) {
-			require.Eventually(t, func() bool { return len(f.Keys("/claim/")) == 0 }, soon, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return len(f.working()) == 0 }, soon, 5*time.Millisecond)
 		},
 		"closed": func(t *testing.T, f fixture, in instance) {
 			ctx, cancel := context.WithCancel(ctxT(t))

@@ -139,6 +139,9 @@ func (a *Attempt) finishLater(o *settlement, why error) error {
 	}
 	err := join.Errors(ErrNotRecorded, why, gone)
 	s := a.store
+	if o.state == "" {
+		a.leave() // the end of the session says the same
+	}
 	s.count.add(&s.count.Pending, 1)
 	if !s.sess.Background(func() {
 		a.own.turn <- struct{}{}
@@ -174,7 +177,7 @@ func (a *Attempt) keepWriting(o *settlement) {
 			s.log.Warn("an outcome could not be recorded", fieldsOf(a, zap.Error(err))...)
 			if continues(err) {
 				// No caller is left that could decide, so the attempt is lost.
-				a.drop()
+				a.own.loseSurely(ctx)
 				err = ErrSettled
 			}
 		}

@@ -106,7 +106,7 @@ func TestPanicAndGoexit(t *testing.T) {
 			want = fails
 		}
 		require.Equal(t, want, call(id+"1", fn))
-		require.Empty(t, f.Keys("/claim"))
+		require.Empty(t, f.working())
 		next := begin(t, b, key(id+"1"))
 		require.Equal(t, 2, next.Attempt(), "taken over")
 		require.NoError(t, next.Release(ctxT(t)))
@@ -155,7 +155,7 @@ func TestTrapL3NoSpace(t *testing.T) {
 	_, rec, err := b.Begin(ctxT(t), key("1"), "payload")
 	require.NoError(t, err)
 	require.Equal(t, "x", string(rec.Value))
-	f.NoKeys("/claim")
+	f.noneWorks()
 	require.Len(t, f.Keys("/r/"), 2)
 }
 
@@ -258,7 +258,7 @@ func TestLeaseGone(t *testing.T) {
 	at := begin(t, a, key("3"))
 	revoke(key("3"))
 	require.ErrorIs(t, at.Commit(ctxT(t), nil), idempotency.ErrFenced)
-	f.NoKeys("/claim")
+	f.noneWorks()
 	require.NoError(t, begin(t, a, key("3")).Commit(ctxT(t), nil))
 }
 

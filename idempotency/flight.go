@@ -15,9 +15,11 @@ type flight struct {
 	number int // of the attempt
 	// rechecks asks the leader to read whether the other process's attempt has ended.
 	rechecks chan struct{}
-	// done is closed when the flight has ended. outcome is set before, if there is one.
+	// done is closed when the flight has ended. outcome is set before, if there is one, and seen, if it has led to no
+	// attempt and the key has a record.
 	done    chan struct{}
 	outcome *Outcome
+	seen    bool
 
 	onceBusy, onceHere sync.Once
 }

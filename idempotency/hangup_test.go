@@ -55,7 +55,7 @@ func TestHangUpsVoidNoClaims(t *testing.T) {
 	for range stay {
 		require.NoError(t, got(t, attempts, "an attempt").Commit(ctx, nil))
 	}
-	f.NoKeys("/claim")
+	f.noneWorks()
 	require.Eventually(t, func() bool { return len(f.Keys("/r/")) == stay+1 }, soon, 5*time.Millisecond)
 	presence, err := f.Client().Get(ctx, f.Keys("/alive")[0])
 	require.NoError(t, err)

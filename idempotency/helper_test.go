@@ -1,9 +1,12 @@
 package idempotency_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -40,6 +43,31 @@ func (f fixture) instance(so *concurrency.SessionOptions, opts *idempotency.Opti
 	st, err := idempotency.NewStore(s, "store", opts)
 	require.NoError(f.T, err)
 	return instance{st, s, c}
+}
+
+// working returns the records that name an attempt as working, be it in progress or lost with its session.
+func (f fixture) working() (names []string) {
+	f.T.Helper()
+	for name, value := range f.Values("/r/") {
+		if strings.HasPrefix(value, `{"v":1,"state":"working"`) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// noneWorks waits until there is none.
+func (f fixture) noneWorks() {
+	f.T.Helper()
+	require.Eventually(f.T, func() bool { return len(f.working()) == 0 }, soon, 5*time.Millisecond)
+}
+
+// guarded reports whether a Txn with the attempt's guard takes effect.
+func (f fixture) guarded(at *idempotency.Attempt) bool {
+	f.T.Helper()
+	resp, err := f.Client().Txn(ctxT(f.T)).If(at.Guard()...).Then(clientv3.OpPut(f.Root+"effect", "")).Commit()
+	require.NoError(f.T, err)
+	return resp.Succeeded
 }
 
 // key is a key of the one tenant that most tests have.

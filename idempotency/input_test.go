@@ -80,7 +80,7 @@ func TestInvalid(t *testing.T) {
 		require.ErrorIs(t, err, idempotency.ErrInvalid, i)
 	}
 	require.Equal(t, before, f.Values("/idem/"))
-	for _, ref := range []idempotency.Ref{"", "x", "../x", idempotency.Ref(strings.Repeat("x", 60)), a.Ref(key("1")) + "/claim", a.Ref(key("1")) + "x"} {
+	for _, ref := range []idempotency.Ref{"", "x", "../x", idempotency.Ref(strings.Repeat("x", 60)), a.Ref(key("1")) + "x"} {
 		_, _, err := a.Get(ctxT(t), ref)
 		require.ErrorIs(t, err, idempotency.ErrInvalid)
 		require.ErrorIs(t, a.Delete(ctxT(t), ref), idempotency.ErrInvalid)
@@ -224,7 +224,7 @@ func TestListAndDelete(t *testing.T) {
 	require.Empty(t, count(idempotency.Filter{Scope: new("tenant")}))
 	n, err := b.CountScope(ctxT(t), "tenant 1")
 	require.NoError(t, err)
-	require.EqualValues(t, 225+90, n)
+	require.EqualValues(t, 225, n)
 
 	for r, err := range b.List(ctxT(t), idempotency.Filter{}) { // while it is listed
 		require.NoError(t, err)

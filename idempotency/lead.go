@@ -21,20 +21,20 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 	}
 	defer answered()
 	if !c.set.likelyNew || s.away.outage.On() {
-		st, err = s.reader.read(ctx, c.entry, false)
+		st, err = s.reader.read(ctx, c.entry, false, 0)
 		answered()
 		s.away.refused(err)
 	}
 	pause, undo, confirmed := commit.Backoff{}, commit.Backoff{Most: 100 * time.Millisecond}, false
 	for err == nil {
-		c.seen, c.since = c.seen || st.claim || st.kv != nil, time.Now()
+		c.seen, c.since = c.seen || st.kv != nil, time.Now()
 		next := c.decide(st, confirmed)
 		if next == admitNew {
 			if next, err = c.admit(ctx, st); err != nil {
 				break
 			}
 		}
-		if st.claim && (next == awaitAttempt || next == refuseInProgress) {
+		if st.live && (next == awaitAttempt || next == refuseInProgress) {
 			f.markBusy(st.rec.Lease)
 		}
 		switch next {
@@ -48,29 +48,35 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 			}
 		case awaitAttempt:
 			before := st
-			if st, err = c.await(ctx, f); errors.Is(err, errWaited) {
+			if st, err = c.await(ctx, f, st.rec.Lease); errors.Is(err, errWaited) {
 				return nil, nil, c.inProgress(ctx, before)
 			}
 		case awaitUndo:
 			if err = undo.Wait(ctx, nil); err == nil {
-				st, err = s.reader.read(ctx, c.entry, true)
+				st, err = s.reader.read(ctx, c.entry, true, st.owner())
 			}
 		case askMajority:
 			confirmed = confirmed || st.majority
-			st, err = s.reader.read(ctx, c.entry, true)
+			st, err = s.reader.read(ctx, c.entry, true, st.owner())
 		case claimKey:
 			if a, err = c.claim(ctx, f, st); a != nil || err != nil {
 				return a, nil, err
 			}
 			answered()
-			if st, err = s.reader.read(ctx, c.entry, true); err == nil && st.kv == nil {
+			if st, err = s.reader.read(ctx, c.entry, true, st.owner()); err == nil && st.kv == nil {
 				err = pause.Wait(ctx, nil) // the key is free: what was in the way was this process's own
 			}
 		default:
 			return nil, nil, c.refuse(ctx, next, st)
 		}
 	}
-	return nil, nil, c.because(ctx, err)
+	return nil, nil, c.failed(ctx, st, err)
+}
+
+// failed returns the error of a call that has found st.
+func (c *call) failed(ctx context.Context, st state, err error) error {
+	c.seen = c.seen || st.kv != nil
+	return c.because(ctx, err)
 }
 
 // outcome returns the outcome of a finished request. If parts of its result are gone, it returns
@@ -85,7 +91,7 @@ func (c *call) outcome(ctx context.Context, st state) (*Outcome, state, error) {
 		s.cache.put(c.entry.Ref, out, st.sent, min(c.set.Retain, s.opts.Retain))
 		return out, st, nil
 	}
-	again, err := s.reader.read(ctx, c.entry, true)
+	again, err := s.reader.read(ctx, c.entry, true, st.owner())
 	if err == nil && st.majority && again.mod() == st.mod() {
 		err = fmt.Errorf("%w (%s): parts of the result do not exist", ErrUnreadable, c.entry.Ref)
 	}

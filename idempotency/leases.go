@@ -2,14 +2,11 @@ package idempotency
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -41,11 +38,13 @@ type pool struct {
 
 // pooled is one lease of a pool.
 type pooled struct {
-	id   clientv3.LeaseID
-	sent moment // before the grant was sent
-	used int    // keys on it, at most: those of lost attempts may have moved
-	live int    // keys of attempts in progress in this process
-	gone bool   // it does not exist any more, or is left to expire
+	id     clientv3.LeaseID
+	sent   moment   // before the grant was sent
+	used   int      // keys on it, at most: those of lost attempts may have moved
+	live   int      // keys of attempts in progress in this process
+	gone   bool     // it does not exist any more, or is left to expire
+	kept   *keeping // of a lease of newWork
+	ground ground   // of its attempts, on the latest epoch
 }
 
 // newRetention returns the pool for records that are kept for d. A lease is assigned during a window,
@@ -143,9 +142,9 @@ func (p *pool) warm() {
 
 // pick chooses a lease, and reports whether there is enough for the next callers.
 func (p *pool) pick(n int) (use *pooled, enough bool) {
-	kept := p.leases[:0]
+	kept, at := p.leases[:0], now()
 	for _, l := range p.leases {
-		if l.gone || p.window > 0 && (aged(l.sent) >= p.window || l.used >= perLease) {
+		if l.gone || !l.kept.trustedAt(at) || p.window > 0 && (l.sent.Age(at) >= p.window || l.used >= perLease) {
 			continue
 		}
 		kept = append(kept, l)
@@ -153,7 +152,7 @@ func (p *pool) pick(n int) (use *pooled, enough bool) {
 		switch {
 		case use == nil && fits:
 			use = l
-			enough = l.used+n <= perLease/2 && (p.window == 0 || aged(l.sent) < p.window*3/4)
+			enough = l.used+n <= perLease/2 && (p.window == 0 || l.sent.Age(at) < p.window*3/4)
 		case fits:
 			enough = true
 		}
@@ -194,6 +193,7 @@ func (p *pool) start() {
 		l := &pooled{id: resp.ID, sent: sent}
 		p.leases = append(p.leases, l)
 		if p.window == 0 {
+			l.kept = newKeeping(sent, time.Duration(resp.TTL)*time.Second-p.sess.Margin())
 			p.sess.Background(func() { p.renew(l) })
 		} else {
 			p.watchOver(l)
@@ -219,46 +219,5 @@ func (p *pool) give(l *pooled, left bool) {
 	l.live--
 	if !left {
 		l.used--
-	}
-}
-
-// renew keeps a lease of a work pool alive as long as the session is open, and then revokes it if no
-// key is on it. A lease that is full of lost attempts is left to expire.
-func (p *pool) renew(l *pooled) {
-	ctx, client := p.sess.Context(), p.sess.Etcd()
-	var pause commit.Backoff
-	wait := p.ttl / 3
-	for {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			p.revokeUnused(l)
-			return
-		}
-		p.mu.Lock()
-		l.gone = l.gone || l.live == 0 && l.used >= perLease
-		gone := l.gone
-		p.mu.Unlock()
-		if gone {
-			return
-		}
-		call, cancel := commit.Call(ctx)
-		err := p.sess.LetIn(call, func() error {
-			_, err := client.KeepAliveOnce(call, l.id)
-			return err
-		})
-		cancel()
-		switch {
-		case err == nil:
-			wait = p.ttl / 3
-			pause.Reset()
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			p.sess.Log().Warn("the lease of attempts in progress is gone", zap.Int64("lease", int64(l.id)))
-			p.forget(l)
-			return
-		default:
-			wait = 0
-			_ = pause.Wait(ctx, nil) // if ctx has ended, the next turn sees that
-		}
 	}
 }

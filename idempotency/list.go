@@ -81,34 +81,38 @@ func (l *listing) next(ctx context.Context) (records []Record, err error) {
 	if err != nil {
 		return nil, err
 	}
-	kvs := resp.Kvs
-	for i, kv := range kvs {
-		e, claim, ok := l.store.keys.ParseEntry(string(kv.Key))
-		if !ok || claim {
-			continue
-		}
-		var st state
-		switch last := i == len(kvs)-1 && resp.More; {
-		case last && i > 0:
-			kvs = kvs[:i] // its claim may be on the next page
-		case last: // it fills a page by itself
-			if st, err = l.store.reader.read(ctx, e, true); err != nil {
-				return records, err
-			}
-		default:
-			st.take(kvs[i:min(len(kvs), i+2)], e)
-		}
-		if st.kv != nil { // it is not left for the next page, nor was it deleted meanwhile
-			records = append(records, describe(e, st))
+	var entries []keyspace.Entry
+	var states []state
+	for _, kv := range resp.Kvs {
+		if e, ok := l.store.keys.ParseEntry(string(kv.Key)); ok {
+			st := state{majority: true}
+			st.take([]*mvccpb.KeyValue{kv})
+			entries, states = append(entries, e), append(states, st)
 		}
 	}
+	if records, err = l.store.reader.describe(ctx, entries, states); err != nil {
+		return nil, err
+	}
 	if resp.More {
-		l.span.Advance(string(kvs[0].Key), string(kvs[len(kvs)-1].Key))
+		l.span.Advance(string(resp.Kvs[0].Key), string(resp.Kvs[len(resp.Kvs)-1].Key))
 	} else {
 		l.done = l.span.Finish()
 	}
 	l.size(resp.Kvs)
 	return records, l.living.find(ctx, records)
+}
+
+// describe describes records as a majority has them. Those that were deleted meanwhile are left out.
+func (r *reader) describe(ctx context.Context, entries []keyspace.Entry, states []state) (records []Record, err error) {
+	if err := r.join(ctx, entries, states); err != nil {
+		return nil, err
+	}
+	for i, st := range states {
+		if st.kv != nil {
+			records = append(records, describe(entries[i], st))
+		}
+	}
+	return records, nil
 }
 
 // size sets how many keys are read at once after a page.
@@ -155,17 +159,17 @@ func listRefs(ctx context.Context, s *Store, f Filter) iter.Seq2[Record, error] 
 	}
 }
 
-// getAll returns those of some records that exist, as of one revision.
+// getAll returns those of some records that exist.
 func getAll(ctx context.Context, s *Store, refs []Ref) (records []Record, err error) {
 	if err := s.closed(); err != nil {
 		return nil, err
 	}
-	entries, ops := make([]keyspace.Entry, len(refs)), make([]clientv3.Op, 0, 2*len(refs))
+	entries, states, ops := make([]keyspace.Entry, len(refs)), make([]state, len(refs)), make([]clientv3.Op, 0, len(refs))
 	for i, ref := range refs {
 		if entries[i], err = entryOf(s.keys, ref); err != nil {
 			return nil, err
 		}
-		ops = append(ops, clientv3.OpGet(entries[i].Record), clientv3.OpGet(entries[i].Claim(), clientv3.WithKeysOnly()))
+		ops = append(ops, clientv3.OpGet(entries[i].Record))
 	}
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
 		return s.sess.KV().Txn(call).Then(ops...).Commit()
@@ -173,16 +177,11 @@ func getAll(ctx context.Context, s *Store, refs []Ref) (records []Record, err er
 	if err != nil {
 		return nil, err
 	}
-	for i, e := range entries {
-		var st state
-		for _, r := range resp.Responses[2*i : 2*i+2] {
-			st.take(r.GetResponseRange().Kvs, e)
-		}
-		if st.kv != nil {
-			records = append(records, describe(e, st))
-		}
+	for i, r := range resp.Responses {
+		states[i].majority = true
+		states[i].take(r.GetResponseRange().Kvs)
 	}
-	return records, nil
+	return s.reader.describe(ctx, entries, states)
 }
 
 func (l *listing) get(ctx context.Context) (*clientv3.GetResponse, error) {
@@ -214,7 +213,7 @@ func describe(e keyspace.Entry, st state) Record {
 	switch state, ended := outcomes[r.State]; {
 	case ended:
 		out.State = state
-	case st.claim:
+	case st.live:
 		out.State = InProgress
 	default:
 		out.State = Unknown

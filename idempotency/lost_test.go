@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -246,7 +245,7 @@ func TestSteps(t *testing.T) {
 	require.Equal(t, map[string]int{"one": 1, "two": 2, "three": 2}, calls)
 	require.Regexp(t, "^one1. two2. three3. $", res.Value)
 	require.Equal(t, 3, res.Attempt)
-	require.Empty(t, f.Keys("/claim"))
+	require.Empty(t, f.working())
 
 	// Errors of steps themselves.
 	at := begin(t, b, key("2"))
@@ -286,7 +285,7 @@ func TestDoubtfulSteps(t *testing.T) {
 			inj.Remove()
 			require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 			require.Equal(t, "x", string(replayed(t, b, key("1")).Value))
-			require.Empty(t, f.Keys("/claim"))
+			require.Empty(t, f.working())
 		})
 	}
 }
@@ -315,31 +314,23 @@ func TestClocksInRecords(t *testing.T) {
 	}
 }
 
-// A claim is something seen of a request, also if its record was deleted by hand: a middleware must
-// not run its handler beside the attempt.
-func TestClaimWithoutRecordIsSeen(t *testing.T) {
+// K4: a record that is deleted by hand frees its request at once. The attempt before is fenced, and so is its guard.
+func TestRecordDeletedByHand(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	at := begin(t, a, key("1"))
-	claim := f.Keys("/claim")
-	require.Len(t, claim, 1)
-	_, err := f.Client().Delete(ctxT(t), strings.TrimSuffix(claim[0], "/claim"))
+	_, err := f.Client().Delete(ctxT(t), f.working()[0])
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(ctxT(t))
-	defer cancel()
-	before := b.client.Requests()["Watch.Send"]
-	ended := make(chan error, 1)
-	go func() {
-		_, _, err := b.Begin(ctx, key("1"), "payload")
-		ended <- err
-	}()
-	require.Eventually(t, func() bool { return b.client.Requests()["Watch.Send"] > before }, soon, 5*time.Millisecond, "b watches the claim")
-	cancel()
-	err = <-ended
-	require.ErrorIs(t, err, context.Canceled)
-	require.NotErrorIs(t, err, idempotency.ErrUnseen)
-	require.NoError(t, at.Err(), "it is live")
+	next := begin(t, b, key("1"))
+	require.Equal(t, 1, next.Attempt())
+	require.Greater(t, next.Token(), at.Token())
+	require.False(t, f.guarded(at))
+	require.True(t, f.guarded(next))
+	require.NoError(t, at.Err(), "nothing has said so yet")
+	require.ErrorIs(t, at.Commit(ctxT(t), []byte("a")), idempotency.ErrFenced)
+	require.NoError(t, next.Commit(ctxT(t), []byte("b")))
+	require.Equal(t, "b", string(replayed(t, a, key("1")).Value))
 }
 
 // A Resolve that is refused leaves no lease: neither while an attempt is in progress, nor after another operator was

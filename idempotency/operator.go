@@ -37,7 +37,7 @@ func find(ctx context.Context, s *Store, ref Ref) (keyspace.Entry, state, error)
 	if err != nil {
 		return e, state{}, err
 	}
-	st, err := s.reader.read(ctx, e, true)
+	st, err := s.reader.read(ctx, e, true, 0)
 	if err == nil && st.kv == nil {
 		err = ErrNotFound
 	}
@@ -62,7 +62,7 @@ func operatorOf(ctx context.Context, s *Store, ref Ref, opts []ChangeOption) (o 
 	if o.entry, o.st, err = find(ctx, s, ref); err == nil {
 		err = o.allows(o.st)
 	}
-	if r := o.st.rec; err == nil && o.st.claim {
+	if r := o.st.rec; err == nil && o.st.live {
 		err = &InProgressError{Key: Key{Scope: r.Scope, Op: r.Op}, Owner: r.Owner, Attempt: r.Number, RetryAfter: s.expiries.retryAfter(ctx, r.Lease)}
 	}
 	return o, err
@@ -132,7 +132,7 @@ func (o operator) amend(ctx context.Context, mine func(*mvccpb.KeyValue) bool, t
 	sent := now()
 	res, err := commit.Amend(ctx, o.sess.KV(), commit.Amendment{
 		Key: o.entry.Record, Mod: o.st.mod(), Then: then, Mine: mine,
-		If: []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(o.entry.Claim()), "=", 0)}, Same: func() clientv3.Op {
+		If: o.reader.ended(o.st), Same: func() clientv3.Op {
 			return clientv3.OpPut(o.entry.Record, string(o.st.kv.Value), clientv3.WithLease(clientv3.LeaseID(o.st.kv.Lease)))
 		},
 	})

@@ -74,8 +74,7 @@ type Options struct {
 	// outcome that this process has recorded is not replayed after it has expired. Defaults to
 	// 10 seconds.
 	CacheFor time.Duration
-	// MaxPerScope bounds how many records a scope has, as Store.CountScope counts them: an attempt
-	// in progress counts twice. Above it a new request of the scope is refused with a
+	// MaxPerScope bounds how many records a scope has, as Store.CountScope counts them. Above it a new request of the scope is refused with a
 	// *ScopeFullError, so that one tenant cannot fill the store; requests that have a record
 	// continue, which includes replays and takeovers. It bounds the number of records, not their
 	// size. It is soft: a process uses a count for 0.1 ms per counted record or for 20 times as

@@ -42,7 +42,7 @@ func TestClaimOvertaken(t *testing.T) {
 				} else {
 					require.NoError(t, other.Abandon(ctxT(t)))
 				}
-				require.Empty(t, f.Keys("/claim"))
+				require.Empty(t, f.working())
 				require.NoError(t, inj.Release())
 				x := got(t, done, "it returns")
 				require.NoError(t, x.err)

@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -92,7 +91,7 @@ func (w *ownRecord) change(ctx context.Context, change func(*record.Attempt) err
 	case res.Outcome == commit.Overtaken:
 		return ErrFenced
 	}
-	return errors.New("the lease of the record does not exist any more")
+	return errRecordGone
 }
 
 // step returns the value of a step that was recorded. It finds out first whether one was whose put is in doubt. ctx

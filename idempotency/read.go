@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -60,7 +61,7 @@ type state struct {
 	kv       *mvccpb.KeyValue // the record, or nil
 	rec      record.Attempt
 	bad      bool   // the record cannot be read
-	claim    bool   // an attempt is in progress
+	live     bool   // a majority has confirmed that the attempt which it names as working is in progress
 	majority bool   // a majority has confirmed it
 	sent     moment // before the read was sent
 }
@@ -72,46 +73,59 @@ func (st state) mod() int64 {
 	return st.kv.ModRevision
 }
 
+// owner returns the lease that the record names as that of its attempt, or 0.
+func (st state) owner() int64 {
+	if st.working() {
+		return st.rec.Lease
+	}
+	return 0
+}
+
 func (st state) prints() prints { return prints{payload: st.rec.Print, also: st.rec.Also} }
 
 func (st state) finished() bool {
 	return st.kv != nil && !st.bad && (st.rec.State == record.AttemptDone || st.rec.State == record.AttemptFailed)
 }
 
-// lost reports whether the latest attempt was lost.
+// working reports whether the record names an attempt that has not ended. It lives while its session exists.
+func (st state) working() bool {
+	return st.kv != nil && !st.bad && st.rec.State == record.AttemptWorking
+}
+
+// lost reports whether the latest attempt was lost. Only a majority knows it.
 func (st state) lost() bool {
-	return st.kv != nil && !st.bad && st.rec.State == record.AttemptWorking && !st.claim
+	return st.working() && !st.live || st.kv != nil && !st.bad && st.rec.State == record.AttemptLost
 }
 
 // resolved reports whether an operator has recorded the outcome, of an attempt that was lost.
 func (st state) resolved() bool { return st.finished() && st.rec.By != "" }
 
-func (st *state) take(kvs []*mvccpb.KeyValue, e keyspace.Entry) {
-	for _, kv := range kvs {
-		switch string(kv.Key) {
-		case e.Record:
-			st.kv = kv
-			rec, ok := record.DecodeAttempt(kv.Value)
-			st.rec, st.bad = rec, !ok
-		case e.Claim():
-			st.claim = true
-		}
+// take takes over the record, if there is one.
+func (st *state) take(kvs []*mvccpb.KeyValue) {
+	if len(kvs) > 0 {
+		rec, ok := record.DecodeAttempt(kvs[0].Value)
+		st.kv, st.rec, st.bad = kvs[0], rec, !ok
 	}
 }
 
 // read reads the state of a request. Without majority one member may answer, if its revision is not
 // below the floor: the reader has seen a later revision within a third of the TTL. A member that lags
 // behind may still have a record that was deleted.
-func (r *reader) read(ctx context.Context, e keyspace.Entry, majority bool) (state, error) {
+//
+// Whether an attempt lives follows from its record and the presence key of its session, read as of one revision: in
+// between it could record its outcome and end its session. owner is the lease that the record names, as far as it is
+// known, or 0. With an error, read returns a record of which it is not known whether its attempt lives, if it has found one.
+func (r *reader) read(ctx context.Context, e keyspace.Entry, majority bool, owner int64) (state, error) {
 	floor, known := r.floor()
 	majority = majority || !known
+	var seen state // a record whose presence key has not been read
 	var pause commit.Backoff
 	for {
-		g := r.serial
+		g, presence := r.serial, ""
 		if majority {
-			g = r.linear
+			g, presence = r.linear, r.presence(owner)
 		}
-		got := g.read(ctx, e.Record)
+		got := g.read(ctx, e.Record, presence)
 		st, err := state{majority: majority, sent: got.sent}, got.err
 		switch {
 		case err == nil && !majority && got.revision < floor:
@@ -121,16 +135,71 @@ func (r *reader) read(ctx context.Context, e keyspace.Entry, majority bool) (sta
 			if majority {
 				r.saw(got.revision, st.sent)
 			}
-			st.take(got.kvs, e)
+			st.take(got.kvs)
+			if majority && st.working() && st.rec.Lease != owner {
+				seen, owner = st, st.rec.Lease
+				continue
+			}
+			st.live = st.working() && got.present
 			return st, nil
 		case !commit.Transient(err):
-			return st, err
+			return seen, err
 		}
 		majority = true
 		if err := pause.Wait(ctx, err); err != nil {
-			return st, err
+			return seen, err
 		}
 	}
+}
+
+// presence returns the presence key of the session on a lease, or "" for 0.
+func (r *reader) presence(lease int64) string {
+	if lease == 0 {
+		return ""
+	}
+	return r.sess.Space().Session(lease).Alive()
+}
+
+// ended returns the condition that the session of a lost attempt does not exist. An attempt that was given up, and one
+// that has ended, have none.
+func (r *reader) ended(st state) []clientv3.Cmp {
+	if st.owner() == 0 {
+		return nil
+	}
+	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(r.presence(st.owner())), "=", 0)}
+}
+
+// join finds out which of some records, which a majority has, name an attempt in progress: by reads of their revisions
+// and of the presence keys as of one revision. A record that has changed is read again; the state of one that was
+// deleted has none.
+func (r *reader) join(ctx context.Context, entries []keyspace.Entry, states []state) error {
+	var all []int
+	for i, st := range states {
+		if st.owner() != 0 {
+			all = append(all, i)
+		}
+	}
+	for some := range slices.Chunk(all, perRead) {
+		var ops []clientv3.Op
+		for _, i := range some {
+			ops = append(ops, clientv3.OpGet(entries[i].Record, clientv3.WithKeysOnly()), clientv3.OpGet(r.presence(states[i].rec.Lease), clientv3.WithKeysOnly()))
+		}
+		resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
+			return r.sess.KV().Txn(call).Then(ops...).Commit()
+		})
+		if err != nil {
+			return err
+		}
+		for n, i := range some {
+			is, owner := resp.Responses[2*n].GetResponseRange().Kvs, resp.Responses[2*n+1].GetResponseRange().Kvs
+			if len(is) > 0 && is[0].ModRevision == states[i].mod() {
+				states[i].live = len(owner) > 0
+			} else if states[i], err = r.read(ctx, entries[i], true, states[i].rec.Lease); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // bound returns the parameter about of a Codec for the result of a request.

@@ -36,7 +36,7 @@ func TestScopeFull(t *testing.T) {
 	}
 	require.NoError(t, begin(t, a, key("done")).Commit(ctxT(t), []byte("x")))
 	begin(t, a, key("lost"))
-	busy := begin(t, a, key("busy")) // three records and two claims
+	busy, released := begin(t, a, key("busy")), []*idempotency.Attempt{begin(t, a, key("released")), begin(t, a, key("released too"))}
 	idempotency.ForgetCounts(a.Store)
 	full(a, "new")
 	full(b, "new", idempotency.LikelyNew())
@@ -54,6 +54,9 @@ func TestScopeFull(t *testing.T) {
 		require.ErrorIs(t, err, idempotency.ErrInProgress)
 	}
 	require.NoError(t, busy.Commit(ctxT(t), nil))
+	for _, at := range released {
+		require.NoError(t, at.Release(ctxT(t)))
+	}
 	a.crash(t, f)
 	idempotency.ForgetCounts(b.Store)
 	for _, id := range []string{"more", "yet more"} {
@@ -99,7 +102,7 @@ func TestScopeFullAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, begun.Load(), n)
 	require.LessOrEqual(t, n, int64(len(fleet)*most))
-	require.GreaterOrEqual(t, n, int64(most/2), "attempts in progress count twice")
+	require.GreaterOrEqual(t, n, int64(most))
 	require.NotZero(t, refused.Load())
 }
 

@@ -54,6 +54,13 @@ func (x *settling) refusal() error {
 	return x.over
 }
 
+// now returns how far the attempt is.
+func (x *settling) now() (writing, over bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.writing, x.over != nil
+}
+
 // begin starts the one way to the end, and returns what is attached, or why it cannot.
 func (x *settling) begin() ([]clientv3.Cmp, []clientv3.Op, error) {
 	x.mu.Lock()

@@ -33,7 +33,7 @@ func TestDo(t *testing.T) {
 	require.Equal(t, receipt{"r1", 100}, res.Value)
 	require.False(t, res.Replayed)
 	require.Equal(t, 1, res.Attempt)
-	require.Empty(t, f.Keys("/claim"))
+	require.Empty(t, f.working())
 	for _, in := range []instance{a, b, b} {
 		again, err := idempotency.Do(ctxT(t), in.Store, key("1"), "payload", pay)
 		require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestErrorsOfTheFunction(t *testing.T) {
 
 	_, err := idempotency.Do(ctxT(t), a.Store, key("1"), nil, fails)
 	require.ErrorIs(t, err, broken)
-	require.Empty(t, f.Keys("/claim"))
+	require.Empty(t, f.working())
 	res, err := idempotency.Do(ctxT(t), b.Store, key("1"), nil, works)
 	require.NoError(t, err)
 	require.False(t, res.Replayed)

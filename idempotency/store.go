@@ -42,7 +42,8 @@ type Store struct {
 	away        *away
 	flights     flights
 	expiries    expiries
-	withdrawals withdrawals
+	withdrawals *withdrawals
+	owners      owners
 }
 
 // NewStore returns the store of that name on a session. It does no I/O before it returns. It returns
@@ -75,7 +76,7 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		work: newWork(sess, o.RetainUnknown), retention: retention{sess: sess, pools: map[time.Duration]*pool{}},
 		cache:  cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}},
 		scopes: scopes{kv: sess.KV(), keys: keys, most: o.MaxPerScope, log: log, of: map[string]*tally{}},
-		away:   away, flights: flights{of: map[string]*flight{}}, expiries: expiries{sess: sess, of: map[int64]*expiry{}}, withdrawals: withdrawals{sess: sess},
+		away:   away, flights: flights{of: map[string]*flight{}}, expiries: expiries{sess: sess, of: map[int64]*expiry{}}, withdrawals: withdrawalsOf(sess), owners: owners{sess: sess, of: map[int64]*owner{}},
 	}
 	st.space = space{store: st, room: math.MaxInt64}
 	st.space.enough() // so that the first request knows

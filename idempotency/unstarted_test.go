@@ -54,7 +54,7 @@ func TestClaimLostWithItsLease(t *testing.T) {
 			require.Equal(t, 1, res.Value, "the recovery points of before are there")
 			require.Zero(t, a.Stats().Unknown)
 			require.Equal(t, "1", string(replayed(t, b, key("1")).Value))
-			require.Empty(t, f.Keys("/claim"))
+			require.Empty(t, f.working())
 		})
 	}
 }

@@ -3,6 +3,7 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -18,6 +19,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	case <-f.busy:
 		c.seen, c.since = true, time.Time{}
 	case <-f.done:
+		c.seen = c.seen || f.seen
 		return f.outcome, nil
 	case <-ctx.Done():
 		return nil, c.ended(ctx)
@@ -34,12 +36,12 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 			if err != nil {
 				return nil, err
 			}
-			st, err := c.store.reader.read(asking, c.entry, true)
+			st, err := c.store.reader.read(asking, c.entry, true, f.lease)
 			answered()
 			if err != nil {
 				return nil, c.because(asking, err)
 			}
-			if st.claim {
+			if st.live {
 				return nil, c.inProgress(ctx, st)
 			}
 			f.recheck()
@@ -70,44 +72,35 @@ func (c *call) ofFlight(f *flight) (st state) {
 // errWaited is the error of await when the caller's Wait has ended.
 var errWaited = errors.New("waited long enough")
 
-// await waits until the attempt in progress ends, or the record changes in another way. It watches
-// one key. It returns the state then, errWaited if the caller's Wait has ended, or ctx's error.
-func (c *call) await(ctx context.Context, f *flight) (state, error) {
-	s, e := c.store, c.entry
+// await waits until the attempt in progress, of the session on that lease, ends, or the record changes in another way. It
+// watches the record and the end of the session. It returns the state then, errWaited if the caller's Wait has ended, or
+// ctx's error.
+func (c *call) await(ctx context.Context, f *flight, owner int64) (state, error) {
+	s := c.store
 	defer s.sess.Etcd().Await()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan state, 1)
-	heard := func(events []*clientv3.Event) {
-		st := state{majority: true, sent: now()}
-		for _, ev := range events {
-			if string(ev.Kv.Key) == e.Record && ev.Type == clientv3.EventTypePut {
-				st.take([]*mvccpb.KeyValue{ev.Kv}, e)
-			}
-		}
-		if st.finished() {
-			select {
-			case ended <- st:
-			default:
-			}
-			return
-		}
-		f.recheck()
-	}
+	w := waiting{call: c, flight: f, ended: make(chan state, 1)}
+	w.down.Store(2) // the two watches
 	listening := make(chan struct{})
 	if !s.sess.Background(func() {
 		defer close(listening)
-		s.sess.Source().Listen(ctx, e.Record, f.recheck, heard)
+		s.sess.Source().Listen(ctx, c.entry.Record, w.up, w.changed)
 	}) {
 		return state{}, ErrClosed
 	}
 	defer func() { cancel(); <-listening }()
-	// An event may be lost, so the key is also read from time to time.
+	leave, ok := s.owners.listen(owner, w.up)
+	if !ok {
+		return state{}, ErrClosed
+	}
+	defer func() { leave() }()
+	// An event may be lost, so the keys are also read from time to time.
 	again := time.Tick(s.sess.TTL())
 	for {
 		c.since = time.Time{}
 		select {
-		case st := <-ended:
+		case st := <-w.ended:
 			return st, nil
 		case <-f.rechecks:
 		case <-again:
@@ -117,11 +110,52 @@ func (c *call) await(ctx context.Context, f *flight) (state, error) {
 			return state{}, ctx.Err()
 		}
 		c.since = time.Now()
-		st, err := s.reader.read(ctx, e, true)
-		if err != nil || !st.claim || st.finished() {
+		st, err := s.reader.read(ctx, c.entry, true, owner)
+		if err != nil || !st.live {
 			return st, err
 		}
-		// The claim exists, perhaps without a record, which was deleted by hand: an event will
-		// report its end.
+		if st.rec.Lease != owner { // another attempt has begun meanwhile
+			leave()
+			owner = st.rec.Lease
+			if leave, ok = s.owners.listen(owner, w.up); !ok {
+				leave = func() {}
+				return state{}, ErrClosed
+			}
+		}
+	}
+}
+
+// waiting is the watches of a call that waits.
+type waiting struct {
+	*call
+	flight *flight
+	down   atomic.Int32 // how many of its watches have not been established yet
+	ended  chan state
+}
+
+// up is called each time that a watch is established, since what came before is not reported; and when the session of the
+// attempt has ended.
+func (w *waiting) up() {
+	if w.down.Add(-1) <= 0 {
+		w.flight.recheck()
+	}
+}
+
+// changed is called with changes of the record. An outcome is taken from them, since it does not change; everything else is
+// read, with the owner's presence key.
+func (w *waiting) changed(events []*clientv3.Event) {
+	st := state{majority: true, sent: now()}
+	for _, ev := range events {
+		if string(ev.Kv.Key) == w.entry.Record && ev.Type == clientv3.EventTypePut {
+			st.take([]*mvccpb.KeyValue{ev.Kv})
+		}
+	}
+	if !st.finished() {
+		w.flight.recheck()
+		return
+	}
+	select {
+	case w.ended <- st:
+	default:
 	}
 }

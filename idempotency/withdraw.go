@@ -15,10 +15,22 @@ import (
 
 // What is left of a claim whose function was not called.
 
-// withdrawals are those that a Store has under way in the background. It is safe for concurrent use.
+// withdrawals are those that the Stores of a session have under way in the background. It is safe for concurrent use.
 type withdrawals struct {
 	sess *engine.Session
 	of   sync.Map // the records of their claims
+}
+
+// allWithdrawals are those of all sessions that are open.
+var allWithdrawals sync.Map
+
+// withdrawalsOf returns the withdrawals of a session. Two Stores of one name have them in common.
+func withdrawalsOf(sess *engine.Session) *withdrawals {
+	w, loaded := allWithdrawals.LoadOrStore(sess, &withdrawals{sess: sess})
+	if !loaded {
+		context.AfterFunc(sess.Context(), func() { allWithdrawals.Delete(sess) })
+	}
+	return w.(*withdrawals)
 }
 
 // run runs fn, which takes back the claim with that record, in the background. It returns false, and does
@@ -46,12 +58,15 @@ type withdrawal struct {
 	before state
 }
 
-// finish repeats try until it succeeds, also while etcd refuses it, for lack of space for example. It returns
-// an error only if the session has ended.
-func (w withdrawal) finish() error {
+// finish repeats try until it succeeds. It returns an error only if the session has ended.
+func (w withdrawal) finish() error { return w.repeat(w.try) }
+
+// repeat repeats a try until it succeeds, also while etcd refuses it, for lack of space for example. It returns an error
+// only if the session has ended.
+func (w withdrawal) repeat(try func(context.Context) error) error {
 	ctx, pause := w.reader.sess.Context(), commit.Backoff{Most: 5 * time.Second}
 	for {
-		err := w.try(ctx)
+		err := try(ctx)
 		if err == nil {
 			return nil
 		}
@@ -65,16 +80,16 @@ func (w withdrawal) finish() error {
 // more.
 func (w withdrawal) try(ctx context.Context) error {
 	kv, before := w.reader.sess.KV(), w.before.kv
-	st, err := w.reader.read(ctx, w.entry, true)
-	if err != nil || st.kv == nil || string(st.kv.Value) != w.text {
+	kvs, err := w.reader.sess.Get(ctx, w.entry.Record)
+	if err != nil || len(kvs) == 0 || string(kvs[0].Value) != w.text {
 		return err
 	}
-	nothing := []clientv3.Op{clientv3.OpDelete(w.entry.Record), clientv3.OpDelete(w.entry.Claim())}
-	am := commit.Amendment{Key: w.entry.Record, Mod: st.kv.ModRevision, Then: nothing, Mine: func(kv *mvccpb.KeyValue) bool {
+	nothing := []clientv3.Op{clientv3.OpDelete(w.entry.Record)}
+	am := commit.Amendment{Key: w.entry.Record, Mod: kvs[0].ModRevision, Then: nothing, Mine: func(kv *mvccpb.KeyValue) bool {
 		return kv == nil || before != nil && string(kv.Value) == string(before.Value)
 	}}
 	if before != nil {
-		am.Then = []clientv3.Op{clientv3.OpPut(w.entry.Record, string(before.Value), clientv3.WithLease(clientv3.LeaseID(before.Lease))), nothing[1]}
+		am.Then = []clientv3.Op{clientv3.OpPut(w.entry.Record, string(before.Value), clientv3.WithLease(clientv3.LeaseID(before.Lease)))}
 		res, err := commit.Amend(ctx, kv, am)
 		if err != nil || res.Outcome != commit.LeaseGone {
 			return err

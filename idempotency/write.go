@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -22,14 +23,12 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 	}
 	switch o.state {
 	case "":
-		removal, err := commit.Remove(ctx, s.sess.KV(), a.entry.Claim(), a.token)
-		o.gone = removal == commit.Absent
-		return err, err != nil
+		return o.abandon(ctx)
 	case record.AttemptReleased:
 		return o.release(ctx)
 	}
 	parts, pool := o.prepare(), s.retention.of(a.set.Retain)
-	s.space.writes(2+len(parts), max(len(o.text), o.rec.Size))
+	s.space.writes(1+len(parts), max(len(o.text), o.rec.Size))
 	for {
 		lease, err := pool.take(ctx, 1+len(parts))
 		if err != nil {
@@ -61,7 +60,7 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 			own.mod = res.Mod
 			return errUnmet, false
 		case commit.Overtaken:
-			return o.fenced(), false
+			return o.fenced(res.Found), false
 		}
 		if ours, err := o.isGone(ctx, lease); !ours {
 			return err, !errors.Is(err, errRejected)
@@ -70,11 +69,11 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 	}
 }
 
-// writeRecord writes the record of the outcome, with what is attached, and removes the claim. It
+// writeRecord writes the record of the outcome, with what is attached. It
 // returns errRejected if etcd refuses what is attached.
 func (o *settlement) writeRecord(ctx context.Context, lease *pooled) (commit.Amending, error) {
 	a, own, s, attached := o.a, &o.a.own, o.a.store, len(o.ifs)+len(o.then) > 0
-	then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id)), clientv3.OpDelete(a.entry.Claim())}
+	then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id))}
 	var together commit.Together
 	if !attached && !o.alone { // attached operations may concern any key
 		together = s.together(a.entry)
@@ -136,7 +135,7 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 	r.State = record.AttemptReleased
 	text := r.Encode()
 	free := commit.Amendment{
-		Key: a.entry.Record, Mod: a.own.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record), clientv3.OpDelete(a.entry.Claim())},
+		Key: a.entry.Record, Mod: a.own.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record)},
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv == nil || o.ran && string(kv.Value) == text },
 	}
 	var res commit.Amending
@@ -146,7 +145,7 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 		if lease, err = pool.take(ctx, 1); err == nil {
 			s.space.writes(1, len(text))
 			keep := free
-			keep.Then = []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id)), free.Then[1]}
+			keep.Then = []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id))}
 			keep.Mine = func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text }
 			res, err = commit.Amend(ctx, kv, keep)
 		}
@@ -169,14 +168,25 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 		pool.forget(lease)
 		return rpctypes.ErrLeaseNotFound, true
 	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
-		return nil, false // the claim existed until then, so this attempt has removed it
+		return nil, false // no other attempt can have begun until then, so this one has released it
 	}
-	return o.fenced(), false
+	return o.fenced(res.Found), false
 }
 
-// fenced returns ErrFenced for an attempt whose record was changed or deleted. If no other attempt has
-// taken over, the claim still exists and would block the key, so it is removed.
-func (o *settlement) fenced() error {
-	o.a.store.sess.Background(o.a.drop)
+// abandon has the record say that the attempt is lost.
+func (o *settlement) abandon(ctx context.Context) (err error, again bool) {
+	own := &o.a.own
+	o.gone = own.rec.State == record.AttemptLost // after MaxExecution
+	if err = own.lose(ctx); errors.Is(err, ErrFenced) {
+		o.gone, err = true, nil
+	}
+	return err, err != nil
+}
+
+// fenced returns ErrFenced for an attempt whose record was changed or deleted. found is what there is.
+func (o *settlement) fenced(found *mvccpb.KeyValue) error {
+	if found != nil && strings.HasPrefix(string(found.Value), o.a.begun.Prefix()) {
+		o.a.unclaim(found.ModRevision)
+	}
 	return ErrFenced
 }

@@ -147,19 +147,18 @@ func (e *Env) BareRequests(id string, inFlight int) measure.Cell {
 			}
 			return r.Header.Revision, nil
 		}
-		claim, working := strings.Repeat("c", 90), strings.Repeat("w", 230)
+		working := strings.Repeat("w", 230)
 		s, err := e.requests(ctx, inFlight, func(ctx context.Context, id string) error {
 			key := root + strings.Repeat("0", 20) + id
 			rev, err := txn(ctx, []clientv3.Cmp{
-				clientv3.Compare(clientv3.CreateRevision(key+"/claim"), "=", 0),
+				clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 				clientv3.Compare(clientv3.CreateRevision(root+"fence"), ">", 0),
-				clientv3.Compare(clientv3.ModRevision(key), "=", 0),
-			}, clientv3.OpPut(key+"/claim", claim, clientv3.WithLease(lease.ID)), clientv3.OpPut(key, working, clientv3.WithLease(lease.ID)))
+			}, clientv3.OpPut(key, working, clientv3.WithLease(lease.ID)))
 			if err != nil {
 				return err
 			}
 			_, err = txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", rev)},
-				clientv3.OpPut(key, working+result, clientv3.WithLease(lease.ID)), clientv3.OpDelete(key+"/claim"))
+				clientv3.OpPut(key, working+result, clientv3.WithLease(lease.ID)))
 			return err
 		})
 		return []measure.Sample{s}, err

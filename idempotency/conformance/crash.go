@@ -9,7 +9,7 @@ import (
 func (f *fixture) guardHolds(a Attempt) bool {
 	ctx, cancel := f.bounded()
 	defer cancel()
-	resp, err := f.etcd.Txn(ctx).If(a.Guard()).Then(f.put("guarded", "1")).Commit()
+	resp, err := f.etcd.Txn(ctx).If(a.Guard()...).Then(f.put("guarded", "1")).Commit()
 	if err != nil {
 		f.failf("etcd does not answer: %w", err)
 	}

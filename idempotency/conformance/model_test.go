@@ -436,7 +436,7 @@ func (a *attempt) clear() {
 func (a *attempt) record(ctx context.Context, retain time.Duration) error {
 	claim, record := a.stored("claim/", nil), a.stored("record/", nil)
 	token := strconv.FormatInt(a.token, 10)
-	ifs, first := append([]clientv3.Cmp{a.Guard()}, a.ifs...), true
+	ifs, first := append(a.Guard(), a.ifs...), true
 	switch {
 	case a.n.without("own keys come with the outcome"):
 		ifs = ifs[:1]
@@ -489,11 +489,11 @@ func (a *attempt) record(ctx context.Context, retain time.Duration) error {
 func (a *attempt) Attempt() int { return a.number }
 func (a *attempt) Token() int64 { return a.token }
 
-func (a *attempt) Guard() clientv3.Cmp {
+func (a *attempt) Guard() []clientv3.Cmp {
 	if a.n.without("the guard guards") || a.n.without("tokens rise") {
-		return clientv3.Compare(clientv3.CreateRevision(a.n.prefix+"nothing"), "=", 0)
+		return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(a.n.prefix+"nothing"), "=", 0)}
 	}
-	return clientv3.Compare(clientv3.CreateRevision(a.stored("claim/", nil)), "=", a.token)
+	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(a.stored("claim/", nil)), "=", a.token)}
 }
 
 func (a *attempt) ChildKey(purpose string) string {

@@ -54,7 +54,7 @@ type Request struct {
 type Attempt interface {
 	Attempt() int                   // 1 for the first attempt, and more after lost ones
 	Token() int64                   // increases from attempt to attempt
-	Guard() clientv3.Cmp            // is true in etcd while the attempt's claim exists
+	Guard() []clientv3.Cmp          // are true in etcd while the attempt is in progress
 	ChildKey(purpose string) string // the same in all attempts; different for each purpose
 	// Attach makes conditions and operations part of the Txn that records the outcome.
 	Attach(ifs []clientv3.Cmp, then ...clientv3.Op)

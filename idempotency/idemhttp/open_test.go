@@ -30,10 +30,25 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 		require.Contains(t, append(codes, idemhttp.CodeUnavailable), re.problem(t).Code)
 		require.NotEmpty(t, re.Header.Get("Retry-After"))
 	}
-	// cutAfterTheRead has etcd away as soon as one request was answered.
-	cutAfterTheRead := func(in instance) *embedtest.Injection {
-		return in.client.Inject(embedtest.Fault{Do: embedtest.Pass, Match: ofStore, After: in.client.Cut})
+	// cutAfter has etcd away as soon as so many requests were answered.
+	cutAfter := func(in instance, answers int) *embedtest.Injection {
+		return in.client.Inject(embedtest.Fault{Do: embedtest.Pass, Match: ofStore, Skip: answers - 1, After: in.client.Cut})
 	}
+	cutAfterTheRead := func(in instance) *embedtest.Injection { return cutAfter(in, 1) }
+	t.Run("perhaps in progress", func(t *testing.T) { // the record was read, and not whether its session exists
+		t.Parallel()
+		f := shared(t)
+		h := newBlocking(t)
+		defer h.release()
+		f.instance(nil, nil).serve(nil, h.ServeHTTP).later("/", "k", "body")
+		got(t, h.begun, "a begin")
+		other := f.instance(nil, nil)
+		s := other.serve(open(0), paid)
+		cut := cutAfterTheRead(other)
+		refused(t, s.post("/", "k", "body"))
+		require.Equal(t, 1, cut.Hits())
+		require.Zero(t, s.calls.Load())
+	})
 	t.Run("in progress", func(t *testing.T) {
 		t.Parallel()
 		f := shared(t)
@@ -42,7 +57,7 @@ func TestFailOpenForTheUnknownAlone(t *testing.T) {
 		first := f.instance(nil, nil).serve(nil, h.ServeHTTP).later("/", "k", "body")
 		got(t, h.begun, "a begin")
 		other := f.instance(testkit.Quick(), nil)
-		cut := cutAfterTheRead(other)
+		cut := cutAfter(other, 2)
 		waits, asks := other.serve(open(time.Second), paid), other.serve(open(0), paid)
 		waiting := waits.later("/", "k", "body")
 		require.NoError(t, cut.WaitHit(ctxT(t)))

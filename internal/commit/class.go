@@ -74,6 +74,9 @@ func asEtcd(err error) (known rpctypes.EtcdError, ok bool) {
 // TooLarge reports whether a message was larger than etcd or this client accepts: no
 // repetition helps. gRPC's own bounds share a code with other errors, so their text decides.
 func TooLarge(err error) bool {
+	if err == nil {
+		return false
+	}
 	if known, ok := asEtcd(err); ok {
 		return known == rpctypes.ErrRequestTooLarge
 	}

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -12,14 +13,18 @@ import (
 // ErrOccupied says that the key to be created exists already, written by another creation.
 var ErrOccupied = errors.New("key is occupied by another")
 
-// Creation is one key to be created together with what belongs to it.
+// Creation is one key to be created, or to be replaced, together with what belongs to it.
 type Creation struct {
 	Key, Value string
+	// Mod is the mod revision of what Value replaces at Key; 0 for a key that must not exist.
+	Mod int64
+	// Lease is the lease of Key, if it is not the fence's.
+	Lease clientv3.LeaseID
 	// Mine reports whether a value found at Key was written by this creation. It must
 	// return false for every other creation, earlier ones of this process included: a
 	// nonce serves that.
 	Mine func(value []byte) bool
-	If   []clientv3.Cmp // conditions beyond the absence of Key and the fence
+	If   []clientv3.Cmp // conditions beyond those on Key and the fence
 	Also []clientv3.Op  // put in the same Txn, after Key
 	Read []clientv3.Op  // read in the same Txn, after all puts
 	Else []clientv3.Op  // read instead if a condition fails
@@ -28,7 +33,7 @@ type Creation struct {
 
 // Result is the outcome of a creation.
 type Result struct {
-	// Token is the create revision of the key, or 0 if the conditions in If
+	// Token is the revision of the creation, or 0 if the conditions in If
 	// were not met and nothing was created.
 	Token int64
 	// Read has the responses to Read, or to Else if Token is 0. It is nil if a later read
@@ -40,18 +45,18 @@ type Result struct {
 // an earlier copy. Nothing says then which of the Txns that have its value has applied it, and when.
 func (r Result) Found() bool { return r.Token > 0 && r.Read == nil }
 
-// Create creates c.Key, which must not exist, on the fence's lease. It repeats what is worth
-// repeating until ctx ends.
+// Create creates c.Key, which must not exist or have the mod revision c.Mod, on the fence's lease or on c.Lease.
+// It repeats what is worth repeating until ctx ends.
 //
-// It returns ErrOccupied if the key of another creation exists, ErrGone if the session is
-// lost, or an error of etcd's that repeating would not change; then nothing was created.
+// It returns ErrOccupied if the key of another creation exists, or has another mod revision, or was deleted; ErrGone if
+// the session or c.Lease is lost; or an error of etcd's that repeating would not change; then nothing was created.
 //
 // A *PendingError means that the outcome is not known: ctx ended, or etcd is out of space. The
 // key may exist or may still appear. The caller must have it discarded, and must not create
 // c.Key again before that. The end of ctx ends the call at once, but not the request that it
 // has sent: Discard waits a second for its response.
 func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
-	then := append([]clientv3.Op{clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(f.lease))}, c.Also...)
+	then := append([]clientv3.Op{clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(cmp.Or(c.Lease, f.lease)))}, c.Also...)
 	then = append(then, c.Read...)
 	together := c.Together
 	var pause Backoff
@@ -60,7 +65,7 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 			return Result{}, err // nothing is under way
 		}
 		at := f.mod.Load()
-		cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.Key), "=", 0)}, c.If...)
+		cmps := append([]clientv3.Cmp{c.expected()}, c.If...)
 		together.common = &common{fenceAt{f.key, at}, f.unraised(at)}
 		sent := together.send(ctx, f.kv, cmps, then, c.Else)
 		together = Together{} // only the first try
@@ -90,7 +95,7 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 					return Result{}, ErrGone
 				case settled != nil:
 					return Result{}, &PendingError{fence: f, creation: c, at: at, cause: joinCause(settled, err)}
-				case len(kvs) > 0:
+				case !c.unchanged(kvs):
 					return found(c, kvs)
 				}
 			}
@@ -116,7 +121,7 @@ func (f *Fence) unmet(ctx context.Context, c Creation, at int64, read []*etcdser
 		// clientv3 repeats a Txn when it takes the end of the call for its own: an
 		// earlier copy may be why this one failed. Then the key shows it.
 		return Result{}, false, &PendingError{fence: f, creation: c, answered: true, cause: err}
-	case len(kvs) > 0:
+	case !c.unchanged(kvs):
 		out, err = found(c, kvs)
 		return out, false, err
 	case f.mod.Load() == at && len(c.If) > 0:
@@ -125,11 +130,30 @@ func (f *Fence) unmet(ctx context.Context, c Creation, at int64, read []*etcdser
 	return Result{}, true, nil
 }
 
-func found(c Creation, kvs []*mvccpb.KeyValue) (Result, error) {
-	if c.Mine(kvs[0].Value) {
-		return Result{Token: kvs[0].CreateRevision}, nil
+// expected is the condition on Key.
+func (c Creation) expected() clientv3.Cmp {
+	if c.Mod == 0 {
+		return clientv3.Compare(clientv3.CreateRevision(c.Key), "=", 0)
 	}
-	return Result{}, ErrOccupied
+	return clientv3.Compare(clientv3.ModRevision(c.Key), "=", c.Mod)
+}
+
+// unchanged reports whether what was found at Key is what the creation expects there.
+func (c Creation) unchanged(kvs []*mvccpb.KeyValue) bool {
+	if len(kvs) == 0 {
+		return c.Mod == 0
+	}
+	return kvs[0].ModRevision == c.Mod
+}
+
+func found(c Creation, kvs []*mvccpb.KeyValue) (Result, error) {
+	switch {
+	case len(kvs) == 0 || !c.Mine(kvs[0].Value):
+		return Result{}, ErrOccupied
+	case c.Mod > 0:
+		return Result{Token: kvs[0].ModRevision}, nil
+	}
+	return Result{Token: kvs[0].CreateRevision}, nil
 }
 
 // readState reads key and the fence after a condition of a creation was not met. The usual

@@ -102,6 +102,21 @@ func (e *PendingError) DiscardWith(ctx context.Context, with []clientv3.Op, also
 	}
 }
 
+// Settle returns nil once no copy of the creation can be applied any more, which includes the end of the session; what
+// was created may exist then. It returns an error of etcd's, such as that it is out of space, or ctx's: the caller has
+// to call it again.
+func (e *PendingError) Settle(ctx context.Context) error {
+	e.awaitResponse(ctx)
+	if e.void || e.answered || e.token > 0 {
+		return nil
+	}
+	_, err := e.fence.settle(ctx, e.creation.Key, e.at)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
 // Abandon cancels the call that is still under way, if there is one, and returns when it has
 // ended. It is for a closed session, the end of whose lease removes its keys.
 func (e *PendingError) Abandon() {

@@ -29,7 +29,8 @@ type State struct {
 	Limiters map[string]*Limiter
 	Jobs     map[string]*Job
 	Stores   map[string]*Store
-	dirty    map[*Queue]bool // the queues that have changed since settle
+	dirty    map[*Queue]bool                  // the queues that have changed since settle
+	working  map[int64]map[requestAt]struct{} // the requests whose records name an attempt as working, by the lease of its session
 }
 
 // QueueID identifies a queue that is not one of a limiter.
@@ -54,7 +55,7 @@ type ranges struct {
 func NewState(space keyspace.Space, details bool) *State {
 	s := &State{
 		space: space, keys: map[string]int64{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, details: details,
-		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, dirty: map[*Queue]bool{},
+		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, dirty: map[*Queue]bool{}, working: map[int64]map[requestAt]struct{}{},
 		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users()},
 		users:  users{of: map[string][]string{}, have: map[string]int{}},
 	}
@@ -82,7 +83,7 @@ func (s *State) Put(kv *mvccpb.KeyValue, now int64) {
 				of = Session{Owner: r.Owner, Since: r.AtMS}
 			}
 		}
-		s.Sessions[kv.Lease] = of
+		s.changeSession(kv.Lease, func() { s.Sessions[kv.Lease] = of })
 		return
 	}
 	s.change(key, kv, known, now)
@@ -97,7 +98,7 @@ func (s *State) remove(key string) {
 	delete(s.keys, key)
 	s.unlease(lease)
 	if lease != 0 && key == s.space.Session(lease).Alive() {
-		delete(s.Sessions, lease)
+		s.changeSession(lease, func() { delete(s.Sessions, lease) })
 		delete(s.clocks, lease)
 		return
 	}

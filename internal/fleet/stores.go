@@ -13,7 +13,7 @@ import (
 type Stage int
 
 const (
-	none Stage = iota // a claim without a record
+	none Stage = iota // no record
 	InProgress
 	Unknown
 	Orphaned
@@ -32,6 +32,7 @@ func (s Stage) String() string { return names[s] }
 
 // Store is one store of requests.
 type Store struct {
+	state    *State
 	keys     int // the number of its keys
 	requests map[string]request
 	unknown  map[string]int // the number of requests in that stage, by the hash of their scope
@@ -46,14 +47,20 @@ func (st *Store) UnknownOfOneScope() (most int) {
 	return most
 }
 
-// request is one record with its claim.
+// request is one record.
 type request struct {
-	record Stage // of the record, as if there were no claim; none without a record
-	claim  bool
+	record Stage // as if the session of its attempt had ended; none without a record
+	owner  int64 // the lease of that session, if the record names an attempt as working
 }
 
-func (r request) stage() Stage {
-	if r.claim && (r.record == Unknown || r.record == Orphaned) {
+// requestAt is a request of one store.
+type requestAt struct {
+	store *Store
+	ref   string
+}
+
+func (st *Store) stage(r request) Stage {
+	if _, live := st.state.Sessions[r.owner]; live && r.owner != 0 {
 		return InProgress
 	}
 	return r.record
@@ -62,7 +69,7 @@ func (r request) stage() Stage {
 // Refs returns the references of the requests in some stages, in no particular order.
 func (st *Store) Refs(stages ...Stage) (refs []string) {
 	for ref, r := range st.requests {
-		if slices.Contains(stages, r.stage()) {
+		if slices.Contains(stages, st.stage(r)) {
 			refs = append(refs, ref)
 		}
 	}
@@ -76,11 +83,11 @@ func (s *State) changeStore(key string, kv *mvccpb.KeyValue, known bool) {
 	}
 	st := s.Stores[name]
 	if st == nil {
-		st = &Store{requests: map[string]request{}, unknown: map[string]int{}}
+		st = &Store{state: s, requests: map[string]request{}, unknown: map[string]int{}}
 		s.Stores[name] = st
 	}
-	if e, claim, ok := s.space.Store(name).ParseEntry(key); ok {
-		st.change(e.Ref, claim, kv)
+	if e, ok := s.space.Store(name).ParseEntry(key); ok {
+		st.change(e.Ref, requestOf(kv))
 	}
 	switch {
 	case kv != nil && !known:
@@ -92,23 +99,44 @@ func (s *State) changeStore(key string, kv *mvccpb.KeyValue, known bool) {
 	}
 }
 
-func (st *Store) change(ref string, claim bool, kv *mvccpb.KeyValue) {
-	before := st.requests[ref]
-	after := before
-	if claim {
-		after.claim = kv != nil
-	} else {
-		after.record = stageOf(kv)
+// changeSession moves the requests of a session between stages when it begins and when it has ended: change does that.
+func (s *State) changeSession(lease int64, change func()) {
+	for at := range s.working[lease] {
+		at.store.move(at.ref, at.store.stage(at.store.requests[at.ref]), none)
 	}
-	st.Count[before.stage()]--
-	st.Count[after.stage()]++
-	st.countUnknown(ref, before.stage(), -1)
-	st.countUnknown(ref, after.stage(), 1)
+	change()
+	for at := range s.working[lease] {
+		at.store.move(at.ref, none, at.store.stage(at.store.requests[at.ref]))
+	}
+}
+
+func (st *Store) change(ref string, after request) {
+	before, at := st.requests[ref], requestAt{st, ref}
+	st.move(ref, st.stage(before), st.stage(after))
+	if of := st.state.working[before.owner]; of != nil {
+		if delete(of, at); len(of) == 0 {
+			delete(st.state.working, before.owner)
+		}
+	}
+	if after.owner != 0 {
+		if st.state.working[after.owner] == nil {
+			st.state.working[after.owner] = map[requestAt]struct{}{}
+		}
+		st.state.working[after.owner][at] = struct{}{}
+	}
 	if after == (request{}) {
 		delete(st.requests, ref)
 	} else {
 		st.requests[ref] = after
 	}
+}
+
+// move counts a request in another stage.
+func (st *Store) move(ref string, before, after Stage) {
+	st.Count[before]--
+	st.Count[after]++
+	st.countUnknown(ref, before, -1)
+	st.countUnknown(ref, after, 1)
 }
 
 // countUnknown counts a request of unknown outcome for its scope, with which its reference begins.
@@ -122,24 +150,26 @@ func (st *Store) countUnknown(ref string, stage Stage, change int) {
 	}
 }
 
-// stageOf reads a record, without regard to its claim. nil is a record that does not exist.
-func stageOf(kv *mvccpb.KeyValue) Stage {
+// requestOf reads a record. nil is one that does not exist.
+func requestOf(kv *mvccpb.KeyValue) (r request) {
 	if kv == nil {
-		return none
+		return r
 	}
-	r, ok := record.DecodeAttempt(kv.Value)
+	rec, ok := record.DecodeAttempt(kv.Value)
 	switch {
 	case !ok:
-		return Unreadable
-	case r.State == record.AttemptDone:
-		return Done
-	case r.State == record.AttemptFailed:
-		return Failed
-	case r.State == record.AttemptReleased:
-		return Released
-	case r.Refuse:
-		return Unknown
-	default:
-		return Orphaned
+		return request{record: Unreadable}
+	case rec.State == record.AttemptDone:
+		return request{record: Done}
+	case rec.State == record.AttemptFailed:
+		return request{record: Failed}
+	case rec.State == record.AttemptReleased:
+		return request{record: Released}
+	case rec.State == record.AttemptWorking:
+		r.owner = rec.Lease
 	}
+	if r.record = Orphaned; rec.Refuse {
+		r.record = Unknown
+	}
+	return r
 }

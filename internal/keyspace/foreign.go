@@ -55,7 +55,7 @@ func ofStore(s Space, key string) bool {
 		return false
 	}
 	store := s.Store(name)
-	_, _, entry := store.ParseEntry(key)
+	_, entry := store.ParseEntry(key)
 	return entry || strings.HasPrefix(key, store.Results())
 }
 

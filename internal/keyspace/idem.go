@@ -25,12 +25,12 @@ func (s Space) ParseStore(key string) (name string, ok bool) {
 // Store returns the keys of a store. The name must have passed CheckName.
 func (s Space) Store(name string) Store { return Store{Range: s.Stores() + escape(name) + "/"} }
 
-// Records is the range of all records and claims of the store.
+// Records is the range of all records of the store.
 func (s Store) Records() string { return s.Range + records }
 
 const records = "r/"
 
-// Scope is the range of the records and claims of one scope.
+// Scope is the range of the records of one scope.
 func (s Store) Scope(scope string) string { return s.Records() + hashScope(scope) + "/" }
 
 // Results is the range of all parts of results that do not fit into their records.
@@ -79,13 +79,10 @@ func hashScope(scope string) string {
 // Entry is the part of etcd that belongs to one idempotency key.
 type Entry struct {
 	Ref    string // unique in the store
-	Record string // the record; as a range, the record and the claim
+	Record string // the key of the record
 
 	store string // its range
 }
-
-// Claim exists while an attempt is under way, on its session's lease.
-func (e Entry) Claim() string { return e.Record + "/claim" }
 
 // Results is the range of the parts of a result that an attempt has written.
 func (e Entry) Results(token int64) string { return e.AllResults() + hex16(token) + "/" }
@@ -98,13 +95,11 @@ func (e Entry) AllResults() string {
 // Part is the key of one of them.
 func (e Entry) Part(token int64, n int) string { return e.Results(token) + hexN(uint64(n), 4) }
 
-// ParseEntry reports whether a key is a record or a claim, and of which entry.
-func (s Store) ParseEntry(key string) (e Entry, claim, ok bool) {
+// ParseEntry reports whether a key is a record, and of which entry.
+func (s Store) ParseEntry(key string) (Entry, bool) {
 	rest, ok := strings.CutPrefix(key, s.Records())
 	if !ok {
-		return Entry{}, false, false
+		return Entry{}, false
 	}
-	rest, claim = strings.CutSuffix(rest, "/claim")
-	e, ok = s.Ref(rest)
-	return e, claim, ok
+	return s.Ref(rest)
 }

@@ -22,7 +22,7 @@ func TestEntries(t *testing.T) {
 		b := [3]string{parts.Draw(t, "scope"), parts.Draw(t, "op"), parts.Draw(t, "id")}
 		x, y := st.Entry(a[0], a[1], a[2]), st.Entry(b[0], b[1], b[2])
 		require.Equal(t, a == b, x.Record == y.Record)
-		require.Equal(t, a == b, strings.HasPrefix(x.Claim(), y.Record))
+		require.Equal(t, a == b, strings.HasPrefix(x.Record, y.Record))
 		require.Equal(t, a == b, strings.HasPrefix(x.Part(1, 2), y.AllResults()))
 		require.True(t, strings.HasPrefix(x.Record, st.Scope(a[0])))
 		require.Equal(t, a[0] == b[0], strings.HasPrefix(x.Record, st.Scope(b[0])))
@@ -44,7 +44,7 @@ func TestEntries(t *testing.T) {
 func TestParseStore(t *testing.T) {
 	s := space(t, "ns")
 	st := s.Store("a%")
-	for _, key := range []string{st.Entry("scope", "op", "id").Claim(), st.Results(), st.Range + "foreign"} {
+	for _, key := range []string{st.Entry("scope", "op", "id").Record, st.Results(), st.Range + "foreign"} {
 		name, ok := s.ParseStore(key)
 		require.True(t, ok, key)
 		require.Equal(t, "a%", name)
@@ -59,17 +59,10 @@ func FuzzParseEntry(f *testing.F) {
 	s, _ := New("/p", "ns")
 	st := s.Store("x")
 	f.Add(st.Entry("a", "b", "c").Record)
-	f.Add(st.Entry("a", "b", "c").Claim())
-	f.Add(st.Records() + "x/claim/claim")
+	f.Add(st.Records() + "x/y/z")
 	f.Fuzz(func(t *testing.T, key string) {
-		e, claim, ok := st.ParseEntry(key)
-		if !ok {
-			return
+		if e, ok := st.ParseEntry(key); ok {
+			require.Equal(t, e.Record, key)
 		}
-		want := e.Record
-		if claim {
-			want = e.Claim()
-		}
-		require.Equal(t, want, key)
 	})
 }

@@ -40,10 +40,11 @@ type Attempt struct {
 	Body []byte `json:"-"`
 }
 
-// The states of a record. A working one without a claim of the same attempt is lost: its effect
-// is unknown.
+// The states of a record. The effect of a lost attempt is unknown; a working one is lost as well when the presence
+// key of the session on Lease is gone.
 const (
 	AttemptWorking  = "working"
+	AttemptLost     = "lost"     // given up while its session lived, with the steps that were done
 	AttemptReleased = "released" // with the steps that were done
 	AttemptDone     = "done"
 	AttemptFailed   = "failed"
@@ -73,23 +74,12 @@ func (r Attempt) Replaced() Attempt {
 	return r
 }
 
-// Claim is the value of an attempt's claim.
-type Claim struct {
-	header
-	Nonce string `json:"nonce"`
-	Lease int64  `json:"lease"`
-	Owner string `json:"holder,omitempty"`
-}
-
 // Step is one recovery point of an attempt.
 type Step struct {
 	Name  string `json:"name"`
 	Codec string `json:"codec,omitempty"`
 	Value []byte `json:"value"`
 }
-
-// Encode writes a record.
-func (r Claim) Encode() string { r.Version = version; return encode(r) }
 
 // EncodeSteps writes the body of an attempt that has not ended.
 func EncodeSteps(steps []Step) []byte {
@@ -110,7 +100,7 @@ func DecodeAttempt(b []byte) (r Attempt, ok bool) {
 		return Attempt{}, false
 	}
 	switch r.State {
-	case AttemptWorking, AttemptReleased:
+	case AttemptWorking, AttemptLost, AttemptReleased:
 	case AttemptDone, AttemptFailed:
 		if r.Parts == 0 && r.Size != len(body) {
 			return Attempt{}, false
@@ -121,9 +111,6 @@ func DecodeAttempt(b []byte) (r Attempt, ok bool) {
 	r.Body = body
 	return r, true
 }
-
-// DecodeClaim reads a Claim.
-func DecodeClaim(b []byte) (r Claim, ok bool) { return decode[Claim](b) }
 
 // DecodeSteps reads the steps of an attempt. A body that cannot be read has none.
 func DecodeSteps(b []byte) (steps []Step, ok bool) {

@@ -43,6 +43,13 @@ func (r Attempt) Encode() string {
 	return string(append(append(b, '}', '\n'), r.Body...))
 }
 
+// Prefix returns what the record of the attempt begins with as long as it works, whatever else of it changes. No record
+// of another attempt, and none of another state, begins with it.
+func (r Attempt) Prefix() string {
+	r.State = AttemptWorking
+	return string(append(r.appendOwn(nil), ',')) // the fingerprint follows, at least
+}
+
 // appendOwn appends what is an attempt's own.
 func (r Attempt) appendOwn(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `{"v":`...), version, 10)

@@ -46,7 +46,7 @@ func (t tried) ended() bool { return t.outcome != nil && t.outcome.rec.By == "" 
 
 // lostBefore returns the attempt that was lost before another, if there was one.
 func (s *scene) lostBefore(t tried) (before tried, ok bool) {
-	if t.before == nil || t.before.of == nil || t.before.rec.State != record.AttemptWorking || t.before.rec.By != "" {
+	if t.before == nil || t.before.of == nil || !t.before.lost() || t.before.rec.By != "" {
 		return before, false
 	}
 	return one(s, s.trials(), func(o tried) bool { return o.attempt == t.before.of })
@@ -112,16 +112,18 @@ func anyCall(history.Op) bool { return true }
 
 // corruptionsOfRequests spoil what a history records of idempotent requests.
 var corruptionsOfRequests = []corruption{
-	{"lose the record of an attempt", []string{"requests/claim"}, func(s *scene) bool {
+	{"lose the record of an attempt", []string{"requests/token"}, func(s *scene) bool {
 		t, ok := s.tried(anyTry)
 		return ok && s.drop(tappedKey(t.token, history.KindPut, t.n.name)) > 0
 	}},
-	{"write a claim again", []string{"requests/claim"}, func(s *scene) bool {
-		t, ok := s.tried(func(t tried) bool { return t.claim.gone > t.token+1 })
+	{"begin an attempt beside another", []string{"requests/claim"}, func(s *scene) bool {
+		t, ok := s.tried(s.soon)
 		if !ok {
 			return false
 		}
-		return s.adds(history.KindPut, t.n.name+"/claim", t.token+1, "")
+		r := t.rec
+		r.Number, r.Nonce = r.Number+1, "beside"
+		return s.adds(history.KindPut, t.n.name, t.token+1, r.Encode())
 	}},
 	{"claim for a session that has ended", []string{"requests/claim"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
@@ -229,7 +231,7 @@ var corruptionsOfRequests = []corruption{
 		t, ok := s.tried(tried.ended)
 		return ok && s.edits(t.n, t.outcome.rev, func(r *record.Attempt) { r.Token++ })
 	}},
-	{"lose the outcome of a function that has returned a value", []string{"requests/returned"}, func(s *scene) bool {
+	{"lose the outcome of a function that has returned a value", []string{"requests/returned", "requests/reported"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
 			return t.ended() && t.claim.how == plain && t.claim.gone == t.outcome.rev && t.outcome.rec.State == record.AttemptDone && t.neverTooLong(s)
 		})
@@ -252,7 +254,7 @@ var corruptionsOfRequests = []corruption{
 	{"promise to keep a lost attempt for longer", []string{"requests/kept"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
 			return slices.ContainsFunc(t.n.past, func(o *version) bool {
-				return o.of == t.attempt && o.alone && o.rec.State == record.AttemptWorking && !s.deleteCalled(t.n.name, o) &&
+				return o.of == t.attempt && !o.underWork && o.lost() && !s.deleteCalled(t.n.name, o) &&
 					(t.end == nil || !mayRelease(t.attempt, s.startOf(t.span), t.end))
 			})
 		})
@@ -286,9 +288,11 @@ var corruptionsOfRequests = []corruption{
 		t, ok := s.tried(s.hasEffect)
 		return ok && s.edit(t.isStart, func(e *history.Event) { e.Attr["with"] = WithConflict }) > 0
 	}},
-	{"leave a claim behind", []string{"requests/left"}, func(s *scene) bool {
+	{"leave an attempt in progress", []string{"requests/left"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool { return t.claim.how == plain && t.attempt == t.n.attempts[len(t.n.attempts)-1] })
-		return ok && s.drop(tappedKey(t.claim.gone, history.KindDelete, t.n.name+"/claim")) > 0
+		return ok && s.drop(func(e *history.Event) bool {
+			return e.KV != nil && e.Rev >= t.claim.gone && (string(e.KV.Key) == s.prefix+t.n.name || string(e.KV.Key) == s.prefix+alive(t.claim.lease))
+		}) > 0
 	}},
 	{"leave a record behind", []string{"requests/left"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool { return len(t.n.past) > 0 && t.attempt == t.n.attempts[len(t.n.attempts)-1] })

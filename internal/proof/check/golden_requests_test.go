@@ -46,11 +46,11 @@ var goldenRequests = []goldenCase{
 	{"a failed attempt gives its key free", "", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.functionReturns(a, "released")
-		t.commit(change{key: simRequest, del: true}, change{key: simRequest + "/claim", del: true})
+		t.commit(change{key: simRequest, del: true})
 		b := t.attempts(1, 1)
 		t.reaches(b, "one")
 		t.functionReturns(b, "released")
-		t.commit(change{key: simRequest, value: b.record(record.AttemptReleased).Encode(), lease: 6}, change{key: simRequest + "/claim", del: true})
+		t.commit(change{key: simRequest, value: b.record(record.AttemptReleased).Encode(), lease: 6})
 		c := t.asksFor(2, 2)
 		c.steps = b.steps
 		t.claimsIt(c)
@@ -73,7 +73,7 @@ var goldenRequests = []goldenCase{
 		t.loses(t.attempts(0, 1))
 		b := t.asksFor(1, 2)
 		t.claimsIt(b)
-		t.commit(change{key: simRequest, value: b.before, lease: 5}, change{key: simRequest + "/claim", del: true})
+		t.commit(change{key: simRequest, value: b.before, lease: 5})
 		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
 	}},
@@ -95,11 +95,10 @@ var goldenRequests = []goldenCase{
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
-	{"a record that was deleted by hand", "", func(t *scenario) {
+	{"a record that was deleted by hand", "(requests/stale)", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + simRequest}}, func() { t.commit(change{key: simRequest, del: true}) })
-		t.functionReturns(a, "done")
-		t.commit(change{key: simRequest + "/claim", del: true}) // it was fenced
+		t.functionReturns(a, "done") // and is fenced
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
@@ -110,7 +109,7 @@ var goldenRequests = []goldenCase{
 		t.execute(a)
 		t.tryEnds(a, history.HeldTooLong)
 		t.now += 2_000_000_000
-		t.commit(change{key: simRequest + "/claim", del: true})
+		t.givesUp(a)
 		t.finishesIt(t.attempts(1, 2))
 		t.functionReturns(a, "done")
 		t.passes(late)
@@ -159,9 +158,16 @@ var goldenRequests = []goldenCase{
 		t.finishesIt(a)
 		t.passes(late)
 	}},
-	{"a claim without a record", "requests/claim", func(t *scenario) {
-		t.commit(change{key: simRequest + "/claim", value: record.Claim{Nonce: "n"}.Encode(), lease: 9})
+	{"an attempt is begun beside another", "requests/claim", func(t *scenario) {
+		t.functionReturns(t.attempts(0, 1), record.AttemptReleased)
+		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
+	}},
+	{"an attempt is begun for a session that has ended", "requests/claim", func(t *scenario) {
+		a := t.asksFor(0, 1)
+		t.expire(a.client)
+		t.claimsIt(a)
+		t.commit(change{key: simRequest, del: true})
 	}},
 	{"a record that cannot be read", "requests/record", func(t *scenario) {
 		t.commit(change{key: simRequest, value: "garbage", lease: 9})
@@ -252,22 +258,21 @@ var goldenRequests = []goldenCase{
 		t.reaches(a, "one")
 		t.functionReturns(a, "released")
 		a.steps = nil
-		t.commit(change{key: simRequest, value: a.record(record.AttemptReleased).Encode(), lease: 6}, change{key: simRequest + "/claim", del: true})
+		t.commit(change{key: simRequest, value: a.record(record.AttemptReleased).Encode(), lease: 6})
 		t.passes(late)
 	}},
-	{"an attempt is resolved that continues", "requests/zombie", func(t *scenario) {
+	{"an attempt is resolved that continues", "requests/returned requests/zombie", func(t *scenario) {
 		a := t.attempts(0, 1)
 		r := a.record(record.AttemptReleased)
 		r.By = "c1"
 		t.commit(change{key: simRequest, value: r.Encode(), lease: 6})
 		t.functionReturns(a, "released")
-		t.commit(change{key: simRequest + "/claim", del: true})
 		t.passes(late)
 	}},
 	{"an attempt is given up under its function", "requests/returned", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.tryEnds(a, history.Lost)
-		t.commit(change{key: simRequest + "/claim", del: true})
+		t.givesUp(a)
 		t.finishesIt(t.attempts(1, 2))
 		t.functionReturns(a, "done")
 		t.passes(late)
@@ -275,7 +280,7 @@ var goldenRequests = []goldenCase{
 	{"an attempt is given up that has returned a value", "requests/returned", func(t *scenario) {
 		a := t.attempts(0, 1)
 		t.functionReturns(a, "done")
-		t.commit(change{key: simRequest + "/claim", del: true})
+		t.givesUp(a)
 		t.finishesIt(t.attempts(1, 2))
 		t.passes(late)
 	}},
@@ -300,14 +305,12 @@ var goldenRequests = []goldenCase{
 		t.commit(change{key: simRequest, del: true})
 		t.tryEnds(a, history.Lost)
 		t.functionReturns(a, "released")
-		t.commit(change{key: simRequest + "/claim", del: true})
 	}},
-	{"a leader that was stopped has the lease of a record ended", "(requests/kept)", func(t *scenario) {
+	{"a leader that was stopped has the lease of a record ended", "(requests/kept) (requests/stale)", func(t *scenario) {
 		t.set(SettingEarly, "leader resumed")
 		a := t.attempts(0, 1)
 		t.nemesis(history.Event{Name: "leader resumed"}, func() { t.commit(change{key: simRequest, del: true}) })
-		t.functionReturns(a, "done")
-		t.commit(change{key: simRequest + "/claim", del: true}) // it was fenced
+		t.functionReturns(a, "done") // and is fenced
 		t.finishesIt(t.attempts(1, 1))
 		t.passes(late)
 	}},
@@ -371,7 +374,7 @@ var goldenRequests = []goldenCase{
 		t.loses(t.attempts(0, 1))
 		b := t.attempts(1, 2)
 		t.functionReturns(b, "released")
-		t.commit(change{key: simRequest, value: b.before, lease: 5}, change{key: simRequest + "/claim", del: true})
+		t.commit(change{key: simRequest, value: b.before, lease: 5})
 		t.passes(late)
 	}},
 	{"a function is called before its claim", "requests/early", func(t *scenario) {

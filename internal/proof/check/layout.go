@@ -27,7 +27,6 @@ const (
 	keyJobSettings                // of a job
 	keyClock                      // of a process that runs jobs
 	keyRecord                     // what became of an idempotent request
-	keyClaim                      // exists while an attempt at it is under way
 	keyPart                       // of its result
 )
 
@@ -80,7 +79,7 @@ var (
 	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16})(?:/.+)?|stepdown/([0-9a-f]{16}))$`)
 	jobName     = regexp.MustCompile(`^(job/[^/]+)/(?:(lock|hold|pause|settings)|(run|floor)/([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z))$`)
 	clockName   = regexp.MustCompile(`^clock/([0-9a-f]{16})$`)
-	recordName  = regexp.MustCompile(`^(idem/[^/]+/r/[0-9a-f]{16}/[A-Za-z0-9_-]{43})(/claim)?$`)
+	recordName  = regexp.MustCompile(`^(idem/[^/]+/r/[0-9a-f]{16}/[A-Za-z0-9_-]{43})$`)
 	partName    = regexp.MustCompile(`^idem/[^/]+/b/`)
 	etcdName    = regexp.MustCompile(`^(.+)/([0-9a-f]+)$`)
 )
@@ -127,9 +126,6 @@ func parseEtcdkit(name string) parsedKey {
 		return parsedKey{kind: keyClock, lease: hex(m[1])}
 	}
 	if m := recordName.FindStringSubmatch(name); m != nil {
-		if m[2] != "" {
-			return parsedKey{kind: keyClaim, gate: m[1], weight: 1}
-		}
 		return parsedKey{kind: keyRecord, gate: m[1]}
 	}
 	if partName.MatchString(name) {

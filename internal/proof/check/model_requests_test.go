@@ -15,7 +15,7 @@ type simIdem struct {
 	last    *simTry // whose record is in force, or nil
 	state   string  // of the record
 	until   int64   // it may expire then
-	holder  *simTry // whose claim exists, or nil
+	holder  *simTry // that is in progress, or nil
 	waiting []*simTry
 	cached  *simTry // an outcome that has gone
 }
@@ -104,24 +104,15 @@ func (s *sim) resolves(k *simIdem) {
 	s.emit(e)
 }
 
-// tampersWith is a nemesis that deletes a record or a claim.
+// tampersWith is a nemesis that deletes a record.
 func (s *sim) tampersWith(k *simIdem) {
 	key := k.gate
-	if s.pick(2) == 0 {
-		key += "/claim"
-	}
 	if _, there := s.keys[key]; !there {
 		return
 	}
 	s.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + key}}, func() { s.commit(change{key: key, del: true}) })
-	switch {
-	case key == k.gate:
-		k.goes()
-	case k.last == k.holder:
-		s.noted(k, k.state, simUnknown)
-	default:
-		k.holder = nil
-	}
+	k.goes()
+	k.holder = nil
 }
 
 // isAskedFor is a new call, with another payload now and then.
@@ -178,7 +169,7 @@ func (s *sim) takes(k *simIdem, r *simTry) {
 	}
 	s.claimsIt(r)
 	if s.pick(8) == 0 { // its session was lost before the start
-		s.commit(change{key: r.gate, value: r.before, lease: 5, del: r.before == ""}, change{key: r.gate + "/claim", del: true})
+		s.commit(change{key: r.gate, value: r.before, lease: 5, del: r.before == ""})
 		s.answers(r, "error", nil)
 		return
 	}
@@ -202,11 +193,8 @@ func (s *sim) goesFurther(k *simIdem, r *simTry) {
 	case mine && r.atMost != "1h" && n < 6:
 		s.now += int64(time.Minute / 1e6)
 		s.tryEnds(r, history.HeldTooLong)
-		s.commit(change{key: k.gate + "/claim", del: true})
-		if k.last == r {
-			s.noted(k, k.state, simUnknown)
-		}
-		k.holder = nil
+		s.givesUp(r)
+		s.noted(k, k.state, simUnknown)
 	default:
 		r.as = []string{record.AttemptDone, record.AttemptDone, record.AttemptFailed, record.AttemptReleased, NothingDone}[s.pick(5)]
 		s.functionReturns(r, r.as)
@@ -222,15 +210,10 @@ func (s *sim) settlesIt(k *simIdem, r *simTry) {
 		more = append(more, r.effect())
 	}
 	switch {
-	case k.last != r || k.state != record.AttemptWorking:
-		if k.holder == r { // its record was deleted by hand
-			s.commit(change{key: k.gate + "/claim", del: true})
-			k.holder = nil
-		}
+	case k.last != r || k.state != record.AttemptWorking: // it is fenced
 	case r.refuse && r.as != NothingDone && (r.as == record.AttemptReleased || r.with == WithConflict):
-		s.commit(change{key: k.gate + "/claim", del: true})
+		s.givesUp(r)
 		s.noted(k, k.state, simUnknown)
-		k.holder = nil
 	case r.as != record.AttemptReleased && r.as != NothingDone && r.with != WithConflict:
 		s.leaves(r, r.as, more...)
 		s.noted(k, r.as, simRetain)
@@ -242,7 +225,7 @@ func (s *sim) settlesIt(k *simIdem, r *simTry) {
 		s.leaves(r, record.AttemptReleased)
 		s.noted(k, record.AttemptReleased, simRetain)
 	default:
-		s.commit(change{key: k.gate, del: true}, change{key: k.gate + "/claim", del: true})
+		s.commit(change{key: k.gate, del: true})
 		k.goes()
 		k.holder = nil
 	}

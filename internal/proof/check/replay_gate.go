@@ -50,6 +50,7 @@ type request struct {
 	gone     int64 // revision, or never
 	goneAt   int64
 	how      ending
+	erased   bool          // of an attempt: its record was deleted under it
 	notice   record.Notice // if it was taken away
 	asked    bool          // another session asked that it end
 	of       *request      // in the queue of a total: the one at its key

@@ -11,9 +11,9 @@ import (
 // idem is what the tap has seen of one idempotency key.
 type idem struct {
 	name     string // of the record's key
-	gate     *gate  // of its claims: each is admitted as soon as it exists
+	gate     *gate  // of its attempts: each is admitted as soon as it is recorded
 	attempts []*attempt
-	holder   *attempt   // whose claim exists
+	holder   *attempt   // that is in progress: the record names it as working, and its session exists
 	now      *version   // the present record, or nil
 	past     []*version // records that went
 	outcomes []*version
@@ -21,11 +21,11 @@ type idem struct {
 	breaches []breach
 }
 
-// attempt is one claim and its record.
+// attempt is one attempt, from the record that names it.
 type attempt struct {
 	token   int64
 	rec     record.Attempt
-	claim   *request
+	claim   *request // while it is in progress
 	before  *version // what it has replaced
 	undone  bool     // it was taken back
 	outcome *version // that it, or the operator who resolved it, has recorded
@@ -40,8 +40,12 @@ type version struct {
 	rev, at   int64
 	gone      int64 // the record went, or another generation began
 	goneAt    int64
-	alone     bool // no claim went with it
-	underWork bool // a claim existed when it was removed, and still does
+	underWork bool // its attempt was in progress when it was removed
+}
+
+// lost reports whether an attempt that is not in progress has left it without an end.
+func (s *version) lost() bool {
+	return s.rec.State == record.AttemptWorking || s.rec.State == record.AttemptLost
 }
 
 func (s *version) finished() bool {
@@ -50,58 +54,73 @@ func (s *version) finished() bool {
 
 // runRequests applies one revision to the idempotency keys that it touches.
 func (s *store) runRequests(c history.Commit) {
-	type events struct{ rec, claim *history.Event }
-	all := map[string]*events{}
-	for i, e := range c.Events {
-		k := s.layout.parse(s.short(e))
-		if k.kind != keyRecord && k.kind != keyClaim {
-			continue
-		}
-		if all[k.gate] == nil {
-			all[k.gate] = &events{}
-		}
-		if k.kind == keyRecord {
-			all[k.gate].rec = &c.Events[i]
-		} else {
-			all[k.gate].claim = &c.Events[i]
+	for _, e := range c.Events {
+		if k := s.layout.parse(s.short(e)); k.kind == keyAlive && e.Kind == history.KindDelete {
+			for _, n := range s.entries {
+				if n.holder != nil && n.holder.rec.Lease == k.lease {
+					n.end(s, c)
+				}
+			}
 		}
 	}
-	for name, ev := range all {
-		n := s.entries[name]
-		if n == nil {
-			n = &idem{name: name, gate: &gate{name: name, fixed: 1}}
-			s.entries[name] = n
+	for i, e := range c.Events {
+		k := s.layout.parse(s.short(e))
+		if k.kind != keyRecord {
+			continue
 		}
-		n.apply(s, c, ev.rec, ev.claim)
+		n := s.entries[k.gate]
+		if n == nil {
+			n = &idem{name: k.gate, gate: &gate{name: k.gate, fixed: 1}}
+			s.entries[k.gate] = n
+		}
+		n.apply(s, c, &c.Events[i])
 	}
 }
 
-func (n *idem) apply(s *store, c history.Commit, rec, claim *history.Event) {
-	worked := n.holder
-	switch {
-	case claim == nil:
-	case claim.Kind == history.KindDelete:
-		n.end(s, c)
-	case claim.KV.Version > 1:
-		n.breach("claim", c, string(claim.KV.Key), "its claim was written again")
-	default:
-		n.begin(s, c, rec, claim)
-		return
-	}
-	switch {
-	case rec == nil:
-	case rec.Kind == history.KindDelete:
+func (n *idem) apply(s *store, c history.Commit, e *history.Event) {
+	if e.Kind == history.KindDelete {
 		if n.now != nil {
-			n.now.gone, n.now.goneAt, n.now.alone, n.now.underWork = c.Rev, c.At, worked == n.holder, n.holder != nil
+			n.now.gone, n.now.goneAt, n.now.underWork = c.Rev, c.At, n.holder != nil
 			n.past = append(n.past, n.now)
 			n.now = nil
 		}
+		if n.holder != nil {
+			n.holder.claim.erased = true
+		}
+		n.end(s, c)
+		return
+	}
+	r, ok := record.DecodeAttempt([]byte(e.KV.Value))
+	switch b := n.now; {
+	case c.Listed || !ok:
+		if !c.Listed {
+			n.breach("record", c, string(e.KV.Key), "its record cannot be read: %.80q", e.KV.Value)
+		}
+		n.end(s, c)
+		n.now = n.stand(c, e, r, nil)
+	case n.restores(e):
+		n.end(s, c)
+		b.of.undone = true
+		n.now = n.stand(c, e, r, b.of.before.of)
+		n.now.rev, n.now.at = b.of.before.rev, b.of.before.at
+	case r.State == record.AttemptWorking && (b == nil || r.Nonce != b.rec.Nonce || r.Lease != b.rec.Lease):
+		n.begin(s, c, e, r)
 	default:
-		n.write(c, rec, worked)
+		worked := n.holder
+		if r.State != record.AttemptWorking {
+			n.end(s, c)
+		}
+		n.write(c, e, r, worked)
 	}
 }
 
-// end applies the end of a claim, by whatever.
+// restores reports whether a put takes an attempt back: it restores what that has replaced.
+func (n *idem) restores(e *history.Event) bool {
+	b := n.now
+	return b != nil && b.of != nil && b.of.before != nil && b.rec.State == record.AttemptWorking && string(e.KV.Value) == b.of.before.text
+}
+
+// end ends the attempt in progress, by whatever.
 func (n *idem) end(s *store, c history.Commit) {
 	if n.holder == nil {
 		return
@@ -114,60 +133,46 @@ func (n *idem) end(s *store, c history.Commit) {
 	n.holder = nil
 }
 
-// begin applies a claim.
-func (n *idem) begin(s *store, c history.Commit, rec, claim *history.Event) {
-	kv := claim.KV
-	a := &attempt{token: kv.Create, before: n.now}
-	a.claim = &request{gate: n.gate, key: string(kv.Key), parsed: parsedKey{kind: keyClaim, gate: n.name, weight: 1, lease: kv.Lease},
-		token: kv.Create, putAt: c.At, lease: kv.Lease, admitted: c.Rev, gone: never, goneAt: never}
-	n.attempts, n.holder = append(n.attempts, a), a
-	v, _ := record.DecodeClaim([]byte(kv.Value))
-	ok := rec != nil && rec.Kind == history.KindPut
-	if ok {
-		a.rec, ok = record.DecodeAttempt([]byte(rec.KV.Value))
-	}
-	r := a.rec
+// begin applies a record that names a new attempt.
+func (n *idem) begin(s *store, c history.Commit, e *history.Event, r record.Attempt) {
+	beside := n.holder
+	n.end(s, c)
+	a := &attempt{token: c.Rev, before: n.now, rec: r}
+	a.claim = &request{gate: n.gate, key: string(e.KV.Key), parsed: parsedKey{kind: keyRecord, gate: n.name, weight: 1, lease: r.Lease},
+		token: c.Rev, putAt: c.At, lease: r.Lease, admitted: c.Rev, gone: never, goneAt: never}
 	a.claim.rec.Owner = r.Owner
-	if !ok || r.State != record.AttemptWorking || r.Nonce != v.Nonce || r.Lease != v.Lease || r.Lease != kv.Lease {
-		n.breach("claim", c, "", "a claim of %q came without its record", v.Owner)
-		return
-	}
-	if l := s.leases[kv.Lease]; l != nil && l.gone < c.Rev {
+	n.attempts, n.holder = append(n.attempts, a), a
+	if l := s.leases[r.Lease]; l != nil && l.gone < c.Rev {
 		n.breach("claim", c, "", "attempt %d was begun by %s, whose session had ended", r.Number, r.Owner)
+		n.end(s, c)
 	}
 	switch b := n.now; {
+	case beside != nil:
+		n.breach("claim", c, "", "attempt %d was begun by %s while attempt %d of %s was in progress", r.Number, r.Owner, beside.rec.Number, beside.rec.Owner)
 	case b == nil:
 		if r.Number != 1 {
 			n.breach("number", c, "", "attempt %d was begun by %s, and there was none before", r.Number, r.Owner)
 		}
 	case b.finished():
 		n.breach("again", c, "", "attempt %d was begun by %s after attempt %d had recorded that it is %s", r.Number, r.Owner, b.rec.Number, b.rec.State)
-	case b.rec.Refuse && b.rec.State == record.AttemptWorking:
+	case b.rec.Refuse && b.lost():
 		n.breach("refuse", c, "", "attempt %d was begun by %s though attempt %d was lost, and may not be repeated", r.Number, r.Owner, b.rec.Number)
-	case r.Number != b.rec.Number+1 || b.of != nil && a.token <= b.of.token:
+	case r.Number != b.rec.Number+1:
 		n.breach("number", c, "", "attempt %d, token %d, was begun by %s after attempt %d", r.Number, a.token, r.Owner, b.rec.Number)
 	case !bytes.Equal(r.Print, b.rec.Print):
 		n.breach("payload", c, "", "attempt %d was begun by %s with another payload", r.Number, r.Owner)
 	case !bytes.Equal(r.Body, b.rec.Body):
 		n.breach("steps", c, "", "attempt %d was begun by %s with other recovery points than there were", r.Number, r.Owner)
 	}
-	n.now = n.stand(c, rec, r, a)
+	n.now = n.stand(c, e, r, a)
 }
 
 func (n *idem) stand(c history.Commit, e *history.Event, r record.Attempt, a *attempt) *version {
 	return &version{text: string(e.KV.Value), rec: r, of: a, lease: e.KV.Lease, rev: c.Rev, at: c.At, gone: never, goneAt: never}
 }
 
-// write applies a change of the record by which nothing is begun.
-func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
-	r, ok := record.DecodeAttempt([]byte(e.KV.Value))
-	if c.Listed || !ok {
-		if !c.Listed {
-			n.breach("record", c, string(e.KV.Key), "its record cannot be read: %.80q", e.KV.Value)
-		}
-		n.now = n.stand(c, e, r, nil)
-		return
-	}
+// write applies a change of the record by which nothing is begun. worked is the attempt that was in progress.
+func (n *idem) write(c history.Commit, e *history.Event, r record.Attempt, worked *attempt) {
 	b := n.now
 	if b == nil {
 		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s when there was no record", r.Number, r.Owner, r.State)
@@ -180,9 +185,6 @@ func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
 		now.rev, now.at = b.rev, b.at // it has existed since
 	case b.finished():
 		n.breach("changed", c, "", "the outcome of attempt %d, %s, was changed to that of attempt %d, %s", b.rec.Number, b.rec.State, r.Number, r.State)
-	case b.of != nil && b.of.before != nil && now.text == b.of.before.text && n.holder == nil:
-		b.of.undone = true
-		now.of, now.rev, now.at = b.of.before.of, b.of.before.rev, b.of.before.at
 	case r.Nonce != b.rec.Nonce || r.Lease != b.rec.Lease || r.Number != b.rec.Number:
 		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s, when attempt %d of %s had taken over", r.Number, r.Owner, r.State, b.rec.Number, b.rec.Owner)
 	case !bytes.Equal(r.Print, b.rec.Print):
@@ -191,12 +193,10 @@ func (n *idem) write(c history.Commit, e *history.Event, worked *attempt) {
 		n.steps(c, b.rec, r)
 	case r.By != "" && worked != nil:
 		n.breach("zombie", c, "", "it was resolved by %s while attempt %d was under way", r.By, b.rec.Number)
-	case r.By == "" && worked != nil && (worked != b.of || n.holder != nil):
-		n.breach("zombie", c, "", "attempt %d of %s wrote that it is %s, and a claim was left", r.Number, r.Owner, r.State)
-	case r.By == "" && r.State != record.AttemptReleased && b.of != nil && r.Token != b.of.token:
+	case r.By == "" && now.finished() && b.of != nil && r.Token != b.of.token:
 		n.breach("zombie", c, "", "attempt %d of %s wrote its outcome with token %d, which is not its own", r.Number, r.Owner, r.Token)
-	case r.State == record.AttemptReleased && !bytes.Equal(r.Body, b.rec.Body):
-		n.breach("steps", c, "", "attempt %d was released with other recovery points than it had", r.Number)
+	case (r.State == record.AttemptReleased || r.State == record.AttemptLost) && !bytes.Equal(r.Body, b.rec.Body):
+		n.breach("steps", c, "", "attempt %d was left with other recovery points than it had", r.Number)
 	}
 	if r.State == record.AttemptReleased && r.By == "" && now.of == b.of {
 		n.released = append(n.released, now)

@@ -15,13 +15,12 @@ import (
 )
 
 // Requests is C6: idempotent requests. It replays the tap as the life of records and
-// claims (replay_request.go), and joins the calls of functions to it. A record that is
+// of the sessions that they name (replay_request.go), and joins the calls of functions to it. A record that is
 // deleted, or has expired, begins anew.
 //
 // Rules of what is in etcd:
 //
-//	claim     a claim was created without its record, was written again, or belongs to
-//	          a session that had ended
+//	claim     an attempt was begun beside one in progress, or by a session that had ended
 //	record    a record cannot be read
 //	again     an attempt was begun after an outcome was recorded
 //	number    the numbers of attempts, or their tokens, do not rise one by one
@@ -34,7 +33,7 @@ import (
 //	          returned a value
 //	kept      a record went before its time, or while an attempt worked on it
 //	with      what was given to Attempt.Attach was done without the outcome, or not with it
-//	left      a claim exists while nothing runs, or anything after all is over
+//	left      an attempt is in progress while nothing runs, or anything exists after all is over
 //
 // Rules of what functions and callers observe:
 //
@@ -168,11 +167,6 @@ func (v *view) returned(n *idem, a *attempt) []Finding {
 	if s == nil || a.outcome != nil || r.gone == never || r.how != plain || v.struck(r) != nil || v.tampered(r.key, r.gone) != nil || v.named(v.prefix+n.name) {
 		return nil
 	}
-	for _, o := range n.past {
-		if o.of == a && o.underWork && v.hastened(o.gone) != nil {
-			return nil // etcd has ended the lease of its record early
-		}
-	}
 	start, end := v.startOf(s), v.finish(n.name, a.token)
 	longest, err := time.ParseDuration(start.Call.Attr["atmost"])
 	tooLong := err == nil && start.Call.At+int64(longest) <= addTime(r.goneAt, slip)
@@ -222,20 +216,23 @@ func (v *view) keptRecord(n *idem, s *version) []Finding {
 		return nil
 	}
 	a, span := s.of, v.spanOf[s.of.claim]
-	if s.underWork {
-		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d was deleted while it continued", s.rec.Number))}
-	}
-	if span == nil || !s.alone && s.rec.State == record.AttemptWorking {
-		return nil // it was never started, or was released
+	if span == nil {
+		return nil // it was never started
 	}
 	start, end := v.startOf(span), v.finish(n.name, a.token)
+	switch {
+	case s.underWork && (end == nil || end.Call.At > s.goneAt):
+		return []Finding{at(s.gone, bad("kept", n.name, s.goneAt, "the record of attempt %d was deleted while it continued", s.rec.Number))}
+	case s.underWork && mayRelease(a, start, end):
+		return nil
+	}
 	of, since := "retain", v.notBefore(s.rev)
 	switch {
 	case s.rec.By != "":
 		of, since = "", max(since, a.claim.putAt)
-	case s.rec.State == record.AttemptWorking && (end == nil || !mayRelease(a, start, end)):
+	case s.lost() && (end == nil || !mayRelease(a, start, end)):
 		of, since = "unknown", span.To
-	case s.rec.State == record.AttemptWorking:
+	case s.lost():
 		return nil // it was released late
 	}
 	if of == "retain" && !v.confirmed(start) {
@@ -343,11 +340,18 @@ func sum(r record.Attempt) string {
 // leftOfRequests finds the keys that exist when they should not.
 func (v *view) leftOfRequests() (f []Finding) {
 	for mark, kinds := range map[string][]keyKind{
-		history.MarkIdle:    {keyClaim},
-		history.MarkDrained: {keyClaim, keyRecord, keyPart},
+		history.MarkIdle:    nil,
+		history.MarkDrained: {keyRecord, keyPart},
 	} {
 		for _, m := range v.h.Marks(mark) {
 			rev, ok := v.tappedBefore(m.At)
+			for _, n := range v.entries {
+				for _, a := range n.attempts {
+					if ok && a.token <= rev && a.claim.gone > rev {
+						f = append(f, at(a.token, bad("left", n.name, m.At, "%s: attempt %d is in progress, and belongs to no request", mark, a.rec.Number)))
+					}
+				}
+			}
 			for _, k := range v.keysAt(rev) {
 				if ok && slices.Contains(kinds, k.parsed.kind) {
 					f = append(f, at(k.created, bad("left", k.parsed.gate, m.At, "%s: %q exists and belongs to no request", mark, k.name)))

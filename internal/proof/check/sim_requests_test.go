@@ -77,11 +77,10 @@ func (s *sim) callsWith(n int, gate, payload string) *simTry {
 	return r
 }
 
-// claimsIt puts claim and record.
+// claimsIt puts the record that names the attempt.
 func (s *sim) claimsIt(r *simTry) {
 	r.before = string(s.keys[r.gate].Value)
-	claim := record.Claim{Nonce: r.nonce(), Lease: r.lease, Owner: r.client.name}
-	r.token = s.commit(change{key: r.gate + "/claim", value: claim.Encode(), lease: r.lease}, change{key: r.gate, value: r.record(record.AttemptWorking).Encode(), lease: 5})
+	r.token = s.commit(change{key: r.gate, value: r.record(record.AttemptWorking).Encode(), lease: 5})
 }
 
 func (s *sim) tryEvent(r *simTry, kind history.Kind) history.Event {
@@ -137,7 +136,12 @@ func (s *sim) records(r *simTry, more ...change) { s.leaves(r, record.AttemptDon
 
 // leaves writes how an attempt has ended.
 func (s *sim) leaves(r *simTry, state string, more ...change) {
-	s.commit(append([]change{{key: r.gate, value: r.record(state).Encode(), lease: 6}, {key: r.gate + "/claim", del: true}}, more...)...)
+	s.commit(append([]change{{key: r.gate, value: r.record(state).Encode(), lease: 6}}, more...)...)
+}
+
+// givesUp writes that an attempt is lost.
+func (s *sim) givesUp(r *simTry) {
+	s.commit(change{key: r.gate, value: r.record(record.AttemptLost).Encode(), lease: 5})
 }
 
 // answers is the return of a call, with the value of an attempt.

@@ -306,6 +306,9 @@ func (v *view) struck(r *request) *history.Window {
 			return n
 		}
 	}
+	if r.erased {
+		return v.hastened(r.gone)
+	}
 	if r.how != withLease {
 		return nil
 	}

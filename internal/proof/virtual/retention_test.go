@@ -23,8 +23,11 @@ import (
 // releases it for its payload.
 func recording(m fakeetcd.Message) bool {
 	r, ok := m.Body.(*etcdserverpb.TxnRequest)
-	return ok && len(r.Success) > 1 && strings.Contains(string(r.Success[0].GetRequestPut().GetKey()), "/r/") &&
-		strings.HasSuffix(string(r.Success[1].GetRequestDeleteRange().GetKey()), "/claim")
+	if !ok || len(r.Success) == 0 {
+		return false
+	}
+	put := r.Success[0].GetRequestPut()
+	return strings.Contains(string(put.GetKey()), "/r/") && !strings.HasPrefix(string(put.GetValue()), `{"v":1,"state":"working"`)
 }
 
 // whileRecording has the messages that record an outcome meet a fate until a time has passed.

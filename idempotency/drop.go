@@ -1,0 +1,118 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// How an attempt is lost that has not been settled: with its session, with the lease of its record, or after MaxExecution.
+
+// ungrounded is called when what the attempt depends on has ended.
+func (a *Attempt) ungrounded() {
+	if cause := a.lostWithSession(); a.life.End(cause) {
+		a.seen.lost(cause)
+	}
+	logLostAtWork(a)
+	if a.epoch.Outlived() { // the record, if it exists, still names an attempt of a session that lives
+		a.giveUp(nil)
+		return
+	}
+	a.store.away.leave(a)
+	a.endFlight(nil) // duplicates in this process may take over, as those of other processes may
+}
+
+// overdue is called when MaxExecution has ended the attempt's context. If the function does not return
+// within the session's margin, the attempt is left as lost; what the function commits after that
+// counts only if no other attempt has taken over.
+func (a *Attempt) overdue(cause error) {
+	a.seen.lost(cause)
+	if errors.Is(cause, ErrTooLong) {
+		a.giveUp(func() {
+			a.store.log.Warn("an attempt did not return when MaxExecution had passed: it counts as lost", fieldsOf(a)...)
+			a.seen.overrun(a.Context())
+		})
+	}
+}
+
+// giveUp has the record say that the attempt is lost, unless it is settled within the session's margin.
+func (a *Attempt) giveUp(report func()) {
+	s := a.store
+	s.sess.Background(func() {
+		select {
+		case <-time.After(s.sess.Margin()):
+		case <-s.sess.Context().Done():
+			return
+		}
+		if a.settling.open() != nil {
+			return
+		}
+		if report != nil {
+			report()
+		}
+		a.drop()
+		s.away.leave(a)
+		a.endFlight(nil)
+	})
+}
+
+// drop has the record say that the attempt is lost. It repeats that until etcd has it, the attempt is settled, or the
+// session has ended, which says the same. A late outcome knows the record as the drop has left it.
+func (a *Attempt) drop() {
+	ctx, pause := a.store.sess.Context(), commit.Backoff{Most: 5 * time.Second}
+	for {
+		select {
+		case a.own.turn <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		writing, over := a.settling.now()
+		var err error
+		if !writing && !over {
+			err = a.own.lose(ctx)
+		}
+		a.unlock()
+		if over || !writing && (err == nil || errors.Is(err, ErrFenced)) || pause.Wait(ctx, nil) != nil {
+			return
+		}
+	}
+}
+
+// lose has the record say that the attempt is lost. It returns ErrFenced if the record was changed or deleted, and an
+// error of etcd's or ctx's if it is not certain what the record says. The caller holds the turn.
+func (w *ownRecord) lose(ctx context.Context) error {
+	if w.rec.State == record.AttemptLost {
+		return nil
+	}
+	err := w.change(ctx, func(r *record.Attempt) error { r.State = record.AttemptLost; return nil })
+	if errors.Is(err, errRecordGone) {
+		return ErrFenced
+	}
+	return err
+}
+
+// loseSurely repeats lose until etcd has it, or ctx ends.
+func (w *ownRecord) loseSurely(ctx context.Context) {
+	pause := commit.Backoff{Most: 5 * time.Second}
+	for {
+		err := w.lose(ctx)
+		if err == nil || errors.Is(err, ErrFenced) || pause.Wait(ctx, nil) != nil {
+			return
+		}
+	}
+}
+
+// unclaim has a record say that the attempt is lost which was put again by hand, and so does not belong to the attempt
+// any more: it would block the request as long as the session lives.
+func (a *Attempt) unclaim(revision int64) {
+	s := a.store
+	s.sess.Background(func() {
+		a.own.turn <- struct{}{}
+		defer a.unlock()
+		a.own.mod, a.own.unsure = revision, ""
+		a.own.loseSurely(s.sess.Context())
+	})
+}

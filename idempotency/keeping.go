@@ -1,0 +1,197 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
+)
+
+// keeping is until when a lease of attempts in progress may be trusted. When it ends, another attempt may begin, since the
+// records are gone. It is safe for concurrent use.
+type keeping struct {
+	ctx   context.Context // ends, with the cause, when the lease is gone, or was not renewed in time
+	end   context.CancelCauseFunc
+	span  time.Duration // how long it may be trusted after a renewal was sent
+	since atomic.Pointer[moment]
+}
+
+// The causes of its end.
+var (
+	errRecordGone = errors.New("the lease of its record does not exist any more")
+	errRecordLate = errors.New("the lease of its record was not renewed in time")
+)
+
+func newKeeping(sent moment, span time.Duration) *keeping {
+	k := &keeping{span: span}
+	k.ctx, k.end = context.WithCancelCause(context.Background())
+	k.since.Store(&sent)
+	return k
+}
+
+// trusted reports whether the lease may be trusted now, by the clocks.
+func (k *keeping) trusted() bool { return k.trustedAt(now()) }
+
+// trustedAt reports whether the lease may be trusted at a time. nil is a lease for which that is not asked.
+func (k *keeping) trustedAt(at moment) bool {
+	switch {
+	case k == nil:
+		return true
+	case k.ctx.Err() != nil:
+		return false
+	case k.since.Load().Age(at) < k.span:
+		return true
+	}
+	k.end(errRecordLate)
+	return false
+}
+
+// until returns until when it may be trusted unless it is renewed.
+func (k *keeping) until() time.Time { return k.since.Load().Add(k.span) }
+
+// renewed extends the time by an acknowledged renewal that was sent at that time, unless it has ended.
+func (k *keeping) renewed(sent moment) {
+	if k.trusted() {
+		k.since.Store(&sent)
+	}
+}
+
+// ground is what an attempt depends on: the leases of its session and of its record.
+type ground struct {
+	*engine.Epoch
+	record *keeping
+	ctx    context.Context // ends with one of them
+}
+
+// Valid reports whether both may be trusted now.
+func (g ground) Valid() bool { return g.Epoch.Valid() && g.record.trusted() }
+
+// Deadline returns until when both may be trusted unless they are renewed.
+func (g ground) Deadline() time.Time {
+	of, record := g.Epoch.Deadline(), g.record.until()
+	if record.Before(of) {
+		return record
+	}
+	return of
+}
+
+// Context returns a context that ends with one of them.
+func (g ground) Context() context.Context { return g.ctx }
+
+// Outlived reports whether it has ended while the session lives: the lease of the record has.
+func (g ground) Outlived() bool { return g.record.ctx.Err() != nil && g.Epoch.Context().Err() == nil }
+
+// Why returns why it has ended.
+func (g ground) Why() (cause, reason error) {
+	if cause, reason = g.Epoch.Why(); cause == nil && g.record.ctx.Err() != nil {
+		return ErrLost, context.Cause(g.record.ctx)
+	}
+	return cause, reason
+}
+
+// under returns what an attempt depends on whose record is on that lease of the pool. Attempts share it.
+func (p *pool) under(ep *engine.Epoch, l *pooled) ground {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.ground.Epoch != ep {
+		ctx, cancel := context.WithCancelCause(ep.Context())
+		stop := context.AfterFunc(l.kept.ctx, func() { cancel(context.Cause(l.kept.ctx)) })
+		context.AfterFunc(ctx, func() { stop() })
+		l.ground = ground{ep, l.kept, ctx}
+	}
+	return l.ground
+}
+
+// renew keeps a lease of a work pool alive as long as the session is open, and then revokes it if no
+// key is on it. A lease that is full of lost attempts is left to expire. While attempts are in progress, etcd is asked once
+// per TTL of the session whether the lease exists: no event says that it was revoked by hand.
+func (p *pool) renew(l *pooled) {
+	ctx := p.sess.Context()
+	late := time.AfterFunc(l.kept.span, func() { l.kept.trusted() })
+	defer late.Stop()
+	var pause commit.Backoff
+	usual := min(p.ttl/3, p.sess.TTL())
+	wait, renewed := usual, l.sent
+	for {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			p.revokeUnused(l)
+			return
+		}
+		wait = usual
+		p.mu.Lock()
+		idle := l.live == 0
+		l.gone = l.gone || idle && l.used >= perLease
+		gone := l.gone
+		p.mu.Unlock()
+		sent, err := now(), error(nil)
+		switch {
+		case gone && idle:
+			return
+		case aged(renewed) >= p.ttl/3:
+			if err = p.renewOnce(ctx, l); err == nil {
+				renewed = sent
+				l.kept.renewed(sent)
+				late.Reset(l.kept.span - aged(sent))
+			}
+		case !idle:
+			err = p.exists(ctx, l)
+		}
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			l.kept.end(errRecordGone)
+		}
+		switch {
+		case !l.kept.trusted():
+			p.lose(l)
+			return
+		case err == nil:
+			pause.Reset()
+		default:
+			wait = 0
+			_ = pause.Wait(ctx, nil) // if ctx has ended, the next turn sees that
+		}
+	}
+}
+
+// renewOnce renews a lease. etcd may acknowledge less than was granted, which extends nothing.
+func (p *pool) renewOnce(ctx context.Context, l *pooled) error {
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	seconds, err := engine.RenewOnce(call, p.sess, l.id)
+	switch {
+	case err != nil:
+		return err
+	case seconds <= 0:
+		return rpctypes.ErrLeaseNotFound
+	case time.Duration(seconds)*time.Second < l.kept.span+p.sess.Margin():
+		return fmt.Errorf("the renewal gave %d s, less than was granted", seconds)
+	}
+	return nil
+}
+
+// exists asks etcd whether a lease exists.
+func (p *pool) exists(ctx context.Context, l *pooled) error {
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	return p.sess.LetIn(call, func() error {
+		left, err := p.sess.Etcd().TimeToLive(call, l.id)
+		if err == nil && left.TTL <= 0 {
+			err = rpctypes.ErrLeaseNotFound
+		}
+		return err
+	})
+}
+
+// lose forgets a lease that is not trusted any more.
+func (p *pool) lose(l *pooled) {
+	p.sess.Log().Warn("the lease of attempts in progress is gone", zap.Int64("lease", int64(l.id)), zap.NamedError("because", context.Cause(l.kept.ctx)))
+	p.forget(l)
+}

@@ -1,0 +1,56 @@
+package virtual
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+)
+
+// K5: a claim is not answered in time, and is sent again. The attempt releases its key, so there is no record, and the
+// first copy arrives then: its condition holds again. It is void, since the session's presence key was put again before.
+func TestTrapK5GhostOfAClaim(t *testing.T) {
+	const late = time.Minute
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		a, b := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{})
+		on[0].slow("Txn", 1, fakeetcd.Fate{Before: late})
+		at := started(t, a, order("1"))
+		require.NoError(t, at.Release(t.Context()))
+		require.Empty(t, on[0].records())
+		time.Sleep(2 * late)
+		require.Empty(t, on[0].records(), "the copy has arrived")
+		require.NoError(t, started(t, b, order("1"), idempotency.Wait(0)).Release(t.Context()))
+	})
+}
+
+// K4: renewals of the record's lease are not answered, while those of the session's are: the attempt's context ends a
+// margin before the lease can expire.
+func TestTrapK4RecordIsNotRenewed(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		a := on[0].storeOf(idempotency.Options{Retain: time.Second, RetainUnknown: time.Second, MaxExecution: time.Hour})
+		at := started(t, a, order("1"))
+		var ttl, of int64
+		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			r, ok := m.Body.(*pb.LeaseKeepAliveRequest)
+			if ok && r.ID != int64(on[0].session.Lease()) {
+				of = r.ID
+				return fakeetcd.Fate{LoseRequest: true, LoseAnswer: true}
+			}
+			return fakeetcd.Fate{}
+		})
+		begun := time.Now()
+		<-at.Context().Done()
+		synctest.Wait()
+		require.ErrorIs(t, at.Err(), idempotency.ErrLost)
+		require.ErrorContains(t, at.Err(), "was not renewed in time")
+		require.NotZero(t, of)
+		_ = ttl
+		t.Log(time.Since(begun))
+		require.NotZero(t, on[0].session.Lease(), "the session lives")
+	})
+}
