@@ -22,7 +22,7 @@ type bound struct {
 var bounds = map[string]bound{
 	"user":        {most: 249_800},
 	"front":       {most: 55_700},
-	"contributor": {most: 364_800},
+	"contributor": {most: 364_000},
 	"design":      {most: 12_801, each: true},
 }
 
