@@ -194,13 +194,21 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 		e.Withdraw(c.Ticket, c.DeletionRefused())
 		return nil, false, q.fullView(v, c.Token)
 	case rank.Unclear:
-		wait, cancel := context.WithTimeoutCause(ctx, patience, ErrWaited)
+		wait, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 		defer cancel()
-		err := c.await(wait, e, time.Now())
-		if err != nil {
+		switch err := c.await(wait, e, time.Now()); {
+		case err == nil:
+			return c, true, nil
+		case !errors.Is(err, errPatience):
 			return nil, false, err
 		}
-		return c, true, nil
+		if v, err = q.Read(ctx); err == nil && v.Queue.Bounded(c.Token, j.Weight, j.MaxWaiters) != rank.Enter {
+			err = q.fullView(v, c.Token)
+		}
+		if err != nil {
+			e.Withdraw(c.Ticket, c.DeletionRefused())
+			return nil, false, err
+		}
 	}
 	c.at, c.open = limit.RevsOf(v.Limits), v.Limit > 0
 	return c, v.Queue.Bounded(c.Token, j.Weight, 0) == rank.Enter, nil

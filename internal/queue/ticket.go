@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -66,7 +67,10 @@ func (w *waiting) Follows(ctx context.Context, m *mirror.Mirror) (stop func()) {
 
 func (w *waiting) Sleeps(ctx context.Context) { w.ticket.call.Caller.Sleeps(ctx, w.ticket, w.begun) }
 
-// await waits until the request is admitted. If it fails, the request is gone, or is being removed.
+// errPatience is the cause of the end of a ctx by patience, and the error of a wait that this has ended.
+var errPatience = errors.New("tries were in the way for too long")
+
+// await waits until the request is admitted. If it fails, the request is gone, or is being removed, but for errPatience.
 func (c *Ticket) await(ctx context.Context, e *engine.Epoch, begun time.Time) error {
 	q := c.queue
 	if end, ok := ctx.Deadline(); ok {
@@ -88,6 +92,9 @@ func (c *Ticket) await(ctx context.Context, e *engine.Epoch, begun time.Time) er
 	case crowd.Gone:
 		defer c.gone(e) // not before: a notice that comes then is not kept
 		return c.whyGone(ctx, e, begun)
+	}
+	if r.End == crowd.Ended && context.Cause(ctx) == errPatience {
+		return errPatience
 	}
 	e.Withdraw(c.Ticket, c.DeletionRefused())
 	switch r.End {
