@@ -129,7 +129,7 @@ func (v *view) taken(r *request) bool {
 // again reports whether the call of a request made another on the same lease.
 func (v *view) again(r *request, op *history.Op) bool {
 	for _, o := range v.madeBy[op] {
-		if o.gate == r.gate && o.lease == r.lease && o.token > r.token && !v.disproved(cmp.Or(r.of, r)) {
+		if o.gate == r.gate && o.lease == r.lease && o.token > r.token && !v.disproved(cmp.Or(r.of, r)) && !v.obstructed(r) {
 			return true
 		}
 	}

@@ -29,7 +29,7 @@ func (v *view) levels(s history.Span) (spans []history.Span) {
 func (v *view) pairs() (f []Finding) {
 	for _, name := range v.names() {
 		for _, k := range v.gates[name].requests {
-			if t := k.next; t != nil && t.gone < k.gone && v.struck(t) == nil {
+			if t := k.next; t != nil && t.gone < k.gone && v.struck(t) == nil && !copied(k) {
 				f = append(f, at(t.gone, bad("alone", t.gate.name, t.goneAt, "%s was removed, but %s of %s was not", v.name(t), v.name(k), name)))
 			}
 		}
@@ -49,6 +49,33 @@ func (v *view) pairs() (f []Finding) {
 		}
 	}
 	return f
+}
+
+// copied reports whether a request is the same as an earlier one that had gone by then: etcd got the Txn of that twice,
+// as from a client that did not see its answer. No call of its session knows of it, so the session takes its slot for
+// free, and the next request of that slot cannot be written: the session takes that back, with what has its name in the
+// total, and queues on another slot.
+func copied(r *request) bool {
+	for _, o := range r.gate.requests {
+		if o.token < r.token && o.gone <= r.token && o.key == r.key && o.lease == r.lease && o.rec.Nonce == r.rec.Nonce {
+			return true
+		}
+	}
+	return false
+}
+
+// obstructed reports whether a copy had the name of a key's request in the total until that went.
+func (v *view) obstructed(r *request) bool {
+	total := v.totalOf(r.gate.name)
+	if total == nil {
+		return false
+	}
+	for _, t := range total.requests {
+		if t.lease == r.lease && t.parsed.slot == r.parsed.slot && t.token < r.token && t.gone >= r.gone && copied(t) {
+			return true
+		}
+	}
+	return false
 }
 
 // disproved reports whether the admission of a key's request may have ended before it joined the

@@ -66,6 +66,18 @@ func TestTrapN2SweepOfALateCopy(t *testing.T) {
 		holds(0, 1, copied/2)))))
 }
 
+// N2: the same, and before the sweep another key's request is to have the slot, whose name in the total the copy has.
+func TestTrapN2SlotOfALateCopy(t *testing.T) {
+	t.Parallel()
+	const copied = 3 * time.Millisecond
+	other := holds(0, 1, copied)
+	other.key = "k1"
+	require.Empty(t, judge(run(t, totals(1, 3,
+		step{do: meet, n: 5, method: "Txn", fate: twice, d: copied, pause: time.Millisecond},
+		step{who: 0, do: acquire, key: "k", n: 1, ctx: time.Second, pause: 3 * copied},
+		other))))
+}
+
 // N3: the default is lowered while a request waits, and the watch loses that event. By what the waiter
 // has read it fits when one of the holders leaves; it is admitted when it is the only one.
 func TestTrapN3DefaultIsLost(t *testing.T) {
