@@ -110,7 +110,7 @@ type FullError struct {
 
 // Error has the counts, or the limit if no others are known. The error of the call has the
 // name before it, and after it the option that has bounded the wait: Wait, MaxWaiters or
-// KeyedLimiterOptions.MaxTotalWaiters.
+// KeyedLimiterOptions.MaxTotalWaiters. The command looks for parts of it (exit/explain.go).
 func (e *FullError) Error() string {
 	switch {
 	case e.unseen && e.Limit == 0:

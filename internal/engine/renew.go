@@ -7,8 +7,8 @@ import (
 )
 
 // RenewOnce renews a lease that is not the session's own, and returns the TTL that etcd gives it, in seconds; 0 or less is
-// a lease that does not exist. It returns an error of etcd's or ctx's, and repeats nothing: clientv3's KeepAliveOnce tries
-// again and again, without a pause, while no server accepts the connection.
+// a lease that does not exist. It returns an error of etcd's or ctx's, and repeats nothing, where clientv3's KeepAliveOnce
+// repeats without a pause what fails at once.
 func RenewOnce(ctx context.Context, s *Session, id clientv3.LeaseID) (seconds int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream
