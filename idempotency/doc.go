@@ -6,7 +6,7 @@
 //
 // # Guaranteed
 //
-// An attempt begins only if no other attempt's claim exists. No attempt begins after an outcome was
+// An attempt begins only if no other attempt is in progress. No attempt begins after an outcome was
 // recorded, until the outcome has expired (Retain) or was deleted. One Txn of etcd decides both; no
 // clock takes part.
 //
@@ -68,12 +68,12 @@
 // # Terms
 //
 // A request is all calls with one Key. A duplicate is a call for a request that was called
-// before. An attempt is one execution of the function for a request. Its claim is a key in etcd that
-// exists while the attempt is in progress, at most as long as the lease of its session. Commit, Fail,
+// before. An attempt is one execution of the function for a request. It is in progress, for all processes, while its
+// record says so and the presence key of its session exists, at most as long as the leases of both. Commit, Fail,
 // Release and Abandon settle an attempt; Do and Run call them.
 //
 // An outcome is a recorded result or failure; to replay is to return it to a duplicate. An attempt is
-// lost if its claim has ended with neither an outcome nor a release; one that has failed under Refuse
+// lost if it is not in progress any more, with neither an outcome nor a release; one that has failed under Refuse
 // without a word counts as lost. It is then unknown what the attempt did: State Unknown and
 // UnknownError are about a lost attempt.
 //

@@ -53,6 +53,7 @@ func (a *Attempt) giveUp(report func()) {
 		if report != nil {
 			report()
 		}
+		a.leave() // the end of the session says the same
 		a.drop()
 		s.away.leave(a)
 		a.endFlight(nil)

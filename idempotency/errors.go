@@ -87,8 +87,8 @@ var (
 	// was resolved or deleted. The outcome or the recovery point of this attempt was not written.
 	ErrFenced = errors.New("another attempt has taken over")
 
-	// ErrLost is concurrency.ErrLost: the attempt's session was lost during the attempt, so
-	// another attempt may take over.
+	// ErrLost is concurrency.ErrLost: the attempt's session, or the lease of its record, was lost during the
+	// attempt, so another attempt may take over, or begin.
 	ErrLost = concurrency.ErrLost
 
 	// ErrTooLong: the attempt's context ended because MaxExecution had passed.

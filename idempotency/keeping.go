@@ -154,6 +154,7 @@ func (p *pool) renew(l *pooled) {
 			return
 		case err == nil:
 			pause.Reset()
+			wait = max(0, min(usual, p.ttl/3-aged(renewed))) // what a lost attempt is kept for counts from the last renewal
 		default:
 			wait = 0
 			_ = pause.Wait(ctx, nil) // if ctx has ended, the next turn sees that

@@ -23,12 +23,19 @@ func noticeOf(a *Attempt) error {
 	return unkept
 }
 
-// logLostAtWork logs that the session has ended under a function whose request another one does not take over.
+// logLostAtWork logs that the session has ended under a function whose request another one does not take over, or the
+// record under any function: then another one does, whatever the policy.
 func logLostAtWork(a *Attempt) {
-	if a.settling.open() != nil || !a.begun.Refuse {
+	cause, reason := a.epoch.Why()
+	switch {
+	case a.settling.open() != nil:
+		return
+	case a.epoch.Outlived():
+		a.store.log.Warn("the record of an attempt is gone before its function has returned: the next call executes the request", fieldsOf(a, zap.NamedError("because", cmp.Or(reason, cause)))...)
+		return
+	case !a.begun.Refuse:
 		return
 	}
-	cause, reason := a.epoch.Why()
 	a.store.log.Warn("the session of an attempt has ended before its function: the request is refused until Resolve", fieldsOf(a, zap.NamedError("because", cmp.Or(reason, cause)))...)
 }
 

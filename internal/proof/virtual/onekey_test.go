@@ -34,7 +34,7 @@ func TestTrapK4RecordIsNotRenewed(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, on []*desk) {
 		a := on[0].storeOf(idempotency.Options{Retain: time.Second, RetainUnknown: time.Second, MaxExecution: time.Hour})
 		at := started(t, a, order("1"))
-		var ttl, of int64
+		var of int64
 		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
 			r, ok := m.Body.(*pb.LeaseKeepAliveRequest)
 			if ok && r.ID != int64(on[0].session.Lease()) {
@@ -45,12 +45,29 @@ func TestTrapK4RecordIsNotRenewed(t *testing.T) {
 		})
 		begun := time.Now()
 		<-at.Context().Done()
+		granted := max(2*time.Second, 2*ttl) + time.Second // of the record's lease
+		require.WithinDuration(t, begun.Add(granted-margin), time.Now(), time.Second)
 		synctest.Wait()
 		require.ErrorIs(t, at.Err(), idempotency.ErrLost)
 		require.ErrorContains(t, at.Err(), "was not renewed in time")
 		require.NotZero(t, of)
-		_ = ttl
-		t.Log(time.Since(begun))
 		require.NotZero(t, on[0].session.Lease(), "the session lives")
 	})
+}
+
+// The record of a lost attempt is kept for RetainUnknown after the end of its process, at whatever moment that ends
+// between two renewals of the record's lease.
+func TestLostRecordIsKept(t *testing.T) {
+	for after := 25 * time.Second; after < time.Minute; after += 2500 * time.Millisecond {
+		t.Run(after.String(), func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, on []*desk) {
+				a := on[0].storeOf(idempotency.Options{Retain: time.Second, RetainUnknown: time.Minute})
+				started(t, a, order("1"), idempotency.OnLost(idempotency.Refuse))
+				time.Sleep(after - time.Millisecond)
+				on[0].client.Stall() // as of a process that was killed
+				time.Sleep(time.Minute)
+				require.NotEmpty(t, on[0].records())
+			})
+		})
+	}
 }
