@@ -39,6 +39,17 @@ func (w *ownRecord) put(ctx context.Context, text string, mine ...string) (commi
 	})
 }
 
+// regained takes over the revision of the record if found is what the attempt has written, put again as it is: by one that
+// has taken back a claim over it, whose function was never called, or by what shuts out late copies of the attempt's own
+// Txn. It reports whether it is. Copies of what was sent before are void then. The caller holds the turn.
+func (w *ownRecord) regained(found *mvccpb.KeyValue) bool {
+	if found == nil || string(found.Value) != w.rec.Encode() {
+		return false
+	}
+	w.mod = found.ModRevision
+	return true
+}
+
 // resolve finds out whether an unanswered put took effect, and keeps a copy that is still under way from taking
 // effect. The caller holds the turn.
 func (w *ownRecord) resolve(ctx context.Context) error {
@@ -88,6 +99,8 @@ func (w *ownRecord) change(ctx context.Context, change func(*record.Attempt) err
 	case res.Outcome == commit.Amended:
 		w.set(r, res.Mod)
 		return nil
+	case res.Outcome == commit.Overtaken && w.regained(res.Found):
+		return w.change(ctx, change)
 	case res.Outcome == commit.Overtaken:
 		return ErrFenced
 	}

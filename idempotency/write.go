@@ -60,7 +60,11 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 			own.mod = res.Mod
 			return errUnmet, false
 		case commit.Overtaken:
-			return o.fenced(res.Found), false
+			if !own.regained(res.Found) {
+				return o.fenced(res.Found), false
+			}
+			o.doubt = false
+			continue
 		}
 		if ours, err := o.isGone(ctx, lease); !ours {
 			return err, !errors.Is(err, errRejected)
@@ -167,6 +171,8 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 	case res.Outcome == commit.LeaseGone:
 		pool.forget(lease)
 		return rpctypes.ErrLeaseNotFound, true
+	case a.own.regained(res.Found):
+		return o.release(ctx)
 	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
 		return nil, false // no other attempt can have begun until then, so this one has released it
 	}
