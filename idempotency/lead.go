@@ -48,7 +48,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 			}
 		case awaitAttempt:
 			before := st
-			if st, err = c.await(ctx, f, st.rec.Lease); errors.Is(err, errWaited) {
+			if st, err = c.await(ctx, f, st); errors.Is(err, errWaited) {
 				return nil, nil, c.inProgress(ctx, before)
 			}
 		case awaitUndo:

@@ -72,16 +72,16 @@ func (c *call) ofFlight(f *flight) (st state) {
 // errWaited is the error of await when the caller's Wait has ended.
 var errWaited = errors.New("waited long enough")
 
-// await waits until the attempt in progress, of the session on that lease, ends, or the record changes in another way. It
-// watches the record and the end of the session. It returns the state then, errWaited if the caller's Wait has ended, or
-// ctx's error.
-func (c *call) await(ctx context.Context, f *flight, owner int64) (state, error) {
-	s := c.store
+// await waits until the attempt in progress in st ends, or the record changes in another way. It watches the record and
+// the end of the attempt's session. It returns the state then, errWaited if the caller's Wait has ended, or ctx's error.
+func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
+	s, owner := c.store, st.rec.Lease
 	defer s.sess.Etcd().Await()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := waiting{call: c, flight: f, ended: make(chan state, 1)}
 	w.down.Store(2) // the two watches
+	w.read.Store(st.mod())
 	listening := make(chan struct{})
 	if !s.sess.Background(func() {
 		defer close(listening)
@@ -101,7 +101,10 @@ func (c *call) await(ctx context.Context, f *flight, owner int64) (state, error)
 		c.since = time.Time{}
 		select {
 		case st := <-w.ended:
-			return st, nil
+			if w.news(st.mod()) {
+				return st, nil
+			}
+			continue
 		case <-f.rechecks:
 		case <-again:
 		case <-c.bound.Done():
@@ -114,6 +117,7 @@ func (c *call) await(ctx context.Context, f *flight, owner int64) (state, error)
 		if err != nil || !st.live {
 			return st, err
 		}
+		w.read.Store(st.mod())
 		if st.rec.Lease != owner { // another attempt has begun meanwhile
 			leave()
 			owner = st.rec.Lease
@@ -130,8 +134,13 @@ type waiting struct {
 	*call
 	flight *flight
 	down   atomic.Int32 // how many of its watches have not been established yet
+	read   atomic.Int64 // the revision of the record as it was read last
 	ended  chan state
 }
+
+// news reports whether a change of the record at that revision came after the latest read. A watch may report older ones:
+// the member that serves it may lag behind, and what it has sent may be late.
+func (w *waiting) news(mod int64) bool { return mod > w.read.Load() }
 
 // up is called each time that a watch is established, since what came before is not reported; and when the session of the
 // attempt has ended.
@@ -141,21 +150,25 @@ func (w *waiting) up() {
 	}
 }
 
-// changed is called with changes of the record. An outcome is taken from them, since it does not change; everything else is
-// read, with the owner's presence key.
+// changed is called with changes of the record. An outcome is taken from the last of them, since it does not change;
+// everything else is read, with the owner's presence key.
 func (w *waiting) changed(events []*clientv3.Event) {
 	st := state{majority: true, sent: now()}
 	for _, ev := range events {
-		if string(ev.Kv.Key) == w.entry.Record && ev.Type == clientv3.EventTypePut {
+		if string(ev.Kv.Key) != w.entry.Record || !w.news(ev.Kv.ModRevision) {
+			continue
+		}
+		st = state{majority: true, sent: st.sent}
+		if ev.Type == clientv3.EventTypePut {
 			st.take([]*mvccpb.KeyValue{ev.Kv})
 		}
 	}
-	if !st.finished() {
-		w.flight.recheck()
-		return
+	if st.finished() {
+		select {
+		case w.ended <- st:
+			return
+		default: // an earlier one, which may be outdated, has not been taken yet
+		}
 	}
-	select {
-	case w.ended <- st:
-	default:
-	}
+	w.flight.recheck()
 }

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +53,42 @@ func TestTrapK4RecordIsNotRenewed(t *testing.T) {
 		require.ErrorContains(t, at.Err(), "was not renewed in time")
 		require.NotZero(t, of)
 		require.NotZero(t, on[0].session.Lease(), "the session lives")
+	})
+}
+
+// K10, A177: what a waiting call hears of the record is late: an outcome that was deleted since, after which another attempt has
+// begun. The call has read that attempt meanwhile, so it waits for it.
+func TestTrapK10LateOutcome(t *testing.T) {
+	const late = ttl + renews
+	bubble(t, 3, func(t *testing.T, on []*desk) {
+		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
+		first := started(t, a, order("1"))
+		answer := make(chan string, 1)
+		go func() {
+			if at, rec, err := b.Begin(within(t, time.Hour), order("1"), "payload"); err != nil || at != nil {
+				t.Error("no outcome: ", at, err)
+			} else {
+				answer <- string(rec.Value)
+			}
+		}()
+		synctest.Wait()
+		var heard atomic.Int64
+		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			if r, ok := m.Body.(*pb.WatchResponse); !ok || len(r.Events) == 0 {
+				return fakeetcd.Fate{}
+			}
+			heard.Add(1)
+			return fakeetcd.Fate{After: late}
+		})
+		require.NoError(t, first.Commit(t.Context(), []byte("first")))
+		require.NoError(t, c.Delete(t.Context(), c.Ref(order("1"))))
+		second := started(t, c, order("1"))
+		time.Sleep(2 * late) // it reads once per TTL, whatever it hears
+		synctest.Wait()
+		require.NotZero(t, heard.Load())
+		require.Empty(t, answer)
+		require.NoError(t, second.Commit(t.Context(), []byte("second")))
+		require.Equal(t, "second", <-answer)
 	})
 }
 
