@@ -38,7 +38,9 @@ func (a *Attempt) overdue(cause error) {
 	}
 }
 
-// giveUp has the record say that the attempt is lost, unless it is settled within the session's margin.
+// giveUp has the record say that the attempt is lost, when the session's margin has passed, unless it is settled. A Commit
+// that is under way then may end without that, because a condition of Attach is not met, and no timer is left. report may
+// be nil.
 func (a *Attempt) giveUp(report func()) {
 	s := a.store
 	s.sess.Background(func() {
@@ -47,22 +49,15 @@ func (a *Attempt) giveUp(report func()) {
 		case <-s.sess.Context().Done():
 			return
 		}
-		if a.settling.open() != nil {
-			return
-		}
-		if report != nil {
-			report()
-		}
-		a.leave() // the end of the session says the same
-		a.drop()
+		a.drop(report)
 		s.away.leave(a)
 		a.endFlight(nil)
 	})
 }
 
-// drop has the record say that the attempt is lost. It repeats that until etcd has it, the attempt is settled, or the
-// session has ended, which says the same. A late outcome knows the record as the drop has left it.
-func (a *Attempt) drop() {
+// drop reports that the attempt is lost, and has the record say so. It repeats that until etcd has it, the attempt is
+// settled, or the session has ended, which says the same. A late outcome knows the record as the drop has left it.
+func (a *Attempt) drop(report func()) {
 	ctx, pause := a.store.sess.Context(), commit.Backoff{Most: 5 * time.Second}
 	for {
 		select {
@@ -71,8 +66,15 @@ func (a *Attempt) drop() {
 			return
 		}
 		writing, over := a.settling.now()
+		if report != nil && !writing && !over {
+			a.unlock() // for a hook that writes the record
+			report()
+			report = nil
+			continue
+		}
 		var err error
 		if !writing && !over {
+			a.leave() // Close does not wait for it: the end of the session says the same
 			err = a.own.lose(ctx)
 		}
 		a.unlock()

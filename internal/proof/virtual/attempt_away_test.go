@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -99,6 +100,24 @@ func TestMaxExecution(t *testing.T) {
 		require.ErrorIs(t, at.Commit(t.Context(), []byte("late")), idempotency.ErrFenced)
 		require.NoError(t, next.Commit(t.Context(), []byte("x")))
 		require.Equal(t, "x", replay(t, a, order("3")))
+	})
+}
+
+// A178: MaxExecution has passed, and a Commit is under way when the attempt is to be given up. A condition of Attach is not
+// met, so the attempt is not settled: it is given up then, and does not stay in progress as long as its session lives.
+func TestGivenUpBehindACommit(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		a, b := on[0].store(), on[1].store()
+		at := started(t, a, order("1"), idempotency.MaxExecution(time.Minute))
+		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(root+"none"), "!=", 0)})
+		<-at.Context().Done()
+		on[0].slow("Txn", 1, fakeetcd.Fate{After: margin + time.Second})
+		require.ErrorIs(t, at.Commit(t.Context(), nil), idempotency.ErrConflict)
+		time.Sleep(time.Second)
+		next := started(t, b, order("1"), idempotency.Wait(0))
+		require.Equal(t, 2, next.Attempt())
+		require.ErrorIs(t, at.Commit(t.Context(), nil), idempotency.ErrFenced)
+		require.NoError(t, next.Commit(t.Context(), nil))
 	})
 }
 
