@@ -84,17 +84,22 @@ func (a *Attempt) drop(report func()) {
 	}
 }
 
-// lose has the record say that the attempt is lost. It returns ErrFenced if the record was changed or deleted, and an
-// error of etcd's or ctx's if it is not certain what the record says. The caller holds the turn.
+// lose has the record say that the attempt is lost, also if it was put by hand meanwhile and still says that the attempt
+// works. It returns ErrFenced if the record was changed otherwise, or deleted, and an error of etcd's or ctx's if it is not
+// certain what the record says. The caller holds the turn.
 func (w *ownRecord) lose(ctx context.Context) error {
-	if w.rec.State == record.AttemptLost {
-		return nil
+	for w.rec.State != record.AttemptLost {
+		err := w.change(ctx, func(r *record.Attempt) error { r.State = record.AttemptLost; return nil })
+		if mod := w.ghost(err); mod > 0 {
+			w.mod, w.unsure = mod, "" // what was sent before is void
+			continue
+		}
+		if errors.Is(err, errRecordGone) {
+			return ErrFenced
+		}
+		return err
 	}
-	err := w.change(ctx, func(r *record.Attempt) error { r.State = record.AttemptLost; return nil })
-	if errors.Is(err, errRecordGone) {
-		return ErrFenced
-	}
-	return err
+	return nil
 }
 
 // loseSurely repeats lose until etcd has it, or ctx ends.
@@ -108,14 +113,15 @@ func (w *ownRecord) loseSurely(ctx context.Context) {
 	}
 }
 
-// unclaim has a record say that the attempt is lost which was put again by hand, and so does not belong to the attempt
-// any more: it would block the request as long as the session lives.
+// unclaim has a record say that the attempt is lost which was put by hand, at that revision, and so does not belong to the
+// attempt any more, which is over.
 func (a *Attempt) unclaim(revision int64) {
 	s := a.store
 	s.sess.Background(func() {
 		a.own.turn <- struct{}{}
 		defer a.unlock()
 		a.own.mod, a.own.unsure = revision, ""
+		a.own.rec.State = record.AttemptWorking // as it is there, also after MaxExecution
 		a.own.loseSurely(s.sess.Context())
 	})
 }

@@ -205,6 +205,9 @@ func (a *Attempt) settled(o *settlement, err error) {
 	if errors.Is(err, ErrFenced) {
 		over = ErrFenced
 		s.count.add(&s.count.Fenced, 1)
+		if mod := a.ghost(err); mod > 0 {
+			a.unclaim(mod)
+		}
 	}
 	unknown := o.state == "" && a.begun.Refuse
 	final := err == nil && (o.state != "" || !o.gone && errors.Is(a.life.Cause(), ErrSettled))

@@ -2,8 +2,10 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -50,6 +52,22 @@ func (w *ownRecord) regained(found *mvccpb.KeyValue) bool {
 	return true
 }
 
+// fencedError is the ErrFenced of a write of the attempt's record. found is what the record is, or nil.
+type fencedError struct{ found *mvccpb.KeyValue }
+
+func (e *fencedError) Error() string { return ErrFenced.Error() }
+func (e *fencedError) Unwrap() error { return ErrFenced }
+
+// ghost returns the revision of a record that says that the attempt works, after a write of it was fenced, or 0 if it does
+// not say that. Such a record was put by hand, and would block the request as long as the session lives.
+func (c *claim) ghost(err error) int64 {
+	fenced, ok := errors.AsType[*fencedError](err)
+	if !ok || fenced.found == nil || !strings.HasPrefix(string(fenced.found.Value), c.begun.Prefix()) {
+		return 0
+	}
+	return fenced.found.ModRevision
+}
+
 // resolve finds out whether an unanswered put took effect, and keeps a copy that is still under way from taking
 // effect. The caller holds the turn.
 func (w *ownRecord) resolve(ctx context.Context) error {
@@ -62,7 +80,7 @@ func (w *ownRecord) resolve(ctx context.Context) error {
 		return err
 	}
 	if res.Outcome != commit.Amended {
-		return ErrFenced
+		return &fencedError{res.Found}
 	}
 	now := w.rec
 	if res.Found != nil && string(res.Found.Value) == w.unsure {
@@ -102,7 +120,7 @@ func (w *ownRecord) change(ctx context.Context, change func(*record.Attempt) err
 	case res.Outcome == commit.Overtaken && w.regained(res.Found):
 		return w.change(ctx, change)
 	case res.Outcome == commit.Overtaken:
-		return ErrFenced
+		return &fencedError{res.Found}
 	}
 	return errRecordGone
 }

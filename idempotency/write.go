@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -61,7 +60,7 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 			return errUnmet, false
 		case commit.Overtaken:
 			if !own.regained(res.Found) {
-				return o.fenced(res.Found), false
+				return &fencedError{res.Found}, false
 			}
 			o.doubt = false
 			continue
@@ -176,7 +175,7 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
 		return nil, false // no other attempt can have begun until then, so this one has released it
 	}
-	return o.fenced(res.Found), false
+	return &fencedError{res.Found}, false
 }
 
 // abandon has the record say that the attempt is lost.
@@ -187,12 +186,4 @@ func (o *settlement) abandon(ctx context.Context) (err error, again bool) {
 		o.gone, err = true, nil
 	}
 	return err, err != nil
-}
-
-// fenced returns ErrFenced for an attempt whose record was changed or deleted. found is what there is.
-func (o *settlement) fenced(found *mvccpb.KeyValue) error {
-	if found != nil && strings.HasPrefix(string(found.Value), o.a.begun.Prefix()) {
-		o.a.unclaim(found.ModRevision)
-	}
-	return ErrFenced
 }
