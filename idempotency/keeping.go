@@ -17,10 +17,11 @@ import (
 // keeping is until when a lease of attempts in progress may be trusted. When it ends, another attempt may begin, since the
 // records are gone. It is safe for concurrent use.
 type keeping struct {
-	ctx   context.Context // ends, with the cause, when the lease is gone, or was not renewed in time
-	end   context.CancelCauseFunc
-	span  time.Duration // how long it may be trusted after a renewal was sent
-	since atomic.Pointer[moment]
+	ctx     context.Context // ends, with the cause, when the lease is gone, or was not renewed in time
+	end     context.CancelCauseFunc
+	granted time.Duration
+	span    time.Duration // how long it may be trusted after a renewal was sent
+	since   atomic.Pointer[moment]
 }
 
 // The causes of its end.
@@ -29,12 +30,22 @@ var (
 	errRecordLate = errors.New("the lease of its record was not renewed in time")
 )
 
-func newKeeping(sent moment, span time.Duration) *keeping {
-	k := &keeping{span: span}
+func newKeeping(sent moment, granted, margin time.Duration) *keeping {
+	k := &keeping{granted: granted, span: granted - margin}
 	k.ctx, k.end = context.WithCancelCause(context.Background())
 	k.since.Store(&sent)
 	return k
 }
+
+// marginOf returns how long before its end a lease of a TTL is trusted no more. The clocks of this process and of etcd's
+// leader may run apart as much as the session's own margin allows over its TTL, but by no more than a fifth.
+func marginOf(granted, ttl, margin time.Duration) time.Duration {
+	return max(margin, min(granted/5, time.Duration(float64(granted)*margin.Seconds()/ttl.Seconds())))
+}
+
+// fresh reports whether a record may be put on the lease: less than two thirds of it have passed since its last renewal. A
+// lost attempt is remembered for what is left. nil is a lease for which that is not asked.
+func (k *keeping) fresh(at moment) bool { return k == nil || k.since.Load().Age(at) < k.granted/3*2 }
 
 // trusted reports whether the lease may be trusted now, by the clocks.
 func (k *keeping) trusted() bool { return k.trustedAt(now()) }
@@ -172,7 +183,7 @@ func (p *pool) renewOnce(ctx context.Context, l *pooled) error {
 		return err
 	case seconds <= 0:
 		return rpctypes.ErrLeaseNotFound
-	case time.Duration(seconds)*time.Second < l.kept.span+p.sess.Margin():
+	case time.Duration(seconds)*time.Second < l.kept.granted:
 		return fmt.Errorf("the renewal gave %d s, less than was granted", seconds)
 	}
 	return nil

@@ -148,7 +148,7 @@ func (p *pool) pick(n int) (use *pooled, enough bool) {
 			continue
 		}
 		kept = append(kept, l)
-		fits := l.used+n <= perLease || l.used == 0
+		fits := (l.used+n <= perLease || l.used == 0) && l.kept.fresh(at)
 		switch {
 		case use == nil && fits:
 			use = l
@@ -193,7 +193,8 @@ func (p *pool) start() {
 		l := &pooled{id: resp.ID, sent: sent}
 		p.leases = append(p.leases, l)
 		if p.window == 0 {
-			l.kept = newKeeping(sent, time.Duration(resp.TTL)*time.Second-p.sess.Margin())
+			granted := time.Duration(resp.TTL) * time.Second
+			l.kept = newKeeping(sent, granted, marginOf(granted, p.sess.TTL(), p.sess.Margin()))
 			p.sess.Background(func() { p.renew(l) })
 		} else {
 			p.watchOver(l)

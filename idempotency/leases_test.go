@@ -129,3 +129,20 @@ func TestAgedBySuspension(t *testing.T) {
 	_, known = r.floor()
 	require.False(t, known, "a member that lags behind would be believed")
 }
+
+// A lease of records in progress is trusted for as much less than its TTL as that of the session, at least by its margin,
+// and at most by a fifth: clocks that run apart do so for days as well.
+func TestMarginOfRecords(t *testing.T) {
+	t.Parallel()
+	const ttl, day = 15 * time.Second, 36 * time.Hour
+	for _, tt := range []struct{ granted, margin, want time.Duration }{
+		{31 * time.Second, 3 * time.Second, 6200 * time.Millisecond},
+		{day, 3 * time.Second, day / 5},
+		{day, 15 * time.Millisecond, day / 1000},
+		{day, ttl / 2, day / 5},
+		{31 * time.Second, ttl / 2, ttl / 2},
+		{31 * time.Second, 10 * time.Millisecond, 20666 * time.Microsecond},
+	} {
+		require.InDelta(t, tt.want, marginOf(tt.granted, ttl, tt.margin), float64(time.Millisecond), "%v, %v", tt.granted, tt.margin)
+	}
+}

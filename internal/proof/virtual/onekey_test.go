@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,31 +30,51 @@ func TestTrapK5GhostOfAClaim(t *testing.T) {
 	})
 }
 
-// K4: renewals of the record's lease are not answered, while those of the session's are: the attempt's context ends a
-// margin before the lease can expire.
+// K4, A180: renewals of the record's lease are not answered, while those of the session's are: the attempt's context ends
+// before the lease can expire, by as much of it as the session's margin is of its TTL. When two thirds of the lease have
+// passed, the record of another attempt is put on another one.
 func TestTrapK4RecordIsNotRenewed(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, on []*desk) {
-		a := on[0].storeOf(idempotency.Options{Retain: time.Second, RetainUnknown: time.Second, MaxExecution: time.Hour})
-		at := started(t, a, order("1"))
-		var of int64
-		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-			r, ok := m.Body.(*pb.LeaseKeepAliveRequest)
-			if ok && r.ID != int64(on[0].session.Lease()) {
-				of = r.ID
-				return fakeetcd.Fate{LoseRequest: true, LoseAnswer: true}
-			}
-			return fakeetcd.Fate{}
+	for _, unknown := range []time.Duration{time.Second, 2 * time.Hour} {
+		t.Run(unknown.String(), func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, on []*desk) {
+				d, opts := on[0], idempotency.Options{Retain: time.Second, RetainUnknown: unknown, MaxExecution: 24 * time.Hour}
+				a := d.storeOf(opts)
+				at := started(t, a, order("1"))
+				lease := func(ref idempotency.Ref) int64 {
+					for _, key := range d.records() {
+						if strings.HasSuffix(key, string(ref)) {
+							resp, err := d.client.Get(t.Context(), key)
+							require.NoError(t, err)
+							return resp.Kvs[0].Lease
+						}
+					}
+					return 0
+				}
+				first := lease(at.Ref())
+				require.NotZero(t, first)
+				var unanswered atomic.Int64
+				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+					if r, ok := m.Body.(*pb.LeaseKeepAliveRequest); ok && r.ID == first {
+						unanswered.Add(1)
+						return fakeetcd.Fate{LoseRequest: true, LoseAnswer: true}
+					}
+					return fakeetcd.Fate{}
+				})
+				begun, granted := time.Now(), max(unknown*3/2, 2*ttl)+time.Second // of the record's lease
+				time.Sleep(granted/3*2 - time.Second)
+				require.Equal(t, first, lease(started(t, a, order("2")).Ref()))
+				time.Sleep(2 * time.Second)
+				require.NotEqual(t, first, lease(started(t, a, order("3")).Ref()))
+				<-at.Context().Done()
+				require.WithinDuration(t, begun.Add(granted-time.Duration(float64(granted)*margin.Seconds()/ttl.Seconds())), time.Now(), time.Second)
+				synctest.Wait()
+				require.ErrorIs(t, at.Err(), idempotency.ErrLost)
+				require.ErrorContains(t, at.Err(), "was not renewed in time")
+				require.NotZero(t, unanswered.Load())
+				require.NotZero(t, d.session.Lease(), "the session lives")
+			})
 		})
-		begun := time.Now()
-		<-at.Context().Done()
-		granted := max(2*time.Second, 2*ttl) + time.Second // of the record's lease
-		require.WithinDuration(t, begun.Add(granted-margin), time.Now(), time.Second)
-		synctest.Wait()
-		require.ErrorIs(t, at.Err(), idempotency.ErrLost)
-		require.ErrorContains(t, at.Err(), "was not renewed in time")
-		require.NotZero(t, of)
-		require.NotZero(t, on[0].session.Lease(), "the session lives")
-	})
+	}
 }
 
 // K10, A177: what a waiting call hears of the record is late: an outcome that was deleted since, after which another attempt has
