@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
@@ -52,4 +53,33 @@ func TestFailureWithoutSpace(t *testing.T) {
 	require.ErrorIs(t, err, failed)
 	require.NotErrorIs(t, err, idempotency.ErrNotRecorded)
 	require.Empty(t, f.Keys("/r/"))
+}
+
+// A181: a Step is refused for lack of space, and nothing is in doubt: a Release of an attempt without recovery points deletes
+// its record, which needs none. If the answer to the Step before was lost, that one is settled first.
+func TestReleaseAfterAStepWithoutSpace(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	a := f.instance(nil, &idempotency.Options{NearQuota: 2})
+	for _, doubt := range []bool{false, true} {
+		at := begin(t, a, key("1"))
+		if doubt {
+			a.client.Inject(embedtest.Fault{Method: "Txn", Match: isPutAgain, Do: embedtest.FailWith})
+		}
+		require.NoError(t, f.SetNoSpace(ctxT(t), true))
+		_, err := idempotency.Step(at, "s", func(context.Context) (int, error) { return 1, nil })
+		require.ErrorIs(t, rpctypes.Error(err), rpctypes.ErrNoSpace)
+		if !doubt {
+			require.NoError(t, at.Release(ctxT(t)))
+			require.Empty(t, f.Keys("/r/"))
+			require.NoError(t, f.SetNoSpace(ctxT(t), false))
+			continue
+		}
+		short, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		require.ErrorIs(t, at.Release(short), idempotency.ErrNotRecorded)
+		cancel()
+		require.Len(t, f.working(), 1)
+		require.NoError(t, f.SetNoSpace(ctxT(t), false))
+		f.NoKeys("/r/")
+	}
 }

@@ -103,13 +103,17 @@ func (w *ownRecord) change(ctx context.Context, change func(*record.Attempt) err
 	text := r.Encode()
 	w.store.space.writes(1, len(text))
 	var res commit.Amending
+	doubt := false
 	err := commit.Allowed(ctx, w.epoch.Valid, func() (err error) {
 		res, err = w.put(ctx, text, text)
+		doubt = doubt || res.Doubt
 		return err
 	})
 	switch {
 	case err != nil:
-		w.unsure = text
+		if doubt { // otherwise what follows need not write first, which lack of space may keep it from
+			w.unsure = text
+		}
 		if commit.TooLarge(err) {
 			err = fmt.Errorf("%w: %w", ErrTooLarge, err)
 		}

@@ -50,7 +50,8 @@ type Amending struct {
 	// Read has the responses to Then or Else. It is nil if a later read has found the
 	// amendment applied.
 	Read []*etcdserverpb.ResponseOp
-	// Doubt reports whether a response was lost before.
+	// Doubt reports whether a response was lost before. With an error it says that the change may be made, now or later;
+	// otherwise it is not.
 	Doubt bool
 	// Found is the value at Key after Overtaken, or where a later read has found the
 	// amendment applied; nil for none.
@@ -59,7 +60,7 @@ type Amending struct {
 
 // Amend makes a change and reports its outcome. It repeats until the outcome is known. It
 // returns an error of etcd's that repeating would not change, or ctx's error; then the change
-// may be made, now or later, as long as Key has the mod revision Mod.
+// may be made, now or later, as long as Key has the mod revision Mod, unless Doubt is false.
 func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 	doubt, together := a.Doubt, a.Together
 	cmps := append([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(a.Key), "=", a.Mod)}, a.If...)
@@ -80,7 +81,7 @@ func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 		}
 		switch classify(err) {
 		case refused:
-			return Amending{}, err
+			return Amending{Doubt: doubt}, err
 		case orphaned:
 			if !doubt {
 				return Amending{Outcome: LeaseGone}, nil
@@ -88,7 +89,7 @@ func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 			// An earlier copy may have been applied before the lease ended.
 			return a.readState(ctx, kv, Amending{Outcome: LeaseGone}, nil)
 		case answered:
-			return a.readState(ctx, kv, Amending{}, err)
+			return a.readState(ctx, kv, Amending{Doubt: doubt}, err)
 		case unanswered:
 			doubt = true
 		}
@@ -96,7 +97,7 @@ func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 			continue
 		}
 		if err := pause.Wait(ctx, err); err != nil {
-			return Amending{}, err
+			return Amending{Doubt: doubt}, err
 		}
 	}
 }
@@ -118,7 +119,7 @@ func (a Amendment) found(ctx context.Context, kv clientv3.KV, read []*etcdserver
 		shut, err := Amend(ctx, kv, same)
 		switch {
 		case err != nil:
-			return Amending{}, false, err
+			return Amending{Doubt: true}, false, err
 		case shut.Outcome == Amended:
 			return Amending{Outcome: Unmet, Mod: shut.Mod, Read: read[1:]}, false, nil
 		}
@@ -142,7 +143,7 @@ func applied(stands *mvccpb.KeyValue) Amending {
 func (a Amendment) readState(ctx context.Context, kv clientv3.KV, out Amending, failed error) (Amending, error) {
 	resp, err := Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return kv.Get(call, a.Key) })
 	if err != nil {
-		return Amending{}, err
+		return Amending{Doubt: true}, err
 	}
 	var stands *mvccpb.KeyValue
 	if len(resp.Kvs) > 0 {

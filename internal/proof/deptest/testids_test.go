@@ -52,7 +52,7 @@ func requiredIDs() []string {
 	add("C", "%d", 1, 2)
 	add("A", "%d", 1, 120)
 	add("A", "%d", 131, 150)
-	add("A", "%d", 165, 180)
+	add("A", "%d", 165, 181)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
