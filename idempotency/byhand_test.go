@@ -20,9 +20,12 @@ func TestRecordPutByHand(t *testing.T) {
 	fenced := func(t *testing.T, err error) { require.ErrorIs(t, err, idempotency.ErrFenced) }
 	commit := func(t *testing.T, at *idempotency.Attempt) { fenced(t, at.Commit(ctxT(t), []byte("a"))) }
 	for name, end := range map[string]func(t *testing.T, at *idempotency.Attempt){
-		"commit":         commit,
-		"release":        func(t *testing.T, at *idempotency.Attempt) { fenced(t, at.Release(ctxT(t))) },
-		"step, abandon":  func(t *testing.T, at *idempotency.Attempt) { fenced(t, at.SetNote("order 8")); require.NoError(t, at.Abandon(ctxT(t))) },
+		"commit":  commit,
+		"release": func(t *testing.T, at *idempotency.Attempt) { fenced(t, at.Release(ctxT(t))) },
+		"step, abandon": func(t *testing.T, at *idempotency.Attempt) {
+			fenced(t, at.SetNote("order 8"))
+			require.NoError(t, at.Abandon(ctxT(t)))
+		},
 		"MaxExecution":   func(t *testing.T, at *idempotency.Attempt) { <-at.Context().Done() },
 		"commit, behind": func(t *testing.T, at *idempotency.Attempt) { <-at.Context().Done(); commit(t, at) },
 	} {

@@ -15,6 +15,12 @@ func Flights(s *Store) int {
 	return len(s.flights.of)
 }
 
+// Withdrawals returns how many claims the Stores of a session are taking back.
+func Withdrawals(s *Store) (n int) {
+	s.withdrawals.of.Range(func(any, any) bool { n++; return true })
+	return n
+}
+
 // Cached returns how many outcomes a Store keeps at hand.
 func Cached(s *Store) int {
 	s.cache.mu.Lock()

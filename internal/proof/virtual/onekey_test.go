@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -110,6 +111,76 @@ func TestTrapK10LateOutcome(t *testing.T) {
 		require.Empty(t, answer)
 		require.NoError(t, second.Commit(t.Context(), []byte("second")))
 		require.Equal(t, "second", <-answer)
+	})
+}
+
+// K10: a waiting call listens to the end of the session of the attempt, by one watch for all calls that wait for attempts of
+// that session. It hears no put of the presence key, and what it hears decides nothing: the outcome and the end of the
+// session come in any order.
+func TestTrapK10TwoKeys(t *testing.T) {
+	const calls = 5
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		a, b := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{})
+		var watches, events, reads atomic.Int64
+		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			alive := func(key []byte) bool {
+				return strings.HasSuffix(string(key), fmt.Sprintf("%016x/alive", on[0].session.Lease()))
+			}
+			switch r := m.Body.(type) {
+			case *pb.WatchRequest:
+				if alive(r.GetCreateRequest().GetKey()) {
+					watches.Add(1)
+				}
+			case *pb.WatchResponse:
+				for _, ev := range r.Events {
+					if alive(ev.Kv.Key) {
+						events.Add(1)
+					}
+				}
+			case *pb.TxnRequest, *pb.RangeRequest:
+				reads.Add(1)
+			}
+			return fakeetcd.Fate{}
+		})
+		type answer struct {
+			at  *idempotency.Attempt
+			rec *idempotency.Outcome
+		}
+		var attempts [calls]*idempotency.Attempt
+		var answers [calls]chan answer
+		for i := range calls {
+			k := order(fmt.Sprint(i))
+			attempts[i], answers[i] = started(t, a, k), make(chan answer, 1)
+			go func() {
+				at, rec, err := b.Begin(within(t, time.Hour), k, "payload")
+				if err != nil {
+					t.Error(err)
+				}
+				answers[i] <- answer{at, rec}
+			}()
+		}
+		synctest.Wait()
+		require.EqualValues(t, 1, watches.Load())
+
+		// The presence key is put again, as after the lost answer of a claim.
+		before := reads.Load()
+		on[0].slow("Txn", 1, fakeetcd.Fate{Err: fakeetcd.ErrUnavailable})
+		require.NoError(t, started(t, a, order("other")).Release(t.Context()))
+		synctest.Wait()
+		require.Zero(t, events.Load())
+		require.Equal(t, before, reads.Load(), "no call reads for that")
+
+		// An outcome, and then the end of the session; and an outcome after that, for which its call does not wait.
+		require.NoError(t, attempts[0].Commit(t.Context(), []byte("before")))
+		require.True(t, on[0].server.Expire(on[0].session.Lease()))
+		require.Equal(t, "before", string((<-answers[0]).rec.Value))
+		for i := 1; i < calls; i++ {
+			next := <-answers[i]
+			require.Equal(t, 2, next.at.Attempt())
+			require.ErrorIs(t, attempts[i].Commit(t.Context(), nil), idempotency.ErrFenced)
+			require.NoError(t, next.at.Commit(t.Context(), nil))
+		}
+		require.EqualValues(t, 1, events.Load())
 	})
 }
 
