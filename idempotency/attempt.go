@@ -11,13 +11,17 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Attempt is one execution of a request. Its owner does the work under the attempt's context, and
-// then calls Commit, Fail, Release or Abandon. It is safe for concurrent use. Of a nil Attempt, as Begin returns it
-// beside an Outcome, these, Run, SetNote and Err return ErrInvalid.
+// then calls Commit, Fail, Release or Abandon. It is safe for concurrent use.
+//
+// A nil Attempt, as Begin returns it beside an Outcome, executes nothing: all that returns an error returns ErrInvalid, its
+// context has ended, its guard is never met, Certain reports false, and its key, numbers and times are zero. Only Attach
+// panics, since an operation would be lost without an error.
 type Attempt struct {
 	*claim
 	token    int64
@@ -53,17 +57,44 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 // Context returns the attempt's context. It ends, with a cause, when the session is lost (ErrLost) or
 // closed (ErrClosed), after MaxExecution (ErrTooLong), and when the attempt is settled (ErrSettled).
 // It does not end with the caller's ctx: a client that disconnects does not stop its request.
-func (a *Attempt) Context() context.Context { return a.life.Context() }
+func (a *Attempt) Context() context.Context {
+	if a == nil {
+		return noContext
+	}
+	return a.life.Context()
+}
+
+// noContext is the context of a nil Attempt.
+var noContext = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(none("use"))
+	return ctx
+}()
 
 // Deadline returns when the attempt's context ends at the latest, as things are: after MaxExecution,
 // or when the session's lease is no longer trusted. Each renewal of the lease moves the latter.
-func (a *Attempt) Deadline() time.Time { return a.life.Deadline() }
+func (a *Attempt) Deadline() time.Time {
+	if a == nil {
+		return time.Time{}
+	}
+	return a.life.Deadline()
+}
 
 // Key returns the request's key.
-func (a *Attempt) Key() Key { return a.key }
+func (a *Attempt) Key() Key {
+	if a == nil {
+		return Key{}
+	}
+	return a.key
+}
 
 // Ref returns the reference of the request's record, for operators: Store.Get, Resolve and Delete.
-func (a *Attempt) Ref() Ref { return Ref(a.entry.Ref) }
+func (a *Attempt) Ref() Ref {
+	if a == nil {
+		return ""
+	}
+	return Ref(a.entry.Ref)
+}
 
 // SetNote replaces the note of the request, once the work knows what an operator needs, such as the
 // number of the order that it has made: see the option Note. It costs one Txn, as a Step does. It returns
@@ -117,18 +148,31 @@ func (a *Attempt) about(attempted string, err error) error {
 
 // Attempt returns the number of this attempt at the request: 1 for the first one, and one more after
 // each attempt that was lost or whose function has failed.
-func (a *Attempt) Attempt() int { return a.begun.Number }
+func (a *Attempt) Attempt() int {
+	if a == nil {
+		return 0
+	}
+	return a.begun.Number
+}
 
 // Token returns the attempt's fencing token, a revision of etcd. It rises from attempt to attempt at
 // the request: a resource that refuses tokens below the greatest one it has seen is safe from
 // earlier attempts. Attempts at two requests may have the same token.
-func (a *Attempt) Token() int64 { return a.token }
+func (a *Attempt) Token() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.token
+}
 
 // Guard returns the conditions for a Txn of the caller's own: the Txn takes effect only while the attempt is in progress
 // and its session exists, whatever the clocks do. The client of the Txn must use the same key
 // namespace as the session's client. A Txn without an operation is answered by one member of etcd,
 // which may be behind: give it a Then.
 func (a *Attempt) Guard() []clientv3.Cmp {
+	if a == nil {
+		return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(keyspace.DefaultPrefix), "<", 0)}
+	}
 	// What a record begins with is the attempt's own, and does not change before its end. The record outlives the session.
 	is, prefix := clientv3.Value(a.entry.Record), a.begun.Prefix()
 	return []clientv3.Cmp{
@@ -182,14 +226,21 @@ func (a *Attempt) endFlight(outcome *Outcome) {
 // outcome is recorded. They must not concern keys of the store. If Do's function returns an
 // error or panics, they are dropped. While etcd denies one of them, because the role does not cover its
 // key, the outcome is written again, for five seconds, and then Commit returns ErrInvalid; Do has returned
-// ErrNotRecorded by then, and its attempt is lost.
+// ErrNotRecorded by then, and its attempt is lost. Attach of a nil Attempt panics.
 func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
+	if a == nil {
+		panic(none("attach to"))
+	}
 	a.settling.attach(ifs, then)
 }
 
 // Detach drops what was given to Attach so far. It is for a caller of Run whose function records a
 // failure as its result.
-func (a *Attempt) Detach() { a.settling.detach() }
+func (a *Attempt) Detach() {
+	if a != nil {
+		a.settling.detach()
+	}
+}
 
 type attemptKey struct{}
 

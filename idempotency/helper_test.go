@@ -20,7 +20,6 @@ const soon = testkit.Soon
 var (
 	closed = testkit.Closed
 	ctxT   = testkit.Context
-	quick  = testkit.Quick
 	brisk  = testkit.Brisk
 )
 

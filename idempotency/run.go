@@ -49,6 +49,9 @@ func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte,
 // whose attempt was interrupted is not final either: another attempt may have begun, and may
 // succeed.
 func (a *Attempt) Certain(err error) bool {
+	if a == nil {
+		return false
+	}
 	for _, not := range []error{ErrConflict, ErrFenced, ErrInvalid, ErrSettled} {
 		if errors.Is(err, not) {
 			return false

@@ -18,11 +18,14 @@ const maxSteps = 512 << 10
 //
 // If fn returns an error, Step returns it unchanged and records nothing. It returns ErrTooLarge if
 // the values of all steps together exceed 512 KiB, or what etcd or the client accepts in a message;
-// ErrUnreadable for a recorded value that is not a T; ErrInvalid for a nil fn, for a name that was
+// ErrUnreadable for a recorded value that is not a T; ErrInvalid for a nil fn or Attempt, for a name that was
 // used before, and for a T or a value that Do refuses; ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an
 // error of etcd's. If fn was called, Step returns its value with these errors, too; the value is not
 // recorded.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (v T, err error) {
+	if a == nil {
+		return v, none(fmt.Sprintf("step %q of", name))
+	}
 	if fn == nil {
 		return v, aboutStep(a, name, invalid("the function is nil"))
 	}
