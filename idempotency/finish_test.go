@@ -326,3 +326,22 @@ func TestClientClosed(t *testing.T) {
 		require.Error(t, got(t, done, "a call returns"))
 	}
 }
+
+// A181: the answer to a Release is lost, its caller gives up, and another attempt has begun when the release is sent again. It
+// was recorded, since no other attempt can have begun before: the attempt is not fenced.
+func TestReleaseThatIsRepeatedBehindTheNext(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	at := begin(t, a, key("1"))
+	short, cancel := context.WithCancel(ctxT(t))
+	a.client.Inject(embedtest.Fault{Method: "Txn", Match: isRelease, Do: embedtest.DropResponse, After: cancel})
+	next := make(chan *idempotency.Attempt, 1)
+	again := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isRelease, Before: func() { next <- begin(t, b, key("1")) }})
+	require.ErrorIs(t, at.Release(short), idempotency.ErrNotRecorded)
+	require.NoError(t, again.WaitHit(ctxT(t)))
+	require.Equal(t, 1, got(t, next, "the next attempt").Attempt())
+	require.Eventually(t, func() bool { return a.Stats().Pending == 0 }, soon, 5*time.Millisecond)
+	require.EqualValues(t, 1, a.Stats().Released)
+	require.Zero(t, a.Stats().Fenced)
+}

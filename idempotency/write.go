@@ -138,7 +138,7 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 	r.State = record.AttemptReleased
 	text := r.Encode()
 	free := commit.Amendment{
-		Key: a.entry.Record, Mod: a.own.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record)},
+		Key: a.entry.Record, Mod: a.own.mod, Then: []clientv3.Op{clientv3.OpDelete(a.entry.Record)}, Doubt: o.doubt,
 		Mine: func(kv *mvccpb.KeyValue) bool { return kv == nil || o.ran && string(kv.Value) == text },
 	}
 	var res commit.Amending
@@ -157,6 +157,7 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 		lease = nil
 		res, err = commit.Amend(ctx, kv, free)
 	}
+	o.doubt = o.doubt || res.Doubt
 	switch {
 	case err != nil:
 		return err, true
@@ -171,8 +172,9 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 		pool.forget(lease)
 		return rpctypes.ErrLeaseNotFound, true
 	case a.own.regained(res.Found):
+		o.doubt = false
 		return o.release(ctx)
-	case res.Doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
+	case o.doubt && a.epoch.Valid() && errors.Is(a.Err(), ErrSettled):
 		return nil, false // no other attempt can have begun until then, so this one has released it
 	}
 	return &fencedError{res.Found}, false
