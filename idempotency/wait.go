@@ -81,7 +81,7 @@ func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 	defer cancel()
 	w := waiting{call: c, flight: f, ended: make(chan state, 1)}
 	w.down.Store(2) // the two watches
-	w.read.Store(st.mod())
+	w.read.Store(&st)
 	listening := make(chan struct{})
 	if !s.sess.Background(func() {
 		defer close(listening)
@@ -117,7 +117,7 @@ func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 		if err != nil || !st.live {
 			return st, err
 		}
-		w.read.Store(st.mod())
+		w.read.Store(&st)
 		if st.rec.Lease != owner { // another attempt has begun meanwhile
 			leave()
 			owner = st.rec.Lease
@@ -133,14 +133,14 @@ func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 type waiting struct {
 	*call
 	flight *flight
-	down   atomic.Int32 // how many of its watches have not been established yet
-	read   atomic.Int64 // the revision of the record as it was read last
+	down   atomic.Int32          // how many of its watches have not been established yet
+	read   atomic.Pointer[state] // as it was read last
 	ended  chan state
 }
 
 // news reports whether a change of the record at that revision came after the latest read. A watch may report older ones:
 // the member that serves it may lag behind, and what it has sent may be late.
-func (w *waiting) news(mod int64) bool { return mod > w.read.Load() }
+func (w *waiting) news(mod int64) bool { return mod > w.read.Load().mod() }
 
 // up is called each time that a watch is established, since what came before is not reported; and when the session of the
 // attempt has ended.
@@ -153,12 +153,13 @@ func (w *waiting) up() {
 // changed is called with changes of the record. An outcome is taken from the last of them, since it does not change;
 // everything else is read, with the owner's presence key.
 func (w *waiting) changed(events []*clientv3.Event) {
-	st := state{majority: true, sent: now()}
+	since := w.read.Load().sent // what a late event brings may have been deleted since then
+	st := state{majority: true, sent: since}
 	for _, ev := range events {
 		if string(ev.Kv.Key) != w.entry.Record || !w.news(ev.Kv.ModRevision) {
 			continue
 		}
-		st = state{majority: true, sent: st.sent}
+		st = state{majority: true, sent: since}
 		if ev.Type == clientv3.EventTypePut {
 			st.take([]*mvccpb.KeyValue{ev.Kv})
 		}

@@ -114,6 +114,35 @@ func TestTrapK10LateOutcome(t *testing.T) {
 	})
 }
 
+// A177: an outcome that a late event has brought is cached from the call's last read on, and not from the event on: it may
+// have been deleted since.
+func TestLateOutcomeIsNotCached(t *testing.T) {
+	const late = 12 * time.Second // less than the TTL, and more than CacheFor
+	bubble(t, 3, func(t *testing.T, on []*desk) {
+		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
+		at := started(t, a, order("1"))
+		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			if r, ok := m.Body.(*pb.WatchResponse); ok && len(r.Events) > 0 {
+				return fakeetcd.Fate{After: late}
+			}
+			return fakeetcd.Fate{}
+		})
+		answered := make(chan time.Time, 1)
+		go func() {
+			if _, rec, err := b.Begin(within(t, time.Hour), order("1"), "payload"); err != nil || rec == nil {
+				t.Error("no outcome: ", err)
+			}
+			answered <- time.Now()
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		require.NoError(t, at.Commit(t.Context(), []byte("x")))
+		require.NoError(t, c.Delete(t.Context(), c.Ref(order("1"))))
+		require.Equal(t, late, (<-answered).Sub(begun))
+		require.NoError(t, started(t, b, order("1")).Release(t.Context()))
+	})
+}
+
 // K10: a waiting call listens to the end of the session of the attempt, by one watch for all calls that wait for attempts of
 // that session. It hears no put of the presence key, and what it hears decides nothing: the outcome and the end of the
 // session come in any order.
