@@ -335,10 +335,13 @@ type RateExceededError struct {
 	Starting bool
 }
 
-// Error names the rate.
+// Error names the rate, and says whether this process lacks a share of it, or has one without a token.
 func (e *RateExceededError) Error() string {
-	if e.Rate == (Rate{}) {
-		return fmt.Sprintf("%v: this process has not read the rate yet", ErrRateExceeded)
+	switch {
+	case e.Rate == (Rate{}):
+		return "there is no token yet: this process has not read the rate"
+	case e.RetryAfter == 0:
+		return fmt.Sprintf("there is no token yet: this process has no share of the rate (%v per second, burst %d), and is acquiring one", e.Rate.PerSecond, e.Rate.Burst)
 	}
 	return fmt.Sprintf("%v: %v per second, burst %d", ErrRateExceeded, e.Rate.PerSecond, e.Rate.Burst)
 }

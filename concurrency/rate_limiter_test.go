@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,6 +64,20 @@ func TestRateLimiter(t *testing.T) {
 	require.NoError(t, there.Wait(ctx))
 	require.NoError(t, other.Close(ctx))
 	require.Len(t, f.Keys("/rate/"), 1, "the rate")
+}
+
+// A refusal says whether the rate is exceeded, or this process merely lacks a share of it.
+func TestRateRefusalSaysWhy(t *testing.T) {
+	t.Parallel()
+	r := concurrency.Rate{PerSecond: 5, Burst: 2}
+	for want, e := range map[string]*concurrency.RateExceededError{
+		"there is no token yet: this process has not read the rate":                                                  {Starting: true},
+		"there is no token yet: this process has no share of the rate (5 per second, burst 2), and is acquiring one": {Rate: r},
+		"the rate is exceeded: 5 per second, burst 2":                                                                {Rate: r, RetryAfter: time.Second},
+	} {
+		require.EqualError(t, e, want)
+		require.ErrorIs(t, e, concurrency.ErrRateExceeded)
+	}
 }
 
 // Bad input is an error at once, and nothing of it is in etcd.

@@ -115,7 +115,7 @@ func TestRateOfOneCall(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(t *testing.T, on []*desk) {
 		l := on[0].rate(100, 50)
-		require.ErrorIs(t, l.Allow(), concurrency.ErrRateExceeded)
+		require.ErrorContains(t, l.Allow(), "has not read the rate")
 		time.Sleep(3 * time.Second)
 		for range 5 {
 			require.NoError(t, l.Allow())

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"time"
 
@@ -34,15 +33,7 @@ if the one before it has succeeded so recently.`,
 			if within < 0 {
 				return exit.Usagef("--within %v is negative", within)
 			}
-			return locker(cmd.Context(), c, "jobs check", func(ctx context.Context, l *schedlock.Locker) error {
-				st, err := l.Status(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				records, err := l.History(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			return runsOf(cmd.Context(), c, "jobs check", args[0], func(st schedlock.Status, records []schedlock.Record) error {
 				run, why := succeeded(st, records, st.Missed(time.Now()), within, time.Now())
 				if why != "" {
 					return exit.Errorf(exit.Failed, "job %s: %s", args[0], why)

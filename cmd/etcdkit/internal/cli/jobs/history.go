@@ -91,15 +91,7 @@ ticks between two records that have none are shown as skipped.`,
 			if limit < 0 {
 				return exit.Usagef("--limit %d is negative", limit)
 			}
-			return locker(cmd.Context(), c, "jobs history", func(ctx context.Context, l *schedlock.Locker) error {
-				st, err := l.Status(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				records, err := l.History(ctx, args[0])
-				if err != nil {
-					return err
-				}
+			return runsOf(cmd.Context(), c, "jobs history", args[0], func(st schedlock.Status, records []schedlock.Record) error {
 				runs := withSkipped(records, st.Settings)
 				if limit > 0 && len(runs) > limit {
 					runs = runs[:limit]

@@ -55,6 +55,21 @@ func locker(ctx context.Context, c *verb.Call, name string, fn func(context.Cont
 	})
 }
 
+// runsOf runs fn with the state of a job and its recorded runs, the latest first.
+func runsOf(ctx context.Context, c *verb.Call, name, job string, fn func(schedlock.Status, []schedlock.Record) error) error {
+	return locker(ctx, c, name, func(ctx context.Context, l *schedlock.Locker) error {
+		st, err := l.Status(ctx, job)
+		if err != nil {
+			return err
+		}
+		records, err := l.History(ctx, job)
+		if err != nil {
+			return err
+		}
+		return fn(st, records)
+	})
+}
+
 // shownJob is a job as JSON.
 type shownJob struct {
 	output.Form
