@@ -206,7 +206,7 @@ func TestElectionCycles(t *testing.T) {
 	for range 10 {
 		cycle()
 	}
-	f.NoKeys("/stepdown/")
+	f.NoKeys("/stop/")
 	var before int
 	require.Eventually(t, func() bool { // until it has settled
 		was := before
@@ -219,7 +219,7 @@ func TestElectionCycles(t *testing.T) {
 	for range 100 {
 		cycle()
 	}
-	f.NoKeys("/stepdown/")
+	f.NoKeys("/stop/")
 	require.Eventually(t, func() bool { return goroutines(t, label) <= before }, soon, 20*time.Millisecond, "%d goroutines at first", before)
 	for i := range all {
 		requests := all[i].c.Requests()

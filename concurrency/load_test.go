@@ -102,7 +102,7 @@ func TestLoadBudgetOfEachOperation(t *testing.T) {
 		_, err = election(t, far, "an election").StepDown(ctx, "")
 		require.NoError(t, err)
 		closed(t, q.StopRequested().Done(), "the word comes")
-		f.NoKeys("stepdown/")
+		f.NoKeys("stop/")
 	})
 	release(q)
 	b.Count("`Campaign` otherwise", c, load{"Txn": 1}, 1, 1, func() { q, err = el.Campaign(ctx); require.NoError(t, err) })

@@ -2,12 +2,14 @@ package concurrency_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -26,12 +28,18 @@ func TestNoticeOutlastsOthers(t *testing.T) {
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	token, lease := st.Waiters[0].Token, s.Lease()
-	presence := f.Keys(fmt.Sprintf("%016x/alive", int64(lease)))
-	require.Len(t, presence, 1)
-	at := presence[0][:len(presence[0])-len("alive")] + "notice/"
+	prefix, namespace, _ := strings.Cut(strings.TrimSuffix(s.NamespacePrefix(), "/"), "/v1/")
+	space, err := keyspace.New(prefix, namespace)
+	require.NoError(t, err)
+	request := ""
+	for _, key := range f.Keys("queue/") {
+		if strings.Contains(key, fmt.Sprintf("%016x", int64(lease))) {
+			request = key
+		}
+	}
 	notice := func(token int64) clientv3.Op {
 		n := record.Notice{Cause: record.CauseEvicted, Reason: "enough"}
-		return clientv3.OpPut(fmt.Sprintf("%s%016x", at, token), n.Encode(), clientv3.WithLease(lease))
+		return clientv3.OpPut(space.Session(int64(lease)).Notice(token, request), n.Encode(), clientv3.WithLease(lease))
 	}
 	// First the one for the waiter, then as many as were ever kept, and more.
 	ops := []clientv3.Op{notice(token)}

@@ -43,7 +43,7 @@ func TestStepDown(t *testing.T) {
 	require.NoError(t, first.Err())
 	_, err = el.StepDown(ctx, "now")
 	require.NoError(t, err, "once more")
-	f.NoKeys("/stepdown/")
+	f.NoKeys("/stop/")
 	quiet(t, bs, "it has not gone yet")
 	first.end <- nil
 	second := got(t, bs, "b leads")
@@ -57,7 +57,7 @@ func TestStepDown(t *testing.T) {
 	third := got(t, as, "a leads again")
 	require.Greater(t, third.Token(), second.Token())
 	require.NoError(t, third.ctx.Err())
-	f.NoKeys("/stepdown/")
+	f.NoKeys("/stop/")
 	go func() { third.end <- nil }()
 	got(t, bs, "").end <- nil
 }
@@ -88,14 +88,14 @@ func TestStepDownSparesTheSuccessor(t *testing.T) {
 	require.Len(t, late.LateResponses(), 1)
 	require.False(t, late.LateResponses()[0].Response.(*etcdserverpb.TxnResponse).Succeeded)
 	require.Equal(t, first.Token(), got(t, result, "StepDown returns").Token)
-	require.Empty(t, f.Keys("/stepdown/"))
+	require.Empty(t, f.Keys("/stop/"))
 	require.NoError(t, second.StopRequested().Err())
 	require.NoError(t, second.Release(ctx))
 }
 
 func asksToStepDown(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)
-	return ok && len(r.Success) == 1 && contains(string(r.Success[0].GetRequestPut().GetKey()), "/stepdown/")
+	return ok && len(r.Success) == 1 && contains(string(r.Success[0].GetRequestPut().GetKey()), "/stop/")
 }
 
 // A leader that does not know yet that it leads, because the answer is on its way, is
@@ -114,7 +114,7 @@ func TestStepDownBeforeTheLeaderKnows(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, asked.Elected())
 	require.Equal(t, 1, lost.Hits())
-	f.NoKeys("/stepdown/") // it has arrived
+	f.NoKeys("/stop/") // it has arrived
 	require.NoError(t, held.Release())
 	now := got(t, terms, "it leads")
 	require.Equal(t, asked.Token, now.Token())
@@ -139,7 +139,7 @@ func TestStopRequested(t *testing.T) {
 	require.NoError(t, err)
 	_, err = el.StepDown(ctx, "")
 	require.NoError(t, err)
-	f.NoKeys("/stepdown/")
+	f.NoKeys("/stop/")
 	require.ErrorIs(t, context.Cause(term.StopRequested()), concurrency.ErrStepDown, "asked before it looked")
 	require.NoError(t, term.Err())
 	require.NoError(t, term.Release(ctx))

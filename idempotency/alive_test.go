@@ -22,7 +22,7 @@ func TestSessionsShowAProcess(t *testing.T) {
 	exist.take(space, []*mvccpb.KeyValue{
 		alive(1, "a", "web-1"), alive(2, "", "of-before"),
 		{Key: []byte(space.Session(3).Alive()), Value: []byte("not readable")},
-		{Key: []byte(space.Session(4).Notice(7)), Value: []byte(record.Session{ID: "notice", Owner: "web-4"}.Encode())},
+		{Key: []byte(space.Session(4).Notice(7, space.Root()+"x")), Value: []byte(record.Session{ID: "notice", Owner: "web-4"}.Encode())},
 	})
 	for name, tt := range map[string]struct {
 		of   begunBy

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -15,22 +14,16 @@ import (
 // the caller that waits.
 func (e *Epoch) notice(kv *mvccpb.KeyValue) {
 	var m Mail
-	token, ok := e.keys.ParseStepDown(string(kv.Key))
+	token, request, ok := e.keys.ParseStop(string(kv.Key))
 	if ok {
-		m.Asked = decode(kv.Value, record.Notice{Reason: "the request cannot be read"})
-	} else if token, ok = e.keys.ParseNotice(string(kv.Key)); ok {
-		m.Notice = decodeNotice(kv.Value)
+		m.Asked = decode(kv.Value, request, record.Notice{Reason: "the request cannot be read"})
+	} else if token, request, ok = e.keys.ParseNotice(string(kv.Key)); ok {
+		m.Notice = decodeNotice(kv.Value, request)
 	} else {
 		return // a foreign key
 	}
-	twins := e.roll.twins(token, m)
-	if len(twins) == 0 {
-		e.deliver(token, m)
-	}
+	e.deliver(token, m)
 	e.sess.Background(func() {
-		for _, t := range twins {
-			e.deliverIfGone(t, *m.Notice)
-		}
 		_, _ = commit.Erase(e.ctx, e.sess.kv, string(kv.Key), kv.CreateRevision, nil)
 	})
 }
@@ -45,17 +38,6 @@ func (e *Epoch) deliver(token int64, m Mail) {
 	}
 }
 
-// deliverIfGone delivers a notice of an earlier release, which names no request, to one of several with
-// its token: if the key of that one is gone.
-func (e *Epoch) deliverIfGone(t *Ticket, n record.Notice) {
-	kvs, err := e.sess.Get(e.ctx, t.Key)
-	if err != nil && e.ctx.Err() != nil || err == nil && len(kvs) == 1 && kvs[0].CreateRevision == t.Token {
-		return // it ends with the lease, or it is another one
-	}
-	n.Key = t.Key
-	e.deliver(t.Token, Mail{Notice: &n})
-}
-
 // evicted ends the holder of a ticket by a notice. Hooks are not called here: this goroutine may be
 // the one that watches the presence key.
 func (e *Epoch) evicted(t *Ticket, h Holder, n *record.Notice) {
@@ -67,16 +49,18 @@ func (e *Epoch) evicted(t *Ticket, h Holder, n *record.Notice) {
 	}
 }
 
-func decodeNotice(value []byte) *record.Notice {
-	return decode(value, record.Notice{Cause: record.CauseEvicted, Reason: "the notice cannot be read"})
+func decodeNotice(value []byte, request string) *record.Notice {
+	return decode(value, request, record.Notice{Cause: record.CauseEvicted, Reason: "the notice cannot be read"})
 }
 
-// decode reads a stored notice, or returns unreadable.
-func decode(value []byte, unreadable record.Notice) *record.Notice {
-	if n, ok := record.DecodeNotice(value); ok {
-		return &n
+// decode reads a stored notice for a request, or returns unreadable for it.
+func decode(value []byte, request string, unreadable record.Notice) *record.Notice {
+	n, ok := record.DecodeNotice(value)
+	if !ok {
+		n = unreadable
 	}
-	return &unreadable
+	n.Key = request
+	return &n
 }
 
 // FindNotice looks for the notice of one of this session's requests in etcd, too, and
@@ -87,13 +71,9 @@ func (e *Epoch) FindNotice(ctx context.Context, t *Ticket) (*record.Notice, erro
 		return n, nil
 	}
 	// It was written in the same Txn, but this session's watch may lag.
-	found, err := e.sess.Read(ctx, e.keys.Notice(t.Token), clientv3.WithPrefix())
-	if err == nil {
-		for _, kv := range found.Kvs {
-			if n := decodeNotice(kv.Value); n.For(t.Key) {
-				return n, nil
-			}
-		}
+	kvs, err := e.sess.Get(ctx, e.keys.Notice(t.Token, t.Key))
+	if err == nil && len(kvs) > 0 {
+		return decodeNotice(kvs[0].Value, t.Key), nil
 	}
 	n := e.Notice(t) // the watch has brought it meanwhile, and it was removed
 	if n != nil || err == nil || e.ctx.Err() != nil {

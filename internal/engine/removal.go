@@ -95,12 +95,7 @@ func (s *Session) EraseJoined(ctx context.Context, r Stored, refused func(error)
 // Evict removes a request of any session and leaves a notice for that session, in one Txn.
 // lease is the one in the request's key.
 func (s *Session) Evict(ctx context.Context, r Stored, lease int64, n record.Notice) (commit.Removal, error) {
-	n.Key = r.Key
-	keys, on := s.space.Session(lease), clientv3.WithLease(clientv3.LeaseID(lease))
-	notice := keys.Notice(r.Token)
-	// Another request of that session may have the token, and a notice that it has not read yet.
-	put := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(notice), "=", 0)},
-		[]clientv3.Op{clientv3.OpPut(notice, n.Encode(), on)}, []clientv3.Op{clientv3.OpPut(keys.NoticeTo(r.Token, r.Key), n.Encode(), on)})
+	put := clientv3.OpPut(s.space.Session(lease).Notice(r.Token, r.Key), n.Encode(), clientv3.WithLease(clientv3.LeaseID(lease)))
 	removal, err := commit.RemoveWith(ctx, s.kv, r.Key, r.Token, append(r.with(), put), r.Also...)
 	if err == nil && removal == commit.Orphaned {
 		// The key is on another lease than its name says, so no session waits for a notice.

@@ -33,10 +33,10 @@ type Mail struct {
 // take keeps what is new, of what is for this ticket.
 func (t *Ticket) take(n Mail) {
 	m := &t.left
-	if n.Notice != nil && n.Notice.For(t.Key) {
+	if n.Notice != nil && n.Notice.Key == t.Key {
 		m.Notice = n.Notice
 	}
-	if m.Asked == nil && n.Asked != nil && n.Asked.For(t.Key) { // the first request counts
+	if m.Asked == nil && n.Asked != nil && n.Asked.Key == t.Key { // the first request counts
 		m.Asked = n.Asked
 	}
 }
@@ -59,8 +59,7 @@ type Holder interface {
 // are under one lock: a notice that arrives between the look for notices and the
 // registration of a permit would be lost otherwise, and the permit's context never end.
 //
-// A request is identified by its queue and its token. A notice names its key as well; one that does
-// not is for each request that has the token.
+// A request is identified by its key and its token: requests of one Txn have the same.
 //
 // It keeps no notice that is for none of this session's requests, or for one that is gone.
 // So it needs no bound, by which others could push out the notice of a live request.
@@ -159,7 +158,7 @@ func (r *roll) deliver(token int64, m Mail) map[*Ticket]Holder {
 		t.take(m)
 		t.wakes()
 		t.stops()
-		if h := r.holders[t]; h != nil && (m.Notice == nil || m.Notice.For(t.Key)) && (m.Asked == nil || m.Asked.For(t.Key)) {
+		if h := r.holders[t]; h != nil && (m.Notice == nil || m.Notice.Key == t.Key) && (m.Asked == nil || m.Asked.Key == t.Key) {
 			holding[t] = h
 		}
 	}
@@ -217,17 +216,6 @@ func (t *Ticket) stops() {
 	if t.asked != nil && t.left.Asked != nil {
 		t.asked()
 	}
-}
-
-// twins returns the requests for each of which a notice may be, if it names none and there are several
-// with its token.
-func (r *roll) twins(token int64, m Mail) []*Ticket {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if m.Notice == nil || m.Notice.Key != "" || len(r.written[token]) < 2 {
-		return nil
-	}
-	return slices.Clone(r.written[token])
 }
 
 // Notice returns the notice of a request, or nil if the watch has brought none.

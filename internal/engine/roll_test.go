@@ -268,13 +268,13 @@ func TestRollEnds(t *testing.T) {
 }
 
 // A request to step down is for one of two requests that one Txn has written, whether it comes before or
-// after their registration; one of an earlier release, without a key, is for each.
+// after their registration.
 func TestRollAsksOneOfTwins(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		key  string
 		a, b bool
-	}{"a": {"a", true, false}, "b": {"b", false, true}, "of an earlier release": {"", true, true}, "neither": {"c", false, false}} {
+	}{"a": {"a", true, false}, "b": {"b", false, true}, "neither": {"c", false, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRoll(always)

@@ -9,8 +9,8 @@
 // The layout below <prefix>/v1/<namespace>/:
 //
 //	session/<lease>/alive            presence of one session, and its fence
-//	session/<lease>/notice/<token>   why a request of that session ended
-//	session/<lease>/stepdown/<token> a request that its leader resigns
+//	session/<lease>/notice/<token>/<request> why that request of the session ended
+//	session/<lease>/stop/<token>/<request>   that request is asked to stop
 //	sem/<name>/limit                 the limit of a semaphore
 //	sem/<name>/queue/light/…             its requests of weight 1
 //	sem/<name>/queue/heavy/<weight>/…    its heavier requests

@@ -44,9 +44,9 @@ func ofSession(s Space, key, tail string) bool {
 		return false
 	}
 	keys := s.Session(lease)
-	_, notice := keys.ParseNotice(key)
-	_, stepDown := keys.ParseStepDown(key)
-	return key == keys.Alive() || notice || stepDown
+	_, _, notice := keys.ParseNotice(key)
+	_, _, stop := keys.ParseStop(key)
+	return key == keys.Alive() || notice || stop
 }
 
 func ofStore(s Space, key string) bool {

@@ -167,18 +167,21 @@ func TestNames(t *testing.T) {
 
 func TestNoticeRoundTrip(t *testing.T) {
 	s := space(t, "ns").Session(-5)
-	token, ok := s.ParseNotice(s.Notice(77))
+	request := space(t, "ns").Queue(Semaphore, "a b").Slot(Slot{Lease: -5, Number: 3, Weight: 2})
+	token, of, ok := s.ParseNotice(s.Notice(77, request))
 	require.True(t, ok)
 	require.EqualValues(t, 77, token)
-	for _, key := range []string{s.Alive(), s.Notice(77) + "0", s.Range + "notice/4D00000000000000"} {
-		_, ok := s.ParseNotice(key)
+	require.Equal(t, request, of)
+	require.True(t, inRange(s.Notice(77, request), s.Notices(77)))
+	for _, key := range []string{s.Alive(), s.Notices(77), s.Range + "notice/4D00000000000000/x", s.Range + "notice/000000000000004d"} {
+		_, _, ok := s.ParseNotice(key)
 		require.False(t, ok, key)
 	}
 	require.True(t, inRange(s.Alive(), s.Range))
 	lease, ok := space(t, "ns").ParseAlive(s.Alive())
 	require.True(t, ok)
 	require.EqualValues(t, -5, lease)
-	for _, key := range []string{s.Range, s.Notice(77), s.Alive() + "/alive", space(t, "other").Session(-5).Alive()} {
+	for _, key := range []string{s.Range, s.Notice(77, request), s.Alive() + "/alive", space(t, "other").Session(-5).Alive()} {
 		_, ok := space(t, "ns").ParseAlive(key)
 		require.False(t, ok, key)
 	}
@@ -187,13 +190,13 @@ func TestNoticeRoundTrip(t *testing.T) {
 
 func FuzzParseNotice(f *testing.F) {
 	s := Space{root: "/etcdkit/v1/ns/"}.Session(-5)
-	f.Add(s.Notice(77))
-	f.Add(s.Notice(-1))
+	f.Add(s.Notice(77, "/etcdkit/v1/ns/x"))
+	f.Add(s.Notices(-1))
 	f.Add(s.Range + "notice/")
 	f.Add(s.Alive())
 	f.Fuzz(func(t *testing.T, key string) {
-		if token, ok := s.ParseNotice(key); ok && s.Notice(token) != key {
-			t.Fatalf("%q parsed as %d, which is %q", key, token, s.Notice(token))
+		if token, request, ok := s.ParseNotice(key); ok && s.Notice(token, request) != key {
+			t.Fatalf("%q parsed as %d of %q, which is %q", key, token, request, s.Notice(token, request))
 		}
 	})
 }
@@ -209,20 +212,22 @@ func FuzzParseSlot(f *testing.F) {
 	})
 }
 
-// Notices and step-down keys of a session have distinct names.
+// Notices of a session and requests to stop have distinct names.
 func TestNoticesOfASession(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := space(t, "ns").Session(rapid.Int64().Draw(t, "lease"))
 		token := rapid.Int64().Draw(t, "token")
-		back, ok := s.ParseStepDown(s.StepDown(token))
+		request := space(t, "ns").Queue(Election, "x").Light + "y"
+		back, of, ok := s.ParseStop(s.Stop(token, request))
 		require.True(t, ok)
 		require.Equal(t, token, back)
-		_, ok = s.ParseNotice(s.StepDown(token))
-		require.False(t, ok, "a release that does not know it would take it for the end")
-		_, ok = s.ParseStepDown(s.Notice(token))
+		require.Equal(t, request, of)
+		_, _, ok = s.ParseNotice(s.Stop(token, request))
+		require.False(t, ok, "it would be taken for the end")
+		_, _, ok = s.ParseStop(s.Notice(token, request))
 		require.False(t, ok)
-		require.True(t, inRange(s.StepDown(token), s.Range))
-		require.False(t, space(t, "ns").Queued(s.StepDown(token)))
+		require.True(t, inRange(s.Stop(token, request), s.Range))
+		require.False(t, space(t, "ns").Queued(s.Stop(token, request)))
 	})
 }
 

@@ -86,7 +86,7 @@ func (s Space) Sessions() string { return s.root + "session/" }
 
 // Session returns the keys of the session on a lease.
 func (s Space) Session(lease int64) Session {
-	return Session{Range: s.Sessions() + hex16(lease) + "/"}
+	return Session{Range: s.Sessions() + hex16(lease) + "/", root: s.root}
 }
 
 // ParseAlive returns the lease of the session whose presence key that is.
@@ -100,35 +100,53 @@ func (s Space) ParseAlive(key string) (lease int64, ok bool) {
 // watches all of it.
 type Session struct {
 	Range string
+
+	root string // of its space
 }
 
 // Alive is the presence key: it exists as long as the lease and is the fence of everything that
 // the session creates.
 func (s Session) Alive() string { return s.Range + "alive" }
 
-// Notice is the key of the notice why the request with that token ended.
-func (s Session) Notice(token int64) string { return s.Range + "notice/" + hex16(token) }
+// Notices is the range of the notices why requests with that token ended. Requests of one Txn share their token.
+func (s Session) Notices(token int64) string { return s.Range + notices + hex16(token) + "/" }
 
-// NoticeTo is the key of another notice with that token: for the request with that key.
-func (s Session) NoticeTo(token int64, request string) string {
-	return s.Notice(token) + "/" + escape(request)
+// Notice is the key of the notice why the request with that token and key ended. The name says for which request it is,
+// so a notice whose value cannot be read reaches that one.
+func (s Session) Notice(token int64, request string) string {
+	return s.Notices(token) + s.below(request)
 }
 
-// ParseNotice returns the token of a notice key of this session.
-func (s Session) ParseNotice(key string) (token int64, ok bool) {
-	if at := len(s.Notice(0)); len(key) > at && key[at] == '/' {
-		key = key[:at]
-	}
-	return parseToken(key, s.Range+"notice/")
+// ParseNotice returns the token and the key of the request that a notice is for.
+func (s Session) ParseNotice(key string) (token int64, request string, ok bool) {
+	return s.parseOf(notices, key)
 }
 
-// StepDown is the key that asks the session to release its request with that token. It is not a
-// notice: a version that does not know it ignores it.
-func (s Session) StepDown(token int64) string { return s.Range + "stepdown/" + hex16(token) }
+// Stop is the key that asks the session to release its request with that token and key. It is not a
+// notice: the request has not ended.
+func (s Session) Stop(token int64, request string) string {
+	return s.Range + stops + hex16(token) + "/" + s.below(request)
+}
 
-// ParseStepDown returns the token of a step-down key of this session.
-func (s Session) ParseStepDown(key string) (token int64, ok bool) {
-	return parseToken(key, s.Range+"stepdown/")
+// ParseStop returns the token and the key of the request that is asked to stop.
+func (s Session) ParseStop(key string) (token int64, request string, ok bool) {
+	return s.parseOf(stops, key)
+}
+
+const (
+	notices = "notice/"
+	stops   = "stop/"
+)
+
+// below returns the name of a request's key below the root of the space, as one part of a key.
+func (s Session) below(request string) string { return escape(strings.TrimPrefix(request, s.root)) }
+
+func (s Session) parseOf(what, key string) (token int64, request string, ok bool) {
+	rest, below := strings.CutPrefix(key, s.Range+what)
+	digits, name, named := strings.Cut(rest, "/")
+	token, ok = parseHex16(digits)
+	request, whole := unescape(name)
+	return token, s.root + request, ok && below && named && whole && request != ""
 }
 
 func parseToken(key, before string) (token int64, ok bool) {

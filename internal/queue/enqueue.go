@@ -237,7 +237,7 @@ func (j *joining) creation(c *Ticket, value record.Request, ifs []clientv3.Cmp) 
 // together has the Txn of a request share a Raft entry with those of other queues. All its conditions
 // and counts are of its own queue, of what nothing in a group writes, and, for a request that joins a
 // total, of the other one of its two queues (S1 in internal/proof/tested-failures.md). An election's is sent
-// alone, because a request to step down names a token only.
+// alone: a process begins few at a time.
 func (c *Ticket) together() commit.Together {
 	q := c.named
 	if len(q.subjects) == 0 {

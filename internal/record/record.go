@@ -114,19 +114,15 @@ type Notice struct {
 	Cause  string `json:"cause"`
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
-	// Key is that of the request. Other requests of the session may have its token. It is empty in a
-	// notice of a release that does not know that.
-	Key string `json:"key,omitempty"`
+	// Key is that of the request, which is in the name of the notice's key. Other requests of the session may have its token.
+	Key string `json:"-"`
 }
-
-// For reports whether the notice is for the request with that key, as far as it says.
-func (r Notice) For(key string) bool { return r.Key == "" || r.Key == key }
 
 // The causes of a Notice.
 const (
 	CauseEvicted  = "evicted"
 	CauseReleased = "released"
-	CauseStepDown = "step-down" // the request has not ended
+	CauseStop     = "stop" // the request has not ended, and is asked to
 )
 
 // Encode writes a record. The records of this package can always be encoded. This one is written

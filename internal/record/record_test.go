@@ -25,7 +25,7 @@ func TestGolden(t *testing.T) {
 		Session{Owner: "h", AtMS: 7}.Encode():                                                          `{"v":1,"holder":"h","at":7}`,
 		Session{Owner: "h", ID: "i", AtMS: 7}.Encode():                                                 `{"v":1,"holder":"h","id":"i","at":7}`,
 		Notice{Cause: CauseEvicted, Reason: "r", By: "b"}.Encode():                                     `{"v":1,"cause":"evicted","reason":"r","by":"b"}`,
-		Notice{Cause: CauseStepDown, By: "b"}.Encode():                                                 `{"v":1,"cause":"step-down","by":"b"}`,
+		Notice{Cause: CauseStop, By: "b"}.Encode():                                                     `{"v":1,"cause":"stop","by":"b"}`,
 	}
 	for got, want := range golden {
 		require.Equal(t, want, got)

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -53,8 +54,8 @@ func (t *scenario) forget(calls ...*simCall) {
 
 // askToStop has another session ask that a request end, and its session take note of that.
 func (t *scenario) askToStop(r *simReq) {
-	key := fmt.Sprintf("session/%016x/stepdown/%016x", r.lease, r.token)
-	t.commit(change{key: key, lease: r.lease, value: record.Notice{Cause: record.CauseStepDown, Key: simPrefix + r.key}.Encode()})
+	key := fmt.Sprintf("session/%016x/stop/%016x/%s", r.lease, r.token, url.PathEscape(r.key))
+	t.commit(change{key: key, lease: r.lease, value: record.Notice{Cause: record.CauseStop}.Encode()})
 	t.commit(change{key: key, del: true})
 }
 

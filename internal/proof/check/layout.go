@@ -2,6 +2,7 @@ package check
 
 import (
 	"math"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -40,6 +41,8 @@ type parsedKey struct {
 	try    bool
 	token  int64 // of the request to which a notice belongs
 	tick   string
+
+	request string // the name of that request
 }
 
 // layout reads the names of keys, without the tapped prefix.
@@ -76,7 +79,7 @@ var (
 	defaultName = regexp.MustCompile(`^(limiter/[^/]+)/default$`)
 	keyOfName   = regexp.MustCompile(`^(limiter/[^/]+)/key/[^/]+$`)
 	idName      = regexp.MustCompile(`^id/((?:sem|mutex|election)/[^/]+|limiter/[^/]+/key/[^/]+)/`)
-	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|notice/([0-9a-f]{16})(?:/.+)?|stepdown/([0-9a-f]{16}))$`)
+	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|(notice|stop)/([0-9a-f]{16})/(.+))$`)
 	jobName     = regexp.MustCompile(`^(job/[^/]+)/(?:(lock|hold|pause|settings)|(run|floor)/([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z))$`)
 	clockName   = regexp.MustCompile(`^clock/([0-9a-f]{16})$`)
 	recordName  = regexp.MustCompile(`^(idem/[^/]+/r/[0-9a-f]{16}/[A-Za-z0-9_-]{43})$`)
@@ -114,10 +117,12 @@ func parseEtcdkit(name string) parsedKey {
 		if m[2] != "" {
 			return parsedKey{kind: keyAlive, lease: hex(m[1])}
 		}
-		if m[4] != "" {
-			return parsedKey{kind: keyStop, lease: hex(m[1]), token: hex(m[4])}
+		kind := keyNotice
+		if m[3] == "stop" {
+			kind = keyStop
 		}
-		return parsedKey{kind: keyNotice, lease: hex(m[1]), token: hex(m[3])}
+		request, _ := url.PathUnescape(m[5])
+		return parsedKey{kind: kind, lease: hex(m[1]), token: hex(m[4]), request: request}
 	}
 	if m := jobName.FindStringSubmatch(name); m != nil {
 		return parsedKey{kind: jobKinds[m[2]+m[3]], gate: m[1], tick: m[4]}

@@ -49,7 +49,10 @@ func TestLayoutAgreesWithKeyspace(t *testing.T) {
 		require.Equal(t, parsedKey{kind: keyLimit, gate: all}, parse(total.Limit))
 		session := space.Session(slot.Lease)
 		require.Equal(t, parsedKey{kind: keyAlive, lease: slot.Lease}, parse(session.Alive()))
-		require.Equal(t, parsedKey{kind: keyNotice, lease: slot.Lease, token: 77}, parse(session.Notice(77)))
+		request := key.Slot(slot)
+		below := strings.TrimPrefix(request, space.Root())
+		require.Equal(t, parsedKey{kind: keyNotice, lease: slot.Lease, token: 77, request: below}, parse(session.Notice(77, request)))
+		require.Equal(t, parsedKey{kind: keyStop, lease: slot.Lease, token: 77, request: below}, parse(session.Stop(77, request)))
 
 		job := space.Job(name)
 		label = strings.TrimSuffix(strings.TrimPrefix(job.Range, space.Root()), "/")

@@ -104,7 +104,7 @@ func (s *store) names() []string {
 // commit applies one revision. All its changes are made before anything is
 // admitted.
 func (s *store) commit(c history.Commit) {
-	notices := map[int64]record.Notice{}
+	notices := map[string]record.Notice{}
 	touched := map[string]*gate{}
 	for _, e := range c.Events {
 		k := s.layout.parse(strings.TrimPrefix(string(e.KV.Key), s.prefix))
@@ -114,7 +114,7 @@ func (s *store) commit(c history.Commit) {
 				l.gone, l.goneAt = c.Rev, c.At
 			}
 		case k.kind == keyNotice && e.Kind == history.KindPut:
-			notices[k.token], _ = record.DecodeNotice([]byte(e.KV.Value))
+			notices[s.prefix+k.request], _ = record.DecodeNotice([]byte(e.KV.Value))
 		}
 	}
 	for _, e := range c.Events {
@@ -157,7 +157,7 @@ func (s *store) commit(c history.Commit) {
 			}
 		case keyStop:
 			if e.Kind == history.KindPut {
-				s.stop(k, e)
+				s.stop(k)
 			}
 		case keyOther:
 			if e.Kind == history.KindPut {
@@ -174,11 +174,10 @@ func (s *store) commit(c history.Commit) {
 }
 
 // stop notes that a request was asked to end.
-func (s *store) stop(k parsedKey, e history.Event) {
-	asked, _ := record.DecodeNotice([]byte(e.KV.Value))
+func (s *store) stop(k parsedKey) {
 	for _, g := range s.gates {
 		for _, r := range g.queue {
-			if r.token == k.token && r.key == asked.Key {
+			if r.token == k.token && r.key == s.prefix+k.request {
 				r.asked = true
 			}
 		}

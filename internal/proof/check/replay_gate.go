@@ -115,17 +115,17 @@ func byToken(a, b *request) int {
 
 // remove applies a delete. What goes together with its presence key, or after it,
 // goes with its lease.
-func (g *gate) remove(e history.Event, c history.Commit, leases map[int64]*lease, notices map[int64]record.Notice) {
+func (g *gate) remove(e history.Event, c history.Commit, leases map[int64]*lease, notices map[string]record.Notice) {
 	at := slices.IndexFunc(g.queue, func(r *request) bool { return r.key == string(e.KV.Key) })
 	if at < 0 {
 		return // foreign, or disowned before
 	}
 	r := g.queue[at]
-	token := r.token
+	noticed := r.key
 	if r.of != nil {
-		token = r.of.token // one notice for both
+		noticed = r.of.key // one notice for both
 	}
-	notice, taken := notices[token]
+	notice, taken := notices[noticed]
 	l := leases[r.lease]
 	switch {
 	case l != nil && l.gone <= c.Rev:

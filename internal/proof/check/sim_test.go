@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -641,7 +642,7 @@ func (s *sim) evictOne(r *simReq) {
 	s.ops++
 	op := s.ops
 	s.emit(history.Event{Kind: history.KindCall, Client: "admin", Op: op, Name: history.Evict, Gate: r.gate.name, ID: r.id})
-	notice := fmt.Sprintf("session/%016x/notice/%016x", r.lease, r.token)
+	notice := fmt.Sprintf("session/%016x/notice/%016x/%s", r.lease, r.token, url.PathEscape(r.key))
 	s.remove(r, "evicted", change{key: notice, lease: r.lease, value: record.Notice{Cause: record.CauseEvicted}.Encode()})
 	s.emit(history.Event{Kind: history.KindReturn, Client: "admin", Op: op, Name: history.Evict, Gate: r.gate.name, ID: r.id, Outcome: history.OK})
 	s.commit(change{key: notice, del: true})

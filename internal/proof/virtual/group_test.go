@@ -384,15 +384,13 @@ func TestTrapL3ReleasesBesideAcquisitions(t *testing.T) {
 func TestTrapW21EqualTokens(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		evict func(d, operator *desk, p *concurrency.Permit, i int)
-		deaf  bool // the session hears of no notice
-		both  bool
+		deaf bool // the session hears of no notice
+		both bool
 	}{
-		"one is evicted":      {evict: evicted},
-		"by a former release": {evict: evictedFormerly},
-		"both are evicted":    {evict: evicted, both: true},
-		"one, unheard":        {evict: evicted, deaf: true},
-		"both, unheard":       {evict: evicted, deaf: true, both: true},
+		"one is evicted":   {},
+		"both are evicted": {both: true},
+		"one, unheard":     {deaf: true},
+		"both, unheard":    {deaf: true, both: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -410,7 +408,7 @@ func TestTrapW21EqualTokens(t *testing.T) {
 					gone = append(gone, b)
 				}
 				for _, i := range gone {
-					c.evict(d, operator, permits[i], i)
+					evicted(d, operator, permits[i].Token(), i)
 				}
 				time.Sleep(time.Second)
 				for i, p := range permits {
@@ -440,8 +438,7 @@ func TestTrapW21EqualTokens(t *testing.T) {
 	}
 }
 
-// W21: two requests of one Txn, one of which holds and one waits. A former release evicts one of them: the
-// other one does as before.
+// W21: two requests of one Txn, one of which holds and one waits. One of them is evicted: the other one does as before.
 func TestTrapW21EqualTokensOfAWaiter(t *testing.T) {
 	t.Parallel()
 	for name, waiter := range map[string]bool{"the waiter is evicted": true, "the holder is evicted": false} {
@@ -485,7 +482,7 @@ func TestTrapW21EqualTokensOfAWaiter(t *testing.T) {
 				if waiter {
 					gone = waits
 				}
-				evictedFormerly(d, operator, nil, gone)
+				evicted(d, operator, tokens[waits], gone)
 				time.Sleep(time.Second)
 				for i := 1; i < names; i += 2 {
 					require.NoError(t, theirs[i].Release(t.Context()))
@@ -524,18 +521,7 @@ func (d *desk) request(i int) *mvccpb.KeyValue {
 	return nil
 }
 
-func evicted(d, operator *desk, p *concurrency.Permit, i int) {
+func evicted(d, operator *desk, token int64, i int) {
 	d.t.Helper()
-	require.NoError(d.t, operator.named(i, 1).EvictToken(d.t.Context(), p.Token(), fmt.Sprintf("reason %d.", i)))
-}
-
-// evictedFormerly is what a release does that knows no batches: its notice names a token only.
-func evictedFormerly(d, operator *desk, _ *concurrency.Permit, i int) {
-	d.t.Helper()
-	lease, request := d.session.Lease(), d.request(i)
-	notice := fmt.Sprintf("%ssession/%016x/notice/%016x", root, int64(lease), request.CreateRevision)
-	value := fmt.Sprintf(`{"v":1,"cause":"evicted","reason":"reason %d."}`, i)
-	_, err := operator.client.Txn(d.t.Context()).
-		Then(clientv3.OpDelete(string(request.Key)), clientv3.OpPut(notice, value, clientv3.WithLease(lease))).Commit()
-	require.NoError(d.t, err)
+	require.NoError(d.t, operator.named(i, 1).EvictToken(d.t.Context(), token, fmt.Sprintf("reason %d.", i)))
 }
