@@ -158,12 +158,12 @@ func TestDecide(t *testing.T) {
 		require.Equal(t, tt.want, tt.st.decide("job", tick, tt.r, mine), name)
 	}
 
-	schedule := timed(func(r *request) { r.fires = fireTime + "now" })
-	fires := kv(stored + period + fireTime + "then")
-	refused := state{settings: fires}.decide("job", tick, schedule, mine)
+	schedule := timed(func(r *request) { r.fires = fires{sample: "now"}.String() })
+	theirs := kv(stored + period + fires{sample: "then"}.String())
+	refused := state{settings: theirs}.decide("job", tick, schedule, mine)
 	require.Equal(t, refuse, refused.action)
-	require.Equal(t, &SettingsError{Job: "job", Mine: schedule.shared(), Theirs: string(fires[0].Value)}, refused.err)
-	require.Equal(t, send, state{settings: fires}.decide("job", tick, schedule, other).action, "its own settings, which it may change")
+	require.Equal(t, &SettingsError{Job: "job", Mine: schedule.shared(), Theirs: string(theirs[0].Value)}, refused.err)
+	require.Equal(t, send, state{settings: theirs}.decide("job", tick, schedule, other).action, "its own settings, which it may change")
 	require.ErrorIs(t, state{settings: kv("")}.decide("job", tick, once, other).err, ErrSettings)
 	require.ErrorContains(t, state{foreign: "job/x/run/zzz"}.decide("job", tick, once, mine).err, `"job/x/run/zzz" is not a run record`)
 }

@@ -12,8 +12,8 @@ import (
 
 // fires are the fire times of a schedule, as processes compare them and operators read them.
 type fires struct {
-	like    string // the first of a winter and of a summer, and a hash of 20 from there: all that older releases have
-	sample  string // a hash of more, over a year and around the changes of the clocks; "" of an older release
+	like    string // the first of a winter and of a summer, for people
+	sample  string // a hash of many, over a year and around the changes of the clocks
 	crontab string // its text and the name of its zone, or "" if one of these is not known
 }
 
@@ -31,7 +31,7 @@ func (f fires) String() string {
 	return s
 }
 
-// parseFires reads what String has written, or an older release. ok is false for a period.
+// parseFires reads what String has written. ok is false for a period.
 func parseFires(s string) (f fires, ok bool) {
 	s, ok = strings.CutPrefix(s, fireTime)
 	f.like, s, _ = strings.Cut(s, sampled)
@@ -42,13 +42,10 @@ func parseFires(s string) (f fires, ok bool) {
 // agree reports whether two processes have the same schedule. Its text and zone say that where both
 // have them, since the fire times of one text differ if zone files do.
 func (f fires) agree(o fires) bool {
-	switch {
-	case f.crontab != "" && o.crontab != "":
+	if f.crontab != "" && o.crontab != "" {
 		return f.crontab == o.crontab
-	case f.sample != "" && o.sample != "":
-		return f.sample == o.sample
 	}
-	return f.like == o.like
+	return f.sample == o.sample
 }
 
 // print returns a text by which processes compare their fire times. It is "" until the zone is known.
@@ -76,31 +73,29 @@ func (tt *timetable) print() string {
 	return known
 }
 
-// like returns the first fire time of a January and of a July, and a hash of 20 from there.
+// tenths are the days of a January and of a July from which fire times are compared.
+func tenths() []time.Time { return []time.Time{surveyed.AddDate(0, 0, 9), surveyed.AddDate(0, 6, 9)} }
+
+// like returns the first fire time of a January and of a July.
 func (ask asking) like() string {
-	const each = 20
-	h := fnv.New32a()
 	var text []string
-	for _, month := range []time.Month{time.January, time.July} {
-		t := time.Date(2024, month, 10, 0, 0, 0, 0, time.UTC)
-		for n := range each {
-			if t = ask(t); t.IsZero() {
-				break
-			}
-			if n == 0 {
-				text = append(text, stamp(t))
-			}
-			fmt.Fprintln(h, t.UnixMilli())
+	for _, from := range tenths() {
+		if t := ask(from); !t.IsZero() {
+			text = append(text, stamp(t))
 		}
 	}
-	return fmt.Sprintf("%s (%08x)", strings.Join(text, " and "), h.Sum32())
+	return strings.Join(text, " and ")
 }
 
-// sample returns a hash of the first fire times after each hour of two days, after each day of two weeks,
-// after the first and the last days of months, and of all fire times around the changes of the clocks.
+// sample returns a hash of 20 fire times of two days in a row, of the first ones after each hour of these, after each day of
+// two weeks, after the first and the last days of months, and of all fire times around the changes of the clocks.
 func (ask asking) sample(changes []time.Time) string {
+	const row = 20
 	h := fnv.New32a()
-	for _, from := range []time.Time{surveyed.AddDate(0, 0, 9), surveyed.AddDate(0, 6, 9)} {
+	for _, from := range tenths() {
+		for n, t := 0, ask(from); n < row && !t.IsZero(); n, t = n+1, ask(t) {
+			fmt.Fprintln(h, t.UnixMilli())
+		}
 		for hour := range 24 {
 			fmt.Fprintln(h, ask(from.Add(time.Duration(hour)*time.Hour)).UnixMilli())
 		}

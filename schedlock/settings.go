@@ -17,8 +17,7 @@ func (s settings) fingerprint() string {
 }
 
 // shared returns the settings on which all live processes must agree, with the fire times if they
-// are known. These have the place of the period. An older release that does not know fire times
-// reads them as a period and agrees, since its Jobs at times of day have no period.
+// are known. These have the place of the period.
 func (r request) shared() string {
 	if r.every == 0 && r.fires != "" {
 		return r.fingerprint() + period + r.fires
@@ -64,5 +63,5 @@ func differ(mine, theirs string) bool {
 	if !a || !b || !here.agree(there) {
 		return false
 	}
-	return here.like != there.like || here.sample != there.sample && here.sample != "" && there.sample != ""
+	return here.sample != there.sample
 }
