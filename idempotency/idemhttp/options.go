@@ -34,8 +34,8 @@ type Options struct {
 	Op func(*http.Request) string
 	// Host returns the virtual host of the request. A key that was used for another host is
 	// refused with 422, whatever Op and Payload are; the problem's detail says so, and
-	// ReportError gets the host. Empty matches any host, and so does a record of a release without
-	// Host. A header such as X-Forwarded-Host is the client's unless a proxy replaces it. Defaults
+	// ReportError gets the host. Empty matches any host, and so does a record without
+	// one. A header such as X-Forwarded-Host is the client's unless a proxy replaces it. Defaults
 	// to ByHost.
 	Host func(*http.Request) string
 	// Methods are the methods that need a key, in any letter case; other requests pass
