@@ -17,11 +17,10 @@ import (
 // begunBy is the session of an attempt, as its record has it.
 type begunBy struct {
 	lease int64
-	id    string // the same on all leases of the session; empty in a record of an earlier release
-	owner string
+	id    string // the same on all leases of the session
 }
 
-func begunIn(r record.Attempt) begunBy { return begunBy{r.Lease, r.Session, r.Owner} }
+func begunIn(r record.Attempt) begunBy { return begunBy{r.Lease, r.Session} }
 
 // presence is what etcd shows of the process of an attempt.
 type presence int
@@ -35,7 +34,7 @@ const (
 // sessions are the sessions of a namespace that exist.
 type sessions struct {
 	leases map[int64]bool
-	named  map[begunBy]bool // without their leases
+	named  map[string]bool // by their IDs
 }
 
 // take adds the sessions whose presence keys are among kvs.
@@ -47,18 +46,17 @@ func (x *sessions) take(space keyspace.Space, kvs []*mvccpb.KeyValue) {
 		}
 		x.leases[lease] = true
 		if r, ok := record.DecodeSession(kv.Value); ok {
-			x.named[begunBy{id: r.ID, owner: r.Owner}] = true
+			x.named[r.ID] = true
 		}
 	}
 }
 
-// shows returns whether the process of an attempt has a session. Sessions of releases without IDs are known by their
-// owners, which several of them may have.
+// shows returns whether the process of an attempt has a session.
 func (x *sessions) shows(of begunBy) presence {
 	switch {
 	case x.leases[of.lease]:
 		return present
-	case x.named[begunBy{id: of.id, owner: of.owner}]:
+	case x.named[of.id]:
 		return renewed
 	}
 	return unseen
@@ -70,7 +68,7 @@ const sessionsAtOnce = 1000
 // readSessions reads which sessions exist, as of one revision.
 func readSessions(ctx context.Context, sess *engine.Session) (*sessions, error) {
 	space := sess.Space()
-	all := &sessions{leases: map[int64]bool{}, named: map[begunBy]bool{}}
+	all := &sessions{leases: map[int64]bool{}, named: map[string]bool{}}
 	span, page := keyspace.NewSpan(space.Sessions(), clientv3.GetPrefixRangeEnd(space.Sessions())), int64(sessionsAtOnce)
 	for at := int64(0); ; {
 		from, end := span.Range()

@@ -104,7 +104,7 @@ type ID struct {
 type Session struct {
 	header
 	Owner string `json:"holder"`
-	ID    string `json:"id,omitempty"` // the same on all leases of the session; releases before the field write none
+	ID    string `json:"id,omitempty"` // the same on all leases of the session
 	AtMS  int64  `json:"at"`
 }
 

@@ -51,7 +51,7 @@ func TestMaxHoldIsWary(t *testing.T) {
 		require.Equal(t, want, Request{MaxHoldMS: ms}.MaxHold(), ms)
 	}
 	r, ok := DecodeRequest([]byte(`{"v":1,"nonce":"n","at":7}`))
-	require.True(t, ok, "a release before the field has written it")
+	require.True(t, ok, "there is none")
 	require.Zero(t, r.MaxHold())
 }
 
