@@ -87,7 +87,7 @@ func BenchmarkUncontended(b *testing.B) {
 			}
 			p, err := sm.Acquire(ctx)
 			require.NoError(b, err)
-			like, err := client.Get(ctx, s.NamespacePrefix()+"sem/free/queue/", clientv3.WithPrefix())
+			like, err := client.Get(ctx, s.NamespacePrefix()+"semaphore/free/queue/", clientv3.WithPrefix())
 			require.NoError(b, err)
 			require.NoError(b, p.Release(ctx))
 			key, value := "/bare/"+string(like.Kvs[0].Key[len("/bare/"):]), string(like.Kvs[0].Value)

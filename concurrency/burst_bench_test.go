@@ -44,7 +44,7 @@ func BenchmarkBurst(b *testing.B) {
 					running.Go(func() { _, _ = sm.Acquire(ctx) })
 				}
 				queued := func() int64 {
-					resp, err := f.Client().Get(ctx, s.NamespacePrefix()+"sem/x/queue/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+					resp, err := f.Client().Get(ctx, s.NamespacePrefix()+"semaphore/x/queue/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 					require.NoError(b, err)
 					return resp.Count
 				}

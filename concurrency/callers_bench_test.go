@@ -45,7 +45,7 @@ func wait(t testing.TB, n int) *callers {
 	other, _ := f.Session(opts())
 	sm, there := sem(t, s, "crowd", 1), sem(t, other, "crowd", 1)
 	c := &callers{
-		fixture: f, client: client, n: n, prefix: s.NamespacePrefix() + "sem/crowd/queue/",
+		fixture: f, client: client, n: n, prefix: s.NamespacePrefix() + "semaphore/crowd/queue/",
 		cancels: make([]context.CancelFunc, n), ended: make([]chan error, n), granted: make(chan *concurrency.Permit, n),
 	}
 	p, err := sm.Acquire(ctx) // what is made once

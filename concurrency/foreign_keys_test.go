@@ -91,7 +91,7 @@ func TestForeignKeyBecomesARequest(t *testing.T) {
 	require.NoError(t, acquire(t, ctx, sm).Release(ctx)) // it is known as a foreign key
 
 	// The session's watch loses the change.
-	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: eventOn("/sem/")})
+	lost := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: eventOn("/semaphore/")})
 	_, err = f.Client().Put(ctx, stray, "{", clientv3.WithLease(other.Lease()))
 	require.NoError(t, err)
 	require.NoError(t, lost.WaitHit(ctx))

@@ -36,7 +36,7 @@ func TestHangUpsRaiseNoFence(t *testing.T) {
 	require.Len(t, f.Keys("queue/"), callers+1)
 	require.NoError(t, held.Release())
 	require.Eventually(t, func() bool { return len(f.Keys("queue/")) == 1 }, soon, tick)
-	f.NoKeys("/id/")
+	f.NoKeys("/request-id/")
 	presence, err := f.Client().Get(ctx, f.Keys("/alive")[0])
 	require.NoError(t, err)
 	require.EqualValues(t, 1, presence.Kvs[0].Version, "the fence was not raised")

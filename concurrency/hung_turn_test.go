@@ -27,7 +27,7 @@ func TestHungCallsHoldUpNoOthers(t *testing.T) {
 	}
 	held := c.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.HoldRequest, Match: func(m string, msg any) bool {
 		r, ok := msg.(*etcdserverpb.TxnRequest)
-		return ok && txn(true)(m, msg) && strings.Contains(string(r.Success[0].GetRequestPut().GetKey()), "/sem/a/")
+		return ok && txn(true)(m, msg) && strings.Contains(string(r.Success[0].GetRequestPut().GetKey()), "/semaphore/a/")
 	}})
 	ctx, cancel := context.WithCancel(ctxT(t))
 	defer cancel()

@@ -53,7 +53,7 @@ func TestIDOfALostLeaseIsOurs(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, granted(t, w, "on the new lease").Release(ctx))
 	f.NoKeys("queue/")
-	f.NoKeys("/id/")
+	f.NoKeys("/request-id/")
 }
 
 // The caller of a request with an ID gives up and comes again before etcd has received
@@ -73,7 +73,7 @@ func TestIDOfAGivenUpRequestIsOurs(t *testing.T) {
 	require.NoError(t, stuck.WaitHit(ctx))
 	again := ask2(ctx, sm, concurrency.ID("job"))
 	asked := c.Inject(embedtest.Fault{Method: "Range", Do: embedtest.Pass, Skip: 2, Match: func(_ string, msg any) bool {
-		return strings.Contains(string(msg.(*pb.RangeRequest).Key), "/id/")
+		return strings.Contains(string(msg.(*pb.RangeRequest).Key), "/request-id/")
 	}})
 	require.NoError(t, asked.WaitHit(ctx))
 	waiting(t, again, "the ID is that of its own former request")
@@ -123,7 +123,7 @@ func TestReleaseSparesAnothersID(t *testing.T) {
 	other, _ := f.Session(nil)
 	sm, there := sem(t, s, "x", 5), sem(t, other, "x", 5)
 	p := acquire(t, ctx, sm, concurrency.ID("i"))
-	_, err := f.Client().Delete(ctx, f.Keys("/id/")[0])
+	_, err := f.Client().Delete(ctx, f.Keys("/request-id/")[0])
 	require.NoError(t, err)
 	q := acquire(t, ctx, there, concurrency.ID("i"))
 	require.NoError(t, p.Release(ctx))
@@ -132,7 +132,7 @@ func TestReleaseSparesAnothersID(t *testing.T) {
 	require.ErrorAs(t, err, &held)
 	require.Equal(t, q.Token(), held.Request.Token)
 	require.NoError(t, q.Release(ctx))
-	f.NoKeys("/id/")
+	f.NoKeys("/request-id/")
 }
 
 // Word of an eviction is looked for until etcd answers: an evicted waiter does not

@@ -39,7 +39,7 @@ func TestIDIsHeldOnce(t *testing.T) {
 	}
 	require.Len(t, f.Keys("queue/"), 1, "those who were refused leave nothing")
 	require.NoError(t, p.Release(ctx))
-	require.Empty(t, f.Keys("/id/"), "the ID goes with its permit")
+	require.Empty(t, f.Keys("/request-id/"), "the ID goes with its permit")
 	q := acquire(t, ctx, sb, concurrency.ID(id))
 	require.NoError(t, q.Release(ctx))
 }
@@ -98,7 +98,7 @@ func TestTakeOver(t *testing.T) {
 	require.NoError(t, q.Release(ctx))
 	require.NoError(t, granted(t, w2, "the successor").Release(ctx))
 	f.NoKeys("queue/")
-	f.NoKeys("/id/")
+	f.NoKeys("/request-id/")
 }
 
 // T15: a request of which only the ID key or only the queue key is left blocks
@@ -117,7 +117,7 @@ func TestHalfDeletedRequests(t *testing.T) {
 	q := acquire(t, ctx, sm, concurrency.ID("i"))
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost, "the release reports that the key was gone")
 	require.NoError(t, q.Err())
-	for _, key := range f.Keys("/id/") {
+	for _, key := range f.Keys("/request-id/") {
 		_, err := f.Client().Delete(ctx, key)
 		require.NoError(t, err)
 	}
@@ -158,7 +158,7 @@ func TestHalfDeletedRequestSparesTheNextInItsSlot(t *testing.T) {
 		_, err := f.Client().Delete(ctx, slot[0])
 		require.NoError(t, err)
 		require.ErrorIs(t, p.Release(ctx), concurrency.ErrLost)
-		require.Len(t, f.Keys("/id/"), 1)
+		require.Len(t, f.Keys("/request-id/"), 1)
 		next := acquire(t, ctx, sm)
 		require.Equal(t, slot, f.Keys("queue/"), "the same slot")
 		err = call()
@@ -169,7 +169,7 @@ func TestHalfDeletedRequestSparesTheNextInItsSlot(t *testing.T) {
 		require.Equal(t, slot, f.Keys("queue/"), "it is kept")
 		require.NoError(t, next.Err())
 		require.NoError(t, next.Release(ctx))
-		f.NoKeys("/id/")
+		f.NoKeys("/request-id/")
 	}
 }
 
@@ -188,7 +188,7 @@ func TestReleaseIDFromElsewhere(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 	require.ErrorIs(t, sb.ReleaseID(ctx, "flow"), concurrency.ErrNotHeld)
 	require.NoError(t, acquire(t, ctx, sb).Release(ctx))
-	f.NoKeys("/id/")
+	f.NoKeys("/request-id/")
 }
 
 // With OnlyToken, ReleaseID releases the request that its caller means, and no later one with the same ID; also at a
@@ -267,7 +267,7 @@ func TestEvictTokenSparesOtherIDs(t *testing.T) {
 	require.NoError(t, acquire(t, ctx, sm, concurrency.ID("a\xff")).Release(ctx))
 	require.NoError(t, sm.EvictToken(ctx, b.Token(), "for a test"))
 	closed(t, b.Context().Done(), "eviction")
-	f.NoKeys("/id/")
+	f.NoKeys("/request-id/")
 }
 
 func TestStatusAndWatch(t *testing.T) {

@@ -107,7 +107,7 @@ func (p *pairs) check(t *testing.T, rev int64) {
 			continue
 		}
 		var value struct {
-			Of string `json:"of"`
+			Of string `json:"at_key"`
 		}
 		require.NoError(t, json.Unmarshal(kv.Value, &value))
 		created, ok := admitted[value.Of]

@@ -201,7 +201,7 @@ func TestGivenUpAcquireIsRemoved(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, got(t, ch, "giving up").err, context.Canceled)
 	f.NoKeys("queue/")
-	f.NoKeys("/id/")
+	f.NoKeys("/request-id/")
 	p, err := sm.TryAcquire(ctx, concurrency.ID("i"))
 	require.NoError(t, err)
 	require.NoError(t, p.Release(ctx))

@@ -33,7 +33,7 @@ func TestStatusShowsMaxHold(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, time.Minute, st.Holders[0].MaxHold)
 	for key, value := range f.Values("/queue/") {
-		require.Contains(t, value, `"max_hold":60000`, key)
+		require.Contains(t, value, `"max_hold_ms":60000`, key)
 	}
 	require.NoError(t, p.Release(ctx))
 }

@@ -56,7 +56,7 @@ func TestTrapS2OwnershipByPut(t *testing.T) {
 	sm := sem(t, s, "x", 1)
 	p := acquire(t, ctx, sm)
 	slot := f.Keys("queue/light/")[0]
-	_, err := f.Client().Put(ctx, slot, `{"v":1,"holder":"thief"}`, clientv3.WithLease(s.Lease()))
+	_, err := f.Client().Put(ctx, slot, `{"v":1,"owner":"thief"}`, clientv3.WithLease(s.Lease()))
 	require.NoError(t, err)
 	// With a read: a Txn of nothing but conditions is answered from the memory of
 	// one member, which may lag behind.
@@ -65,7 +65,7 @@ func TestTrapS2OwnershipByPut(t *testing.T) {
 	require.False(t, resp.Succeeded, "the key is not what the permit was granted for")
 	_, err = sm.TryAcquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrFull, "it keeps its place, on a lease")
-	_, err = f.Client().Put(ctx, slot, `{"v":1,"holder":"thief"}`)
+	_, err = f.Client().Put(ctx, slot, `{"v":1,"owner":"thief"}`)
 	require.NoError(t, err)
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)

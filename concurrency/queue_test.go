@@ -80,7 +80,7 @@ func TestOneEventFreesMany(t *testing.T) {
 	for i := range 3 {
 		acquire(t, ctx, doomed, concurrency.Weight(2), concurrency.ID(fmt.Sprint("job ", i)))
 	}
-	require.Len(t, f.Keys("/id/"), 3)
+	require.Len(t, f.Keys("/request-id/"), 3)
 	var chs []<-chan answer
 	for _, w := range []int{1, 3, 1, 1} {
 		chs = append(chs, ask(t, ctx, sm, concurrency.Weight(w)))
@@ -93,7 +93,7 @@ func TestOneEventFreesMany(t *testing.T) {
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 6, st.Used)
-	require.Empty(t, f.Keys("/id/"))
+	require.Empty(t, f.Keys("/request-id/"))
 }
 
 // T5, T35: all free permits are used at once, in the order of the requests; a

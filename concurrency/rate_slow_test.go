@@ -38,9 +38,9 @@ func TestSlowRatePassesOn(t *testing.T) {
 			require.Less(t, time.Since(begun), soon/2, "it knows that at once")
 		}
 		require.NoError(t, s.Close(ctx))
-		keys := f.Keys("/tokens/")
+		keys := f.Keys("/bucket/")
 		require.Len(t, keys, 2)
-		require.True(t, strings.HasSuffix(keys[0], "/tokens/seldom/clock") && strings.HasSuffix(keys[1], "/tokens/seldom/left"), keys)
+		require.True(t, strings.HasSuffix(keys[0], "/bucket/seldom/left") && strings.HasSuffix(keys[1], "/bucket/seldom/timer"), keys)
 	}
 }
 
@@ -91,7 +91,7 @@ func (x *twiceTxn) Commit() (*clientv3.TxnResponse, error) {
 		return x.kv.Txn(x.ctx).If(x.cmps...).Then(x.then...).Else(x.otherwise...).Commit()
 	}
 	for _, op := range x.then {
-		if op.IsPut() && strings.Contains(string(op.KeyBytes()), "/tokens/") {
+		if op.IsPut() && strings.Contains(string(op.KeyBytes()), "/bucket/") {
 			if resp, err := send(); err != nil {
 				return resp, err
 			}
@@ -109,7 +109,7 @@ func TestSlowRateOfADamagedRecord(t *testing.T) {
 	s, c := f.Session(idle())
 	require.NoError(t, rateLimiter(t, s, "seldom", 0.9, 2).Wait(ctx))
 	require.NoError(t, s.Close(ctx))
-	left := f.Keys("/tokens/seldom/left")[0]
+	left := f.Keys("/bucket/seldom/left")[0]
 	other, _ := f.Session(idle())
 	_, err := c.Put(ctx, left, "damaged")
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func TestSlowRateChangedByHand(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx := ctxT(t)
-	clock, left := func() string { return f.Keys("/tokens/seldom/clock")[0] }, func() string { return f.Keys("/tokens/seldom/left")[0] }
+	clock, left := func() string { return f.Keys("/bucket/seldom/timer")[0] }, func() string { return f.Keys("/bucket/seldom/left")[0] }
 	require.Equal(t, 3, takes(t, f))
 	require.Zero(t, takes(t, f))
 	for what, change := range map[string]func() error{
@@ -180,7 +180,7 @@ func TestSlowRateAfterARestore(t *testing.T) {
 	require.Zero(t, takes(t, f))
 	require.NoError(t, f.Restore(ctxT(t), b))
 	require.Zero(t, takes(t, f), "they were taken before the backup")
-	_, err = f.Client().Delete(ctxT(t), f.Keys("/tokens/seldom/left")[0])
+	_, err = f.Client().Delete(ctxT(t), f.Keys("/bucket/seldom/left")[0])
 	require.NoError(t, err)
 	full, err := f.Backup(ctxT(t))
 	require.NoError(t, err)

@@ -102,7 +102,7 @@ func TestObserverRole(t *testing.T) {
 	defer func() { require.NoError(t, term.Release(ctx)) }()
 
 	reader := as("reader")
-	resp, err := reader.Get(ctx, payments+"sem/x/queue/", clientv3.WithPrefix())
+	resp, err := reader.Get(ctx, payments+"semaphore/x/queue/", clientv3.WithPrefix())
 	require.NoError(t, err)
 	require.Len(t, resp.Kvs, 1)
 	_, err = reader.Delete(ctx, string(resp.Kvs[0].Key))

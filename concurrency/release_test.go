@@ -105,13 +105,13 @@ func TestUnreadableID(t *testing.T) {
 	s, _ := f.Session(nil)
 	sm := sem(t, s, "x", 5)
 	p := acquire(t, ctx, sm, concurrency.ID("job"))
-	key := f.Keys("/id/")[0]
+	key := f.Keys("/request-id/")[0]
 	_, err := f.Client().Put(ctx, key, `{"v":2}`)
 	require.NoError(t, err)
 	_, err = sm.Acquire(ctx, concurrency.ID("job"))
 	require.ErrorContains(t, err, "cannot be read")
 	require.ErrorContains(t, sm.Evict(ctx, "job", ""), "cannot be read")
-	require.Len(t, f.Keys("/id/"), 1)
+	require.Len(t, f.Keys("/request-id/"), 1)
 	require.NoError(t, p.Release(ctx))
 }
 

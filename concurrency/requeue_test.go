@@ -39,7 +39,7 @@ func BenchmarkLostLeaseOfWaiters(b *testing.B) {
 				time.Sleep(20 * time.Millisecond) // not all at once
 			}
 		}
-		queue := s.NamespacePrefix() + "sem/x/queue/light/"
+		queue := s.NamespacePrefix() + "semaphore/x/queue/light/"
 		queued := func() int64 {
 			lease := s.Lease()
 			if lease == 0 {

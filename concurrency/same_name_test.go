@@ -47,7 +47,7 @@ func TestOneNameOnOneSession(t *testing.T) {
 		require.NoError(t, p.Release(ctx))
 	}
 	f.NoKeys("/queue/")
-	f.NoKeys("/id/")
+	f.NoKeys("/request-id/")
 	_, err = lim.Key("").Acquire(ctx)
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 }

@@ -69,7 +69,7 @@ func TestTotalDeletedByHand(t *testing.T) {
 			lost := got(t, ev.permit, "Trace.Lost")
 			require.Contains(t, lost.Reason, "gone before it was released")
 			f.NoKeys("/queue/")
-			f.NoKeys("/id/")
+			f.NoKeys("/request-id/")
 			require.NoError(t, acquire(t, ctx, lim.Key("a"), concurrency.Weight(2)).Release(ctx), "nothing counts any more")
 		})
 	}

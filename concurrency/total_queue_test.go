@@ -331,7 +331,7 @@ func TestTryWithIDBeforeAFullTotal(t *testing.T) {
 	require.ErrorIs(t, p.Release(ctx), concurrency.ErrEvicted)
 	require.NoError(t, q.Release(ctx))
 	f.NoKeys("/queue/")
-	f.NoKeys("/id/")
+	f.NoKeys("/request-id/")
 }
 
 // Holders above a lowered total do not count as its waiters.

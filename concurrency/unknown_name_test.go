@@ -93,9 +93,9 @@ func TestQueues(t *testing.T) {
 	require.NoError(t, lock(t, s, "unused").Release(ctx))
 	_, err := election(t, s, "e").Campaign(ctx)
 	require.NoError(t, err)
-	slot := f.Keys("sem/a/queue/light/")[0]
+	slot := f.Keys("semaphore/a/queue/light/")[0]
 	base := slot[:len(slot)-4]
-	all := strings.TrimSuffix(f.Keys("sem/a/limit")[0], "a/limit")
+	all := strings.TrimSuffix(f.Keys("semaphore/a/limit")[0], "a/limit")
 	for _, stray := range []string{"%zz/limit", "b", "c/nonsense", "%61/limit"} {
 		_, err := f.Client().Put(ctx, all+stray, "")
 		require.NoError(t, err)

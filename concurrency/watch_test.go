@@ -24,7 +24,7 @@ func TestWatchIsNotOlderThanTheCall(t *testing.T) {
 	sm, there := sem(t, s, "x", 3), sem(t, other, "x", 3)
 	require.NoError(t, acquire(t, ctx, there).Release(ctx))
 	f.sees(ctx, sm) // the view exists, and lingers
-	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/sem/")})
+	mute := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1, Match: eventOn("/semaphore/")})
 	p := acquire(t, ctx, there)
 	require.NoError(t, mute.WaitHit(ctx))
 	require.NoError(t, sm.SetLimit(ctx, 0))

@@ -81,7 +81,7 @@ func TestPages(t *testing.T) {
 	ctx := ctxT(t)
 	s, _ := f.Session(idle())
 	fill(t, f, s)
-	for _, key := range []string{"idem/x", "idem/%zz/r/1", "idem/payments/r/foreign", "zzz", "a", "job/x", "sem/%zz/limit", "limiter/x"} {
+	for _, key := range []string{"idempotency/x", "idempotency/%zz/record/1", "idempotency/payments/record/foreign", "zzz", "a", "job/x", "semaphore/%zz/limit", "limiter/x"} {
 		_, err := f.Client().Put(ctx, s.NamespacePrefix()+key, "x")
 		require.NoError(t, err)
 	}
@@ -162,7 +162,7 @@ func TestRestoredBackup(t *testing.T) {
 	f := fixture{own(t)}
 	ctx := ctxT(t)
 	put := func(key string) {
-		_, err := f.Client().Put(ctx, f.Root+"v1/test/sem/"+key+"/limit", `{"v":1,"limit":3,"nonce":"n","at":1}`)
+		_, err := f.Client().Put(ctx, f.Root+"v1/test/semaphore/"+key+"/limit", `{"v":1,"limit":3,"nonce":"n","at":1}`)
 		require.NoError(t, err)
 	}
 	put("a")
@@ -189,7 +189,7 @@ func TestSmallMessages(t *testing.T) {
 	ctx := ctxT(t)
 	s, _ := f.Session(idle())
 	fill(t, f, s)
-	_, err := f.Client().Put(ctx, s.NamespacePrefix()+"sem/big/limit", string(make([]byte, 64<<10)))
+	_, err := f.Client().Put(ctx, s.NamespacePrefix()+"semaphore/big/limit", string(make([]byte, 64<<10)))
 	require.NoError(t, err)
 	whole := f.export(s, nil).reaches(f)
 	c := f.NewClient(t, &embedtest.ClientOptions{Configure: func(c *clientv3.Config) { c.MaxCallRecvMsgSize = 4 << 10; c.MaxCallSendMsgSize = 2 << 10 }})

@@ -38,7 +38,7 @@ func TestMemberThatHangs(t *testing.T) {
 	most := make([]time.Duration, len(following))
 	moved, last := make([]time.Time, len(following)), make([]float64, len(following))
 	for begun := time.Now(); time.Since(begun) < hangs; time.Sleep(20 * time.Millisecond) {
-		_, err := etcd.MemberClient(leader).Put(ctx, "/etcdkit/v1/hung/sem/x/limit", "1")
+		_, err := etcd.MemberClient(leader).Put(ctx, "/etcdkit/v1/hung/semaphore/x/limit", "1")
 		require.NoError(t, err)
 		for i, revision := range following {
 			if now := revision(); now != last[i] || moved[i].IsZero() {

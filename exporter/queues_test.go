@@ -46,7 +46,7 @@ func TestSemaphore(t *testing.T) {
 	agrees()
 	require.NoError(t, sm.SetLimit(ctx, 2))
 	agrees()
-	_, err = f.Client().Put(ctx, s.NamespacePrefix()+"sem/charge/queue/light/foreign", "x")
+	_, err = f.Client().Put(ctx, s.NamespacePrefix()+"semaphore/charge/queue/light/foreign", "x")
 	require.NoError(t, err)
 	agrees()
 	require.NoError(t, sm.SetLimit(ctx, 4))

@@ -73,7 +73,7 @@ func TestAdminOfAClosedSession(t *testing.T) {
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), nil))
 	ref := a.Ref(key("1"))
 	require.NoError(t, a.sess.Close(ctxT(t)))
-	before := f.Values("/idem/")
+	before := f.Values("/idempotency/")
 	for _, err := range a.List(ctxT(t), idempotency.Filter{}) {
 		require.ErrorIs(t, err, idempotency.ErrClosed)
 	}
@@ -83,5 +83,5 @@ func TestAdminOfAClosedSession(t *testing.T) {
 	require.ErrorIs(t, a.Resolve(ctxT(t), ref, idempotency.NotDone()), idempotency.ErrClosed)
 	_, err = a.Count(ctxT(t))
 	require.ErrorIs(t, err, idempotency.ErrClosed)
-	require.Equal(t, before, f.Values("/idem/"))
+	require.Equal(t, before, f.Values("/idempotency/"))
 }

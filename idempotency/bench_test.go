@@ -228,7 +228,7 @@ func BenchmarkRecordBytes(b *testing.B) {
 				wg.Wait()
 				b.ReportMetric(float64(used()-before)/many, "bytes/record")
 				stored := 0
-				for name, v := range f.Values("/idem/") {
+				for name, v := range f.Values("/idempotency/") {
 					stored += len(name) + len(v)
 				}
 				b.ReportMetric(float64(stored)/many, "key+value")

@@ -146,7 +146,7 @@ func TestCommitBehindAStep(t *testing.T) {
 	at := begin(t, a, key("1"))
 	inj := a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Times: -1, Match: func(_ string, msg any) bool {
 		r, ok := msg.(*etcdserverpb.TxnRequest)
-		return ok && len(r.Success) == 1 && strings.Contains(string(r.Success[0].GetRequestPut().GetKey()), "/r/")
+		return ok && len(r.Success) == 1 && strings.Contains(string(r.Success[0].GetRequestPut().GetKey()), "/record/")
 	}})
 	step := make(chan error, 1)
 	go func() {

@@ -40,7 +40,7 @@ func isLoss(_ string, msg any) bool {
 
 func isRelease(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)
-	return ok && len(r.Success) > 0 && strings.Contains(string(r.Success[0].GetRequestDeleteRange().GetKey()), "/r/")
+	return ok && len(r.Success) > 0 && strings.Contains(string(r.Success[0].GetRequestDeleteRange().GetKey()), "/record/")
 }
 
 // putsRecord reports whether a Txn first puts a record in that state.
@@ -49,12 +49,12 @@ func putsRecord(r *etcdserverpb.TxnRequest, state string) bool {
 		return false
 	}
 	put := r.Success[0].GetRequestPut()
-	return strings.Contains(string(put.GetKey()), "/r/") && strings.HasPrefix(string(put.GetValue()), `{"v":1,"state":"`+state+`"`)
+	return strings.Contains(string(put.GetKey()), "/record/") && strings.HasPrefix(string(put.GetValue()), `{"v":1,"state":"`+state+`"`)
 }
 
 func isRead(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.RangeRequest)
-	return ok && strings.Contains(string(r.Key), "/idem/")
+	return ok && strings.Contains(string(r.Key), "/idempotency/")
 }
 
 // I02: a rejected duplicate does not change the attempt in progress.
@@ -93,7 +93,7 @@ func TestRejectedBehindAWaiter(t *testing.T) {
 			at := begin(t, a, key("1"))
 			held := b.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.HoldResponse, Times: -1, Match: func(_ string, msg any) bool {
 				r, ok := msg.(*etcdserverpb.WatchResponse)
-				return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool { return strings.Contains(string(e.Kv.Key), "/idem/") })
+				return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool { return strings.Contains(string(e.Kv.Key), "/idempotency/") })
 			}})
 			waited := make(chan *idempotency.Attempt, 1)
 			before := b.client.Requests()["Watch.Send"]
@@ -218,7 +218,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			at := begin(t, a, key("1"))
 			require.Equal(t, 1, at.Attempt())
 			require.NoError(t, at.Release(ctxT(t)))
-			require.Empty(t, f.Keys("/idem/"))
+			require.Empty(t, f.Keys("/idempotency/"))
 			at = begin(t, a, key("1"))
 			require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 			require.Equal(t, 1, inj.Hits())
@@ -227,7 +227,7 @@ func TestDoubtfulRequests(t *testing.T) {
 			require.Equal(t, "x", string(rec.Value))
 			require.Equal(t, at.Token(), rec.Token)
 			require.Empty(t, f.working())
-			require.Len(t, f.Keys("/r/"), 1)
+			require.Len(t, f.Keys("/record/"), 1)
 		})
 	}
 }
@@ -261,7 +261,7 @@ func TestClaimGivenUp(t *testing.T) {
 				_ = inj.Release()
 				f.noneWorks()
 				if before == "nothing" {
-					f.NoKeys("/r/")
+					f.NoKeys("/record/")
 					require.NoError(t, begin(t, b, key("1")).Commit(ctxT(t), nil))
 					return
 				}
@@ -332,13 +332,13 @@ func TestZombie(t *testing.T) {
 				if finished {
 					require.NoError(t, next.Commit(ctxT(t), []byte("b")))
 				}
-				before := f.Values("/idem/")
+				before := f.Values("/idempotency/")
 				err := end(at, ctxT(t))
 				require.Error(t, err)
 				if name != "Step" {
 					require.ErrorIs(t, err, idempotency.ErrFenced)
 				}
-				require.Equal(t, before, f.Values("/idem/"))
+				require.Equal(t, before, f.Values("/idempotency/"))
 				if !finished {
 					require.NoError(t, next.Err())
 					require.NoError(t, next.Commit(ctxT(t), []byte("b")))

@@ -34,7 +34,7 @@ func TestPayloadsThatCannotBeCompared(t *testing.T) {
 			require.Nil(t, rec)
 		}
 	}
-	require.Empty(t, f.Values("/idem/"))
+	require.Empty(t, f.Values("/idempotency/"))
 	require.ErrorIs(t, idempotency.CheckJSON([]byte(`{"a":1,"a":2}`)), idempotency.ErrInvalid)
 	require.NoError(t, idempotency.CheckJSON([]byte(`{"a":1,"b":{"a":2}}`)))
 }
@@ -62,5 +62,5 @@ func TestPayloadsThatHideFields(t *testing.T) {
 		_, _, err = a.Begin(ctxT(t), key("2"), nil, idempotency.AlsoCompare(&stampedPayment{at, amount}))
 		require.ErrorIs(t, err, idempotency.ErrInvalid)
 	}
-	require.Empty(t, f.Values("/idem/"))
+	require.Empty(t, f.Values("/idempotency/"))
 }

@@ -156,7 +156,7 @@ func TestTrapL3NoSpace(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "x", string(rec.Value))
 	f.noneWorks()
-	require.Len(t, f.Keys("/r/"), 2)
+	require.Len(t, f.Keys("/record/"), 2)
 }
 
 // I20, I21: results of all sizes. The first caller gets what was done, whatever its size;
@@ -180,7 +180,7 @@ func TestSizes(t *testing.T) {
 			}
 		}
 		require.NoError(t, a.Delete(ctxT(t), a.Ref(k)))
-		require.Empty(t, f.Values("/idem/"))
+		require.Empty(t, f.Values("/idempotency/"))
 	}
 	big := func(context.Context, *idempotency.Attempt) ([]byte, error) { return make([]byte, 6<<20), nil }
 	res, err := idempotency.Do(ctxT(t), a.Store, key("do"), nil, big)
@@ -232,7 +232,7 @@ func TestLeaseGone(t *testing.T) {
 	f := shared(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
 	revoke := func(k idempotency.Key) {
-		for name := range f.Values("/idem/") {
+		for name := range f.Values("/idempotency/") {
 			if strings.HasSuffix(name, string(a.Ref(k))) {
 				resp, err := f.Client().Get(ctxT(t), name)
 				require.NoError(t, err)

@@ -58,7 +58,7 @@ func TestForgottenPayloadIsRetained(t *testing.T) {
 	_, err := idempotency.Do(ctxT(t), a.Store, key("1"), 100, func(context.Context, *idempotency.Attempt) (int, error) { return 0, errors.New("failed") })
 	reported := time.Now()
 	require.ErrorContains(t, err, "failed")
-	require.GreaterOrEqual(t, f.keptFor(reported, "/r/", 1), time.Minute)
+	require.GreaterOrEqual(t, f.keptFor(reported, "/record/", 1), time.Minute)
 	_, _, err = a.Begin(ctxT(t), key("1"), 99_900)
 	require.ErrorIs(t, err, idempotency.ErrMismatch)
 	r, _, err := a.Get(ctxT(t), a.Ref(key("1")))

@@ -190,7 +190,7 @@ func TestRefusedOutcomeGoesAlone(t *testing.T) {
 	f := own(t)
 	in := f.instance(&concurrency.SessionOptions{TTL: 60 * time.Second}, nil)
 	a := begin(t, in, key("refused"))
-	record := f.Keys("/idem/store/r/")[0]
+	record := f.Keys("/idempotency/store/record/")[0]
 	puts := func(ops []*etcdserverpb.RequestOp) bool {
 		return slices.ContainsFunc(ops, func(op *etcdserverpb.RequestOp) bool { return string(op.GetRequestPut().GetKey()) == record })
 	}

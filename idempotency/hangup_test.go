@@ -56,7 +56,7 @@ func TestHangUpsVoidNoClaims(t *testing.T) {
 		require.NoError(t, got(t, attempts, "an attempt").Commit(ctx, nil))
 	}
 	f.noneWorks()
-	require.Eventually(t, func() bool { return len(f.Keys("/r/")) == stay+1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.Keys("/record/")) == stay+1 }, soon, 5*time.Millisecond)
 	presence, err := f.Client().Get(ctx, f.Keys("/alive")[0])
 	require.NoError(t, err)
 	if took := time.Since(hung); took < time.Second { // as long as the answer to such a claim is waited for

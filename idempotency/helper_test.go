@@ -47,7 +47,7 @@ func (f fixture) instance(so *concurrency.SessionOptions, opts *idempotency.Opti
 // working returns the records that name an attempt as working, be it in progress or lost with its session.
 func (f fixture) working() (names []string) {
 	f.T.Helper()
-	for name, value := range f.Values("/r/") {
+	for name, value := range f.Values("/record/") {
 		if strings.HasPrefix(value, `{"v":1,"state":"working"`) {
 			names = append(names, name)
 		}

@@ -21,7 +21,7 @@ func TestNilFunction(t *testing.T) {
 	a := f.instance(nil, nil)
 	_, err := idempotency.Do[int](ctxT(t), a.Store, key("1"), nil, nil)
 	require.ErrorIs(t, err, idempotency.ErrInvalid)
-	require.Empty(t, f.Values("/idem/"))
+	require.Empty(t, f.Values("/idempotency/"))
 	at := begin(t, a, key("1"))
 	_, err = idempotency.Step[int](at, "x", nil)
 	require.ErrorIs(t, err, idempotency.ErrInvalid)
@@ -61,7 +61,7 @@ func TestInvalid(t *testing.T) {
 		_, err := idempotency.NewStore(a.sess, name, nil)
 		require.ErrorIs(t, err, idempotency.ErrInvalid, name)
 	}
-	before := f.Values("/idem/")
+	before := f.Values("/idempotency/")
 	long := strings.Repeat("x", 256)
 	for _, k := range []idempotency.Key{
 		{}, {Scope: "t", Op: "o"}, {Scope: "t", ID: "i"}, {Op: "o", ID: "i"}, {Scope: long, Op: "o", ID: "i"}, {Scope: "t", Op: long, ID: "i"}, {Scope: "t", Op: "o", ID: long},
@@ -79,7 +79,7 @@ func TestInvalid(t *testing.T) {
 		_, _, err := a.Begin(ctxT(t), key("1"), nil, o)
 		require.ErrorIs(t, err, idempotency.ErrInvalid, i)
 	}
-	require.Equal(t, before, f.Values("/idem/"))
+	require.Equal(t, before, f.Values("/idempotency/"))
 	for _, ref := range []idempotency.Ref{"", "x", "../x", idempotency.Ref(strings.Repeat("x", 60)), a.Ref(key("1")) + "x"} {
 		_, _, err := a.Get(ctxT(t), ref)
 		require.ErrorIs(t, err, idempotency.ErrInvalid)
@@ -99,7 +99,7 @@ func TestInvalid(t *testing.T) {
 	cancel()
 	_, _, err = a.Begin(ended, key("1"), "payload")
 	require.ErrorIs(t, err, context.Canceled)
-	require.Empty(t, f.Keys("/r/"))
+	require.Empty(t, f.Keys("/record/"))
 
 	single, err := idempotency.NewStore(a.sess, "single", &idempotency.Options{SingleTenant: true})
 	require.NoError(t, err)
@@ -149,14 +149,14 @@ func TestCodec(t *testing.T) {
 	at := begin(t, a, key("1"))
 	_, err := idempotency.Step(at, "s", func(context.Context) (string, error) { return "secret", nil })
 	require.NoError(t, err)
-	require.NotContains(t, fmt.Sprint(f.Values("/idem/")), "secret")
+	require.NotContains(t, fmt.Sprint(f.Values("/idempotency/")), "secret")
 	require.NoError(t, at.Abandon(ctxT(t)))
 	at = begin(t, next, key("1"))
 	v, err := idempotency.Step(at, "s", func(context.Context) (string, error) { return "again", nil })
 	require.NoError(t, err)
 	require.Equal(t, "secret", v)
 	require.NoError(t, at.Commit(ctxT(t), []byte("result")))
-	require.NotContains(t, fmt.Sprint(f.Values("/idem/")), "result\x22")
+	require.NotContains(t, fmt.Sprint(f.Values("/idempotency/")), "result\x22")
 	require.Equal(t, "result", string(replayed(t, next, key("1")).Value))
 	for _, in := range []instance{a, without} {
 		_, _, err = in.Begin(ctxT(t), key("1"), "payload")
@@ -167,14 +167,14 @@ func TestCodec(t *testing.T) {
 	require.NoError(t, begin(t, next, key("2")).Commit(ctxT(t), []byte("other")))
 	require.NoError(t, begin(t, without, key("3")).Commit(ctxT(t), []byte("bare")))
 	var one, two string
-	for name := range f.Values("/idem/") {
+	for name := range f.Values("/idempotency/") {
 		if strings.HasSuffix(name, string(a.Ref(key("1")))) {
 			one = name
 		} else if strings.HasSuffix(name, string(a.Ref(key("2")))) {
 			two = name
 		}
 	}
-	_, err = f.Client().Put(ctxT(t), two, f.Values("/idem/")[one])
+	_, err = f.Client().Put(ctxT(t), two, f.Values("/idempotency/")[one])
 	require.NoError(t, err)
 	fresh := f.instance(nil, &idempotency.Options{Codec: reverse("two")})
 	_, _, err = fresh.Begin(ctxT(t), key("2"), "payload")

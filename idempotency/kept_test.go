@@ -52,7 +52,7 @@ func TestKeptInTheClear(t *testing.T) {
 	clear := []string{"the-scope", "the-op", "the-owner", "the-operator", "the-codec", "the-note", "the-step", "the-permanent", "the-failure", "the-word"}
 	hidden := []string{"the-id", "the-payload", "the-host", "the-result", "the-details", "the-value", "the-purpose", "the-done", "the-error"}
 	var found []string
-	for name, value := range f.Values("/idem/") {
+	for name, value := range f.Values("/idempotency/") {
 		for _, text := range base64Text.FindAllString(value, -1) { // results, within JSON
 			b, _ := base64.StdEncoding.DecodeString(text)
 			value += "\n" + string(b)

@@ -74,7 +74,7 @@ func TestResolvedForTheService(t *testing.T) {
 		begin(t, service, key("1"), idempotency.OnLost(idempotency.Refuse))
 		service.crash(t, f)
 		require.NoError(t, operator.Resolve(ctxT(t), operator.Ref(key("1")), what))
-		kept := f.keptFor(time.Now(), "/r/", 1)
+		kept := f.keptFor(time.Now(), "/record/", 1)
 		require.GreaterOrEqual(t, kept, 2*days)
 		require.Less(t, kept, 3*days)
 	}
@@ -300,7 +300,7 @@ func TestClocksInRecords(t *testing.T) {
 		a, b := f.instance(nil, &idempotency.Options{CacheBytes: -1}), f.instance(nil, &idempotency.Options{CacheBytes: -1})
 		require.NoError(t, begin(t, a, key("done")).Commit(ctxT(t), []byte("x")))
 		require.NoError(t, begin(t, a, key("lost")).Abandon(ctxT(t)))
-		for name, value := range f.Values("/idem/") {
+		for name, value := range f.Values("/idempotency/") {
 			wrong := times.ReplaceAllString(value, fmt.Sprintf(`"$1":%d`, time.Now().Add(off).UnixMilli()))
 			require.NotEqual(t, value, wrong)
 			_, err := f.Client().Put(ctxT(t), name, wrong, clientv3.WithIgnoreLease())

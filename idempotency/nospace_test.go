@@ -52,7 +52,7 @@ func TestFailureWithoutSpace(t *testing.T) {
 	})
 	require.ErrorIs(t, err, failed)
 	require.NotErrorIs(t, err, idempotency.ErrNotRecorded)
-	require.Empty(t, f.Keys("/r/"))
+	require.Empty(t, f.Keys("/record/"))
 }
 
 // A181: a Step is refused for lack of space, and nothing is in doubt: a Release of an attempt without recovery points deletes

@@ -21,7 +21,7 @@ import (
 // isPair matches the read of a record and of its owner's presence key.
 func isPair(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)
-	return ok && len(r.Success) == 2 && strings.Contains(string(r.Success[0].GetRequestRange().GetKey()), "/r/") &&
+	return ok && len(r.Success) == 2 && strings.Contains(string(r.Success[0].GetRequestRange().GetKey()), "/record/") &&
 		strings.HasSuffix(string(r.Success[1].GetRequestRange().GetKey()), "/alive")
 }
 

@@ -78,7 +78,7 @@ func TestDeniedAmongOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, at.Commit(ctx, nil))
 	require.NoError(t, admin.Close(ctx))
-	records := testkit.Keys(t, c, prefix, "/idem/store/r/")
+	records := testkit.Keys(t, c, prefix, "/idempotency/store/record/")
 	require.Len(t, records, 1)
 	require.NoError(t, c.AddUser(ctx, "app", "secret", prefix+"session/", records[0][:strings.LastIndexByte(records[0], '/')+1]))
 	require.NoError(t, c.EnableAuth(ctx, "admin", "secret"))

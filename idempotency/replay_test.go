@@ -223,7 +223,7 @@ func TestScopes(t *testing.T) {
 		}
 	}
 	require.Len(t, f.working(), len(all))
-	for name := range f.Values("/idem/") {
+	for name := range f.Values("/idempotency/") {
 		require.NotContains(t, name, "refund")
 	}
 	_, _, err = strict.Begin(ctxT(t), keys[0], "payload 0", idempotency.Wait(0))
@@ -296,7 +296,7 @@ func TestHostileRecords(t *testing.T) {
 	a := f.instance(nil, &idempotency.Options{CacheBytes: -1})
 	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), []byte("x")))
 	var name, good string
-	for name, good = range f.Values("/idem/") {
+	for name, good = range f.Values("/idempotency/") {
 	}
 	for _, bad := range []string{
 		"", "x", "{}", "{}\n", good[:len(good)/2], good + "y", `{"v":2}` + "\n",
@@ -321,7 +321,7 @@ func TestHostileRecords(t *testing.T) {
 	require.ErrorIs(t, a.Resolve(ctxT(t), r.Ref, idempotency.NotDone()), idempotency.ErrUnreadable)
 	// Damaged in mid-attempt: nothing is recorded, and the claim is given up.
 	at := begin(t, a, key("2"))
-	for name := range f.Values("/idem/") {
+	for name := range f.Values("/idempotency/") {
 		if strings.HasSuffix(name, string(a.Ref(at.Key()))) {
 			_, err := f.Client().Put(ctxT(t), name, "x")
 			require.NoError(t, err)
@@ -331,8 +331,8 @@ func TestHostileRecords(t *testing.T) {
 	f.noneWorks()
 	require.NoError(t, a.Delete(ctxT(t), a.Ref(at.Key())))
 	// Foreign keys are in the way of no request.
-	for _, k := range []string{"/r/x", "/r/", "/r/0123456789abcdef/short"} {
-		_, err := f.Client().Put(ctxT(t), f.Root+"v1/test/idem/store"+k, "x")
+	for _, k := range []string{"/record/x", "/record/", "/record/0123456789abcdef/short"} {
+		_, err := f.Client().Put(ctxT(t), f.Root+"v1/test/idempotency/store"+k, "x")
 		require.NoError(t, err)
 	}
 	n := 0

@@ -33,7 +33,7 @@ func TestWaitForAClaimThatIsTakenBack(t *testing.T) {
 	// What takes it back does not arrive.
 	held := a.client.Inject(embedtest.Fault{Method: "Txn", Times: -1, Do: embedtest.FailWith, Match: func(_ string, msg any) bool {
 		r, ok := msg.(*etcdserverpb.TxnRequest)
-		return ok && len(r.Success) > 0 && (strings.Contains(string(r.Success[0].GetRequestDeleteRange().GetKey()), "/r/"))
+		return ok && len(r.Success) > 0 && (strings.Contains(string(r.Success[0].GetRequestDeleteRange().GetKey()), "/record/"))
 	}})
 	cancel()
 	require.ErrorIs(t, got(t, done, "the call returns"), context.Canceled)

@@ -107,7 +107,7 @@ func TestClaimGivenUp(t *testing.T) {
 			require.Zero(t, x.res.Token)
 			_ = inj.Release()
 			f.NoKeys("/lock")
-			f.NoKeys("/hold")
+			f.NoKeys("/cooldown")
 			f.NoKeys("/run/")
 			// A third one, for b may have learned of the claim and left it alone.
 			res, err := f.instance(nil, nil).Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.AtMost(time.Minute), schedlock.AtLeast(time.Minute))

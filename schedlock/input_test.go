@@ -139,7 +139,7 @@ func TestForeignKeys(t *testing.T) {
 		"a record's key":       {"run/" + tick(1).UTC().Format(layout) + "x", "", 0, "is not a run record"},
 		"a floor's key":        {"floor/zzz", "", 0, "is not a run record"},
 		"a lock":               {"lock", "\xff\x00", schedlock.StillRunning, ""},
-		"a hold":               {"hold", "{}", schedlock.StillRunning, ""},
+		"a hold":               {"cooldown", "{}", schedlock.StillRunning, ""},
 		"a pause":              {"pause", "", schedlock.Paused, ""},
 		"settings":             {"settings", "AtMost 3 sheep", 0, "in use with other settings"},
 		"another key":          {"color", "red", schedlock.Ran, ""},
@@ -182,7 +182,7 @@ func TestForeignKeys(t *testing.T) {
 				require.ErrorIs(t, err, schedlock.ErrGone)
 			}
 			err = a.Unlock(ctx, "job", "")
-			if tt.key == "lock" || tt.key == "hold" {
+			if tt.key == "lock" || tt.key == "cooldown" {
 				require.NoError(t, err)
 			} else {
 				require.ErrorIs(t, err, schedlock.ErrNotRunning)

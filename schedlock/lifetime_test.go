@@ -220,7 +220,7 @@ func TestManyTicks(t *testing.T) {
 	// Trimming is for the one that knows the other's time.
 	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1020)))
 	require.NoError(t, err)
-	f.NoKeys("/hold")
+	f.NoKeys("/cooldown")
 	require.Empty(t, f.Keys("/lock"))
 	require.Len(t, f.Keys("/job/run/"), 20)
 	require.Len(t, f.Keys("/job/floor/"), 1)
@@ -325,7 +325,7 @@ func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, got(t, done, "the call returns").err, context.Canceled)
 		require.NoError(t, inj.Release())
-		f.NoKeys("/hold")
+		f.NoKeys("/cooldown")
 		leases(1) // the session's
 	})
 	t.Run("session lost", func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestLoadBudget(t *testing.T) {
 		return func() {
 			_, err := in.Do(ctx, "held", nothing, at(), schedlock.AtLeast(time.Millisecond))
 			require.NoError(t, err)
-			f.NoKeys("/hold")
+			f.NoKeys("/cooldown")
 		}
 	}
 	least(first)()

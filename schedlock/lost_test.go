@@ -104,7 +104,7 @@ func TestLostRunIsReportedByASurvivor(t *testing.T) {
 
 // marked reports whether a run of the job is marked as reported.
 func (f fixture) marked(in instance) bool {
-	resp, err := f.Client().Get(ctxT(f.T), in.sess.NamespacePrefix()+"job/job/lost")
+	resp, err := f.Client().Get(ctxT(f.T), in.sess.NamespacePrefix()+"job/job/reported-loss")
 	return err == nil && resp.Count == 1
 }
 
@@ -144,7 +144,7 @@ func TestLooksAgainForLosses(t *testing.T) {
 	in := f.instance(nil, calls.options())
 	looks := func(_ string, msg any) bool {
 		txn, ok := msg.(*pb.TxnRequest)
-		return ok && len(txn.Success) == 3 && bytes.HasSuffix(txn.Success[1].GetRequestRange().GetKey(), []byte("/lost"))
+		return ok && len(txn.Success) == 3 && bytes.HasSuffix(txn.Success[1].GetRequestRange().GetKey(), []byte("/reported-loss"))
 	}
 	refused := in.client.Inject(embedtest.Fault{Method: "Txn", Match: looks, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
 	claimed := 1

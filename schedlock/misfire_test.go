@@ -185,7 +185,7 @@ func TestResumeAfterTheStampOfAPlan(t *testing.T) {
 // expire removes the request for a run, as a minute does.
 func expire(ctx context.Context, t *testing.T, f fixture, in instance) {
 	t.Helper()
-	_, err := f.Client().Delete(ctx, in.sess.NamespacePrefix()+"job/job/requested")
+	_, err := f.Client().Delete(ctx, in.sess.NamespacePrefix()+"job/job/run-request")
 	require.NoError(t, err)
 }
 

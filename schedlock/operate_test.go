@@ -177,7 +177,7 @@ func TestLateCopiesOfPauseAndResume(t *testing.T) {
 	twice := func() *embedtest.Injection {
 		return a.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Duplicate, Match: func(_ string, msg any) bool {
 			r, ok := msg.(*etcdserverpb.TxnRequest)
-			return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), "/operated")
+			return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), "/operation")
 		}})
 	}
 	pause := twice()

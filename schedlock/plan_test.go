@@ -109,7 +109,7 @@ func TestForgetAJobThatAProcessHas(t *testing.T) {
 	job.Next(time.Now())
 	require.Eventually(t, func() bool { _, err := operator.Status(ctx, "job"); return err == nil }, soon, 5*time.Millisecond)
 	require.Eventually(t, func() bool {
-		resp, err := f.Client().Get(ctx, in.sess.NamespacePrefix()+"user/", clientv3.WithPrefix())
+		resp, err := f.Client().Get(ctx, in.sess.NamespacePrefix()+"jobs-of/", clientv3.WithPrefix())
 		return err == nil && resp.Count == 1
 	}, soon, 5*time.Millisecond)
 	err = operator.Forget(ctx, "job")
@@ -210,7 +210,7 @@ func TestRemove(t *testing.T) {
 	ctx := ctxT(t)
 	operator := f.instance(nil, nil)
 	users := func() (n int64) {
-		resp, err := f.Client().Get(ctx, operator.sess.NamespacePrefix()+"user/", clientv3.WithPrefix())
+		resp, err := f.Client().Get(ctx, operator.sess.NamespacePrefix()+"jobs-of/", clientv3.WithPrefix())
 		require.NoError(t, err)
 		return resp.Count
 	}

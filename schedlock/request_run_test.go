@@ -183,7 +183,7 @@ func TestRequestRunTwice(t *testing.T) {
 	inj := operator.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Match: func(_ string, msg any) bool {
 		txn, ok := msg.(*etcdserverpb.TxnRequest)
 		return ok && slices.ContainsFunc(txn.Success, func(op *etcdserverpb.RequestOp) bool {
-			return strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/requested")
+			return strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/run-request")
 		})
 	}})
 	id, err := operator.RequestRun(ctx, "job", "")

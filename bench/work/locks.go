@@ -51,7 +51,7 @@ func Ours(kind string, opts *concurrency.SemaphoreOptions) Lock {
 			}
 			return p.Release, nil
 		}, func() { end(s.Close) }, nil
-	}, queue: func(name string) string { return "/etcdkit/v1/" + name + "/sem/work/queue/" }}
+	}, queue: func(name string) string { return "/etcdkit/v1/" + name + "/semaphore/work/queue/" }}
 }
 
 // Mutex is etcdkit's mutex, whose limit is always 1.
@@ -121,7 +121,7 @@ func Bare() Lock {
 		if err != nil {
 			return nil, nil, err
 		}
-		key, value := "/etcdkit/v1/"+name+"/sem/work/queue/light/0123456789abcdef-00", string(make([]byte, 60))
+		key, value := "/etcdkit/v1/"+name+"/semaphore/work/queue/light/0123456789abcdef-00", string(make([]byte, 60))
 		return func(ctx context.Context) (func(context.Context) error, error) {
 			r, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 				Then(clientv3.OpPut(key, value, clientv3.WithLease(lease.ID))).Commit()

@@ -22,7 +22,7 @@ import (
 // seen anything before, and not for a store that refuses.
 func TestFailOpenForTheUnknownAlone(t *testing.T) {
 	t.Parallel()
-	ofStore := func(_ string, msg any) bool { return strings.Contains(fmt.Sprint(msg), "/idem/") }
+	ofStore := func(_ string, msg any) bool { return strings.Contains(fmt.Sprint(msg), "/idempotency/") }
 	opts := &idemgrpc.Options{FailOpen: true, StoreTimeout: 300 * time.Millisecond}
 	for _, how := range []string{"lost", "denied"} {
 		t.Run(how, func(t *testing.T) {

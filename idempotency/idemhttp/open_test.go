@@ -16,7 +16,7 @@ import (
 )
 
 // ofStore matches what asks for keys of a store.
-func ofStore(_ string, msg any) bool { return strings.Contains(fmt.Sprint(msg), "/idem/") }
+func ofStore(_ string, msg any) bool { return strings.Contains(fmt.Sprint(msg), "/idempotency/") }
 
 // FailOpen opens for a store that cannot be reached alone: not for a request of which this call
 // has seen anything before, and not for a store that answers with a refusal or is closed.

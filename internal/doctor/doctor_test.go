@@ -44,7 +44,7 @@ func TestPermissions(t *testing.T) {
 	root := space.Root()
 	require.NoError(t, etcd.AddUser(ctx, "app", "secret", root))
 	require.NoError(t, etcd.AddUser(ctx, "other", "secret", "/doctor/v1/other/"))
-	require.NoError(t, etcd.AddUser(ctx, "short", "secret", root+"session/", root+"semaphore/"))
+	require.NoError(t, etcd.AddUser(ctx, "short", "secret", root+"session/", root+"unused/"))
 	for name, own := range map[string][]string{"reader": nil, "dash": {root + "session/"}} {
 		require.NoError(t, etcd.AddUser(ctx, name, "secret", own...))
 		_, err := etcd.Client().RoleGrantPermission(ctx, name, root, clientv3.GetPrefixRangeEnd(root), clientv3.PermissionType(clientv3.PermRead))
@@ -64,7 +64,7 @@ func TestPermissions(t *testing.T) {
 		"dash":   {Level: Warn, Text: "the user may read the namespace, and write only session/"},
 		"other":  {Level: Fail, Text: "the user may neither read nor write any part of the namespace"},
 		"exact":  {Level: Fail, Text: "the user may neither read nor write any part of the namespace"},
-		"short":  {Level: Fail, Text: "the user may not write sem/ mutex/ election/ rate/ tokens/ limiter/ member/ id/ job/ clock/ idem/, and may not read sem/ mutex/ election/ rate/ tokens/ limiter/ member/ id/ job/ clock/ idem/"},
+		"short":  {Level: Fail, Text: "the user may not write semaphore/ mutex/ election/ rate/ bucket/ limiter/ sharing/ request-id/ job/ clock/ jobs-of/ idempotency/, and may not read semaphore/ mutex/ election/ rate/ bucket/ limiter/ sharing/ request-id/ job/ clock/ jobs-of/ idempotency/"},
 	} {
 		c := etcd.NewClient(t, &embedtest.ClientOptions{Username: name, Password: "secret"})
 		g, err := Permissions(ctx, c, space)

@@ -15,11 +15,11 @@ func Foreign(s Space, key string) bool {
 		return !ofSession(s, key, tail)
 	case "clock/":
 		_, ok = parseHex16(tail)
-	case "user/":
+	case "jobs-of/":
 		lease, n, below := strings.Cut(tail, "/")
 		_, ok = parseHex16(lease)
 		ok = ok && below && n != ""
-	case "idem/":
+	case "idempotency/":
 		return !ofStore(s, key)
 	case limiters:
 		return !ofLimiter(s, key)
@@ -27,7 +27,7 @@ func Foreign(s Space, key string) bool {
 		return !ofTokens(s, key)
 	case "job/":
 		_, _, ok = s.ParseJob(key)
-	case "member/", "id/":
+	case "sharing/", "request-id/":
 		ok = strings.Contains(tail, "/")
 	default:
 		kind := Kind(strings.TrimSuffix(part, "/"))

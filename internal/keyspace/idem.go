@@ -14,7 +14,7 @@ type Store struct {
 }
 
 // Stores is the range of all stores.
-func (s Space) Stores() string { return s.root + "idem/" }
+func (s Space) Stores() string { return s.root + "idempotency/" }
 
 // ParseStore returns the name of the store to whose range a key belongs.
 func (s Space) ParseStore(key string) (name string, ok bool) {
@@ -28,13 +28,13 @@ func (s Space) Store(name string) Store { return Store{Range: s.Stores() + escap
 // Records is the range of all records of the store.
 func (s Store) Records() string { return s.Range + records }
 
-const records = "r/"
+const records = "record/"
 
 // Scope is the range of the records of one scope.
 func (s Store) Scope(scope string) string { return s.Records() + hashScope(scope) + "/" }
 
 // Results is the range of all parts of results that do not fit into their records.
-func (s Store) Results() string { return s.Range + "b/" }
+func (s Store) Results() string { return s.Range + "part/" }
 
 // Entry returns the keys of one idempotency key. Scope, operation and ID belong to the customers
 // of the caller, so they are hashed.

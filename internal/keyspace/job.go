@@ -21,17 +21,17 @@ func (s Space) Job(name string) Job { return Job{Range: s.Jobs() + escape(name) 
 func (j Job) Lock() string { return j.Range + "lock" }
 
 // Cooldown exists from a start until AtLeast has passed, on a lease of its own.
-func (j Job) Cooldown() string { return j.Range + "hold" }
+func (j Job) Cooldown() string { return j.Range + "cooldown" }
 
 // Pause exists while the job is paused.
 func (j Job) Pause() string { return j.Range + "pause" }
 
 // RequestedRun asks the processes that use the job to run it now, on a lease of its own.
-func (j Job) RequestedRun() string { return j.Range + "requested" }
+func (j Job) RequestedRun() string { return j.Range + "run-request" }
 
 // Operated is put by each Pause and Resume, so that a late copy of one cannot undo the
 // next.
-func (j Job) Operated() string { return j.Range + "operated" }
+func (j Job) Operated() string { return j.Range + "operation" }
 
 // Settings contains the settings of the live users of the job.
 func (j Job) Settings() string { return j.Range + "settings" }
@@ -40,7 +40,7 @@ func (j Job) Settings() string { return j.Range + "settings" }
 func (j Job) Plan() string { return j.Range + "plan" }
 
 // Lost has the latest run whose loss was reported.
-func (j Job) Lost() string { return j.Range + "lost" }
+func (j Job) Lost() string { return j.Range + "reported-loss" }
 
 // Runs is the range of the run records.
 func (j Job) Runs() string { return j.Range + "run/" }
@@ -91,7 +91,7 @@ func (s Space) Clock(lease int64) string { return s.Clocks() + hex16(lease) }
 
 // Users is the range in which the processes that have jobs publish the names of these. It is not below Jobs, to
 // which each of them listens.
-func (s Space) Users() string { return s.root + "user/" }
+func (s Space) Users() string { return s.root + "jobs-of/" }
 
 // User is one of the keys of a process: n counts them.
 func (s Space) User(lease int64, n int) string {

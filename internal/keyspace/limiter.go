@@ -16,7 +16,7 @@ type Limiter struct {
 // Limiter returns the keys of a limiter. The name must have passed CheckName.
 func (s Space) Limiter(name string) Limiter {
 	tail := limiters + escape(name) + "/"
-	return Limiter{Range: s.root + tail, Default: s.root + tail + "default", ids: s.root + "id/" + tail}
+	return Limiter{Range: s.root + tail, Default: s.root + tail + "default", ids: s.root + "request-id/" + tail}
 }
 
 // Keys is the range of the queues of all keys.
@@ -51,7 +51,7 @@ func (l Limiter) queue(tail string) Queue { return newQueue(l.Range, tail, l.ids
 // Members is the range of the keys of the sessions that share the limit of a queue while they
 // cannot reach etcd. It is outside the queue's own range, which mirrors follow.
 func (s Space) Members(q Queue) string {
-	return s.root + "member/" + strings.TrimPrefix(q.Range, s.root)
+	return s.root + "sharing/" + strings.TrimPrefix(q.Range, s.root)
 }
 
 // Member is the key of the session on a lease among them.

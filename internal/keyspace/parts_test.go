@@ -17,7 +17,7 @@ func TestParts(t *testing.T) {
 	used := map[string]bool{}
 	for _, key := range []string{
 		s.Session(1).Alive(), s.Session(1).Notice(1, queue.Light+"x"), s.Session(1).Stop(1, queue.Light+"x"), queue.Limit, queue.ID("x"), queue.Requests,
-		s.Queue(Mutex, "x").Requests, s.Queue(Election, "x").Requests, s.Queue(Rate, "x").Requests, s.Tokens("x y").Left, s.Tokens("x").Clock, s.Member(queue, 1),
+		s.Queue(Mutex, "x").Requests, s.Queue(Election, "x").Requests, s.Queue(Rate, "x").Requests, s.Tokens("x y").Left, s.Tokens("x").Timer, s.Member(queue, 1),
 		limiter.Default, limiter.Total().Limit, limiter.Key("x").ID("x"), limiter.Key("x").Requests,
 		s.Job("x").Lock(), s.Job("x").Run(time.Unix(0, 0)), s.Clock(1), s.User(1, 0), s.Store("x").Entry("a", "b", "c").Record, s.Store("x").Results(),
 	} {
@@ -29,7 +29,7 @@ func TestParts(t *testing.T) {
 		used[Parts()[at]] = true
 	}
 	require.Len(t, used, len(Parts()))
-	for _, rest := range []string{"", "x", "sem", "sem/", "sem/x", "zzz/unknown", "v2/x", "session/xyz", "session/0000000000000001/other", "session/0000000000000001", "limiter/api/junk", "idem/orders/junk", "idem/orders/r/junk", "clock/x", "tokens/x", "tokens/x/", "tokens/x/junk", "tokens/x/left/junk", "job/x", "id/x", "member/x"} {
+	for _, rest := range []string{"", "x", "sem", "semaphore/", "semaphore/x", "zzz/unknown", "v2/x", "session/xyz", "session/0000000000000001/other", "session/0000000000000001", "limiter/api/junk", "idempotency/orders/junk", "idempotency/orders/record/junk", "clock/x", "bucket/x", "bucket/x/", "bucket/x/junk", "bucket/x/left/junk", "job/x", "request-id/x", "sharing/x", "jobs-of/x", "id/x", "member/x"} {
 		require.True(t, Foreign(s, s.Root()+rest), rest)
 	}
 	require.True(t, Foreign(s, "/elsewhere"))

@@ -73,7 +73,7 @@ func (s Space) Queued(key string) bool {
 	if !ok {
 		return false
 	}
-	for _, part := range [...]string{string(Semaphore) + "/", string(Mutex) + "/", string(Election) + "/", string(Rate) + "/", limiters, "id/"} {
+	for _, part := range [...]string{string(Semaphore) + "/", string(Mutex) + "/", string(Election) + "/", string(Rate) + "/", limiters, "request-id/"} {
 		if strings.HasPrefix(rest, part) {
 			return true
 		}
@@ -160,7 +160,7 @@ type Kind string
 
 // The kinds of queue.
 const (
-	Semaphore Kind = "sem"
+	Semaphore Kind = "semaphore"
 	Mutex     Kind = "mutex"
 	Election  Kind = "election"
 	Rate      Kind = "rate" // the shares of a rate
@@ -178,13 +178,13 @@ func (s Space) ParseQueue(kind Kind, key string) (name string, ok bool) {
 // Queue returns the keys of a queue. The name must have passed CheckName.
 func (s Space) Queue(kind Kind, name string) Queue {
 	tail := string(kind) + "/" + escape(name) + "/"
-	return newQueue(s.root, tail, s.root+"id/"+tail)
+	return newQueue(s.root, tail, s.root+"request-id/"+tail)
 }
 
 // Tokens returns the keys of the stored tokens of a rate. The name must have passed CheckName.
 func (s Space) Tokens(name string) Tokens {
 	in := s.root + tokens + escape(name) + "/"
-	return Tokens{Range: in, Left: in + "left", Clock: in + "clock"}
+	return Tokens{Range: in, Left: in + "left", Timer: in + "timer"}
 }
 
 // newQueue returns the keys of the queue with the range root+tail. Some of them are the beginning of another, and take no

@@ -115,7 +115,7 @@ func TestReleasedKeysStayReleased(t *testing.T) {
 			return err == nil
 		}, 20*time.Second, 10*time.Millisecond)
 		time.Sleep(300 * time.Millisecond)
-		left, err := c.Client().Get(ctxT(t), procs[0].NamespacePrefix()+"sem/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		left, err := c.Client().Get(ctxT(t), procs[0].NamespacePrefix()+"semaphore/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		require.NoError(t, err)
 		for _, kv := range left.Kvs {
 			if kv.Lease != 0 {

@@ -154,7 +154,7 @@ func (t store) read(ctx context.Context, d rate.Division) (at known, left float6
 		switch string(kv.Key) {
 		case t.keys.Left:
 			rec = kv
-		case t.keys.Clock:
+		case t.keys.Timer:
 			clock = kv
 		}
 	}
@@ -204,7 +204,7 @@ func (t store) write(ctx context.Context, d rate.Division, stored rate.StoredTok
 	}
 	resp, err := t.sess.KV().Txn(call).
 		If(clientv3.Compare(clientv3.ModRevision(t.keys.Left), "=", was.rev)).
-		Then(clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Clock, "", clientv3.WithLease(granted.ID))).
+		Then(clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Timer, "", clientv3.WithLease(granted.ID))).
 		Else(clientv3.OpGet(t.keys.Left)).
 		Commit()
 	if err != nil { // it may be stored

@@ -15,15 +15,15 @@ type Attempt struct {
 	Number  int    `json:"attempt"`
 	Nonce   string `json:"nonce"` // unique together with Lease
 	Lease   int64  `json:"lease"` // of the session
-	Owner   string `json:"holder,omitempty"`
+	Owner   string `json:"owner,omitempty"`
 	Session string `json:"session,omitempty"` // the ID of the session, as its presence key has it
 	Scope   string `json:"scope,omitempty"`
 	Op      string `json:"op,omitempty"`
-	Via     string `json:"via,omitempty"`     // the entry of that attempt: do, http, grpc; empty for the program's own
-	Returns string `json:"returns,omitempty"` // the type of the message that the call returns
-	Note    string `json:"note,omitempty"`    // for operators
-	Print   []byte `json:"print"`             // fingerprint of the payload
-	Also    []byte `json:"also,omitempty"`    // of what is compared besides, where both have it
+	Via     string `json:"via,omitempty"`              // the entry of that attempt: do, http, grpc; empty for the program's own
+	Returns string `json:"returns,omitempty"`          // the type of the message that the call returns
+	Note    string `json:"note,omitempty"`             // for operators
+	Print   []byte `json:"fingerprint"`                // fingerprint of the payload
+	Also    []byte `json:"also_fingerprint,omitempty"` // of what is compared besides, where both have it
 	Refuse  bool   `json:"refuse,omitempty"`
 	StartMS int64  `json:"start"` // by the holder's wall clock: for people only
 	EndMS   int64  `json:"end,omitempty"`

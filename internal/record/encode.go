@@ -9,7 +9,7 @@ import (
 func (r Attempt) Encode() string {
 	b := make([]byte, 0, 256+len(r.Owner)+len(r.Scope)+len(r.Op)+len(r.Note)+len(r.Error)+len(r.Body))
 	b = r.appendOwn(b)
-	b = appendText(b, "holder", r.Owner)
+	b = appendText(b, "owner", r.Owner)
 	b = appendText(b, "session", r.Session)
 	b = appendText(b, "scope", r.Scope)
 	b = appendText(b, "op", r.Op)
@@ -17,12 +17,12 @@ func (r Attempt) Encode() string {
 	b = appendText(b, "returns", r.Returns)
 	b = appendText(b, "note", r.Note)
 	if r.Print == nil {
-		b = append(b, `,"print":null`...)
+		b = append(b, `,"fingerprint":null`...)
 	} else {
-		b = appendBytes(b, "print", r.Print)
+		b = appendBytes(b, "fingerprint", r.Print)
 	}
 	if len(r.Also) > 0 {
-		b = appendBytes(b, "also", r.Also)
+		b = appendBytes(b, "also_fingerprint", r.Also)
 	}
 	b = appendTrue(b, "refuse", r.Refuse)
 	b = strconv.AppendInt(append(b, `,"start":`...), r.StartMS, 10)

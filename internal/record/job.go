@@ -11,7 +11,7 @@ type Run struct {
 	header
 	State   string  `json:"state"`
 	Attempt int     `json:"attempt"`
-	Owner   string  `json:"holder"`
+	Owner   string  `json:"owner"`
 	Lease   int64   `json:"lease"`
 	StartMS int64   `json:"start"` // by the holder's wall clock
 	EndMS   int64   `json:"end,omitempty"`
@@ -26,7 +26,7 @@ type Run struct {
 type Ended struct {
 	Attempt int    `json:"attempt"`
 	State   string `json:"state"` // running, if it was lost
-	Owner   string `json:"holder"`
+	Owner   string `json:"owner"`
 	StartMS int64  `json:"start"`
 	EndMS   int64  `json:"end,omitempty"`
 	Error   string `json:"error,omitempty"` // the beginning of it
@@ -62,7 +62,7 @@ type Lock struct {
 	Lease   int64  `json:"lease"`
 	Tick    string `json:"tick"`
 	Attempt int    `json:"attempt"`
-	Owner   string `json:"holder"`
+	Owner   string `json:"owner"`
 	AtMS    int64  `json:"at"`
 }
 
@@ -89,12 +89,12 @@ type Plan struct {
 	Schedule string  `json:"schedule"`       // by which processes compare it: a period, or fire times of 2024 and hashes
 	Text     string  `json:"text,omitempty"` // of a crontab
 	Zone     string  `json:"zone,omitempty"`
-	DueMS    int64   `json:"due,omitempty"`    // the first fire time after the last start, or after the job was new
-	NextMS   []int64 `json:"next,omitempty"`   // fire times to come: the next ones, and some later ones
-	Sparse   int     `json:"sparse,omitempty"` // how many of them, at the end, do not follow the one before
-	Called   bool    `json:"called,omitempty"` // calls have written it, of a job that no process has between two ticks
-	LateMS   int64   `json:"late,omitempty"`   // by how much these calls may come after a fire time
-	AliveMS  int64   `json:"alive,omitempty"`  // when a process had the job last, to within about a day
+	DueMS    int64   `json:"due,omitempty"`     // the first fire time after the last start, or after the job was new
+	NextMS   []int64 `json:"next,omitempty"`    // fire times to come: the next ones, and some later ones
+	Sparse   int     `json:"sparse,omitempty"`  // how many of them, at the end, do not follow the one before
+	Called   bool    `json:"called,omitempty"`  // calls have written it, of a job that no process has between two ticks
+	LateMS   int64   `json:"late_ms,omitempty"` // by how much these calls may come after a fire time
+	AliveMS  int64   `json:"alive,omitempty"`   // when a process had the job last, to within about a day
 }
 
 // Kept is how long a plan is kept after the last process that had the job was alive. One that calls have written counts for as
@@ -155,7 +155,7 @@ func (p Plan) Until() int64 {
 // User has the names of jobs that a process has.
 type User struct {
 	header
-	Owner string   `json:"holder"`
+	Owner string   `json:"owner"`
 	Jobs  []string `json:"jobs"`
 }
 
@@ -179,7 +179,7 @@ type Operated struct {
 // Clock is the time of a process.
 type Clock struct {
 	header
-	Owner string `json:"holder"`
+	Owner string `json:"owner"`
 	AtMS  int64  `json:"at"`
 }
 

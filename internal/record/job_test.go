@@ -11,13 +11,13 @@ import (
 // TestJobGolden holds the stored form of schedlock's records still, as TestGolden does.
 func TestJobGolden(t *testing.T) {
 	golden := map[string]string{
-		Run{State: RunRunning, Attempt: 1, Owner: "h", Lease: 5, StartMS: 7}.Encode():                                 `{"v":1,"state":"running","attempt":1,"holder":"h","lease":5,"start":7}`,
-		Run{State: RunDone, Attempt: 2, Owner: "h", Lease: 5, StartMS: 7, EndMS: 9}.Encode():                          `{"v":1,"state":"done","attempt":2,"holder":"h","lease":5,"start":7,"end":9}`,
-		Run{State: RunFailed, Attempt: 1, Owner: "h", Lease: 5, StartMS: 7, EndMS: 9, Error: "e"}.Encode():            `{"v":1,"state":"failed","attempt":1,"holder":"h","lease":5,"start":7,"end":9,"error":"e"}`,
-		Run{State: RunUnlocked, Attempt: 1, Owner: "h", Lease: 5, StartMS: 7, EndMS: 9, Error: "r", By: "b"}.Encode(): `{"v":1,"state":"unlocked","attempt":1,"holder":"h","lease":5,"start":7,"end":9,"error":"r","by":"b"}`,
-		Lock{Nonce: "n", Lease: 5, Tick: "2026-11-21T08:00:00Z", Attempt: 1, Owner: "h", AtMS: 7}.Encode():            `{"v":1,"nonce":"n","lease":5,"tick":"2026-11-21T08:00:00Z","attempt":1,"holder":"h","at":7}`,
+		Run{State: RunRunning, Attempt: 1, Owner: "h", Lease: 5, StartMS: 7}.Encode():                                 `{"v":1,"state":"running","attempt":1,"owner":"h","lease":5,"start":7}`,
+		Run{State: RunDone, Attempt: 2, Owner: "h", Lease: 5, StartMS: 7, EndMS: 9}.Encode():                          `{"v":1,"state":"done","attempt":2,"owner":"h","lease":5,"start":7,"end":9}`,
+		Run{State: RunFailed, Attempt: 1, Owner: "h", Lease: 5, StartMS: 7, EndMS: 9, Error: "e"}.Encode():            `{"v":1,"state":"failed","attempt":1,"owner":"h","lease":5,"start":7,"end":9,"error":"e"}`,
+		Run{State: RunUnlocked, Attempt: 1, Owner: "h", Lease: 5, StartMS: 7, EndMS: 9, Error: "r", By: "b"}.Encode(): `{"v":1,"state":"unlocked","attempt":1,"owner":"h","lease":5,"start":7,"end":9,"error":"r","by":"b"}`,
+		Lock{Nonce: "n", Lease: 5, Tick: "2026-11-21T08:00:00Z", Attempt: 1, Owner: "h", AtMS: 7}.Encode():            `{"v":1,"nonce":"n","lease":5,"tick":"2026-11-21T08:00:00Z","attempt":1,"owner":"h","at":7}`,
 		Pause{By: "b", Reason: "r", AtMS: 7}.Encode():                                                                 `{"v":1,"by":"b","reason":"r","at":7}`,
-		Clock{Owner: "h", AtMS: 7}.Encode():                                                                           `{"v":1,"holder":"h","at":7}`,
+		Clock{Owner: "h", AtMS: 7}.Encode():                                                                           `{"v":1,"owner":"h","at":7}`,
 	}
 	for got, want := range golden {
 		require.Equal(t, want, got)

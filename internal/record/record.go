@@ -4,8 +4,7 @@
 // Every value that is read is hostile: it may be too big, cut off, of a later version or not JSON
 // at all. Decoding never panics and reports such a value by ok = false. Nothing that decides over
 // admission is ever read from a value, except the limit. Fields of later versions are ignored,
-// because old and new programs share a fleet during every rolling deploy. The Owner of a session is
-// stored as "holder", also by a request that waits.
+// because old and new programs share a fleet during every rolling deploy.
 package record
 
 import (
@@ -36,14 +35,14 @@ const MaxSize = 32 << 10
 type Request struct {
 	header
 	Nonce string `json:"nonce"`            // unique for each attempt to create the key
-	Owner string `json:"holder,omitempty"` // of its session
+	Owner string `json:"owner,omitempty"`  // of its session
 	ID    string `json:"id,omitempty"`     // the caller's name for it
-	Of    string `json:"of,omitempty"`     // in the queue of a total: the request at its key
+	Of    string `json:"at_key,omitempty"` // in the queue of a total: the request at its key
 	Note  string `json:"note,omitempty"`
 	AtMS  int64  `json:"at"` // by the wall clock of its process: for people only
 	// MaxHoldMS is the option MaxHold of the call, or 0. It is for people only: the process of the
 	// request ends the permit.
-	MaxHoldMS int64 `json:"max_hold,omitempty"`
+	MaxHoldMS int64 `json:"max_hold_ms,omitempty"`
 }
 
 // MaxHold returns the stored bound of the permit, or 0 if there is none or it is out of range.
@@ -96,14 +95,14 @@ func (r Limit) Unsettled() bool { return r.Previous > 0 && !r.Settled }
 type ID struct {
 	header
 	Slot  string `json:"slot"`
-	Owner string `json:"holder,omitempty"`
+	Owner string `json:"owner,omitempty"`
 	Lease int64  `json:"lease"`
 }
 
 // Session is the value of a presence key.
 type Session struct {
 	header
-	Owner string `json:"holder"`
+	Owner string `json:"owner"`
 	ID    string `json:"id,omitempty"` // the same on all leases of the session
 	AtMS  int64  `json:"at"`
 }
@@ -132,7 +131,7 @@ func (r Request) Encode() string {
 	b := make([]byte, 0, 96+len(r.Nonce)+len(r.Owner)+len(r.ID)+len(r.Of)+len(r.Note))
 	b = append(b, `{"v":1,"nonce":`...)
 	b = appendString(b, r.Nonce)
-	for _, field := range [...]struct{ name, value string }{{"holder", r.Owner}, {"id", r.ID}, {"of", r.Of}, {"note", r.Note}} {
+	for _, field := range [...]struct{ name, value string }{{"owner", r.Owner}, {"id", r.ID}, {"at_key", r.Of}, {"note", r.Note}} {
 		if field.value != "" {
 			b = append(b, ',', '"')
 			b = append(b, field.name...)
@@ -143,7 +142,7 @@ func (r Request) Encode() string {
 	b = append(b, `,"at":`...)
 	b = strconv.AppendInt(b, r.AtMS, 10)
 	if r.MaxHoldMS != 0 {
-		b = append(b, `,"max_hold":`...)
+		b = append(b, `,"max_hold_ms":`...)
 		b = strconv.AppendInt(b, r.MaxHoldMS, 10)
 	}
 	return string(append(b, '}'))

@@ -15,15 +15,15 @@ import (
 // rolling deploy. A line here is changed only together with the version.
 func TestGolden(t *testing.T) {
 	golden := map[string]string{
-		Request{Nonce: "n", Owner: "h", ID: "i", Note: "x", AtMS: 7}.Encode():                          `{"v":1,"nonce":"n","holder":"h","id":"i","note":"x","at":7}`,
-		Request{Nonce: "n", AtMS: 7, MaxHoldMS: 1500}.Encode():                                         `{"v":1,"nonce":"n","at":7,"max_hold":1500}`,
+		Request{Nonce: "n", Owner: "h", ID: "i", Note: "x", AtMS: 7}.Encode():                          `{"v":1,"nonce":"n","owner":"h","id":"i","note":"x","at":7}`,
+		Request{Nonce: "n", AtMS: 7, MaxHoldMS: 1500}.Encode():                                         `{"v":1,"nonce":"n","at":7,"max_hold_ms":1500}`,
 		Limit{Limit: 3, Nonce: "n", AtMS: 7, Rate: Rate{PerSecond: 0.1, Burst: 3}}.Encode():            `{"v":1,"limit":3,"nonce":"n","at":7,"rate":{"per_second":0.1,"burst":3}}`,
 		Limit{Limit: 3, Nonce: "n", By: "b", AtMS: 7, Through: 9, Previous: 2, Settled: true}.Encode(): `{"v":1,"limit":3,"nonce":"n","by":"b","at":7,"through":9,"previous":2,"settled":true}`,
 		Tokens{Left: 0.5, Lease: 5, TTL: 7, AtMS: 9}.Encode():                                          `{"v":1,"left":0.5,"lease":5,"ttl":7,"at":9}`,
-		Tokens{Lease: 5, TTL: 7, GraceMS: 15000, By: "b", AtMS: 9}.Encode():                            `{"v":1,"left":0,"lease":5,"ttl":7,"grace":15000,"by":"b","at":9}`,
-		ID{Slot: "s", Owner: "h", Lease: 5}.Encode():                                                   `{"v":1,"slot":"s","holder":"h","lease":5}`,
-		Session{Owner: "h", AtMS: 7}.Encode():                                                          `{"v":1,"holder":"h","at":7}`,
-		Session{Owner: "h", ID: "i", AtMS: 7}.Encode():                                                 `{"v":1,"holder":"h","id":"i","at":7}`,
+		Tokens{Lease: 5, TTL: 7, GraceMS: 15000, By: "b", AtMS: 9}.Encode():                            `{"v":1,"left":0,"lease":5,"ttl":7,"grace_ms":15000,"by":"b","at":9}`,
+		ID{Slot: "s", Owner: "h", Lease: 5}.Encode():                                                   `{"v":1,"slot":"s","owner":"h","lease":5}`,
+		Session{Owner: "h", AtMS: 7}.Encode():                                                          `{"v":1,"owner":"h","at":7}`,
+		Session{Owner: "h", ID: "i", AtMS: 7}.Encode():                                                 `{"v":1,"owner":"h","id":"i","at":7}`,
 		Notice{Cause: CauseEvicted, Reason: "r", By: "b"}.Encode():                                     `{"v":1,"cause":"evicted","reason":"r","by":"b"}`,
 		Notice{Cause: CauseStop, By: "b"}.Encode():                                                     `{"v":1,"cause":"stop","by":"b"}`,
 	}

@@ -11,7 +11,7 @@ type Tokens struct {
 	Lease int64 `json:"lease"`
 	TTL   int64 `json:"ttl"`
 	// GraceMS says that its writer takes tokens that Left does not have, for that long after the grant.
-	GraceMS int64  `json:"grace,omitempty"`
+	GraceMS int64  `json:"grace_ms,omitempty"`
 	By      string `json:"by,omitempty"`
 	AtMS    int64  `json:"at"` // for people only
 }

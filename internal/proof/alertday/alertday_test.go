@@ -143,7 +143,7 @@ var faults = map[string]struct {
 	},
 	"another program writes below the prefix": {
 		cause: func(f *fleet) {
-			_, err := f.Client().Put(f.ctx, f.sessions[0].NamespacePrefix()+"sem/charge/other", "")
+			_, err := f.Client().Put(f.ctx, f.sessions[0].NamespacePrefix()+"semaphore/charge/other", "")
 			require.NoError(f.T, err)
 		},
 		fires: []string{"EtcdkitForeignKeys"},

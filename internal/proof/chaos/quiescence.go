@@ -48,7 +48,7 @@ func (env *Env) quiescencePhase(ctx context.Context, workloads []Workload) (find
 	findings = append(findings, found...)
 	_ = Sleep(ctx, cleanup)
 	env.mark(ctx, history.MarkIdle)
-	findings = append(findings, env.left("after all permits were released", env.Space.Root()+"sem/", env.Space.Root()+"limiter/", env.Space.Root()+"mutex/", env.Space.Root()+"election/", env.Space.Root()+"id/")...)
+	findings = append(findings, env.left("after all permits were released", env.Space.Root()+"semaphore/", env.Space.Root()+"limiter/", env.Space.Root()+"mutex/", env.Space.Root()+"election/", env.Space.Root()+"request-id/")...)
 
 	longest := time.Duration(0)
 	for _, p := range env.Processes {
@@ -141,7 +141,7 @@ func (env *Env) left(when string, prefixes ...string) (findings []string) {
 // floor, its plan, up to which run losses were reported, and the operator who paused or resumed it last.
 func Recorded(key string) bool {
 	_, of, job := strings.Cut(key, "/job/")
-	return job && (strings.Contains(of, "/run/") || strings.Contains(of, "/floor/") || strings.HasSuffix(of, "/operated") || strings.HasSuffix(of, "/plan") || strings.HasSuffix(of, "/lost"))
+	return job && (strings.Contains(of, "/run/") || strings.Contains(of, "/floor/") || strings.HasSuffix(of, "/operation") || strings.HasSuffix(of, "/plan") || strings.HasSuffix(of, "/reported-loss"))
 }
 
 // ours marks goroutines of what is under test.

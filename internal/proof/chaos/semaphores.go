@@ -62,7 +62,7 @@ func (q semaphore) gate() string {
 	case q.limiter != "":
 		return "limiter/" + q.limiter + "/key/" + q.name
 	}
-	return "sem/" + q.name
+	return "semaphore/" + q.name
 }
 
 func (q semaphore) on(p *Process) (*concurrency.Semaphore, error) {

@@ -266,7 +266,7 @@ var corruptionsOfJobs = []corruption{
 	}},
 	{"forget AtLeast", []string{"jobs/held"}, func(s *scene) bool {
 		c, _, ok := s.started(func(c *claim, _ *history.Span) bool { return c.hold != nil })
-		return ok && s.drop(tappedKey(c.token, history.KindPut, "/hold")) > 0
+		return ok && s.drop(tappedKey(c.token, history.KindPut, "/cooldown")) > 0
 	}},
 	{"return a pause that never was", []string{"jobs/reported"}, func(s *scene) bool {
 		if len(s.lives["job/a/pause"]) > 0 {

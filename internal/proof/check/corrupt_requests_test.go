@@ -300,7 +300,7 @@ var corruptionsOfRequests = []corruption{
 	}},
 	{"leave a part of a result behind", []string{"requests/left"}, func(s *scene) bool {
 		t, ok := s.tried(tried.ended)
-		return ok && s.adds(history.KindPut, "idem/s/b/x", t.outcome.rev, "")
+		return ok && s.adds(history.KindPut, "idempotency/s/part/x", t.outcome.rev, "")
 	}},
 	{"start an attempt twice", []string{"requests/twice"}, func(s *scene) bool {
 		t, ok := s.tried(anyTry)

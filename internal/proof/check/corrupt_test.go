@@ -187,11 +187,11 @@ var corruptions = []corruption{
 		return true
 	}},
 	{"lower the limit that was stored", []string{"store/limit", "store/order", "store/early"}, func(s *scene) bool {
-		g := s.gates["sem/a"]
+		g := s.gates["semaphore/a"]
 		if !slices.ContainsFunc(g.requests, func(r *request) bool { return s.spanOf[r] != nil }) {
 			return false
 		}
-		return s.rewrite(func(e *history.Event) bool { return strings.HasSuffix(string(e.KV.Key), "sem/a/limit") }, func(r *record.Limit) { r.Limit = 0 }) > 0
+		return s.rewrite(func(e *history.Event) bool { return strings.HasSuffix(string(e.KV.Key), "semaphore/a/limit") }, func(r *record.Limit) { r.Limit = 0 }) > 0
 	}},
 	{"believe in it for longer", []string{"belief/stale"}, func(s *scene) bool {
 		sp, r, ok := s.span(func(sp *history.Span, r *request) bool {
@@ -311,7 +311,7 @@ var corruptions = []corruption{
 			func(e *history.Event) { e.N-- }) > 0
 	}},
 	{"remember too much of a limit", []string{"store/through"}, func(s *scene) bool {
-		l, ok := one(s, s.gates["sem/a"].limits, func(l limit) bool { return l.known && l.rev > l.above+1 })
+		l, ok := one(s, s.gates["semaphore/a"].limits, func(l limit) bool { return l.known && l.rev > l.above+1 })
 		if !ok {
 			return false
 		}

@@ -100,8 +100,8 @@ var goldenGood = []goldenCase{
 		t.grant(a)
 		t.grant(b)
 		t.askLimit(1, 0)
-		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
-			t.commit(change{key: "sem/a/limit", del: true})
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "semaphore/a/limit"}}, func() {
+			t.commit(change{key: "semaphore/a/limit", del: true})
 		})
 		above := t.sem.above
 		t.sem.above = 0
@@ -205,12 +205,12 @@ var goldenGood = []goldenCase{
 		back.At = t.now
 	}},
 	{"a try at a limit that cannot be read", "", func(t *scenario) {
-		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
-			t.commit(change{key: "sem/a/limit", value: `{"v":9,"limit":5}`})
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "semaphore/a/limit"}}, func() {
+			t.commit(change{key: "semaphore/a/limit", value: `{"v":9,"limit":5}`})
 		})
 		t.sem.known = false
 		t.tryAt(t.clients[0], t.sem)
-		t.commit(change{key: "sem/a/limit", del: true})
+		t.commit(change{key: "semaphore/a/limit", del: true})
 		t.setLimit(t.sem, 2, true, 0)
 	}},
 	{"a key that a nemesis planted", "", func(t *scenario) {
@@ -221,7 +221,7 @@ var goldenGood = []goldenCase{
 		t.grant(a)
 		t.gives(a)
 		t.nemesis(history.Event{Name: "plant", Attr: map[string]string{"key": simPrefix + "mutex/m/queue/light/0000000000000001-00aa"}}, func() {
-			t.commit(change{key: "mutex/m/queue/light/0000000000000001-00aa", value: `{"v":1,"holder":"c0"}`, lease: 1})
+			t.commit(change{key: "mutex/m/queue/light/0000000000000001-00aa", value: `{"v":1,"owner":"c0"}`, lease: 1})
 		})
 		t.now += 20e9
 		t.commit(change{key: "mutex/m/queue/light/0000000000000001-00aa", del: true})

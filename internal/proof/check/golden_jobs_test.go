@@ -155,12 +155,12 @@ var goldenJobs = []goldenCase{
 		t.done(a)
 		t.returnsWith(t.callsFor(1, "a", 2, 1), "still running")
 		t.now += 1_000_000
-		t.commit(change{key: "job/a/hold", del: true})
+		t.commit(change{key: "job/a/cooldown", del: true})
 		t.done(t.runs(1, "a", 2, 1))
 	}},
 	{"AtLeast ends with an unlock", "", func(t *scenario) {
 		a := t.keeps(0, 1, "1h")
-		t.commit(change{key: "job/a/hold", del: true})
+		t.commit(change{key: "job/a/cooldown", del: true})
 		t.unlocks(a)
 		t.runEnds(a, history.Evicted)
 	}},
@@ -228,11 +228,11 @@ var goldenJobs = []goldenCase{
 		t.done(t.keeps(0, 1, "1ms"))
 		t.done(t.runs(1, "a", 2, 1))
 		t.now += 1_000_000
-		t.commit(change{key: "job/a/hold", del: true})
+		t.commit(change{key: "job/a/cooldown", del: true})
 	}},
 	{"AtLeast goes too soon", "jobs/held", func(t *scenario) {
 		t.done(t.keeps(0, 1, "1h"))
-		t.commit(change{key: "job/a/hold", del: true})
+		t.commit(change{key: "job/a/cooldown", del: true})
 		t.done(t.runs(1, "a", 2, 1))
 	}},
 	{"AtLeast is forgotten", "jobs/held", func(t *scenario) {
@@ -432,7 +432,7 @@ func (t *scenario) late(lateBy string) {
 func (t *scenario) keeps(n, tick int, d string) *simRun {
 	r := t.callsFor(n, "a", tick, 1)
 	r.atLeast = d
-	t.claims(r, change{key: r.key("hold"), lease: 7})
+	t.claims(r, change{key: r.key("cooldown"), lease: 7})
 	t.starts(r)
 	return r
 }

@@ -155,6 +155,6 @@ var goldenKeyed = []goldenCase{
 		t.gives(func() *simCall { c := t.asks(0, t.keyed, 1); t.grant(c); return c }())
 	}},
 	{"an ID of a key is left", "store/left", func(t *scenario) {
-		t.commit(change{key: "id/limiter/l/key/k/x", value: "{}", lease: 7})
+		t.commit(change{key: "request-id/limiter/l/key/k/x", value: "{}", lease: 7})
 	}},
 }

@@ -136,7 +136,7 @@ var goldenStore = []goldenCase{
 		a.req.leave("disowned")
 		t.check(a)
 		t.check(a)
-		t.commit(change{key: a.req.key, del: true}, change{key: "id/sem/a/" + a.id, del: true})
+		t.commit(change{key: a.req.key, del: true}, change{key: "request-id/semaphore/a/" + a.id, del: true})
 		t.giveBack(a)
 	}},
 	{"two requests in one batch", "linear/order store/once", func(t *scenario) {
@@ -144,7 +144,7 @@ var goldenStore = []goldenCase{
 		var changes []change
 		for i, c := range []*simCall{a, b} {
 			c.req = &simReq{gate: t.sem, call: c, weight: 1, lease: c.client.lease, token: t.rev + 1}
-			c.req.key = fmt.Sprintf("sem/a/queue/light/%016x-000%d", c.req.lease, i)
+			c.req.key = fmt.Sprintf("semaphore/a/queue/light/%016x-000%d", c.req.lease, i)
 			t.sem.queue = append(t.sem.queue, c.req)
 			changes = append(changes, change{key: c.req.key, lease: c.req.lease, value: record.Request{Note: history.Tag(c.client.name, c.op)}.Encode()})
 		}
@@ -157,7 +157,7 @@ var goldenStore = []goldenCase{
 	{"a key on another lease", "store/once", func(t *scenario) {
 		a := t.ask(t.clients[0], t.sem, 1, false)
 		name := t.clients[0].lease
-		a.req = &simReq{gate: t.sem, call: a, weight: 1, lease: t.clients[1].lease, token: t.rev + 1, key: fmt.Sprintf("sem/a/queue/light/%016x-0000", name)}
+		a.req = &simReq{gate: t.sem, call: a, weight: 1, lease: t.clients[1].lease, token: t.rev + 1, key: fmt.Sprintf("semaphore/a/queue/light/%016x-0000", name)}
 		t.sem.queue = append(t.sem.queue, a.req)
 		t.commit(change{key: a.req.key, lease: a.req.lease})
 		a.state = "queued"
@@ -204,8 +204,8 @@ var goldenStore = []goldenCase{
 	}},
 	{"status shows too few while the limit cannot be read", "store/status", func(t *scenario) {
 		t.grant(t.asks(0, t.sem, 1))
-		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "sem/a/limit"}}, func() {
-			t.commit(change{key: "sem/a/limit", value: `{"v":9,"limit":5}`})
+		t.nemesis(history.Event{Name: "tamper", Attr: map[string]string{"key": simPrefix + "semaphore/a/limit"}}, func() {
+			t.commit(change{key: "semaphore/a/limit", value: `{"v":9,"limit":5}`})
 		})
 		t.statusOf(t.sem, -1)
 		t.sem.known = false

@@ -61,7 +61,7 @@ func (t *scenario) askToStop(r *simReq) {
 
 // storeLimit stores a limit as it is.
 func (t *scenario) storeLimit(r record.Limit) {
-	t.commit(change{key: "sem/a/limit", value: r.Encode()})
+	t.commit(change{key: "semaphore/a/limit", value: r.Encode()})
 	t.sem.limit, t.sem.known = r.Limit, r.Through < t.rev
 	t.admit(t.sem)
 }

@@ -27,7 +27,7 @@ func (t *scenario) half(r *simReq, how string) {
 	r.leave(how)
 	changes := []change{{key: r.key, del: true}}
 	if r.id != "" {
-		changes = append(changes, change{key: "id/" + r.gate.name + "/" + r.id, del: true})
+		changes = append(changes, change{key: "request-id/" + r.gate.name + "/" + r.id, del: true})
 	}
 	t.commit(changes...)
 }

@@ -256,7 +256,7 @@ func (v *view) skipped(op *history.Op) []Finding {
 	case "paused":
 		ok = v.stoodFrom(name+"/pause", op.Call.At, op.Return.At)
 	case "still running":
-		ok = v.stoodFrom(name+"/lock", op.Call.At, op.Return.At) || v.stoodFrom(name+"/hold", op.Call.At, op.Return.At)
+		ok = v.stoodFrom(name+"/lock", op.Call.At, op.Return.At) || v.stoodFrom(name+"/cooldown", op.Call.At, op.Return.At)
 	case "late":
 		// An attempt after a failure is too late, too, if it could last until the next fire time.
 		ok = op.Call.Attr["lateby"] != "" || op.Call.Attr["retryfailed"] != "" || v.laterClaimed(name, tick, op.Return.At)

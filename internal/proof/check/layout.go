@@ -74,16 +74,16 @@ func layoutNamed(name string) layout {
 
 // The names of keys once more, apart from keyspace: see the package comment.
 var (
-	requestName = regexp.MustCompile(`^((?:sem|mutex|election)/[^/]+|limiter/[^/]+/(?:key/[^/]+|total))/queue/(?:light|heavy/([1-9][0-9]*))/(([0-9a-f]{16})-[0-9a-f]{4})(-try)?$`)
-	limitName   = regexp.MustCompile(`^(sem/[^/]+|limiter/[^/]+/(?:key/[^/]+|total))/limit$`)
+	requestName = regexp.MustCompile(`^((?:semaphore|mutex|election)/[^/]+|limiter/[^/]+/(?:key/[^/]+|total))/queue/(?:light|heavy/([1-9][0-9]*))/(([0-9a-f]{16})-[0-9a-f]{4})(-try)?$`)
+	limitName   = regexp.MustCompile(`^(semaphore/[^/]+|limiter/[^/]+/(?:key/[^/]+|total))/limit$`)
 	defaultName = regexp.MustCompile(`^(limiter/[^/]+)/default$`)
 	keyOfName   = regexp.MustCompile(`^(limiter/[^/]+)/key/[^/]+$`)
-	idName      = regexp.MustCompile(`^id/((?:sem|mutex|election)/[^/]+|limiter/[^/]+/key/[^/]+)/`)
+	idName      = regexp.MustCompile(`^request-id/((?:semaphore|mutex|election)/[^/]+|limiter/[^/]+/key/[^/]+)/`)
 	sessionName = regexp.MustCompile(`^session/([0-9a-f]{16})/(?:(alive)|(notice|stop)/([0-9a-f]{16})/(.+))$`)
-	jobName     = regexp.MustCompile(`^(job/[^/]+)/(?:(lock|hold|pause|settings)|(run|floor)/([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z))$`)
+	jobName     = regexp.MustCompile(`^(job/[^/]+)/(?:(lock|cooldown|pause|settings)|(run|floor)/([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z))$`)
 	clockName   = regexp.MustCompile(`^clock/([0-9a-f]{16})$`)
-	recordName  = regexp.MustCompile(`^(idem/[^/]+/r/[0-9a-f]{16}/[A-Za-z0-9_-]{43})$`)
-	partName    = regexp.MustCompile(`^idem/[^/]+/b/`)
+	recordName  = regexp.MustCompile(`^(idempotency/[^/]+/record/[0-9a-f]{16}/[A-Za-z0-9_-]{43})$`)
+	partName    = regexp.MustCompile(`^idempotency/[^/]+/part/`)
 	etcdName    = regexp.MustCompile(`^(.+)/([0-9a-f]+)$`)
 )
 
@@ -140,7 +140,7 @@ func parseEtcdkit(name string) parsedKey {
 }
 
 var jobKinds = map[string]keyKind{
-	"lock": keyJobLock, "run": keyJobRun, "floor": keyJobFloor, "hold": keyJobCooldown, "pause": keyJobPause, "settings": keyJobSettings,
+	"lock": keyJobLock, "run": keyJobRun, "floor": keyJobFloor, "cooldown": keyJobCooldown, "pause": keyJobPause, "settings": keyJobSettings,
 }
 
 // isJob reports whether what is granted under a name is the run of a job.
@@ -148,7 +148,7 @@ func isJob(gate string) bool { return strings.HasPrefix(gate, "job/") }
 
 // isRequest reports whether what is granted under a name is an attempt at an idempotent
 // request.
-func isRequest(gate string) bool { return strings.HasPrefix(gate, "idem/") }
+func isRequest(gate string) bool { return strings.HasPrefix(gate, "idempotency/") }
 
 func fixedEtcdkit(gate string) int64 {
 	if strings.HasPrefix(gate, "mutex/") || strings.HasPrefix(gate, "election/") || isJob(gate) || isRequest(gate) {

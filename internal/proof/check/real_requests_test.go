@@ -85,7 +85,7 @@ func (w *worker) request(st *idempotency.Store, id string, do func(a *idempotenc
 // expired waits until all records of requests have expired.
 func (r *real) expired() {
 	require.Eventually(r.t, func() bool {
-		left, err := r.admin.Get(r.ctx(), r.workers[0].sess.NamespacePrefix()+"idem/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		left, err := r.admin.Get(r.ctx(), r.workers[0].sess.NamespacePrefix()+"idempotency/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(r.t, err)
 		return left.Count == 0
 	}, time.Minute, 50*time.Millisecond)

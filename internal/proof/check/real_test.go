@@ -87,7 +87,7 @@ func full(err error) string {
 
 // use asks for a permit, writes under its guard and gives it back.
 func (w *worker) use(r *rand.Rand) {
-	e := history.Event{Name: history.Acquire, Gate: "sem/a", Weight: int64(1 + r.IntN(2))}
+	e := history.Event{Name: history.Acquire, Gate: "semaphore/a", Weight: int64(1 + r.IntN(2))}
 	get := w.sem.Acquire
 	if r.IntN(3) == 0 {
 		e.Gate, e.Weight, get = "mutex/m", 1, w.mutex.Lock
@@ -138,12 +138,12 @@ func (w *worker) effect(p *concurrency.Permit, gate string) {
 }
 
 func (w *worker) setLimit(n int) {
-	call := w.rec.Call(history.Event{Name: history.SetLimit, Gate: "sem/a", Limit: int64(n)})
+	call := w.rec.Call(history.Event{Name: history.SetLimit, Gate: "semaphore/a", Limit: int64(n)})
 	call.Done(w.sem.SetLimit(w.ctx(), n, concurrency.CreateLimit()), nil)
 }
 
 func (w *worker) status() {
-	call := w.rec.Call(history.Event{Name: history.Status, Gate: "sem/a"})
+	call := w.rec.Call(history.Event{Name: history.Status, Gate: "semaphore/a"})
 	st, err := w.sem.Status(w.ctx())
 	require.NoError(w.t, err)
 	call.Return(history.Event{Outcome: history.OK, Rev: st.Revision, N: int64(st.Used)})
@@ -160,7 +160,7 @@ func (r *real) judge() *Report {
 	mark(history.MarkHealthy)
 	quiet := r.workers[0].sess.NamespacePrefix()
 	require.Eventually(r.t, func() bool { // given-up requests are removed in the background
-		sem, err := r.admin.Get(ctx, quiet+"sem/a/queue/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		sem, err := r.admin.Get(ctx, quiet+"semaphore/a/queue/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(r.t, err)
 		mutex, err := r.admin.Get(ctx, quiet+"mutex/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		require.NoError(r.t, err)
@@ -212,15 +212,15 @@ func TestRealRun(t *testing.T) {
 
 	// A request is evicted, and a lease is revoked: both are reported, so both are
 	// excused.
-	call := w.rec.Call(history.Event{Name: history.Acquire, Gate: "sem/a", Weight: 1, ID: "x"})
+	call := w.rec.Call(history.Event{Name: history.Acquire, Gate: "semaphore/a", Weight: 1, ID: "x"})
 	p, err := w.sem.Acquire(w.ctx(), concurrency.ID("x"), concurrency.Note(call.Tag()))
 	require.NoError(t, err)
 	b := call.Granted(p.Token())
 	b.Check(p)
-	evict := r.workers[1].rec.Call(history.Event{Name: history.Evict, Gate: "sem/a", ID: "x"})
+	evict := r.workers[1].rec.Call(history.Event{Name: history.Evict, Gate: "semaphore/a", ID: "x"})
 	evict.Done(r.workers[1].sem.Evict(w.ctx(), "x", "test"), nil)
 	<-p.Context().Done()
-	w.giveBack(p, b, "sem/a")
+	w.giveBack(p, b, "semaphore/a")
 
 	p, b = w.lock()
 	finish := r.rec.Begin(history.Event{Name: "revoke", Lease: int64(w.sess.Lease())})

@@ -136,9 +136,9 @@ func (j *job) start(s *store, c history.Commit, ev *jobEvents) {
 		j.breach("claim", c, "", "tick %s was claimed by %s, whose session had ended", cl.tick, r.Owner)
 	}
 	if ev.hold != nil {
-		cl.hold = s.live[j.name+"/hold"]
+		cl.hold = s.live[j.name+"/cooldown"]
 	}
-	for part, rule := range map[string]string{"/hold": "held", "/pause": "paused"} {
+	for part, rule := range map[string]string{"/cooldown": "held", "/pause": "paused"} {
 		if k := s.live[j.name+part]; k != nil && k.created < c.Rev {
 			j.breach(rule, c, "", "tick %s was claimed by %s although %q existed", cl.tick, r.Owner, k.name)
 		}

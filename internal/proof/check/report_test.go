@@ -148,7 +148,7 @@ func TestBeliefsWithoutTap(t *testing.T) {
 	require.Equal(t, []string{"linear/order"}, broken(func(t *scenario) { // a limit that was set, and another's
 		t.askLimit(1, 0)
 		t.askLimit(2, 0)
-		t.last(history.KindCall).Gate, t.last(history.KindReturn).Gate = "sem/b", "sem/b"
+		t.last(history.KindCall).Gate, t.last(history.KindReturn).Gate = "semaphore/b", "semaphore/b"
 		t.grant(t.asks(0, t.sem, 1))
 		t.grant(t.asks(1, t.sem, 1))
 	}))

@@ -258,13 +258,13 @@ func (v *view) deleteCalled(name string, s *version) bool {
 
 // effectsOfRequests: what came with an outcome came with it, and with nothing else.
 func (v *view) effectsOfRequests() (f []Finding) {
-	prefix := v.prefix + "register/idem/"
+	prefix := v.prefix + "register/idempotency/"
 	done := map[id]int64{} // by token: the revision of the effect
 	for _, p := range v.others {
 		if !strings.HasPrefix(p.key, prefix) {
 			continue
 		}
-		name := "idem/" + strings.TrimPrefix(p.key, prefix)
+		name := "idempotency/" + strings.TrimPrefix(p.key, prefix)
 		token, _ := strconv.ParseInt(p.value, 10, 64)
 		k := id{name, token}
 		n := v.entries[name]

@@ -193,7 +193,7 @@ func (s *sim) jobStep() {
 	j := s.jobs[s.pick(len(s.jobs))]
 	if j.atLeast != 0 && s.now > j.atLeast {
 		j.atLeast = 0
-		s.commit(change{key: "job/" + j.name + "/hold", del: true})
+		s.commit(change{key: "job/" + j.name + "/cooldown", del: true})
 	}
 	switch s.pick(12) {
 	case 0:
@@ -256,11 +256,11 @@ func (s *sim) claimed(j *simJob, r *simRun) {
 	var more []change
 	if s.pick(4) == 0 {
 		r.atLeast = "20us"
-		more = append(more, change{key: r.key("hold"), lease: 7})
+		more = append(more, change{key: r.key("cooldown"), lease: 7})
 	}
 	s.claims(r, more...)
 	if s.pick(6) == 0 { // its session was lost before the start
-		undo := []change{{key: r.key("lock"), del: true}, {key: r.key("hold"), del: true}}
+		undo := []change{{key: r.key("lock"), del: true}, {key: r.key("cooldown"), del: true}}
 		if r.before == "" {
 			undo = append(undo, gone(j.name, r.tick))
 		} else {
@@ -375,7 +375,7 @@ func (s *sim) finishJobs() {
 		}
 		if j.atLeast != 0 {
 			s.now = max(s.now, j.atLeast)
-			s.commit(change{key: "job/" + j.name + "/hold", del: true})
+			s.commit(change{key: "job/" + j.name + "/cooldown", del: true})
 		}
 	}
 }

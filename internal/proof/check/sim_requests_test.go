@@ -36,7 +36,7 @@ type simTry struct {
 	patient  bool   // it waits for others
 }
 
-const simRequest = "idem/s/r/0123456789abcdef/0123456789012345678901234567890123456789012"
+const simRequest = "idempotency/s/record/0123456789abcdef/0123456789012345678901234567890123456789012"
 
 func (r *simTry) nonce() string { return fmt.Sprintf("n%d", r.call) }
 
@@ -177,7 +177,7 @@ func (s *sim) loses(r *simTry) {
 func (s *sim) passes(d time.Duration) {
 	s.now += int64(d)
 	for key := range s.keys {
-		if strings.HasPrefix(key, "idem/") {
+		if strings.HasPrefix(key, "idempotency/") {
 			s.commit(change{key: key, del: true})
 		}
 	}

@@ -113,7 +113,7 @@ func (s *sim) begin() {
 		s.emit(history.Event{Kind: history.KindSet, Name: set[0], Attr: map[string]string{"value": set[1]}})
 	}
 	s.emit(history.Event{Kind: history.KindMark, Name: history.MarkTap, Rev: s.rev, Attr: map[string]string{"prefix": simPrefix}})
-	for _, name := range []string{"sem/a", "mutex/m"} {
+	for _, name := range []string{"semaphore/a", "mutex/m"} {
 		g := &simGate{name: name}
 		s.gates = append(s.gates, g)
 		if strings.HasPrefix(name, "mutex/") {
@@ -321,7 +321,7 @@ func (s *sim) put(c *simCall) *simReq {
 	}
 	changes := []change{{key: r.key, lease: r.lease, value: rec.Encode()}}
 	if c.id != "" {
-		changes = append(changes, change{key: "id/" + c.gate.name + "/" + c.id, lease: r.lease, value: "{}"})
+		changes = append(changes, change{key: "request-id/" + c.gate.name + "/" + c.id, lease: r.lease, value: "{}"})
 	}
 	if both {
 		changes = append(changes, s.nextOf(r))
@@ -339,7 +339,7 @@ func (s *sim) remove(r *simReq, how string, more ...change) {
 		changes = append(changes, change{key: r.next.key, del: true})
 	}
 	if r.id != "" {
-		changes = append(changes, change{key: "id/" + r.gate.name + "/" + r.id, del: true})
+		changes = append(changes, change{key: "request-id/" + r.gate.name + "/" + r.id, del: true})
 	}
 	s.commit(changes...)
 }

@@ -26,7 +26,7 @@ var printedBy = map[string]string{
 	"demos/pods/README.md: $ bin/pods":                                                                                      "demos/pods TestReadme",
 	"examples/fleet/README.md: $ make demo 2>&1 | cat":                                                                      "examples/fleet TestReadmeTranscript",
 	"docs/limits.md: HTTP/1.1 429 Too Many Requests":                                                                        "internal/proof/pagerun TestRefusal",
-	"docs/storage.md: $ etcdctl get --prefix --sort-by=CREATE /etcdkit/v1/payments/sem/charge/":                             "internal/proof/pagerun TestEtcdctl",
+	"docs/storage.md: $ etcdctl get --prefix --sort-by=CREATE /etcdkit/v1/payments/semaphore/charge/":                       "internal/proof/pagerun TestEtcdctl",
 	"docs/storage.md: $ etcdctl lease timetolive --keys 09a3ccecb194b6ff":                                                   "internal/proof/pagerun TestEtcdctl",
 	"docs/operations.md: --auto-compaction-mode=periodic --auto-compaction-retention=10m":                                   "internal/proof/pagerun TestFlagsOfEtcd",
 	"docs/observability.md: time() - max(etcdkit_job_last_success_timestamp_seconds{etcdkit_name=\"nightly\"}) > 26 * 3600": "exporter TestQueriesOfThePage",

@@ -21,7 +21,7 @@
 // A Recorder takes events from any number of goroutines. The usual pattern:
 //
 //	c := recorder.Client("c3")
-//	call := c.Call(history.Event{Name: history.Acquire, Gate: "sem/render", Weight: 2})
+//	call := c.Call(history.Event{Name: history.Acquire, Gate: "semaphore/render", Weight: 2})
 //	p, err := sem.Acquire(ctx, concurrency.Weight(2), concurrency.Note(call.Tag()))
 //	if err != nil {
 //		call.Return(history.Event{Outcome: history.Fail, Error: err.Error()})
@@ -31,7 +31,7 @@
 //	for work() && belief.Check(p) {
 //	}
 //	belief.End(history.Released)
-//	rel := c.Call(history.Event{Name: history.Release, Gate: "sem/render", Token: p.Token()})
+//	rel := c.Call(history.Event{Name: history.Release, Gate: "semaphore/render", Token: p.Token()})
 //	rel.Done(p.Release(ctx), outcome.Definite)
 //
 // # What makes a belief exact

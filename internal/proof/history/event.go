@@ -124,7 +124,7 @@ type Event struct {
 	Op     int64  `json:"op,omitempty"`     // pairs events of one client: call and return, belief, nemesis
 	Name   string `json:"name,omitempty"`   // of the operation, nemesis, counter, mark or setting
 
-	Gate   string `json:"gate,omitempty"` // kind and name of a queue: "sem/render", "mutex/migrate", "limiter/llm/key/tenant", "limiter/llm/total"
+	Gate   string `json:"gate,omitempty"` // kind and name of a queue: "semaphore/render", "mutex/migrate", "limiter/llm/key/tenant", "limiter/llm/total"
 	Weight int64  `json:"weight,omitempty"`
 	ID     string `json:"id,omitempty"`
 	Limit  int64  `json:"limit,omitempty"`

@@ -41,7 +41,7 @@ func TestBelief(t *testing.T) {
 	t.Parallel()
 	r := history.NewRecorder()
 	c := r.Client("c1")
-	call := c.Call(history.Event{Name: history.Acquire, Gate: "sem/a", Weight: 2, ID: "x"})
+	call := c.Call(history.Event{Name: history.Acquire, Gate: "semaphore/a", Weight: 2, ID: "x"})
 	granted := call.Granted(7)
 	after := hostclock.Now()
 	p := &permit{until: time.Now().Add(time.Minute)}
@@ -60,7 +60,7 @@ func TestBelief(t *testing.T) {
 	require.LessOrEqual(t, s.To, asked, "and never after the last yes")
 	require.Equal(t, history.Lost, s.Ended.Cause, "the first end counts")
 	require.InDelta(t, hostclock.At(p.until), s.Ended.Until, float64(time.Second))
-	require.Equal(t, "sem/a 2 x 7", fmt.Sprint(s.Granted.Gate, " ", s.Granted.Weight, " ", s.Granted.ID, " ", s.Granted.Token))
+	require.Equal(t, "semaphore/a 2 x 7", fmt.Sprint(s.Granted.Gate, " ", s.Granted.Weight, " ", s.Granted.ID, " ", s.Granted.Token))
 	require.Empty(t, s.Again)
 	require.True(t, s.Confirmed)
 
@@ -77,7 +77,7 @@ func TestOps(t *testing.T) {
 	definite := func(err error) bool { return errors.Is(err, known) }
 	calls := map[string]*history.Call{}
 	for _, name := range []string{"ok", "fail", "unknown", "open"} {
-		calls[name] = c.Call(history.Event{Name: name, Gate: "sem/a", Token: 3, Limit: 4})
+		calls[name] = c.Call(history.Event{Name: name, Gate: "semaphore/a", Token: 3, Limit: 4})
 	}
 	calls["unknown"].Done(context.Canceled, definite)
 	calls["fail"].Done(known, definite)
@@ -86,7 +86,7 @@ func TestOps(t *testing.T) {
 	for _, op := range recorded(t, r).Ops() {
 		got[op.Call.Name] = op.Outcome()
 		if op.Return != nil {
-			require.Equal(t, "sem/a 3 4", fmt.Sprint(op.Return.Gate, " ", op.Return.Token, " ", op.Return.Limit))
+			require.Equal(t, "semaphore/a 3 4", fmt.Sprint(op.Return.Gate, " ", op.Return.Token, " ", op.Return.Limit))
 			require.Equal(t, op.Return.At, op.Ended())
 		} else {
 			require.Greater(t, op.Ended(), hostclock.Now())

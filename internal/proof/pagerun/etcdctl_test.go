@@ -208,7 +208,7 @@ func roles(s shell) {
 // removed: what the programs of the quickstart leave.
 func removed(s shell) {
 	t, ctx := s.T, testkit.Context(s.T)
-	for _, key := range []string{"/etcdkit/v1/quickstart/sem/render/limit", "/etcdkit/v1/evening/a", "/etcdkit/v1/quickstarts/b"} {
+	for _, key := range []string{"/etcdkit/v1/quickstart/semaphore/render/limit", "/etcdkit/v1/evening/a", "/etcdkit/v1/quickstarts/b"} {
 		_, err := s.etcd.Client().Put(ctx, key, "")
 		require.NoError(t, err)
 	}

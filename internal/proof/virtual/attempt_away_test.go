@@ -154,7 +154,7 @@ func TestSerializableOnlyIfFresh(t *testing.T) {
 		require.NoError(t, started(t, s, order("1")).Commit(t.Context(), []byte("x")))
 		var majority bool // the last read asked for it
 		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-			if r, ok := m.Body.(*etcdserverpb.RangeRequest); ok && strings.Contains(string(r.Key), "/idem/") {
+			if r, ok := m.Body.(*etcdserverpb.RangeRequest); ok && strings.Contains(string(r.Key), "/idempotency/") {
 				majority = !r.Serializable
 			}
 			return fakeetcd.Fate{}

@@ -48,7 +48,7 @@ func busy(t *testing.T, s *idempotency.Store, k idempotency.Key) {
 // records are the keys of records that etcd has.
 func (d *desk) records() (keys []string) {
 	for _, key := range d.server.Keys("") {
-		if strings.Contains(key, "/r/") {
+		if strings.Contains(key, "/record/") {
 			keys = append(keys, key)
 		}
 	}

@@ -72,7 +72,7 @@ func TestAtLeastAfterALateAnswer(t *testing.T) {
 		_, err := b.Do(t.Context(), "job", noWork, fireTime(0), schedlock.AtLeast(least))
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		require.Empty(t, on[0].jobKeys("/hold"))
+		require.Empty(t, on[0].jobKeys("/cooldown"))
 		var claims atomic.Int64
 		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
 			txn, ok := m.Body.(*pb.TxnRequest)

@@ -345,7 +345,7 @@ func TestTrapW14StreamOfAFarRequestAlone(t *testing.T) {
 		f, _ := behind(on, &h, 2, 40)
 		f.ask()
 		f.mu.Lock()
-		f.lose = "/sem/other/"
+		f.lose = "/semaphore/other/"
 		f.mu.Unlock()
 		other, err := concurrency.NewSemaphore(f.session, "other", 1, nil)
 		require.NoError(t, err)

@@ -510,7 +510,7 @@ func TestTrapW21EqualTokensOfAWaiter(t *testing.T) {
 // request returns the key of the session's request in a queue.
 func (d *desk) request(i int) *mvccpb.KeyValue {
 	d.t.Helper()
-	resp, err := d.client.Get(d.t.Context(), root+fmt.Sprintf("sem/s%d/queue/", i), clientv3.WithPrefix())
+	resp, err := d.client.Get(d.t.Context(), root+fmt.Sprintf("semaphore/s%d/queue/", i), clientv3.WithPrefix())
 	require.NoError(d.t, err)
 	for _, kv := range resp.Kvs {
 		if strings.Contains(string(kv.Key), fmt.Sprintf("%016x", int64(d.session.Lease()))) {

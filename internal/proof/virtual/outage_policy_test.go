@@ -436,7 +436,7 @@ func TestShareIsKeptWarm(t *testing.T) {
 		require.Equal(t, before, on[0].server.Revision(), "they write nothing")
 		members := func() (keys []string) {
 			for _, k := range on[0].server.Keys(prefix) {
-				if strings.Contains(k, "/member/") {
+				if strings.Contains(k, "/sharing/") {
 					keys = append(keys, k)
 				}
 			}

@@ -49,7 +49,7 @@ func TestPlansOfADeploy(t *testing.T) {
 				for _, d := range on {
 					d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
 						plans.Add(plansIn(m))
-						if r, ok := m.Body.(*pb.PutRequest); ok && strings.Contains(string(r.Key), "/user/") {
+						if r, ok := m.Body.(*pb.PutRequest); ok && strings.Contains(string(r.Key), "/jobs-of/") {
 							users.Add(1)
 						}
 						if m.Method == "Txn" || m.Method == "Put" {

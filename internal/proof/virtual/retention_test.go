@@ -27,7 +27,7 @@ func recording(m fakeetcd.Message) bool {
 		return false
 	}
 	put := r.Success[0].GetRequestPut()
-	return strings.Contains(string(put.GetKey()), "/r/") && !strings.HasPrefix(string(put.GetValue()), `{"v":1,"state":"working"`)
+	return strings.Contains(string(put.GetKey()), "/record/") && !strings.HasPrefix(string(put.GetValue()), `{"v":1,"state":"working"`)
 }
 
 // whileRecording has the messages that record an outcome meet a fate until a time has passed.
@@ -44,7 +44,7 @@ func (d *desk) whileRecording(lasts time.Duration, fate fakeetcd.Fate) {
 // kept are the keys of requests and of the parts of their results.
 func (d *desk) kept() (keys []string) {
 	for _, key := range d.server.Keys("") {
-		if strings.Contains(key, "/idem/") {
+		if strings.Contains(key, "/idempotency/") {
 			keys = append(keys, key)
 		}
 	}

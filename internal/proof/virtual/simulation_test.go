@@ -24,7 +24,7 @@ import (
 const (
 	prefix = "/virtual"
 	queue  = "q"
-	gate   = "sem/" + queue
+	gate   = "semaphore/" + queue
 
 	limiterName = "l"
 	limiter     = "limiter/" + limiterName
@@ -163,7 +163,7 @@ func (sim *simulation) checkQuiescence(ctx context.Context) {
 	time.Sleep(max(0, late) + time.Minute) // for what is cleaned up in the background
 	sim.mark(ctx, history.MarkIdle)
 	for _, key := range sim.server.Keys(prefix) {
-		if strings.Contains(key, "/queue/") || strings.Contains(key, "/id/") {
+		if strings.Contains(key, "/queue/") || strings.Contains(key, "/request-id/") {
 			sim.wrong("left", "%s exists after all permits were released", key)
 		}
 	}

@@ -132,10 +132,10 @@ func TestSlowRateOvertaken(t *testing.T) {
 		stored := 0
 		for _, kv := range found.Kvs {
 			switch key := string(kv.Key); {
-			case strings.HasSuffix(key, "/tokens/rate/left"):
+			case strings.HasSuffix(key, "/bucket/rate/left"):
 				_, err = etcd.Put(ctx, key, record.Tokens{Left: 0, Lease: int64(lease.ID), TTL: lease.TTL}.Encode())
 				stored++
-			case strings.HasSuffix(key, "/tokens/rate/clock"):
+			case strings.HasSuffix(key, "/bucket/rate/timer"):
 				_, err = etcd.Put(ctx, key, "", clientv3.WithLease(lease.ID))
 				stored++
 			}

@@ -42,7 +42,7 @@ func (d *desk) ask(opts ...concurrency.AcquireOption) (*concurrency.Permit, erro
 }
 
 func (d *desk) requests() []string { return d.server.Keys(root + gate + "/queue/") }
-func (d *desk) ids() []string      { return d.server.Keys(root + "id/" + gate + "/") }
+func (d *desk) ids() []string      { return d.server.Keys(root + "request-id/" + gate + "/") }
 
 // came waits for what must come, bounded as in ended.
 func came[T any](t *testing.T, ch <-chan T, what string) (v T) {

@@ -39,7 +39,7 @@ func TestDoctorNamesWhatAUserMayNot(t *testing.T) {
 	f := &clitest.Fixture{T: t, Etcd: etcd, Prefix: "/doctor"}
 	ctx := testkit.Context(t)
 	const root = "/doctor/v1/test/"
-	require.NoError(t, etcd.AddUser(ctx, "short", "secret", root+"session/", root+"semaphore/"))
+	require.NoError(t, etcd.AddUser(ctx, "short", "secret", root+"session/", root+"unused/"))
 	for name, own := range map[string][]string{"reader": nil, "dash": {root + "session/"}} {
 		require.NoError(t, etcd.AddUser(ctx, name, "secret", own...))
 		_, err := etcd.Client().RoleGrantPermission(ctx, name, root, clientv3.GetPrefixRangeEnd(root), clientv3.PermissionType(clientv3.PermRead))
@@ -52,7 +52,7 @@ func TestDoctorNamesWhatAUserMayNot(t *testing.T) {
 	}{
 		"reader": {exit.OK, "WARN the user may read the namespace, and not write it", "WARN no session: the user may only read"},
 		"dash":   {exit.OK, "WARN the user may read the namespace, and write only session/", "OK a session was opened"},
-		"short":  {exit.Failed, "FAIL the user may not write sem/ mutex/", "OK a session was opened"},
+		"short":  {exit.Failed, "FAIL the user may not write semaphore/ mutex/", "OK a session was opened"},
 	} {
 		r := f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m", "--user", user+":secret")
 		require.Equal(t, want.code, r.Code, "%s: %s%s", user, r.Out, r.Err)
@@ -103,12 +103,12 @@ func TestDoctorOfForeignKeys(t *testing.T) {
 	ctx := testkit.Context(t)
 	space, err := keyspace.New(f.Prefix, "test")
 	require.NoError(t, err)
-	for _, key := range []string{"limiter/api/junk", "idem/orders/junk", "session/xyz", "zzz/unknown", "sem/charge/junk", "job/sweep/junk"} {
+	for _, key := range []string{"limiter/api/junk", "idempotency/orders/junk", "session/xyz", "zzz/unknown", "semaphore/charge/junk", "job/sweep/junk"} {
 		_, err := f.Etcd.Client().Put(ctx, space.Root()+key, "")
 		require.NoError(t, err)
 	}
 	_, by := findings(t, f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m"))
-	require.Equal(t, "WARN foreign keys (4): \"idem/orders/junk\", \"limiter/api/junk\", \"session/xyz\", \"zzz/unknown\"\n", by["keys"])
+	require.Equal(t, "WARN foreign keys (4): \"idempotency/orders/junk\", \"limiter/api/junk\", \"session/xyz\", \"zzz/unknown\"\n", by["keys"])
 	require.Contains(t, by["queues"], "WARN semaphore/charge: 1 foreign key")
 	require.Contains(t, by["jobs"], "WARN job sweep: 1 foreign key")
 	require.Contains(t, by["session"], "OK a renewal is answered")

@@ -31,7 +31,7 @@ func TestResolveManyStopsMidway(t *testing.T) {
 	var written, allowed atomic.Int64
 	allowed.Store(1)
 	denies := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		if txn, ok := req.(*etcdserverpb.TxnRequest); ok && len(txn.Success) > 0 && strings.Contains(string(txn.Success[0].GetRequestPut().GetKey()), "/r/") && written.Add(1) > allowed.Load() {
+		if txn, ok := req.(*etcdserverpb.TxnRequest); ok && len(txn.Success) > 0 && strings.Contains(string(txn.Success[0].GetRequestPut().GetKey()), "/record/") && written.Add(1) > allowed.Load() {
 			return rpctypes.ErrGRPCPermissionDenied
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)

@@ -99,7 +99,7 @@ func TestEarlyEnds(t *testing.T) {
 // returned, and from those of clients that live; and so is what came after it.
 func TestKillsInRequests(t *testing.T) {
 	t.Parallel()
-	const s, gate = int64(time.Second), "idem/s/r/k"
+	const s, gate = int64(time.Second), "idempotency/s/record/k"
 	start := func(at int64, client string, n, token int64) history.Event {
 		return history.Event{At: at, Kind: history.KindCall, Client: client, Op: 2, Name: history.RequestStart, Gate: gate, N: n, Token: token,
 			Attr: map[string]string{"call": history.Tag(client, 1)}}

@@ -35,7 +35,7 @@ func (r *run) quiescencePhase() (findings []string) {
 	defer r.probeLatency()()
 	findings = append(findings, r.together(Probe)...)
 	root := r.env.Space.Root()
-	findings = append(findings, r.emptied("after all permits were released", root+"sem/", root+"mutex/", root+"election/", root+"id/")...)
+	findings = append(findings, r.emptied("after all permits were released", root+"semaphore/", root+"mutex/", root+"election/", root+"request-id/")...)
 	r.mark(history.MarkIdle)
 	findings = append(findings, r.together(Leave)...)
 	findings = append(findings, r.emptied("after all sessions were closed", root)...)

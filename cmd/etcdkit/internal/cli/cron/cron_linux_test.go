@@ -100,7 +100,7 @@ func TestCronSaysALostRun(t *testing.T) {
 		return err == nil && len(h) == 1 && h[0].State == schedlock.RunLost
 	}, testkit.Soon, cron.ReadEvery/20)
 	marked := func() bool {
-		return strings.Contains(strings.Join(testkit.Keys(t, f.Etcd, f.Prefix, ""), "\n"), "job/long/lost")
+		return strings.Contains(strings.Join(testkit.Keys(t, f.Etcd, f.Prefix, ""), "\n"), "job/long/reported-loss")
 	}
 	for _, verb := range []string{"jobs", "jobs history long", "jobs pause long --reason x", "jobs trigger long --wait 100ms", "jobs resume long", "doctor"} {
 		_ = f.Run(append(strings.Fields(verb), "-N", "test")...)
