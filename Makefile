@@ -112,6 +112,10 @@ etcd37-sync: ## Derive the go.mod of `make etcd37` from go.mod again
 	@go mod edit $(foreach m,api client server,-require=go.etcd.io/etcd/$(m)/v3@$(ETCD37)) $(ETCD37MOD)
 	@go mod tidy -modfile=$(ETCD37MOD)
 
+.PHONY: golden-records
+golden-records: ## Write what a full run stores into internal/proof/stored/testdata, once for a release: VERSION=0.1.0
+	@go test ./internal/proof/stored -run TestRecord -record $(VERSION)
+
 .PHONY: integration
 integration: ## Compile and run the adapters against the real gocron and robfig/cron, and the middlewares in chi and echo, with connect-go, grpc-gateway and watermill, in a module of its own
 	@$(patiently) go -C integration vet ./...

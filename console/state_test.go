@@ -109,7 +109,7 @@ func TestJobView(t *testing.T) {
 	run(30, record.Run{State: record.RunFailed, Owner: "b", EndMS: 31 * 60_000, Error: "disk is full"})
 	run(50, record.Run{State: record.RunRunning, Owner: "a"})
 	f.put(keys.Run(time.Unix(3600, 0)), "no JSON", 0)
-	f.put(keys.Settings(), "AtMost 1m"+record.Period+"10m0s", 7)
+	f.put(keys.Settings(), record.Settings{Text: "AtMost 1m" + record.Period + "10m0s"}.Encode(), 7)
 	f.put(keys.Cooldown(), "", 7)
 	j := f.Jobs["invoices"]
 	require.Equal(t, "cooling down", stateOf(j))

@@ -118,7 +118,7 @@ func (c *call) refuse(ctx context.Context, next decision, st state) error {
 	s := c.store
 	switch next {
 	case refuseUnreadable:
-		return fmt.Errorf("%w (%s)", ErrUnreadable, c.entry.Ref)
+		return fmt.Errorf("%w: %w", ErrUnreadable, record.Why(c.entry.Record, st.kv.Value))
 	case refuseMismatch:
 		return c.mismatch(st.prints(), st.finished())
 	case refuseInProgress:

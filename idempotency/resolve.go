@@ -121,7 +121,7 @@ func (c change) resolves(what Resolution, st state) error {
 	is := describe(keyspace.Entry{}, st).State
 	switch {
 	case st.bad:
-		return ErrUnreadable
+		return fmt.Errorf("%w: %w", ErrUnreadable, record.Why(string(st.kv.Key), st.kv.Value))
 	case st.lost():
 		return nil
 	case !byOperator:

@@ -109,10 +109,11 @@ func (c *clocks) Apply(events []*clientv3.Event, _ int64) {
 	}
 }
 
-// peerOf returns the process that has put a key, or nil if the key is not one of a clock.
+// peerOf returns the process that has put a key, or nil if the key is not one of a clock. That of a later release may
+// have no time that this one can read.
 func (c *clocks) peerOf(kv *mvccpb.KeyValue) *peer {
 	r, ok := record.DecodeClock(kv.Value)
-	if !ok || kv.Lease == 0 || string(kv.Key) != c.space.Clock(kv.Lease) {
+	if !ok && !later(kv) || kv.Lease == 0 || string(kv.Key) != c.space.Clock(kv.Lease) {
 		return nil
 	}
 	p := c.peers[string(kv.Key)]

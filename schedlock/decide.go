@@ -1,7 +1,6 @@
 package schedlock
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -169,7 +168,7 @@ func (st state) settled() string {
 	if len(st.settings) == 0 {
 		return ""
 	}
-	return cmp.Or(string(st.settings[0].Value), "none")
+	return settingsOf(st.settings[0])
 }
 
 // owner returns the owner of the run, lock or cooldown that causes an outcome, or "".

@@ -121,7 +121,7 @@ func TestDecide(t *testing.T) {
 		want decision
 	}{
 		"nothing is in the way": {state{}, timed(nil), sends(first)},
-		"the same settings":     {state{settings: kv(stored)}, timed(nil), sends(plan{tick: tick, attempt: 1, settings: stored})},
+		"the same settings":     {state{settings: kv(record.Settings{Text: stored}.Encode())}, timed(nil), sends(plan{tick: tick, attempt: 1, settings: stored})},
 
 		"a run continues":                               {state{run: active, lock: lock}, timed(nil), decision{action: await, owner: "locker"}},
 		"a run continues, and no attempt is left":       {state{run: active, lock: lock}, once, skips(Claimed, "runner")},
@@ -150,7 +150,7 @@ func TestDecide(t *testing.T) {
 		"late comes before a pause": {state{latest: later, pause: pause}, timed(nil), skips(Late, "")},
 
 		"no fire time, the millisecond was claimed":   {state{run: run(record.RunDone, 1)}, untimed, sends(plan{tick: tick.Add(time.Millisecond), attempt: 1})},
-		"no fire time, a later one was claimed":       {state{latest: later, settings: kv(stored)}, untimed, sends(plan{tick: later.Add(time.Millisecond), attempt: 1, settings: stored})},
+		"no fire time, a later one was claimed":       {state{latest: later, settings: kv(record.Settings{Text: stored}.Encode())}, untimed, sends(plan{tick: later.Add(time.Millisecond), attempt: 1, settings: stored})},
 		"no fire time, a lost run and a later one":    {state{run: active, latest: later}, untimed, sends(plan{tick: later.Add(time.Millisecond), attempt: 1})},
 		"no fire time, a run of the same millisecond": {state{run: active, lock: lock}, untimed, skips(StillRunning, "locker")},
 		"no fire time, another run":                   {state{lock: lock}, untimed, skips(StillRunning, "locker")},
@@ -159,10 +159,10 @@ func TestDecide(t *testing.T) {
 	}
 
 	schedule := timed(func(r *request) { r.fires = fires{sample: "now"}.String() })
-	theirs := kv(stored + period + fires{sample: "then"}.String())
+	theirs := kv(record.Settings{Text: stored + period + fires{sample: "then"}.String()}.Encode())
 	refused := state{settings: theirs}.decide("job", tick, schedule, mine)
 	require.Equal(t, refuse, refused.action)
-	require.Equal(t, &SettingsError{Job: "job", Mine: schedule.shared(), Theirs: string(theirs[0].Value)}, refused.err)
+	require.Equal(t, &SettingsError{Job: "job", Mine: schedule.shared(), Theirs: settingsOf(theirs[0])}, refused.err)
 	require.Equal(t, send, state{settings: theirs}.decide("job", tick, schedule, other).action, "its own settings, which it may change")
 	require.ErrorIs(t, state{settings: kv("")}.decide("job", tick, once, other).err, ErrSettings)
 	require.ErrorContains(t, state{foreign: "job/x/run/zzz"}.decide("job", tick, once, mine).err, `"job/x/run/zzz" is not a run record`)

@@ -136,7 +136,7 @@ func (s Status) NextFire(now time.Time) time.Time {
 	if s.Last != nil && s.Last.Tick.After(now) {
 		now = s.Last.Tick
 	}
-	period, ok := record.PeriodOf([]byte(s.Settings))
+	period, ok := record.PeriodOf(s.Settings)
 	switch {
 	case s.Paused != nil:
 		return time.Time{}

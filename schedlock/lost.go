@@ -2,6 +2,7 @@ package schedlock
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 
@@ -140,7 +141,10 @@ const mostLost = 20
 func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []*mvccpb.KeyValue, active int64) {
 	var mark record.Reported
 	if len(reported) > 0 {
-		mark, _ = record.DecodeReported(reported[0].Value)
+		var ok bool
+		if mark, ok = record.DecodeReported(reported[0].Value); !ok && later(reported[0]) {
+			mark.Token = math.MaxInt64 // the later release reports
+		}
 	}
 	for _, kv := range runs {
 		r, ok := record.DecodeRun(kv.Value)

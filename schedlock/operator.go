@@ -48,7 +48,10 @@ func (o *operator) operate(ctx context.Context, kind operation, change func(keys
 			before := record.Operated{}
 			if len(kvs[0]) > 0 {
 				last = kvs[0][0].ModRevision
-				before, _ = record.DecodeOperated(kvs[0][0].Value)
+				var ok bool
+				if before, ok = record.DecodeOperated(kvs[0][0].Value); !ok && later(kvs[0][0]) {
+					return record.Why(string(kvs[0][0].Key), kvs[0][0].Value) // what it says of the ticks to come would be lost
+				}
 			}
 			if note.AtMS, note.Revision = before.AtMS, before.Revision; kind == switched {
 				note.AtMS, note.Revision = fleetTime(o.Locker, kvs[1]).UnixMilli(), 0
@@ -123,7 +126,10 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 	}
 	then := []clientv3.Op{clientv3.OpDelete(o.keys.Cooldown())} // if the run is active still
 	for _, kv := range run[0] {
-		rec, _ := record.DecodeRun(kv.Value)
+		rec, ok := record.DecodeRun(kv.Value)
+		if !ok && later(kv) {
+			return commit.Absent, record.Why(string(kv.Key), kv.Value)
+		}
 		rec.State, rec.Attempt = record.RunUnlocked, max(rec.Attempt, 1)
 		rec.EndMS, rec.Error, rec.By = o.opts.Now().UnixMilli(), reason, o.sess.Owner()
 		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
@@ -131,6 +137,9 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 	removal, err := commit.RemoveWith(ctx, o.kv, o.keys.Lock(), token, then)
 	return removal, joinEnd(ctx, err)
 }
+
+// later reports whether a later release has written a value.
+func later(kv *mvccpb.KeyValue) bool { return record.Later(kv.Value) > 0 }
 
 // tokenOf returns the token of the run that has the lock, or 0.
 func tokenOf(lock []*mvccpb.KeyValue) int64 {

@@ -310,8 +310,11 @@ func planOf(kvs []*mvccpb.KeyValue) *Plan {
 // userOf returns the owner of a live process that has a job, by the keys of all, or "".
 func userOf(kvs []*mvccpb.KeyValue, job string) string {
 	for _, kv := range kvs {
-		if r, ok := record.DecodeUser(kv.Value); ok && slices.Contains(r.Jobs, job) {
+		switch r, ok := record.DecodeUser(kv.Value); {
+		case ok && slices.Contains(r.Jobs, job):
 			return cmp.Or(r.Owner, "a process without a name")
+		case !ok && later(kv):
+			return "a process of a later release, whose list of jobs this one cannot read,"
 		}
 	}
 	return ""

@@ -114,7 +114,7 @@ func (r *records) status(ctx context.Context) (Status, error) {
 		}
 	}
 	if len(kvs[4]) > 0 {
-		out.Settings = record.SettingsText(string(kvs[4][0].Value))
+		out.Settings = record.SettingsText(settingsOf(kvs[4][0]))
 	}
 	if out.Plan != nil {
 		out.Plan.Live, err = r.alive(ctx, kvs[4])

@@ -15,7 +15,7 @@ func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time, resumed
 	if len(stored) == 0 {
 		return want, 0, true
 	}
-	plan, differs = want, true
+	plan, differs = want, !later(stored[0])
 	if is, ok := record.DecodePlan(stored[0].Value); ok {
 		plan, differs = renew(is, want, now, resumed)
 	}

@@ -105,7 +105,7 @@ func (p *planner) unplan(ctx context.Context, name string, may func(record.Plan)
 	if err != nil || len(kvs[0]) == 0 || userOf(kvs[1], name) != "" {
 		return err
 	}
-	if plan, _ := record.DecodePlan(kvs[0][0].Value); !may(plan) {
+	if plan, _ := record.DecodePlan(kvs[0][0].Value); !may(plan) || later(kvs[0][0]) {
 		return nil
 	}
 	// A process that begins to use the job meanwhile stamps the plan.

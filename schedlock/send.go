@@ -96,7 +96,7 @@ func (k *claim) creation(c *claimed, p plan) commit.Creation {
 	} else {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(run), "=", p.mod), none(run+"\x00", horizon))
 	}
-	settled := clientv3.Compare(clientv3.Value(k.job.keys.Settings()), "=", p.settings)
+	settled := clientv3.Compare(clientv3.Value(k.job.keys.Settings()), "=", record.Settings{Text: p.settings}.Encode())
 	if p.settings == "" {
 		settled = clientv3.Compare(clientv3.CreateRevision(k.job.keys.Settings()), "=", 0)
 	}
@@ -106,13 +106,13 @@ func (k *claim) creation(c *claimed, p plan) commit.Creation {
 		both = k.shared() // replaces what this process has stored before
 	}
 	if both != p.settings {
-		also = append(also, clientv3.OpPut(k.job.keys.Settings(), both, clientv3.WithLease(c.epoch.Lease())))
+		also = append(also, clientv3.OpPut(k.job.keys.Settings(), record.Settings{Text: both}.Encode(), clientv3.WithLease(c.epoch.Lease())))
 	}
 	if k.asked.mod != 0 && p.attempt == 1 { // one claim uses the request up
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(k.job.keys.RequestedRun()), "=", k.asked.mod))
 		also = append(also, clientv3.OpDelete(k.job.keys.RequestedRun()))
 	}
-	if k.times != nil && k.times.print() != "" {
+	if k.times != nil && k.times.print() != "" && k.job.plans() {
 		also = append(also, clientv3.OpPut(k.job.keys.Plan(), k.plan(c).Encode()))
 	}
 	if c.spare != 0 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -26,6 +28,15 @@ func (r request) shared() string {
 }
 
 const period = record.Period
+
+// settingsOf returns the stored settings, with which none agree if they cannot be read.
+func settingsOf(kv *mvccpb.KeyValue) string {
+	s, ok := record.DecodeSettings(kv.Value)
+	if !ok {
+		return record.Why(string(kv.Key), kv.Value).Error()
+	}
+	return s.Text
+}
 
 // agree reports whether two users of a job have the same settings, and returns the more complete
 // text: a caller that passes a tick has no period. Of two texts of fire times that agree it is theirs.

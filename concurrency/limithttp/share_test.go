@@ -223,7 +223,7 @@ func TestShareNeedsATotal(t *testing.T) {
 		require.ErrorContains(t, err, "limithttp: new middleware: Options.Outage: ")
 		require.ErrorContains(t, err, want)
 	}
-	require.Empty(t, in.f.Keys("member"))
+	require.Empty(t, in.f.Keys("sharing"))
 }
 
 type keyOnly struct{ lim *concurrency.KeyedLimiter }

@@ -115,7 +115,7 @@ func (c *Crowd) endOf(ctx context.Context, s *Waiter, w *mirror.Waiter, shown mi
 	case mirror.TooHeavy:
 		return TooHeavy, nil
 	case mirror.Damaged:
-		return none, limit.ErrUnreadable
+		return none, limit.Unreadable(w.Limits().InForce())
 	}
 	return none, s.Restore(ctx)
 }

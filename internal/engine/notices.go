@@ -16,9 +16,9 @@ func (e *Epoch) notice(kv *mvccpb.KeyValue) {
 	var m Mail
 	token, request, ok := e.keys.ParseStop(string(kv.Key))
 	if ok {
-		m.Asked = decode(kv.Value, request, record.Notice{Reason: "the request cannot be read"})
+		m.Asked = decode(kv, request, record.Notice{})
 	} else if token, request, ok = e.keys.ParseNotice(string(kv.Key)); ok {
-		m.Notice = decodeNotice(kv.Value, request)
+		m.Notice = decodeNotice(kv, request)
 	} else {
 		return // a foreign key
 	}
@@ -49,15 +49,16 @@ func (e *Epoch) evicted(t *Ticket, h Holder, n *record.Notice) {
 	}
 }
 
-func decodeNotice(value []byte, request string) *record.Notice {
-	return decode(value, request, record.Notice{Cause: record.CauseEvicted, Reason: "the notice cannot be read"})
+func decodeNotice(kv *mvccpb.KeyValue, request string) *record.Notice {
+	return decode(kv, request, record.Notice{Cause: record.CauseEvicted})
 }
 
-// decode reads a stored notice for a request, or returns unreadable for it.
-func decode(value []byte, request string, unreadable record.Notice) *record.Notice {
-	n, ok := record.DecodeNotice(value)
+// decode reads a stored notice for a request. One that cannot be read is unreadable, with why as its reason.
+func decode(kv *mvccpb.KeyValue, request string, unreadable record.Notice) *record.Notice {
+	n, ok := record.DecodeNotice(kv.Value)
 	if !ok {
 		n = unreadable
+		n.Reason = record.Why(string(kv.Key), kv.Value).Error()
 	}
 	n.Key = request
 	return &n
@@ -73,7 +74,7 @@ func (e *Epoch) FindNotice(ctx context.Context, t *Ticket) (*record.Notice, erro
 	// It was written in the same Txn, but this session's watch may lag.
 	kvs, err := e.sess.Get(ctx, e.keys.Notice(t.Token, t.Key))
 	if err == nil && len(kvs) > 0 {
-		return decodeNotice(kvs[0].Value, t.Key), nil
+		return decodeNotice(kvs[0], t.Key), nil
 	}
 	n := e.Notice(t) // the watch has brought it meanwhile, and it was removed
 	if n != nil || err == nil || e.ctx.Err() != nil {

@@ -107,10 +107,11 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 	case j.queues.Settings():
 		j.Period, j.least, j.Settings = 0, 0, ""
 		if kv != nil {
-			j.Period, _ = record.PeriodOf(kv.Value)
-			j.least = record.LeastOf(kv.Value)
+			s, _ := record.DecodeSettings(kv.Value)
+			j.Period, _ = record.PeriodOf(s.Text)
+			j.least = record.LeastOf(s.Text)
 			if details {
-				j.Settings = record.Text(record.SettingsText(string(kv.Value)))
+				j.Settings = record.Text(record.SettingsText(s.Text))
 			}
 		}
 	default:

@@ -47,7 +47,7 @@ func (b *Base) read(ctx context.Context) (r mirror.LimitRecord, l Limit, ok bool
 		return r, Limit{}, false, err
 	}
 	if r = b.Learn(resp.Kvs[0]); r.Damaged {
-		return r, Limit{}, false, ErrUnreadable
+		return r, Limit{}, false, Unreadable(r)
 	}
 	return r, limitOf(r), true, nil
 }

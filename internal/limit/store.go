@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -21,8 +22,11 @@ var (
 	// ErrNone: there is no limit to change and no request.
 	ErrNone = errors.New("no limit is stored")
 	// ErrUnreadable: the stored limit is not a record of this release.
-	ErrUnreadable = errors.New("the limit in etcd cannot be read: it is damaged, or of a later release")
+	ErrUnreadable = errors.New("the limit in etcd cannot be read")
 )
+
+// Unreadable returns ErrUnreadable for a record, with its key and why.
+func Unreadable(r mirror.LimitRecord) error { return fmt.Errorf("%w: %w", ErrUnreadable, r.Why) }
 
 // Store is the stored limit of one queue, with the one that was seen last. It is safe for
 // concurrent use.
@@ -142,7 +146,7 @@ func (s *Store) Learn(read Records) (l Limit, ok bool, err error) {
 	r := limits.InForce()
 	switch {
 	case r.Damaged:
-		return Limit{}, false, ErrUnreadable
+		return Limit{}, false, Unreadable(r)
 	case r.Rev == 0:
 		return Limit{}, false, nil
 	}
@@ -237,7 +241,7 @@ func (s *Store) Set(ctx context.Context, to Change, create bool, read func(conte
 		n, rate := to(own.Limit)
 		switch {
 		case v.Damaged: // replaced by deleting it by hand, not by chance
-			return ErrUnreadable
+			return Unreadable(v.Limits.InForce())
 		case !create && !v.Known && len(v.Holders) == 0 && s.seen.Load() == nil:
 			return ErrNone
 		case n == Inherit && (own.Rev == 0 || own.Inherit):

@@ -11,7 +11,8 @@ import (
 type LimitRecord struct {
 	record.Limit
 	Rev     int64
-	Damaged bool // it cannot be read
+	Damaged bool                   // it cannot be read
+	Why     record.UnreadableError // if so
 }
 
 // ReadLimitRecord reads a limit; nil is a key that does not exist.
@@ -20,7 +21,10 @@ func ReadLimitRecord(kv *mvccpb.KeyValue) LimitRecord {
 		return LimitRecord{}
 	}
 	l, ok := ReadLimit(kv)
-	return LimitRecord{Limit: l, Rev: kv.ModRevision, Damaged: !ok}
+	if !ok {
+		return LimitRecord{Rev: kv.ModRevision, Damaged: true, Why: record.Why(string(kv.Key), kv.Value)}
+	}
+	return LimitRecord{Limit: l, Rev: kv.ModRevision}
 }
 
 // Limits are the records that limit one queue. Base is that of the default, which counts where

@@ -54,7 +54,7 @@ func (j *joining) lookAtAll(ctx context.Context, leaving map[string]bool) (outlo
 		}
 		switch {
 		case v.Damaged:
-			return outlook{}, limit.ErrUnreadable
+			return outlook{}, limit.Unreadable(v.Limits.InForce())
 		case !v.Known: // it was deleted
 			if _, err := q.Limit.Init(ctx, j.Limit, j.Rate); err != nil {
 				return outlook{}, err

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,7 +19,7 @@ import (
 // ErrNotHeld: no live request has this ID or token.
 var ErrNotHeld = errors.New("no such request")
 
-var errID = errors.New("the ID's record in etcd cannot be read: it is damaged, or of a later release")
+var errID = errors.New("the request with the ID cannot be found")
 
 // Owners are the live requests of any session in one queue, as operators and other sessions name them.
 type Owners struct{ *Queue }
@@ -62,7 +63,7 @@ func (q Owners) ofID(ctx context.Context, id string) (o Owner, live bool, err er
 	rec, readable := record.DecodeID(kvs[0].Value)
 	slot, ours := q.Keys.ParseSlot(rec.Slot)
 	if !readable {
-		return Owner{}, false, errID
+		return Owner{}, false, fmt.Errorf("%w: %w", errID, record.Why(idKey, kvs[0].Value))
 	}
 	if ours {
 		kvs, err := q.sess.Get(ctx, rec.Slot)

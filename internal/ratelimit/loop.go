@@ -215,8 +215,11 @@ func DivisionOf(v mirror.View) (rate.Division, error) {
 		return rate.Division{}, limit.ErrNone
 	}
 	d := rate.Division{Rate: rate.Rate(stored.Rate), Shares: stored.Limit.Limit}
-	if err := d.Rate.Check(); err != nil || stored.Damaged || d.Shares < 1 || d.Shares > d.Burst {
-		return rate.Division{}, fmt.Errorf("%w (a rate)", limit.ErrUnreadable)
+	if stored.Damaged {
+		return rate.Division{}, limit.Unreadable(stored)
+	}
+	if err := d.Rate.Check(); err != nil || d.Shares < 1 || d.Shares > d.Burst {
+		return rate.Division{}, fmt.Errorf("%w: it has no rate", limit.ErrUnreadable)
 	}
 	return d, nil
 }

@@ -93,10 +93,11 @@ func (s *Shares) due(now time.Time) (load, note bool) {
 	return false, next <= noteBefore && now.After(s.tokens.until.Add(-s.Session.TTL()/2))
 }
 
-// unsettled ends the calls that wait, if etcd has refused what settle asks for. If it does not answer, the next step asks
-// again.
+// unsettled ends the calls that wait, if etcd has refused what settle asks for, or its answer is of a later release. If it
+// does not answer, the next step asks again.
 func (s *Shares) unsettled(ctx context.Context, err error) {
-	if ctx.Err() == nil && !commit.Transient(err) {
+	_, later := errors.AsType[record.UnreadableError](err)
+	if ctx.Err() == nil && (later || !commit.Transient(err)) {
 		s.trouble = s.Session.Explain(err)
 		s.fail(s.trouble)
 	}
@@ -163,7 +164,10 @@ func (t store) read(ctx context.Context, d rate.Division) (at known, left float6
 	}
 	at.rev = rec.ModRevision
 	r, ok := record.DecodeTokens(rec.Value)
-	if !ok {
+	switch {
+	case !ok && record.Later(rec.Value) > 0:
+		return at, 0, record.Why(string(rec.Key), rec.Value) // it is not replaced
+	case !ok:
 		return at, 0, nil
 	}
 	at.lease = clientv3.LeaseID(r.Lease)

@@ -66,6 +66,13 @@ type Lock struct {
 	AtMS    int64  `json:"at"`
 }
 
+// Settings is what the live users of a job agree on, as a text: see SettingsText. A claim compares the whole value, so there is
+// one for each text.
+type Settings struct {
+	header
+	Text string `json:"settings"`
+}
+
 // Pause is the value of a pause key: the operator who has paused a job, and the reason.
 type Pause struct {
 	header
@@ -199,15 +206,15 @@ func SettingsText(settings string) string {
 
 // PeriodOf returns the period in the settings of a job. ok is false if they have none, as those of a
 // job whose schedule is one of times of day.
-func PeriodOf(settings []byte) (d time.Duration, ok bool) {
-	_, text, _ := strings.Cut(string(settings), Period)
+func PeriodOf(settings string) (d time.Duration, ok bool) {
+	_, text, _ := strings.Cut(settings, Period)
 	d, err := time.ParseDuration(text)
 	return d, err == nil && d > 0
 }
 
 // LeastOf returns AtLeast of the settings of a job, or 0.
-func LeastOf(settings []byte) time.Duration {
-	_, text, _ := strings.Cut(string(settings), Least)
+func LeastOf(settings string) time.Duration {
+	_, text, _ := strings.Cut(settings, Least)
 	text, _, _ = strings.Cut(text, ",")
 	d, _ := time.ParseDuration(text)
 	return max(0, d)
@@ -218,6 +225,9 @@ func (r Run) Encode() string { r.Version = version; return encode(r) }
 
 // Encode writes a record.
 func (r Lock) Encode() string { r.Version = version; return encode(r) }
+
+// Encode writes a record.
+func (r Settings) Encode() string { r.Version = version; return encode(r) }
 
 // Encode writes a record.
 func (r Pause) Encode() string { r.Version = version; return encode(r) }
@@ -248,6 +258,9 @@ func DecodeRun(b []byte) (r Run, ok bool) {
 
 // DecodeLock reads a Lock.
 func DecodeLock(b []byte) (r Lock, ok bool) { return decode[Lock](b) }
+
+// DecodeSettings reads a Settings.
+func DecodeSettings(b []byte) (r Settings, ok bool) { return decode[Settings](b) }
 
 // DecodePause reads a Pause.
 func DecodePause(b []byte) (r Pause, ok bool) { return decode[Pause](b) }

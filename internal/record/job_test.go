@@ -79,7 +79,7 @@ func TestPeriodOf(t *testing.T) {
 		Period + "-1s": 0,
 		"":             0,
 	} {
-		got, ok := PeriodOf([]byte(settings))
+		got, ok := PeriodOf(settings)
 		require.Equal(t, want > 0, ok, settings)
 		require.Equal(t, want, max(got, 0), settings)
 	}

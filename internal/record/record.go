@@ -3,8 +3,12 @@
 //
 // Every value that is read is hostile: it may be too big, cut off, of a later version or not JSON
 // at all. Decoding never panics and reports such a value by ok = false. Nothing that decides over
-// admission is ever read from a value, except the limit. Fields of later versions are ignored,
-// because old and new programs share a fleet during every rolling deploy.
+// admission is ever read from a value, except the limit.
+//
+// Old and new programs share a fleet during every rolling deploy. A later release may add fields to a
+// record of the same version: a reader ignores those that it does not know, and drops them if it
+// writes the record again. What must not be ignored or dropped needs another version, which is an
+// UnreadableError here (docs/design/0054-formats.md).
 package record
 
 import (
@@ -15,8 +19,7 @@ import (
 	"time"
 )
 
-// version is what this release writes. A record of a greater version was changed in a way that
-// this release cannot read.
+// version is what this release writes.
 const version = 1
 
 // header is the first member of a record.
@@ -199,7 +202,11 @@ func encode(r any) string {
 	return string(b)
 }
 
+// decode returns a zero value for what it cannot read: nothing of a later version is taken for what it was in this one.
 func decode[R interface{ readable() bool }](b []byte) (r R, ok bool) {
-	ok = len(b) <= MaxSize && json.Unmarshal(b, &r) == nil
-	return r, ok && r.readable()
+	var zero R
+	if len(b) > MaxSize || json.Unmarshal(b, &r) != nil || !r.readable() {
+		return zero, false
+	}
+	return r, true
 }

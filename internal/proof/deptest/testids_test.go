@@ -53,6 +53,8 @@ func requiredIDs() []string {
 	add("A", "%d", 1, 120)
 	add("A", "%d", 131, 150)
 	add("A", "%d", 165, 181)
+	add("A", "%d", 165, 175)
+	add("A", "%d", 194, 196)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)

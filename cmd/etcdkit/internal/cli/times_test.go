@@ -42,7 +42,7 @@ func TestTimesOfAnyYear(t *testing.T) {
 			client := f.Etcd.Client()
 			for key, value := range map[string]string{
 				job.Run(time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)): record.Run{State: record.RunDone, Attempt: 1, StartMS: 7, EndMS: 9}.Encode(),
-				job.Settings(): "AtMost 1m0s, AtLeast 0s, Retries 0" + record.Period + "1h0m0s", job.Pause(): record.Pause{By: "web-7", AtMS: 7}.Encode(),
+				job.Settings(): record.Settings{Text: "AtMost 1m0s, AtLeast 0s, Retries 0" + record.Period + "1h0m0s"}.Encode(), job.Pause(): record.Pause{By: "web-7", AtMS: 7}.Encode(),
 			} {
 				_, err := client.Put(ctx, key, value)
 				require.NoError(t, err)

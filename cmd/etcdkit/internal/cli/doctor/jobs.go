@@ -38,10 +38,10 @@ func dueOf(st schedlock.Status, resumed, now time.Time) time.Time {
 	if st.Last != nil && st.Last.Tick.After(latest) {
 		latest = st.Last.Tick
 	}
-	period, ok := record.PeriodOf([]byte(st.Settings))
+	period, ok := record.PeriodOf(st.Settings)
 	switch {
 	case ok && period >= ticks.Smallest && st.Last != nil:
-		if cooled := st.Last.Start.Add(record.LeastOf([]byte(st.Settings))); cooled.After(latest) && record.LeastOf([]byte(st.Settings)) > 0 {
+		if cooled := st.Last.Start.Add(record.LeastOf(st.Settings)); cooled.After(latest) && record.LeastOf(st.Settings) > 0 {
 			latest = cooled
 		}
 		return ticks.Next(period, latest)

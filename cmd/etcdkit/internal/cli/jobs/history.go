@@ -56,7 +56,7 @@ func showRun(r schedlock.Record) shownRun {
 // started, if the job has a period.
 func withSkipped(records []schedlock.Record, settings string) []shownRun {
 	out := make([]shownRun, 0, len(records))
-	period, known := record.PeriodOf([]byte(settings))
+	period, known := record.PeriodOf(settings)
 	for i, r := range records {
 		out = append(out, showRun(r))
 		if !known || period < ticks.Smallest || i+1 == len(records) {
