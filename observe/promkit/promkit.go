@@ -28,8 +28,9 @@ type Options struct {
 var ErrInvalid = errors.New("invalid argument")
 
 // New registers the metrics and returns hooks that report to them. If they are registered there already, by an earlier
-// New with the same Buckets, both report to the same metrics. New returns ErrInvalid, or the Registerer's error if
-// another collector has one of the names. The hooks are safe for concurrent use, and may serve several sessions.
+// New with the same Buckets, both report to the same metrics. New returns ErrInvalid, also if the Buckets differ from
+// those of the earlier New, or the Registerer's error if another collector has one of the names. The hooks are safe for
+// concurrent use, and may serve several sessions.
 func New(reg prometheus.Registerer, opts *Options) (observe.Hooks, error) {
 	var o Options
 	if opts != nil {
@@ -106,10 +107,19 @@ func register(reg prometheus.Registerer, i *measure.Instrument, buckets []float6
 		if i.Unit == "s" && buckets != nil {
 			bounds = slices.Clone(buckets)
 		}
-		v, err := registered(reg, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: i.Prometheus(), Help: i.Help, Buckets: bounds}, labels))
+		v, err := registered(reg, histogram{prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: i.Prometheus(), Help: i.Help, Buckets: bounds}, labels), bounds})
+		if err == nil && !slices.Equal(v.bounds, bounds) {
+			err = fmt.Errorf("an earlier New has registered it with the buckets %v, and Options.Buckets are %v: use the same Buckets, or another Registerer: %w", v.bounds, bounds, ErrInvalid)
+		}
 		return func(value float64, labels ...string) { v.WithLabelValues(labels...).Observe(value) }, err
 	}
 	return nil, fmt.Errorf("instrument %s has the type %d", i.Name, i.Type)
+}
+
+// histogram is a collector that has the bounds of its buckets: a registry does not compare them.
+type histogram struct {
+	*prometheus.HistogramVec
+	bounds []float64
 }
 
 // registered registers a collector, or returns the equal one that is registered.

@@ -214,6 +214,16 @@ func TestNew(t *testing.T) {
 	}
 	require.Equal(t, "2 10.000 1:0 10:2 30:2",
 		published(t, reg)[`etcdkit_release_duration_seconds{etcdkit_kind="mutex",etcdkit_name="m",etcdkit_namespace="ns",etcdkit_result="released"} Time of calls that release a permit.`])
+	for _, opts := range []*promkit.Options{nil, {Buckets: []float64{1, 10}}} {
+		_, err = promkit.New(reg, opts)
+		require.ErrorIs(t, err, promkit.ErrInvalid)
+		require.ErrorContains(t, err, "promkit: new hooks: register etcdkit_acquire_duration_seconds: an earlier New has registered it with the buckets [1 10 30], and Options.Buckets are [")
+	}
+	clusters := prometheus.NewPedanticRegistry()
+	for _, cluster := range []string{"eu", "us", "us"} {
+		_, err = promkit.New(prometheus.WrapRegistererWith(prometheus.Labels{"etcdkit_cluster": cluster}, clusters), nil)
+		require.NoError(t, err, "two etcd clusters in one process")
+	}
 	other := prometheus.NewPedanticRegistry()
 	other.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "etcdkit_active", Help: "Another one."}))
 	_, err = promkit.New(other, nil)
