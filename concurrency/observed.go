@@ -3,10 +3,14 @@ package concurrency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/etcdkit/etcdkit/internal/hook"
+	"github.com/etcdkit/etcdkit/internal/outage"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -192,6 +196,47 @@ func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Durati
 		e.Lasted = lasted
 	}
 	q.sess.Post(e)
+}
+
+// askInOutage asks etcd in an outage as long as no request does, and calls answered at its first answer. A session
+// without a lease does not ask: its requests would wait for one.
+func (q *sessionQueue) askInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
+	q.sess.Background(func() {
+		t := time.NewTicker(outage.Every)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+			case <-q.sess.Accepting().Done():
+				return
+			}
+			on, alone := idle(time.Now())
+			if !on {
+				return
+			}
+			if !alone || !q.sess.Trusted() {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(q.sess.Accepting(), outage.Every)
+			_, err := q.sess.Get(ctx, q.Keys.Limit)
+			cancel()
+			if err == nil {
+				q.contain(answered)
+				return
+			}
+		}
+	})
+}
+
+// contain calls what calls a function of the user's in the background, where a panic would end the process.
+func (q *sessionQueue) contain(answered func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			q.sess.Log().Warn("a hook has panicked: OnOutage of a middleware; the outage has ended: mend the hook (Options.OnOutage)",
+				zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
+		}
+	}()
+	answered()
 }
 
 // limitChanged reports that the session has seen another limit than before.

@@ -371,3 +371,8 @@ func (e *RateMismatchError) Is(target error) bool { return target == ErrLimitMis
 func (l *rateLimiter) ReportOutage(policy string, err error, lasted time.Duration) {
 	l.queue.reportOutage(policy, err, lasted)
 }
+
+// AskInOutage is that of a semaphore.
+func (l *rateLimiter) AskInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
+	l.queue.askInOutage(idle, answered)
+}

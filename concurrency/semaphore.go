@@ -316,3 +316,10 @@ func (s semaphore) ReportOutage(policy string, err error, lasted time.Duration) 
 		s.queue.reportOutage(policy, err, lasted)
 	}
 }
+
+// AskInOutage asks etcd, in the background and while an outage lasts in which no request does, whether it answers again.
+func (s semaphore) AskInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
+	if s.queue != nil {
+		s.queue.askInOutage(idle, answered)
+	}
+}

@@ -107,7 +107,7 @@ type OutagePolicy struct {
 	Kind      Kind
 	Name      string
 	Policy    string        // "closed", "open" or "share"
-	Active    bool          // false when etcd answers again
+	Active    bool          // false when etcd answers again, or the session is closed
 	Err       error         // of the request that has found the outage; nil when it ends
 	Lasted    time.Duration // of the outage, when it ends
 }

@@ -26,6 +26,7 @@ type Set struct {
 	mu    sync.Mutex
 	posts []observe.Event // not delivered yet
 	busy  bool            // a goroutine delivers them
+	away  policies
 }
 
 // New returns the set of those hooks, or nil if there are none.
@@ -139,15 +140,17 @@ func (s *Set) Event(ctx context.Context, e observe.Event) {
 }
 
 // Post reports an event of the session in the background, after those that were posted before. background
-// starts a goroutine, or returns false if none is started any more; then the event is dropped. The
-// caller may hold locks.
+// starts a goroutine, or returns false if none is started any more; then the event is dropped. Before SessionClosed it
+// reports the end of the outage policies that decide: the session has no more requests. The caller may hold locks.
 func (s *Set) Post(background func(func()) bool, e observe.Event) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.posts = post(s.posts, e)
+	for _, e := range s.away.with(e, time.Now()) {
+		s.posts = post(s.posts, e)
+	}
 	if s.busy {
 		return
 	}

@@ -2,6 +2,7 @@ package hook
 
 import (
 	"context"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -109,6 +110,32 @@ func TestPostsAreAddedUp(t *testing.T) {
 		observe.RateCalls{Name: "b", Result: observe.Granted, Count: 5}, observe.RateCalls{Name: "a", Result: observe.Refused, Reason: observe.Exceeded, Count: 7},
 		observe.RateCalls{Name: "a", Result: observe.Granted, Count: 12},
 	}, posts)
+}
+
+// A182 in internal/proof/tested-failures.md: with the session, the outage policies of its middlewares end.
+func TestPoliciesEndWithTheSession(t *testing.T) {
+	t.Parallel()
+	var p policies
+	var got []observe.Event
+	at := time.Unix(1000, 0)
+	policy := func(name string, active bool) observe.OutagePolicy {
+		e := observe.OutagePolicy{Kind: observe.Limiter, Name: name, Policy: "open", Active: active}
+		if active {
+			e.Err = io.EOF
+		}
+		return e
+	}
+	for n, e := range []observe.Event{policy("a", true), policy("a", true), policy("b", true), policy("a", false), observe.SessionClosed{}, policy("b", false), policy("c", true)} {
+		got = append(got, p.with(e, at.Add(time.Duration(n)*time.Second))...)
+	}
+	lasted := func(name string, d time.Duration) observe.OutagePolicy {
+		e := policy(name, false)
+		e.Lasted = d
+		return e
+	}
+	require.Equal(t, []observe.Event{
+		policy("a", true), policy("a", true), policy("b", true), policy("a", false), lasted("a", 3*time.Second), lasted("b", 2*time.Second), observe.SessionClosed{},
+	}, got)
 }
 
 // A panic of a hook is an event for all hooks. A panic at that event is counted, and is no further event.

@@ -13,6 +13,9 @@ import (
 // waits for an answer at most.
 const Every = time.Second
 
+// Idle is how long no request has asked when something else asks in their place.
+const Idle = 5 * Every
+
 // longest is more than the longest time for which etcd may have to be silent.
 const longest = 366 * 24 * time.Hour
 
@@ -39,6 +42,13 @@ func New[T any](changed func(of T, err error, lasted time.Duration)) *Detector[T
 
 // On reports whether there is an outage. It takes no lock.
 func (d *Detector[T]) On() bool { return d.on.Load() }
+
+// Idle reports whether there is an outage, and whether no request has asked for long whether it has ended.
+func (d *Detector[T]) Idle(now time.Time) (on, idle bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err != nil, now.Sub(d.asked) >= Idle
+}
 
 // Turn returns what a request does that would ask etcd now, and after Refuse the error of the outage.
 // answered is when the caller's session was last answered; the zero time if that is not known.

@@ -17,15 +17,23 @@ type detector struct {
 // limit is what a request has called: a semaphore or a rate, as seen behind its door.
 type limit interface {
 	ReportOutage(policy string, err error, lasted time.Duration)
+	AskInOutage(idle func(now time.Time) (on, idle bool), answered func())
 }
 
+// newDetector returns a detector. In an outage of a service without requests, its session asks etcd in their place:
+// otherwise the policy would be reported to decide until the next request.
 func newDetector(s Settings) detector {
-	return detector{patience: s.Patience, Detector: outage.New(func(of limit, err error, lasted time.Duration) {
+	d := detector{patience: s.Patience}
+	d.Detector = outage.New(func(of limit, err error, lasted time.Duration) {
 		of.ReportOutage(policies[s.Outage], err, lasted)
+		if err != nil {
+			of.AskInOutage(d.Idle, d.Answered)
+		}
 		if s.OnOutage != nil {
 			s.OnOutage(err)
 		}
-	})}
+	})
+	return d
 }
 
 // policies are the outage policies as hooks see them.

@@ -55,6 +55,7 @@ func requiredIDs() []string {
 	add("A", "%d", 165, 181)
 	add("A", "%d", 165, 175)
 	add("A", "%d", 194, 196)
+	add("A", "%d", 182, 182)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)

@@ -181,3 +181,33 @@ func TestServiceThatIsCutOff(t *testing.T) {
 		}
 	}
 }
+
+// A182 in internal/proof/tested-failures.md: the outage of a service without requests ends when etcd is back, with or
+// without the lease from before, and not while it is away; that of a closed session ends before SessionClosed.
+func TestOutageOfAnIdleService(t *testing.T) {
+	t.Parallel()
+	for how, away := range aways {
+		for name, lasts := range map[string]time.Duration{"lease lives": 3 * time.Second, "lease is lost": 3 * ttl} {
+			t.Run(how+", "+name, func(t *testing.T) {
+				bubble(t, 1, func(t *testing.T, on []*desk) {
+					s := serve(on[0], time.Second, limithttp.Closed, nil, nil)
+					s.permitted()
+					time.Sleep(time.Until(s.begun.Add(renews + time.Second)))
+					away(s.client)
+					s.inOutage(limithttp.Closed)
+					require.True(t, came(t, s.changes, "the outage begins"))
+					require.True(t, came(t, s.policies, "hooks see it").Active)
+					time.Sleep(lasts)
+					require.Empty(t, s.policies, "etcd is away")
+					s.client.Mend()
+					s.client.Resume()
+					time.Sleep(ttl)
+					require.False(t, came(t, s.changes, "the outage ends without a request"))
+					require.False(t, came(t, s.policies, "hooks see it").Active)
+					s.permitted()
+					require.Empty(t, s.policies)
+				})
+			})
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+	"github.com/etcdkit/etcdkit/internal/outage"
 )
 
 // each has a service ask with those options.
@@ -155,9 +156,16 @@ func TestShareHealingIsKnown(t *testing.T) {
 	})
 }
 
-// TestOutageEndPanics: a panic of OnOutage, when the outage ends, leaves no permit behind.
+// TestOutageEndPanics: a panic of OnOutage, when the outage ends, leaves no permit behind, and ends no process whose
+// session has found the end, since no request came.
 func TestOutageEndPanics(t *testing.T) {
 	t.Parallel()
+	for name, idle := range map[string]time.Duration{"found by a request": 3 * time.Second, "found without one": time.Minute} {
+		t.Run(name, func(t *testing.T) { outageEndPanics(t, idle) })
+	}
+}
+
+func outageEndPanics(t *testing.T, idle time.Duration) {
 	bubble(t, 2, func(t *testing.T, on []*desk) {
 		s := services(on, limithttp.Closed, new(peak), nil)[0]
 		rt, err := limithttp.Transport(s.lim, limithttp.Options{
@@ -179,8 +187,12 @@ func TestOutageEndPanics(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, send(), concurrency.ErrUnavailable)
 		s.client.Mend()
-		time.Sleep(time.Minute)
-		require.PanicsWithValue(t, "planned", func() { _ = send() })
+		time.Sleep(idle)
+		if idle < outage.Idle {
+			require.PanicsWithValue(t, "planned", func() { _ = send() })
+		} else {
+			require.NotErrorIs(t, send(), concurrency.ErrUnavailable)
+		}
 		st, err := s.total.Status(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, st.Holders)
