@@ -45,8 +45,9 @@ type Call struct {
 	Weight int    // of a permit; 0 if the options are not valid
 	Token  int64  // of a hold, a release, a run, an execution and a record
 
-	Tick    time.Time // of a claim and a run; of a claim without a fire time the time of the call
-	Attempt int       // of a run, an execution and a record
+	Tick    time.Time     // of a claim and a run; of a claim without a fire time the time of the call
+	Every   time.Duration // of a claim by schedlock.Every: the period, anywhere in which the call may come; otherwise 0
+	Attempt int           // of a run, an execution and a record
 
 	Operation string // of a request: idempotency.Key.Op
 	Scope     string // of a request

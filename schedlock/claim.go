@@ -41,7 +41,11 @@ type claim struct {
 // seen is take as hooks see it.
 func (k *claim) seen(ctx context.Context, tick time.Time) (*claimed, Result, error) {
 	begun := time.Now()
-	within, span := k.sess.Hooks().Start(ctx, observe.Call{Op: observe.Claim, Kind: observe.Job, Name: k.job.name, Tick: tick})
+	call := observe.Call{Op: observe.Claim, Kind: observe.Job, Name: k.job.name, Tick: tick}
+	if k.periodic {
+		call.Every = k.every
+	}
+	within, span := k.sess.Hooks().Start(ctx, call)
 	defer span.Unwind(begun) // a schedule is the caller's
 	c, res, err := k.take(within, tick)
 	if span != nil {

@@ -16,15 +16,16 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
+type two struct {
+	fixture
+	*testkit.Recorder
+	in, other instance
+}
+
 // H1 to H3: the hooks see each outcome of each claim and run once, and each begun call ends.
 func TestHooksSeeEachOutcome(t *testing.T) {
 	t.Parallel()
 	own := errors.New("the function's own")
-	type two struct {
-		fixture
-		*testkit.Recorder
-		in, other instance
-	}
 	once := schedlock.Tick(tick(1))
 	for name, tt := range map[string]struct {
 		opts *concurrency.SessionOptions
@@ -240,4 +241,19 @@ func TestContextsOfHooks(t *testing.T) {
 		return context.Cause(ctx)
 	})
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// A183 in internal/proof/tested-failures.md: a claim by Every says so, since its call may come at any time in the
+// period, and is no late start.
+func TestHooksSeeThePeriod(t *testing.T) {
+	t.Parallel()
+	s := two{fixture: shared(t), Recorder: &testkit.Recorder{}}
+	s.in = s.instance(&concurrency.SessionOptions{TTL: 300 * time.Second, Hooks: s.Hooks()}, nil)
+	for want, opts := range map[time.Duration][]schedlock.CallOption{0: {schedlock.Tick(tick(0))}, time.Hour: {schedlock.Every(time.Hour)}} {
+		name := want.String()
+		_, err := s.in.Do(ctxT(t), name, nothing, opts...)
+		require.NoError(t, err)
+		s.Await(t, name, "claim: granted", "run: done")
+		require.Equal(t, want, s.Said(name)[0].Call.Every)
+	}
 }

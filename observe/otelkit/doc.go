@@ -16,7 +16,7 @@
 // failed or error has error.type as well.
 //
 //	etcdkit.active                   {operation} operations (etcdkit.op) that have begun and not ended
-//	etcdkit.job.delay                s           of a granted claim, after its fire time
+//	etcdkit.job.delay                s           of a granted claim, after its fire time; none of schedlock.Every
 //	etcdkit.permit.lost              {permit}    by etcdkit.reason
 //	etcdkit.overrun.duration         s           work that continued after a loss
 //	etcdkit.session.lost             {session}

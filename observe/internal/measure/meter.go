@@ -29,7 +29,7 @@ func (m *Meter) Begin(ctx context.Context, c observe.Call) func(observe.Outcome)
 	m.sink(ctx, active, 1, begun)
 	return func(o observe.Outcome) {
 		m.sink(ctx, active, -1, begun)
-		if c.Op == observe.Claim && o.Result == observe.Granted {
+		if c.Op == observe.Claim && c.Every == 0 && o.Result == observe.Granted { // a period has no time that a call could miss
 			m.sink(ctx, jobDelay, max(0, time.Since(o.Tick).Seconds()), of)
 		}
 		if d := durations[c.Op]; d != nil {
