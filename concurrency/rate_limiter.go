@@ -134,7 +134,7 @@ func checkRate(r Rate) error {
 func (l *RateLimiter) Allow() error {
 	in := l.in()
 	err := in.public(in.shares.Allow(in))
-	in.ended(err, nil)
+	in.ended(err, nil, 0)
 	if err != nil {
 		return fmt.Errorf("take a token of %q: %w", in.name, err)
 	}
@@ -156,9 +156,9 @@ func (l *RateLimiter) Allow() error {
 // is joined with an *UnavailableError (ErrUnavailable) if this process has no share and etcd does not
 // answer, and with a *RateExceededError (ErrRateExceeded) otherwise. No token is taken then.
 func (l *RateLimiter) Wait(ctx context.Context) error {
-	in := l.in()
+	in, begun := l.in(), time.Now()
 	err := in.public(in.shares.Wait(ctx, in))
-	in.ended(err, ctx.Err())
+	in.ended(err, ctx.Err(), time.Since(begun))
 	if err != nil {
 		return fmt.Errorf("wait for a token of %q: %w", in.name, err)
 	}
@@ -219,9 +219,9 @@ func (l *rateLimiter) Accepts(stored rate.Rate) error {
 }
 
 // ended counts a call that returns err, if there are hooks that learn of it. ended is the error of its ctx.
-func (l *rateLimiter) ended(err, ended error) {
+func (l *rateLimiter) ended(err, ended error, took time.Duration) {
 	if l.queue.sess.Hooks().Listens() {
-		l.queue.tally.add(err, ended)
+		l.queue.tally.add(err, ended, took > longWait && took.Seconds() > 2/l.want.PerSecond)
 	}
 }
 

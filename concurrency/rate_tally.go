@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"sync"
+	"time"
 
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -19,9 +20,16 @@ type rateEnd struct {
 	reason observe.Reason
 }
 
-// add counts a call that returns err. ended is the error of its ctx.
-func (t *rateTally) add(err, ended error) {
+// longWait is a wait for a token that is reported: a rate that is used up, and whose calls have no deadline, refuses
+// none of them.
+const longWait = 10 * time.Second
+
+// add counts a call that returns err. ended is the error of its ctx, and long is set after a long wait.
+func (t *rateTally) add(err, ended error, long bool) {
 	result, reason := endOfAsking(err, ended, false)
+	if long && err == nil {
+		reason = observe.Waited
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended == nil {

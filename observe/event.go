@@ -97,7 +97,7 @@ type LimitChanged struct {
 type RateCalls struct {
 	Namespace, Name string
 	Result          Result
-	Reason          Reason // Exceeded if there was no token; otherwise as of Acquire
+	Reason          Reason // Exceeded if there was no token, Waited after a long wait; otherwise as of Acquire
 	Count           int
 }
 

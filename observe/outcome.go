@@ -42,6 +42,10 @@ const (
 	Exceeded   Reason = "exceeded"    // of RateCalls: there was no token
 )
 
+// Waited is a reason of Granted, of RateCalls: the wait was longer than 10 s, and than two tokens take at the rate of the
+// program.
+const Waited Reason = "waited"
+
 // The reasons of GaveUp.
 const (
 	Canceled    Reason = "canceled"    // the caller's ctx

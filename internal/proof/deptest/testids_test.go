@@ -57,6 +57,7 @@ func requiredIDs() []string {
 	add("A", "%d", 194, 196)
 	add("A", "%d", 182, 182)
 	add("A", "%d", 182, 183)
+	add("A", "%d", 182, 184)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)

@@ -2,6 +2,8 @@ package virtual
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/check"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // Calls of Wait that end before there is a token are calls: a process that makes them keeps its
@@ -60,6 +63,48 @@ func TestRateWithoutEtcd(t *testing.T) {
 				d.client.Mend()
 				d.client.Resume()
 				require.NoError(t, l.Wait(within(t, time.Minute)))
+			})
+		})
+	}
+}
+
+// A184 in internal/proof/tested-failures.md: calls without a deadline that wait for long are counted as such; those of a
+// slow rate that wait for its next tokens are not.
+func TestLongWaitsOfARate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rate        float64
+		calls, want int
+	}{
+		"used up":  {rate: 10, calls: 300, want: 199},
+		"slow":     {rate: 0.05, calls: 3},
+		"in order": {rate: 10, calls: 90},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, on []*desk) {
+				d := on[0]
+				_ = d.session.Close(t.Context())
+				var long, all atomic.Int64
+				var err error
+				d.session, err = concurrency.NewSession(t.Context(), d.client.Client, "test", &concurrency.SessionOptions{Prefix: prefix, TTL: ttl, Margin: margin,
+					Hooks: []observe.Hooks{{Event: func(_ context.Context, e observe.Event) {
+						if e, ok := e.(observe.RateCalls); ok {
+							all.Add(int64(e.Count))
+							if e.Result == observe.Granted && e.Reason == observe.Waited {
+								long.Add(int64(e.Count))
+							}
+						}
+					}}}})
+				require.NoError(t, err)
+				l := d.rate(c.rate, 1)
+				var calls sync.WaitGroup
+				for range c.calls {
+					calls.Go(func() { require.NoError(t, l.Wait(t.Context())) })
+				}
+				calls.Wait()
+				time.Sleep(time.Second)
+				require.EqualValues(t, c.calls, all.Load())
+				require.InDelta(t, c.want, long.Load(), 15, "the process begins without a share")
 			})
 		})
 	}
