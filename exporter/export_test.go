@@ -1,14 +1,24 @@
 package exporter
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // SetPage sets how many keys are read at once. It is called before Run.
 func (e *Exporter) SetPage(n int64) { e.fleet.SetPage(n) }
 
-// Metrics returns the names of all metrics.
-func Metrics() (names []string) {
+var desc = regexp.MustCompile(`fqName: "(\w+)".* constLabels: \{(\w+)=.*variableLabels: \{([^}]*)\}`)
+
+// Metrics returns the names of all metrics, with their labels.
+func Metrics() map[string][]string {
+	all := map[string][]string{}
 	for _, d := range newDescs("x").all {
-		names = append(names, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1])
+		m := desc.FindStringSubmatch(d.String())
+		all[m[1]] = []string{m[2]}
+		if m[3] != "" {
+			all[m[1]] = append(all[m[1]], strings.Split(m[3], ",")...)
+		}
 	}
-	return names
+	return all
 }

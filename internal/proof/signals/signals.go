@@ -19,29 +19,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var (
-	notMetrics = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\b(by|on|without|ignoring|group_left|group_right) \([^)]*\)`)
-	metric     = regexp.MustCompile(`\betcdkit_\w+`)
-)
-
-// metricsIn returns the metrics of this library in a query: without the names of labels.
-func metricsIn(query string) []string {
-	return metric.FindAllString(notMetrics.ReplaceAllString(query, " "), -1)
-}
-
 type rule struct {
 	Alert, Expr string
 	Labels      map[string]string
-	Annotations struct {
-		Summary, Description string
-		Runbook              string `yaml:"runbook_url"`
-	}
+	Annotations annotations
+}
+
+type annotations struct {
+	Summary, Description string
+	Runbook              string `yaml:"runbook_url"`
 }
 
 // Rules checks a file of alert rules and the files of its unit tests: every metric of this library in them is
-// one of the published ones, each alert says what is wrong and what to do, and has a test in which it fires
-// and one in which it is silent. It returns the metrics of the rules.
-func Rules(t testing.TB, rulesFile string, testsFiles, published []string) (used []string) {
+// one of the published ones and has the labels that the rule names, each alert says what is wrong and what to do, and
+// has a test in which it fires and one in which it is silent. It returns the metrics of the rules.
+func Rules(t testing.TB, rulesFile string, testsFiles []string, published Metrics) (used []string) {
 	t.Helper()
 	var rules struct{ Groups []struct{ Rules []rule } }
 	read(t, rulesFile, &rules)
@@ -52,9 +44,9 @@ func Rules(t testing.TB, rulesFile string, testsFiles, published []string) (used
 	}
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
-			found := metricsIn(r.Expr)
-			require.Subset(t, published, found, r.Alert)
-			used = append(used, found...)
+			require.Empty(t, breaches(r.Expr, published), r.Alert)
+			used = append(used, metricsIn(r.Expr)...)
+			require.Empty(t, unkept(r), "%s: labels in its texts that its expression does not keep", r.Alert)
 			require.Contains(t, []string{"warning", "critical"}, r.Labels["severity"], r.Alert)
 			require.NotEmpty(t, r.Annotations.Summary, r.Alert)
 			require.NotEmpty(t, r.Annotations.Description, r.Alert)
@@ -66,6 +58,19 @@ func Rules(t testing.TB, rulesFile string, testsFiles, published []string) (used
 	require.NotEmpty(t, used)
 	promtool(t, "check", "rules", rulesFile)
 	return used
+}
+
+var label = regexp.MustCompile(`\$labels\.(\w+)`)
+
+// unkept returns the labels in the texts of a rule that no grouping of its expression keeps.
+func unkept(r rule) (dropped []string) {
+	_, lists := parse(r.Expr)
+	for _, m := range label.FindAllStringSubmatch(r.Annotations.Summary+r.Annotations.Description, -1) {
+		if !slices.ContainsFunc(lists, func(g grouping) bool { return g.word == "by" && slices.Contains(g.labels, m[1]) }) {
+			dropped = append(dropped, m[1])
+		}
+	}
+	return dropped
 }
 
 // testedBy adds the alerts of a file of unit tests, with whether they fire there.
@@ -91,35 +96,40 @@ func testedBy(t testing.TB, file string, tested map[string]map[bool]bool) {
 }
 
 // Runbook checks the tables of a page, whose columns are the fault, the alert and the first step: each alert of the
-// files has one row, in the section to which the alert's runbook_url leads, and there is no row of another alert.
-func Runbook(t testing.TB, page, url string, rulesFiles ...string) {
+// files has one row, in the section to which the alert's runbook_url leads, and there is no row of another alert. Behind
+// the alert is the mark of its file, or E if its rule is on etcd's own metrics alone.
+func Runbook(t testing.TB, page, url string, rulesFiles map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	leads := map[string]string{}
-	for _, file := range rulesFiles {
+	for mark, file := range rulesFiles {
 		var rules struct{ Groups []struct{ Rules []rule } }
 		read(t, file, &rules)
 		for _, g := range rules.Groups {
 			for _, r := range g.Rules {
 				require.NotContains(t, leads, r.Alert)
-				leads[r.Alert] = r.Annotations.Runbook
+				of := mark
+				if len(metricsIn(r.Expr)) == 0 {
+					of = "E"
+				}
+				leads[r.Alert] = r.Annotations.Runbook + " " + of
 			}
 		}
 	}
 	rows, missing := rowsOf(string(text), url)
 	require.Empty(t, missing)
-	require.Equal(t, leads, rows, "alerts with their runbook_url, and rows of the page with their sections")
+	require.Equal(t, leads, rows, "alerts with their runbook_url and mark, and rows of the page with their sections")
 }
 
 var (
 	heading = regexp.MustCompile(`^#+ (.+)$`)
-	row     = regexp.MustCompile(`^\| (.*) \| (Etcdkit\w+) [PF] \| (.*) \|$`)
+	row     = regexp.MustCompile(`^\| (.*) \| (Etcdkit\w+) ([PFE]) \| (.*) \|$`)
 	noPart  = regexp.MustCompile(`[^a-z0-9 -]`)
 )
 
-// rowsOf returns the alerts in the tables of a page with the address of their section, and the rows in which a
-// column is empty, or that come twice.
+// rowsOf returns the alerts in the tables of a page with the address of their section and their mark, and the rows in
+// which a column is empty, or that come twice.
 func rowsOf(page, url string) (at map[string]string, wrong []string) {
 	at = map[string]string{}
 	section := ""
@@ -132,18 +142,18 @@ func rowsOf(page, url string) (at map[string]string, wrong []string) {
 		if m == nil {
 			continue
 		}
-		if _, twice := at[m[2]]; twice || strings.TrimSpace(m[1]) == "" || strings.TrimSpace(m[3]) == "" {
+		if _, twice := at[m[2]]; twice || strings.TrimSpace(m[1]) == "" || strings.TrimSpace(m[4]) == "" {
 			wrong = append(wrong, line)
 		}
-		at[m[2]] = url + "#" + section
+		at[m[2]] = url + "#" + section + " " + m[3]
 	}
 	return at, wrong
 }
 
-// Dashboard checks a dashboard: every metric of this library in it is one of the published ones, each panel
-// says which question it answers, and the queries have no variable but the namespace and the interval. It
-// returns the metrics of the panels.
-func Dashboard(t testing.TB, file string, published []string) (used []string) {
+// Dashboard checks a dashboard: every metric of this library in it is one of the published ones and has the labels that
+// the query names, each panel says which question it answers, and the queries have no variable but the cluster, the
+// namespace and the interval. It returns the metrics of the panels.
+func Dashboard(t testing.TB, file string, published Metrics) (used []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -162,11 +172,10 @@ func Dashboard(t testing.TB, file string, published []string) (used []string) {
 		require.Contains(t, p.Description, "?", p.Title)
 		require.NotEmpty(t, p.Targets, p.Title)
 		for _, target := range p.Targets {
-			found := metricsIn(target.Expr)
-			require.NotEmpty(t, found, target.Expr)
-			require.Subset(t, published, found, p.Title)
-			used = append(used, found...)
-			expr := strings.NewReplacer("$__rate_interval", "5m", "$namespace", "x").Replace(target.Expr)
+			require.NotEmpty(t, metricsIn(target.Expr), target.Expr)
+			require.Empty(t, breaches(target.Expr, published), p.Title)
+			used = append(used, metricsIn(target.Expr)...)
+			expr := filled.Replace(target.Expr)
 			require.NotContains(t, expr, "$", "a variable that the dashboard does not have")
 			queries += fmt.Sprintf("      - {record: panel%d, expr: %q}\n", p.ID, expr)
 		}
@@ -177,12 +186,51 @@ func Dashboard(t testing.TB, file string, published []string) (used []string) {
 	return used
 }
 
-// Query checks a query of a page: every metric of this library in it is one of the published ones.
-func Query(t testing.TB, query string, published []string) {
+// filled replaces the variables of a dashboard by what selects everything.
+var filled = strings.NewReplacer("$__rate_interval", "5m", "$namespace", ".*", "$cluster", ".*")
+
+// Panel returns the query of a panel, by its number, for all clusters and namespaces.
+func Panel(t testing.TB, file string, id int) string {
 	t.Helper()
-	found := metricsIn(query)
-	require.NotEmpty(t, found, query)
-	require.Subset(t, published, found, query)
+	var d struct {
+		Panels []struct {
+			ID      int
+			Targets []struct{ Expr string }
+		}
+	}
+	read(t, file, &d)
+	for _, p := range d.Panels {
+		if p.ID == id {
+			return filled.Replace(p.Targets[0].Expr)
+		}
+	}
+	t.Fatalf("%s has no panel %d", file, id)
+	return ""
+}
+
+// Answers checks what a query returns ten minutes after the beginning of some series, which have a value each minute:
+// series with their values, in the form of promtool.
+func Answers(t testing.TB, query string, series, want map[string]string) {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("evaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n")
+	for _, name := range slices.Sorted(maps.Keys(series)) {
+		fmt.Fprintf(&b, "      - {series: %q, values: %q}\n", name, series[name])
+	}
+	fmt.Fprintf(&b, "    promql_expr_test:\n      - expr: %q\n        eval_time: 10m\n        exp_samples:\n", query)
+	for _, labels := range slices.Sorted(maps.Keys(want)) {
+		fmt.Fprintf(&b, "          - {labels: %q, value: %s}\n", labels, want[labels])
+	}
+	file := filepath.Join(t.TempDir(), "query.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o600))
+	promtool(t, "test", "rules", file)
+}
+
+// Query checks a query of a page: every metric of this library in it is one of the published ones.
+func Query(t testing.TB, query string, published Metrics) {
+	t.Helper()
+	require.NotEmpty(t, metricsIn(query), query)
+	require.Empty(t, breaches(query, published), query)
 	rules := filepath.Join(t.TempDir(), "query.yaml")
 	require.NoError(t, os.WriteFile(rules, fmt.Appendf(nil, "groups:\n  - name: page\n    rules:\n      - {alert: Page, expr: %q}\n", query), 0o600))
 	promtool(t, "check", "rules", rules)
@@ -190,7 +238,7 @@ func Query(t testing.TB, query string, published []string) {
 
 // Shown checks that each published metric is used in a rule or a panel, but for those that are not meant to
 // be.
-func Shown(t testing.TB, published, used []string, except ...string) {
+func Shown(t testing.TB, published Metrics, used []string, except ...string) {
 	t.Helper()
 	base := func(name string) string {
 		for _, part := range []string{"_bucket", "_sum", "_count"} {
@@ -201,7 +249,7 @@ func Shown(t testing.TB, published, used []string, except ...string) {
 		return name
 	}
 	missing := map[string]bool{}
-	for _, name := range published {
+	for name := range published {
 		missing[base(name)] = true
 	}
 	for _, name := range used {

@@ -1,9 +1,16 @@
 package signals
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/fleet"
 )
 
 // Labels are not metrics, wherever they are in a query.
@@ -19,11 +26,59 @@ func TestMetricsIn(t *testing.T) {
 	}
 }
 
+// A185 in internal/proof/tested-failures.md: a query asks for no metric, label or value that does not exist, and keeps
+// the label of the etcd cluster.
+func TestBreaches(t *testing.T) {
+	t.Parallel()
+	published := Metrics{"etcdkit_limit": {"etcdkit_namespace", "etcdkit_kind"}, "etcdkit_up": {"etcdkit_namespace"}, "etcdkit_x_bucket": {"etcdkit_namespace", "le"}}
+	for query, want := range map[string][]string{
+		`max by (etcdkit_cluster, etcdkit_kind) (etcdkit_limit{etcdkit_kind=~"semaphore|limiter",instance="a"}) > 1`: nil,
+		`histogram_quantile(0.9, sum by (le, etcdkit_cluster) (rate(etcdkit_x_bucket[5m])))`:                         nil,
+		`max by (instance) (etcd_size)`:                          nil,
+		`etcdkit_limits`:                                         {"etcdkit_limits is not published"},
+		`etcdkit_limit{etcdkit_name="a"}`:                        {"etcdkit_limit has no label etcdkit_name"},
+		`etcdkit_limit{etcdkit_kind!~"semaphore|rates"}`:         {`no etcdkit_kind is "rates"`},
+		`max by (etcdkit_cluster, etcdkit_name) (etcdkit_limit)`: {"by (etcdkit_name): etcdkit_limit has no such label"},
+		`max by (etcdkit_kind) (etcdkit_limit)`:                  {"by (etcdkit_kind) drops etcdkit_cluster"},
+		`sum by (le, etcdkit_cluster) (etcdkit_up) / max by (etcdkit_cluster, etcdkit_kind) (etcdkit_limit{instance=")x}\""})`: {"by (le): etcdkit_up has no such label"},
+		`etcdkit_limit and on (etcdkit_cluster, etcdkit_kind) etcdkit_up`:                                                      {"on (etcdkit_kind): etcdkit_up has no such label"},
+	} {
+		require.Equal(t, want, breaches(query, published), query)
+	}
+	require.Equal(t, []string{"etcdkit_name"}, unkept(rule{Expr: "max by (instance) (x)", Annotations: annotations{Summary: "{{ $labels.instance }} {{ $labels.etcdkit_name }}"}}))
+}
+
+// The words that labels may have are those of the packages that write them.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	parsed, err := parser.ParseDir(token.NewFileSet(), "../../../observe", nil, 0)
+	require.NoError(t, err)
+	want := map[string][]string{"etcdkit_kind": {"limiter_total"}, "etcdkit_policy": words["etcdkit_policy"]}
+	for s := fleet.InProgress; s < fleet.Stages; s++ {
+		want["etcdkit_state"] = append(want["etcdkit_state"], s.String())
+	}
+	ast.Inspect(parsed["observe"], func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok && len(v.Values) == 1 {
+			if typed, ok := v.Type.(*ast.Ident); ok {
+				value, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+				require.NoError(t, err)
+				label := "etcdkit_" + strings.ToLower(typed.Name)
+				want[label] = append(want[label], value)
+			}
+		}
+		return true
+	})
+	for label, values := range want {
+		require.ElementsMatch(t, values, words[label], label)
+	}
+	require.Len(t, words, len(want))
+}
+
 // A row has a fault, an alert and a first step, once, and the section above it.
 func TestRowsOf(t *testing.T) {
 	t.Parallel()
 	rows, wrong := rowsOf("# A page\n## Exporter and etcd\n| fault | alert | first step |\n|---|---|---|\n"+
-		"| it is away | EtcdkitExporterDown F | look |\n|  | EtcdkitSeriesDropped F | look |\n| it is away | EtcdkitExporterDown F | look |\n", "url")
-	require.Equal(t, map[string]string{"EtcdkitExporterDown": "url#exporter-and-etcd", "EtcdkitSeriesDropped": "url#exporter-and-etcd"}, rows)
+		"| it is away | EtcdkitExporterDown F | look |\n|  | EtcdkitSeriesDropped P | look |\n| it is away | EtcdkitExporterDown F | look |\n", "url")
+	require.Equal(t, map[string]string{"EtcdkitExporterDown": "url#exporter-and-etcd F", "EtcdkitSeriesDropped": "url#exporter-and-etcd P"}, rows)
 	require.Len(t, wrong, 2)
 }
