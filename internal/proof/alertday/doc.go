@@ -1,4 +1,5 @@
 // Package alertday runs the alert rules of docs/observability against a day that was recorded: a fleet that is healthy
-// and busy, and then one with a fault. Its processes' metrics and the exporter's are sampled, each sample stands for a
-// minute, and promtool evaluates the rules (`make alerts-day`).
+// and busy, one with all faults that concern one name each, and some with a fault that concerns all. Its processes'
+// metrics and the exporter's are sampled, each sample stands for a minute, and promtool evaluates the rules at each of
+// them (`make alerts-day`).
 package alertday

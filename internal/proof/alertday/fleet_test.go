@@ -3,8 +3,9 @@ package alertday
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,12 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
 	"github.com/etcdkit/etcdkit/exporter"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/observe"
-	"github.com/etcdkit/etcdkit/observe/promkit"
-	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // fleet is three processes that use all primitives, and an exporter, each with a registry.
@@ -25,9 +25,10 @@ type fleet struct {
 	testkit.Fixture
 	ctx      context.Context
 	sessions []*concurrency.Session
-	from     map[string]prometheus.Gatherer
+	from     map[string]prometheus.Gatherer // by instance
 	work     sync.WaitGroup
-	jobless  atomic.Bool // no process calls the job
+	stopped  sync.Map               // names of jobs that no process calls any more
+	ends     []*concurrency.Session // that end with the faults
 }
 
 // start starts the fleet. It ends with the test.
@@ -37,23 +38,15 @@ func start(t *testing.T) *fleet {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.ctx = ctx
 	for n := range 3 {
-		reg := prometheus.NewRegistry()
-		hooks, err := promkit.New(reg, nil)
-		require.NoError(t, err)
-		s, _ := f.Session(&concurrency.SessionOptions{Hooks: []observe.Hooks{hooks, {Event: panics}}})
+		s, _ := f.process(fmt.Sprint("process-", n), nil)
 		f.sessions = append(f.sessions, s)
-		f.from[fmt.Sprint("process-", n)] = reg
 		f.queues(s)
+		f.web(s)
 		f.rate(s)
-		f.job(s)
+		f.jobOf(s, "heartbeat", func(context.Context) error { return nil })
 		f.requests(s, n)
 	}
-	reg := prometheus.NewRegistry()
-	exp, err := exporter.New(f.NewClient(t, nil).Client, "test", &exporter.Options{Prefix: f.Root, Probe: 200 * time.Millisecond})
-	require.NoError(t, err)
-	reg.MustRegister(exp)
-	f.from["exporter"] = reg
-	f.work.Go(func() { _ = exp.Run(ctx) })
+	f.export(&exporter.Options{})
 	t.Cleanup(func() {
 		cancel()
 		f.work.Wait()
@@ -97,8 +90,6 @@ func (f *fleet) queues(s *concurrency.Session) {
 	require.NoError(f.T, err)
 	report, err := concurrency.NewMutex(s, "report")
 	require.NoError(f.T, err)
-	shard, err := concurrency.NewElection(s, "shard-7")
-	require.NoError(f.T, err)
 	api, err := concurrency.NewKeyedLimiter(s, "api", 2, &concurrency.KeyedLimiterOptions{Total: 5})
 	require.NoError(f.T, err)
 	for range 2 {
@@ -112,9 +103,7 @@ func (f *fleet) queues(s *concurrency.Session) {
 		}
 		return err
 	})
-	f.loop(time.Second, func() error {
-		return shard.Lead(f.ctx, func(ctx context.Context, _ *concurrency.Permit) error { <-ctx.Done(); return ctx.Err() })
-	})
+	f.lead(s, "shard-7")
 	for _, tenant := range []string{"a", "b"} {
 		f.loop(10*time.Millisecond, func() error { return api.Key(tenant).Do(f.ctx, busy) })
 	}
@@ -130,17 +119,19 @@ func (f *fleet) rate(s *concurrency.Session) {
 	f.loop(40*time.Millisecond, func() error { return mail.Wait(f.ctx) })
 }
 
-// job runs a job every fifth sample.
-func (f *fleet) job(s *concurrency.Session) {
-	l, err := schedlock.New(s, nil)
+// web serves requests under a limit, by a middleware.
+func (f *fleet) web(s *concurrency.Session) {
+	lim, err := concurrency.NewKeyedLimiter(s, "web", 5, nil)
 	require.NoError(f.T, err)
-	period := 5 * every
-	f.loop(period/10, func() error {
-		if f.jobless.Load() {
-			return nil
-		}
-		_, err := l.Do(f.ctx, "heartbeat", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Every(period))
-		return err
+	mw, err := limithttp.Middleware(lim, limithttp.Options{
+		Key:  func(*http.Request) (string, bool) { return "acme", true },
+		Wait: time.Second, Patience: time.Second, Outage: limithttp.Open,
+	})
+	require.NoError(f.T, err)
+	handler := mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Millisecond) }))
+	f.loop(50*time.Millisecond, func() error {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(f.ctx, http.MethodGet, "/", nil))
+		return nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package alertday
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -27,14 +28,15 @@ const minute = time.Minute
 type recording struct {
 	begun   time.Time
 	samples int
-	series  map[string][]string // by name and labels; "_" for no sample
+	series  map[string][]string // by name and labels; "_" for no sample, "stale" for the first one after some
 }
 
 func newRecording() *recording {
 	return &recording{begun: time.Now(), series: map[string][]string{}}
 }
 
-// sample adds a sample of each series of the registries, whose key is the label instance.
+// sample adds a sample of each series of the registries, whose key is the label instance. A series that is not there any
+// more is marked as stale, as Prometheus does.
 func (r *recording) sample(t testing.TB, from map[string]prometheus.Gatherer) {
 	t.Helper()
 	for instance, g := range from {
@@ -47,6 +49,11 @@ func (r *recording) sample(t testing.TB, from map[string]prometheus.Gatherer) {
 		}
 	}
 	r.samples++
+	for key, values := range r.series {
+		if n := len(values); n < r.samples && values[n-1] != "stale" && values[n-1] != "_" {
+			r.series[key] = append(values, "stale")
+		}
+	}
 }
 
 // scale is how much longer a sample's time is on the day than it was.
@@ -85,21 +92,86 @@ func (r *recording) add(f *dto.MetricFamily, m *dto.Metric, instance string) {
 	}
 }
 
-// firing returns the alerts of a file of rules that fire at the end of the recording, or that would with longer patience:
-// without `for`, what is pending fires.
-func (r *recording) firing(t testing.TB, rulesFile string, pending bool) []string {
+// lasts repeats the last sample of the series that an expression matches for so many minutes, and forgets all others.
+func (r *recording) lasts(expr string, minutes int) {
+	match := regexp.MustCompile(expr)
+	for key, values := range r.series {
+		if !match.MatchString(key) {
+			delete(r.series, key)
+			continue
+		}
+		last := "_"
+		if len(values) == r.samples {
+			last = values[r.samples-1]
+		}
+		r.series[key] = append(values, slices.Repeat([]string{last}, minutes)...)
+	}
+	r.samples += minutes
+}
+
+// alerts returns the minutes, from the beginning of the recording on, at which each alert of a file of rules fires, or is
+// pending or fires: without `for`, what is pending fires. The key is the alert and, if it has one, the name of what it is
+// about.
+func (r *recording) alerts(t testing.TB, rulesFile string, pending bool) map[string][]int {
 	t.Helper()
-	text, err := os.ReadFile(rulesFile)
+	rules, err := os.ReadFile(rulesFile)
 	require.NoError(t, err)
 	if pending {
-		text = regexp.MustCompile(`(?m)^ +for: .*\n`).ReplaceAll(text, nil)
+		rules = regexp.MustCompile(`(?m)^ +for: .*\n`).ReplaceAll(rules, nil)
 	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules, 0o600))
+	file := filepath.Join(dir, "day.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(r.test(t, rules)), 0o600))
+	out, err := exec.Command("promtool", "test", "rules", file).CombinedOutput()
+	found, seen := map[string][]int{}, false
+	alert, at := "", 0
+	for _, m := range failed.FindAllStringSubmatch(string(out), -1) {
+		if m[1] != "" {
+			alert, at = m[1], minutes(t, m[2])
+			continue
+		}
+		seen = true
+		key := alert
+		if of := named.FindStringSubmatch(m[3]); of != nil {
+			key += " " + of[1]
+		}
+		if !slices.Contains(found[key], at) {
+			found[key] = append(found[key], at)
+		}
+	}
+	require.Equal(t, err != nil, seen, "%s", out)
+	return found
+}
+
+var (
+	failed = regexp.MustCompile(`alertname: ?(\w+), time: ?(\w+),|Labels:\{(.*)\}`)
+	named  = regexp.MustCompile(`etcdkit_name="([^"]*)"`)
+)
+
+// minutes returns the minutes of a time as Prometheus writes it, such as 1d2h3m.
+func minutes(t testing.TB, text string) (n int) {
+	t.Helper()
+	days, rest, ok := strings.Cut(text, "d")
+	if ok {
+		d, err := strconv.Atoi(days)
+		require.NoError(t, err, text)
+		n = d * 24 * 60
+	} else {
+		rest = text
+	}
+	d, err := time.ParseDuration(cmp.Or(rest, "0s"))
+	require.NoError(t, err, text)
+	return n + int(d/time.Minute)
+}
+
+// test returns a unit test of promtool which fails for each alert that fires at a sample.
+func (r *recording) test(t testing.TB, rulesFile []byte) string {
+	t.Helper()
 	var rules struct {
 		Groups []struct{ Rules []struct{ Alert string } }
 	}
-	require.NoError(t, yaml.Unmarshal(text, &rules))
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), text, 0o600))
+	require.NoError(t, yaml.Unmarshal(rulesFile, &rules))
 	var b strings.Builder
 	fmt.Fprintf(&b, "rule_files: [rules.yaml]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n")
 	for _, key := range slices.Sorted(maps.Keys(r.series)) {
@@ -108,18 +180,12 @@ func (r *recording) firing(t testing.TB, rulesFile string, pending bool) []strin
 	fmt.Fprintf(&b, "    alert_rule_test:\n")
 	for _, g := range rules.Groups {
 		for _, rule := range g.Rules {
-			fmt.Fprintf(&b, "      - {eval_time: %dm, alertname: %s}\n", r.samples-1, rule.Alert)
+			for at := range r.samples {
+				fmt.Fprintf(&b, "      - {eval_time: %dm, alertname: %s}\n", at, rule.Alert)
+			}
 		}
 	}
-	file := filepath.Join(dir, "day.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o600))
-	out, err := exec.Command("promtool", "test", "rules", file).CombinedOutput()
-	found := map[string]bool{}
-	for _, m := range regexp.MustCompile(`alertname: ?(\w+), time`).FindAllStringSubmatch(string(out), -1) {
-		found[m[1]] = true
-	}
-	require.Equal(t, err != nil, len(found) > 0, "%s", out)
-	return slices.Sorted(maps.Keys(found))
+	return b.String()
 }
 
 // quoted writes a text for YAML.
