@@ -25,7 +25,8 @@ func TestCron(t *testing.T) {
 	for try := 1; ; try++ {
 		var r outcome
 		p := progtest.New(t, etcd.Flags("-workers", "4", "-skew", "600ms", "-ttl", "2s", "-period", "7200ms", "-metrics", "127.0.0.1:0")...)
-		p.Stderr = progtest.Scrape(t, &p.Err, `etcdkit_job_last_run_timestamp_seconds\{etcdkit_kind="job",etcdkit_name="heartbeat",etcdkit_namespace="cron-\w+"\}`, `etcdkit_sessions\{etcdkit_namespace="cron-\w+"\} [1-9]`)
+		p.Stderr = progtest.Scrape(t, &p.Err, `etcdkit_job_last_run_timestamp_seconds\{etcdkit_kind="job",etcdkit_name="heartbeat",etcdkit_namespace="cron-\w+"\}`, `etcdkit_sessions\{etcdkit_namespace="cron-\w+"\} [1-9]`,
+			`etcdkit_claim_duration_seconds_count\{.*instance="[^"]+"\} [1-9]`)
 		status := p.Result(&r)
 		wrong := r.unlike(want)
 		switch {

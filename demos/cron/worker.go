@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/examples/metrics"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -97,9 +98,13 @@ func (w *worker) open(ctx context.Context) (err error) {
 	if w.client, err = w.Dial(); err != nil {
 		return err
 	}
+	hooks, _, err := metrics.Join(w.Metrics, w.Owner) // until the process ends
+	if err != nil {
+		return err
+	}
 	start, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	w.sess, err = concurrency.NewSession(start, w.client, w.Namespace, &concurrency.SessionOptions{TTL: w.TTL, Margin: w.Margin, Owner: w.Owner})
+	w.sess, err = concurrency.NewSession(start, w.client, w.Namespace, &concurrency.SessionOptions{TTL: w.TTL, Margin: w.Margin, Owner: w.Owner, Hooks: hooks})
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,11 @@ import (
 
 func TestMain(m *testing.M) { progtest.Main(m, main, childEnv) }
 
-// published is a metric that scrapes of a run with -metrics show.
-const published = `etcdkit_requests\{etcdkit_kind="store",etcdkit_name="payments",etcdkit_namespace="payments-\w+",etcdkit_state="done"\} [1-9]`
+// published are metrics that scrapes of a run with -metrics show: of the state in etcd, and of what a process reports.
+var published = []string{
+	`etcdkit_requests\{etcdkit_kind="store",etcdkit_name="payments",etcdkit_namespace="payments-\w+",etcdkit_state="done"\} [1-9]`,
+	`etcdkit_begin_duration_seconds_count\{.*instance="[^"]+"\} [1-9]`,
+}
 
 // run is a run in this process; servers and provider are processes of their own.
 func run(t *testing.T, args ...string) outcome {

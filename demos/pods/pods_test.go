@@ -9,8 +9,11 @@ import (
 
 func TestMain(m *testing.M) { progtest.Main(m, main, childEnv) }
 
-// published is a metric that scrapes of a run with -metrics show.
-const published = `etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="search",etcdkit_namespace="pods-\w+"\} [1-9]`
+// published are metrics that scrapes of a run with -metrics show: of the state in etcd, and of what a process reports.
+var published = []string{
+	`etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="search",etcdkit_namespace="pods-\w+"\} [1-9]`,
+	`etcdkit_acquire_duration_seconds_count\{.*instance="[^"]+"\} [1-9]`,
+}
 
 // run is a run in this process; the instances and the downstream service are processes of their own.
 func run(t *testing.T, args ...string) outcome {

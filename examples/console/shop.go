@@ -11,6 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/examples/cluster"
+	"github.com/etcdkit/etcdkit/internal/examples/metrics"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -27,7 +28,11 @@ func process(ctx context.Context, etcd cluster.Etcd, name string) error {
 		return err
 	}
 	defer client.Close()
-	sess, err := concurrency.NewSession(ctx, client, "shop", &concurrency.SessionOptions{Owner: name})
+	hooks, err := metrics.Hooks(ctx, name)
+	if err != nil {
+		return err
+	}
+	sess, err := concurrency.NewSession(ctx, client, "shop", &concurrency.SessionOptions{Owner: name, Hooks: hooks})
 	if err != nil {
 		return err
 	}

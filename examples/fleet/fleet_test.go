@@ -32,7 +32,8 @@ func TestFleet(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "out.svg")
 	var r report
 	p := progtest.New(t, "-executions", "20", "-kill", "0.2", "-ttl", "2s", "-timeline", picture, "-metrics", "127.0.0.1:0")
-	p.Stderr = progtest.Scrape(t, &p.Err, `etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="executions",etcdkit_namespace="fleet-\w+"\} [1-9]`)
+	p.Stderr = progtest.Scrape(t, &p.Err, `etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="executions",etcdkit_namespace="fleet-\w+"\} [1-9]`,
+		`etcdkit_acquire_duration_seconds_count\{.*instance="worker-\d+"\} [1-9]`)
 	status := p.Result(&r)
 	if status != 0 || !r.OK || r.Succeeded != 20 || r.Peak > 5 || r.Peak < 2 || r.LeftBehind != 0 {
 		t.Errorf("status %d, %+v", status, r)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/examples/metrics"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 	"github.com/etcdkit/etcdkit/internal/hostclock"
 )
@@ -87,13 +88,17 @@ func workerMain(raw string, in io.Reader, out io.Writer) error {
 
 // open starts the worker's session.
 func (w *worker) open(ctx context.Context) (stop func(), err error) {
+	hooks, _, err := metrics.Join(w.Metrics, fmt.Sprint("worker-", os.Getpid())) // until the process ends
+	if err != nil {
+		return nil, err
+	}
 	client, err := w.Dial()
 	if err != nil {
 		return nil, err
 	}
 	start, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	w.sess, err = concurrency.NewSession(start, client, w.Namespace, &concurrency.SessionOptions{TTL: w.TTL, Margin: w.Margin})
+	w.sess, err = concurrency.NewSession(start, client, w.Namespace, &concurrency.SessionOptions{TTL: w.TTL, Margin: w.Margin, Hooks: hooks})
 	if err == nil {
 		w.sem, err = concurrency.NewSemaphore(w.sess, semaphoreName, w.Limit, nil)
 	}

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/examples/metrics"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
@@ -78,15 +79,24 @@ func Serve(ctx context.Context, h http.Handler) error {
 	return nil
 }
 
-// Session opens the session of a child, with a client of its own. shut closes both.
+// Session opens the session of a child, with a client of its own. shut closes both. What the session reports is in the
+// metrics of the parent, with its Owner as the label instance.
 func Session(ctx context.Context, at program.Place, opts *concurrency.SessionOptions) (sess *concurrency.Session, client *clientv3.Client, shut func(), err error) {
-	if client, err = at.Dial(); err != nil {
+	hooks, leave, err := metrics.Join(at.Metrics, opts.Owner)
+	if err != nil {
 		return nil, nil, nil, err
 	}
+	if client, err = at.Dial(); err != nil {
+		leave()
+		return nil, nil, nil, err
+	}
+	o := *opts
+	o.Hooks = append(hooks, o.Hooks...)
 	start, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if sess, err = concurrency.NewSession(start, client, at.Namespace, opts); err != nil {
+	if sess, err = concurrency.NewSession(start, client, at.Namespace, &o); err != nil {
 		_ = client.Close()
+		leave()
 		return nil, nil, nil, err
 	}
 	return sess, client, func() {
@@ -94,6 +104,7 @@ func Session(ctx context.Context, at program.Place, opts *concurrency.SessionOpt
 		defer stop()
 		_ = sess.Close(closing)
 		_ = client.Close()
+		leave()
 	}, nil
 }
 

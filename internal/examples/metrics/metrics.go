@@ -1,5 +1,5 @@
-// Package metrics serves the state of namespaces to Prometheus, at the address of the flag -metrics,
-// while an example runs.
+// Package metrics serves the state of namespaces, and what the processes of an example report, to Prometheus, at
+// the address of the flag -metrics, while the example runs.
 package metrics
 
 import (
@@ -22,12 +22,14 @@ import (
 
 // Flag defines the flag -metrics, whose value is the argument of Listen.
 func Flag(f *flag.FlagSet, addr *string) {
-	f.StringVar(addr, "metrics", "", "serve the state in etcd as Prometheus metrics at this address, for example :9464 (default: off)")
+	f.StringVar(addr, "metrics", "", "serve the state in etcd, and what processes report, as Prometheus metrics at this address, for example :9464 (default: off)")
 }
 
 // Server serves /metrics at one address. Its methods must be called by one goroutine at a time.
 type Server struct {
 	registry *prometheus.Registry
+	children *children
+	url      string
 	server   *http.Server // nil: off
 	serving  sync.WaitGroup
 	stops    []func() // of the exporters
@@ -44,17 +46,18 @@ func Listen(addr string, out io.Writer) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-metrics %s: %w", addr, err)
 	}
-	s := &Server{registry: prometheus.NewRegistry()}
+	s := &Server{registry: prometheus.NewRegistry(), children: newChildren(), url: address(lis.Addr())}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{s.registry, s.children}, promhttp.HandlerOpts{}))
+	mux.Handle("POST /children/"+s.children.token, s.children)
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	s.serving.Go(func() { _ = s.server.Serve(lis) })
-	fmt.Fprintf(out, "metrics: %s\n", url(lis.Addr()))
+	fmt.Fprintf(out, "metrics: %s\n", s.url)
 	return s, nil
 }
 
-// url returns where a browser on this host finds the metrics.
-func url(addr net.Addr) string {
+// address returns where a browser on this host finds the metrics.
+func address(addr net.Addr) string {
 	tcp := addr.(*net.TCPAddr)
 	host := tcp.IP.String()
 	if tcp.IP.IsUnspecified() {

@@ -17,7 +17,7 @@ func TestURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := url(tcp); got != want {
+		if got := address(tcp); got != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
 		}
 	}

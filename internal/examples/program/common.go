@@ -84,6 +84,7 @@ func (c *Common) Margin() time.Duration { return c.TTL / 4 }
 type Place struct {
 	cluster.Etcd
 	Namespace string             // of this run
+	Metrics   string             // where the children join the metrics of the parent, see metrics.Join
 	Own       *embedtest.Cluster `json:"-"` // the embedded etcd, or nil for that of a user
 }
 
@@ -103,7 +104,7 @@ func (c *Common) Run(ctx context.Context, members int, progress io.Writer, run f
 		return err
 	}
 	defer page.Close()
-	at := Place{Namespace: c.name + "-" + strings.ToLower(rand.Text()[:8])}
+	at := Place{Namespace: c.name + "-" + strings.ToLower(rand.Text()[:8]), Metrics: page.Children()}
 	var stop func()
 	if at.Etcd, at.Own, stop, err = c.etcd.Open(ctx, members); err != nil {
 		return err

@@ -27,7 +27,7 @@ type Func func(ctx context.Context, client *clientv3.Client) error
 
 // Main is the body of main: it runs the program on the etcd of the flag -endpoints, or on an
 // embedded one, and exits with status 1 if the program returns an error. With the flag -metrics it
-// serves the state of the program's namespace meanwhile.
+// serves the state of the program's namespace meanwhile, and what its simulated processes report.
 func Main(namespace string, run Func) {
 	MainOn(namespace, func(ctx context.Context, _ cluster.Etcd, client *clientv3.Client) error { return run(ctx, client) })
 }
@@ -65,7 +65,7 @@ func serve(ctx context.Context, addr string, etcd cluster.Etcd, namespace string
 		if err := page.Publish(etcd, namespace); err != nil {
 			return err
 		}
-		return run(ctx, etcd, client)
+		return run(metrics.In(ctx, page), etcd, client)
 	})
 }
 
@@ -103,7 +103,11 @@ func Processes(namespace string, run func(ctx context.Context, process []*concur
 		defer cancel()
 		var all []*concurrency.Session
 		for _, name := range names {
-			sess, err := concurrency.NewSession(opening, client, namespace, &concurrency.SessionOptions{Owner: name})
+			hooks, err := metrics.Hooks(ctx, name)
+			if err != nil {
+				return err
+			}
+			sess, err := concurrency.NewSession(opening, client, namespace, &concurrency.SessionOptions{Owner: name, Hooks: hooks})
 			if err != nil {
 				return err
 			}

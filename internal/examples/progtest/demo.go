@@ -17,7 +17,7 @@ import (
 func Run[Config any, Outcome any, Writer interface {
 	*Outcome
 	Write(io.Writer)
-}](t *testing.T, parse func([]string, io.Writer) (Config, error), run func(context.Context, Config, io.Writer) (Writer, error), published string, args ...string) (last Outcome) {
+}](t *testing.T, parse func([]string, io.Writer) (Config, error), run func(context.Context, Config, io.Writer) (Writer, error), published []string, args ...string) (last Outcome) {
 	t.Helper()
 	c, err := parse(args, io.Discard)
 	if err != nil {
@@ -26,7 +26,7 @@ func Run[Config any, Outcome any, Writer interface {
 	var text, out bytes.Buffer
 	progress := io.Writer(&text)
 	if strings.Contains(strings.Join(args, " "), "-metrics") {
-		progress = Scrape(t, progress, published)
+		progress = Scrape(t, progress, published...)
 	}
 	o, err := run(t.Context(), c, progress)
 	if errors.Is(err, embedtest.ErrExternal) {
