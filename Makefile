@@ -195,6 +195,10 @@ chaos-processes: ## The same with real servers of three etcd lines and real clie
 	@$(patiently) go build -o bin/chaos-processes ./internal/proof/chaos/processes/cmd
 	@bin/chaos-processes $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
 
+.PHONY: release-check
+release-check: ## What a release passes beside .ci/run: API and stored data since the last tag, both versions in one fleet, what is shipped; half an hour (PARTS="api deploy" REF=v0.1.0)
+	@PARTS='$(if $(filter command line environment,$(origin PARTS)),$(PARTS))' REF='$(REF)' .ci/release-check
+
 # etcdctl and etcdutl are built in a module of their own, since their modules replace others.
 etcdtools = { [[ -x bin/etcdctl && -x bin/etcdutl ]] || { dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; cd "$$dir" && go mod init etcdtools && \
 	go get go.etcd.io/etcd/etcdctl/v3@$(ETCDCTL) go.etcd.io/etcd/etcdutl/v3@$(ETCDCTL) && \

@@ -49,18 +49,44 @@ func (c *client) start() error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	build, err := c.build()
 	if err != nil {
 		return err
 	}
 	c.proc, err = procs.Run(procs.Command{
-		Name: s.Name, Path: self, Log: filepath.Join(c.run.Dir, s.Name+".log"),
+		Name: s.Name, Path: build, Log: filepath.Join(c.run.Dir, s.Name+".log"),
 		Env: []string{WorkerEnv + "=" + string(raw), "EMBEDTEST_ENDPOINTS=" + strings.Join(c.endpoints(), ",")},
 	})
 	if err == nil {
 		c.files = append(c.files, s.History)
 	}
 	return err
+}
+
+// build returns the program of the present process: this one, or the other build in every second place and at every
+// second life, so that each place changes from one to the other and back with every kill.
+func (c *client) build() (string, error) {
+	if c.run.Beside != "" && c.other(c.life) {
+		return c.run.Beside, nil
+	}
+	return os.Executable()
+}
+
+// other reports whether a life of the client is one of the other build.
+func (c *client) other(life int) bool { return (c.index+life)%2 == 0 }
+
+// besides returns how many client processes were of the other build.
+func (r *run) besides() (n int) {
+	for _, c := range r.clients {
+		c.mu.Lock()
+		for life := 1; r.Beside != "" && life <= c.life; life++ {
+			if c.other(life) {
+				n++
+			}
+		}
+		c.mu.Unlock()
+	}
+	return n
 }
 
 // proxied reports whether the client is behind the proxy.

@@ -10,6 +10,9 @@
 // The first client is behind etcd's gRPC proxy, which is killed and stopped as well, and
 // the others are not.
 //
+// With Config.Beside every second client process is of another build of the program, such as that of a former
+// release. What both share, settings and Control, only gets new fields.
+//
 // A run begins with what only real processes show: a leader that is stopped for
 // longer than a TTL and continued believes for an instant that it still leads, and
 // has leases revoked that live on under its successor. See Early.

@@ -254,3 +254,27 @@ func TestLosses(t *testing.T) {
 		})
 	}
 }
+
+// Each place for a client changes from one build to the other with every kill, and at any time half of the places
+// have the other one.
+func TestBuildsTakeTurns(t *testing.T) {
+	t.Parallel()
+	c := func(index int) *client { return &client{run: &run{Config: Config{Beside: "former"}}, index: index} }
+	for life := 1; life < 5; life++ {
+		require.NotEqual(t, c(0).other(life), c(0).other(life+1))
+		require.NotEqual(t, c(0).other(life), c(1).other(life))
+	}
+	former := c(0)
+	former.life = 2
+	path, err := former.build()
+	require.NoError(t, err)
+	require.Equal(t, "former", path)
+	alone := &client{run: &run{}, life: 2}
+	path, err = alone.build()
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.Equal(t, self, path)
+	require.Equal(t, 2, (&run{Config: Config{Beside: "former"}, clients: []*client{{index: 0, life: 3}, {index: 1, life: 1}}}).besides())
+	require.Zero(t, (&run{clients: []*client{{index: 0, life: 3}}}).besides())
+}

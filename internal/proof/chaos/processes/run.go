@@ -26,6 +26,7 @@ const servers = 3
 // Config says what to run.
 type Config struct {
 	Binary   string   // of the etcd server
+	Beside   string   // another build of this program, such as a former release's: see client.build; none if empty
 	Env      []string // of its processes, in addition to our own
 	Dir      string   // for data, logs and histories: new and short, for it holds a socket
 	Seed     chaos.Seed
@@ -52,6 +53,7 @@ type Result struct {
 	Kills   Kills
 	Losses  Losses
 	Stops   int64 // leaders that were stopped beyond the TTL, and continued
+	Beside  int   // client processes of the other build
 }
 
 // run is one run.
@@ -133,7 +135,7 @@ func (r *run) judge(version string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Version: version, Early: earlyEnds(h, margin), Pauses: longPauses(h, r.TTL), Kills: killsInRequests(h), Losses: losses(h, r.TTL, r.behind), Stops: h.Counts()[leadersStopped]}
+	res := &Result{Version: version, Beside: r.besides(), Early: earlyEnds(h, margin), Pauses: longPauses(h, r.TTL), Kills: killsInRequests(h), Losses: losses(h, r.TTL, r.behind), Stops: h.Counts()[leadersStopped]}
 	r.recorder.Count(earlyDeletions, int64(len(res.Early)))
 	r.recorder.Count(permitsOutlived, int64(res.Pauses.Permits))
 	r.recorder.Count(attemptsKilled, int64(res.Kills.Attempts))

@@ -34,11 +34,12 @@ func main() {
 	lines := flag.String("line", "3.5,3.6,3.7", "the lines of etcd, one after the other, separated by commas")
 	seed := flag.Uint64("seed", rand.Uint64N(1_000_000), "decides what is done and what strikes")
 	length := flag.Duration("for", time.Minute, "how long all nemeses strike, on each line, after a stopped leader was seen to end leases early")
+	beside := flag.String("beside", "", "another build of this program, such as a former release's: every second client process is one of it (default: none)")
 	only := flag.String("nemeses", "", "names, separated by commas (default: all: "+strings.Join(processes.Nemeses(), ",")+")")
 	out := flag.String("out", os.TempDir(), "where to write what is not green")
 	keep := flag.Bool("keep", false, "write what is green, too")
 	flag.Parse()
-	c := processes.Config{Seed: chaos.Seed(*seed), Duration: *length}
+	c := processes.Config{Seed: chaos.Seed(*seed), Duration: *length, Beside: *beside}
 	for name := range strings.SplitSeq(*only, ",") {
 		switch {
 		case slices.Contains(processes.Nemeses(), name):
@@ -60,8 +61,8 @@ func main() {
 			summary = append(summary, fmt.Sprintf("%s  NO RUN: %v", line, err))
 			seen[2] = true
 		default:
-			summary = append(summary, fmt.Sprintf("%s  %s: etcd %s, seed %d, %.0f s, %d leases ended early by stopped leaders",
-				line, strings.ToUpper(string(res.Report.Verdict)), res.Version, *seed, time.Since(begun).Seconds(), len(res.Early)))
+			summary = append(summary, fmt.Sprintf("%s  %s: etcd %s, seed %d, %.0f s, %d leases ended early by stopped leaders%s",
+				line, strings.ToUpper(string(res.Report.Verdict)), res.Version, *seed, time.Since(begun).Seconds(), len(res.Early), mixed(res, *beside)))
 			seen[status(res.Report.Verdict)] = true
 		}
 		if ctx.Err() != nil {
@@ -74,6 +75,14 @@ func main() {
 			os.Exit(status)
 		}
 	}
+}
+
+// mixed says how many client processes were of the other build.
+func mixed(res *processes.Result, beside string) string {
+	if beside == "" {
+		return ""
+	}
+	return fmt.Sprintf(", %d client processes of %s", res.Beside, filepath.Base(beside))
 }
 
 func status(v check.Verdict) int {
