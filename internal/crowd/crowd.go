@@ -71,13 +71,17 @@ type Crowd struct {
 	waiters waiters
 	foreign atomic.Int64 // how many foreign keys a far request reads beside the requests before it
 	own     ownWatches
+	samples samples
+
+	bySample atomic.Bool  // the far requests sleep by a sample
+	saved    atomic.Int64 // by how much the reserve of the horizon is smaller: see rank.Horizon.Learn
 }
 
 // New returns a Crowd without a request.
 func New(q Queue) *Crowd {
 	c := &Crowd{Queue: q, waiters: waiters{changed: make(chan struct{}), recheck: make(chan struct{}, 1)}}
 	c.Front = mirror.NewResting(q.Keys, q.Limit.Fixed(), c.runFront)
-	c.own.changed = make(chan struct{}, 1)
+	c.own.changed, c.samples.some = make(chan struct{}, 1), make(chan struct{}, 1)
 	return c
 }
 
@@ -125,6 +129,7 @@ func (c *Crowd) Comes() (came func()) {
 // Enter adds a request to those that wait, until leave is called.
 func (c *Crowd) Enter(r Request) (s *Waiter, leave func()) {
 	s = &Waiter{Request: r, woken: make(chan struct{}, 1)}
+	s.ahead, s.from, s.placed = int64(r.Found.Ahead), c.samples.left.Load(), r.Found.Known && c.own.sample() != nil
 	if c.waiters.enter(s, c.crowded, c.far) {
 		c.monitored()
 	}
@@ -146,15 +151,28 @@ func (c *Crowd) monitored() {
 
 // far reports whether a request is far, as far as the session knows.
 func (c *Crowd) far(s *Waiter) bool {
-	return c.isBehind(s, func(limit int64) bool { return int64(s.Found.Ahead) >= c.Horizon.Distance(limit) })
+	return c.isBehind(s, func(limit int64) bool { return c.beyond(int64(s.Found.Ahead), limit) })
 }
 
 // crowded reports whether a request, the first of so many of the session, is far, or near in a crowd.
 func (c *Crowd) crowded(s *Waiter, count int) bool {
 	return c.isBehind(s, func(limit int64) bool {
-		return int64(s.Found.Ahead) >= c.Horizon.Distance(limit) || c.Horizon.Crowded(limit, s.Found.Ahead+1, count)
+		return int64(s.Found.Ahead) >= c.horizon().Distance(limit) || c.Horizon.Crowded(limit, s.Found.Ahead+1, count)
 	})
 }
+
+// beyond reports whether a request with so many before it sleeps.
+func (c *Crowd) beyond(ahead, limit int64) bool {
+	h := c.horizon()
+	if !c.bySample.Load() {
+		return ahead >= h.Distance(limit)
+	}
+	_, far := h.Deletions(ahead, limit)
+	return far
+}
+
+// stays reports whether a request that follows the queue continues to.
+func (c *Crowd) stays(ahead int, limit int64) bool { return c.horizon().Stays(ahead, limit) }
 
 // isBehind reports whether a request may be far and is behind many others: as found, what its Txn has
 // counted, shows. If the session follows it already, it is so only if it is too far to continue.
@@ -164,7 +182,32 @@ func (c *Crowd) isBehind(s *Waiter, found func(limit int64) bool) bool {
 	}
 	limit := limit.SeenN(c.Limit)
 	if ahead, ok := c.View.Ahead(s.Key, s.Token); ok {
-		return !c.Horizon.Stays(ahead, limit)
+		return !c.stays(ahead, limit)
 	}
 	return s.Found.Known && found(limit)
+}
+
+// sampled reports whether requests that were found to have so many before them sleep by a sample, if they are those of
+// a session that has so many.
+func (c *Crowd) sampled(found mirror.Found, own int) bool {
+	return c.Horizon.Share > 0 && found.Known && !found.Heavy && c.Horizon.Crowded(limit.SeenN(c.Limit), found.Ahead+1, own)
+}
+
+// horizon returns the horizon of the requests, with what the session has learned.
+func (c *Crowd) horizon() rank.Horizon {
+	n := limit.SeenN(c.Limit)
+	return c.unlearned(n).Saving(c.saved.Load(), n)
+}
+
+func (c *Crowd) unlearned(limit int64) rank.Horizon {
+	if c.bySample.Load() {
+		return c.Horizon.Sampling(limit)
+	}
+	return c.Horizon
+}
+
+// learn takes over how many requests were before one that has just begun to follow, after a sleep.
+func (c *Crowd) learn(ahead int) {
+	n := limit.SeenN(c.Limit)
+	c.saved.Store(c.unlearned(n).Learn(c.saved.Load(), int64(ahead)-n, n))
 }

@@ -49,7 +49,7 @@ const mostForeign = 1024
 func (c *Crowd) tail(ctx context.Context, s *Waiter) (tail, error) {
 	for {
 		room := c.foreign.Load()
-		t, foreign, cut, err := c.tailWithin(ctx, s, c.Horizon.Distance(limit.SeenN(c.Limit))+1+room)
+		t, foreign, cut, err := c.tailWithin(ctx, s, c.horizon().Distance(limit.SeenN(c.Limit))+1+room)
 		if err != nil || !cut || foreign <= room || room == mostForeign {
 			return t, err
 		}

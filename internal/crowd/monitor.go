@@ -18,6 +18,7 @@ type monitor struct {
 	stop     func()  // ends the watches of the requests before the first
 	first    *Waiter // when it was last looked at
 	tooEarly bool    // it has followed the queue, and was far again
+	slept    bool    // it is near because its sleep has ended
 	still    stillness
 }
 
@@ -37,6 +38,7 @@ func (m *monitor) run() {
 			return
 		}
 		m.own.follow(m.Crowd, s.ownKeys())
+		m.bySample.Store(m.sampled(s.Found, m.waiters.count()))
 		var near bool
 		var err error
 		if s != m.first {
@@ -46,6 +48,7 @@ func (m *monitor) run() {
 		}
 		if !near {
 			near, err = m.untilNear(ctx, s)
+			m.slept = near
 		}
 		if err != nil {
 			_ = failed.Wait(ctx, nil)
@@ -78,8 +81,13 @@ func (m *monitor) followFront(ctx context.Context) (tooEarly bool) {
 		m.own.follow(m.Crowd, s.ownKeys())
 		seen, changed := view.Seen()
 		if seen >= s.Token {
-			ahead, _ := view.Ahead(s.Key, s.Token) // for a request that is gone there is none
-			if !m.Horizon.Stays(ahead, limit.SeenN(m.Limit)) {
+			ahead, shown := view.Ahead(s.Key, s.Token) // for a request that is gone there is none
+			if s == m.first && m.slept && shown {
+				m.learn(ahead)
+			}
+			m.slept = false
+			if !m.stays(ahead, limit.SeenN(m.Limit)) {
+				s.placed = false
 				m.waiters.setMode(Asleep)
 				return s == m.first && !followed
 			}
@@ -119,11 +127,14 @@ const (
 // untilNear lists the requests before one, and waits until it is near. It returns false when they have to
 // be listed again.
 func (m *monitor) untilNear(ctx context.Context, s *Waiter) (near bool, err error) {
+	if m.bySample.Load() {
+		return m.untilSampled(ctx, s)
+	}
 	t, err := m.tail(ctx, s)
 	if err != nil {
 		return false, err
 	}
-	h := m.Horizon
+	h := m.horizon()
 	if !m.tooEarly {
 		h = h.Few(t.limit.N)
 	}
@@ -133,7 +144,7 @@ func (m *monitor) untilNear(ctx context.Context, s *Waiter) (near bool, err erro
 		return true, nil
 	}
 	gone, closed := make(chan string, h.Watched), make(chan struct{}, 1)
-	stop, err := m.Session.Source().Deletions(ctx, w.keys(), func(key string) {
+	stop, err := m.Session.Source().Deletions(ctx, w.spans(), func(key string) {
 		select {
 		case gone <- key:
 		default: // it was created and deleted again

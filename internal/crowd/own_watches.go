@@ -23,6 +23,7 @@ type ownWatches struct {
 	since    time.Time
 	stop     context.CancelFunc
 	linger   *time.Timer
+	sampled  *sample // of the queue, or nil
 }
 
 // ownLingers is how long the watches run on without a monitor: under contention the next one comes
@@ -63,6 +64,33 @@ func (d *ownWatches) end() {
 		d.stop()
 	}
 	d.prefix, d.stop = "", nil
+	d.dropSample()
+}
+
+// dropSample ends the sample, if there is one. d.mu is held.
+func (d *ownWatches) dropSample() {
+	if d.sampled != nil {
+		d.sampled.stop()
+	}
+	d.sampled = nil
+}
+
+// sample returns the sample of the queue, or nil.
+func (d *ownWatches) sample() *sample {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sampled
+}
+
+// replace takes a new sample, whose watches exist, in place of the former one (W14 in internal/proof/tested-failures.md).
+func (d *ownWatches) replace(with *sample) {
+	d.mu.Lock()
+	former := d.sampled
+	d.sampled = with
+	d.mu.Unlock()
+	if former != nil {
+		former.stop()
+	}
 }
 
 // follow watches the keys with a prefix, unless they are watched already, and the limit. Watches that
@@ -71,6 +99,9 @@ func (d *ownWatches) end() {
 func (d *ownWatches) follow(c *Crowd, prefix string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.sampled != nil && !time.Now().Before(d.sampled.until) { // a request that sleeps by it begins another one
+		d.dropSample()
+	}
 	if d.prefix == prefix && time.Since(d.since) < c.Horizon.Renew/2 {
 		return
 	}

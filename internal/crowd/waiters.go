@@ -22,6 +22,11 @@ type Waiter struct {
 	woken chan struct{} // has a value when its key may be gone, or a notice may have come
 
 	before, after *Waiter // of the waiters, by token
+
+	// Its place, for a sleep by a sample: so many requests were before it when so many had left the queue. It is known
+	// if it was read, or if a sample has run since its own Txn has counted them.
+	ahead, from int64
+	placed      bool
 }
 
 // Mode is how requests wait.

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/rank"
 )
 
@@ -56,6 +57,13 @@ func (w *watched) keys() (keys []string) {
 		keys = append(keys, e.Key)
 	}
 	return keys
+}
+
+func (w *watched) spans() (spans []mirror.Span) {
+	for _, e := range w.left {
+		spans = append(spans, mirror.Span{From: e.Key})
+	}
+	return spans
 }
 
 // period is how long the request sleeps at most before it looks.

@@ -7,19 +7,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// Span is a key, or the keys from one on to before another.
+type Span struct {
+	From string
+	To   string // empty for one key
+}
+
 // Deletions watches the deletions of several keys from now on. deleted is called with each key, and
 // closed when one of the watches has ended by itself, both by several goroutines. All watches exist when
 // Deletions returns. They end with stop, which returns when none of those calls is under way.
 //
 // A deletion is only a sign that it is time to look. Those between an earlier read of the keys and the
 // watch are not reported, so the caller reads the keys again.
-func (s *Source) Deletions(ctx context.Context, keys []string, deleted func(key string), closed func(error)) (stop func(), err error) {
+func (s *Source) Deletions(ctx context.Context, spans []Span, deleted func(key string), closed func(error)) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	created := make(chan error, len(keys))
-	for _, key := range keys {
+	created := make(chan error, len(spans))
+	for _, span := range spans {
 		running.Go(func() {
-			events, stop, err := s.watch(ctx, key, clientv3.WithFilterPut())
+			events, stop, err := s.watch(ctx, span.From, clientv3.WithFilterPut(), clientv3.WithRange(span.To))
 			if created <- err; err != nil {
 				return
 			}
@@ -33,8 +39,8 @@ func (s *Source) Deletions(ctx context.Context, keys []string, deleted func(key 
 						}
 						return
 					}
-					if len(resp.Events) > 0 {
-						deleted(key)
+					for _, ev := range resp.Events {
+						deleted(string(ev.Kv.Key))
 					}
 				case <-ctx.Done():
 					return
@@ -43,7 +49,7 @@ func (s *Source) Deletions(ctx context.Context, keys []string, deleted func(key 
 		})
 	}
 	stop = func() { cancel(); running.Wait() }
-	for range keys {
+	for range spans {
 		if e := <-created; e != nil {
 			err = e
 		}

@@ -1,6 +1,7 @@
 package rank_test
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -140,4 +141,100 @@ func TestProductionHorizons(t *testing.T) {
 			})
 		}
 	}
+}
+
+// One row for each side of each bound: after how many deletions a request that sleeps by a sample wakes.
+func TestHorizonDeletions(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ahead, limit, saved int64
+		until               int64
+		far                 bool
+	}{
+		"first":                    {100, 100, 0, -48, false},
+		"not worth a sleep":        {185, 100, 0, 15, false},
+		"far":                      {186, 100, 0, 16, true},
+		"a quarter early":          {264, 100, 0, 75, true},
+		"a smaller reserve":        {186, 100, 39, 45, true},
+		"of a limit of 32":         {86, 32, 0, 16, true},
+		"of a limit of 32, nearer": {85, 32, 0, 15, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			until, far := rank.StoredLimit.Sampling(c.limit).Saving(c.saved, c.limit).Deletions(c.ahead, c.limit)
+			require.Equal(t, c.until, until)
+			require.Equal(t, c.far, far)
+		})
+	}
+}
+
+// W8: a session learns how early its requests have to begin to follow. One that was late brings half of the reserve
+// back; the reserve is never greater than at first, and never below what should be left.
+func TestHorizonLearns(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		h                        rank.Horizon
+		saved, left, limit, then int64
+	}{
+		"early":                        {rank.StoredLimit, 0, 5, 1, 1},
+		"in time":                      {rank.StoredLimit, 3, 4, 1, 3},
+		"just in time":                 {rank.StoredLimit, 3, 1, 1, 2},
+		"late":                         {rank.StoredLimit, 6, -1, 1, 3},
+		"late, with the whole":         {rank.StoredLimit, 0, -1, 1, 0},
+		"just in time, with the whole": {rank.StoredLimit, 0, 0, 1, 0},
+		"early, with the least":        {rank.StoredLimit, 6, 9, 1, 6},
+		"the limit is less by now":     {rank.StoredLimit, 40, 9, 1, 6},
+		"sampled, early":               {rank.StoredLimit.Sampling(100), 10, 51, 100, 11},
+		"sampled, in time":             {rank.StoredLimit.Sampling(100), 10, 25, 100, 10},
+		"sampled, just in time":        {rank.StoredLimit.Sampling(100), 10, 24, 100, 9},
+		"sampled, with the least":      {rank.StoredLimit.Sampling(100), 39, 90, 100, 39},
+		"tiny":                         {rank.Tiny, 0, 9, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.then, c.h.Learn(c.saved, c.left, c.limit))
+		})
+	}
+}
+
+// Whatever the queue, a sample has one of about so many requests as Share says, and any block of keys has as many parts of
+// it as its length says, but for one: those of one process, whose permits end together, are not left out (W7).
+func TestHorizonSample(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h := rank.Horizon{Parts: rapid.IntRange(1, 10).Draw(t, "parts"), Share: rapid.Int64Range(1, 20).Draw(t, "share")}
+		n := rapid.IntRange(0, 2000).Draw(t, "keys")
+		var keys []string
+		for i := range n {
+			keys = append(keys, fmt.Sprintf("%04d", i))
+		}
+		parts, weight := h.Sample(keys, rapid.Float64Range(0, 0.999).Draw(t, "from"))
+		in := make([]bool, n)
+		covered := 0
+		for i, key := range keys {
+			for _, p := range parts {
+				if p.From <= key && key < p.To {
+					require.False(t, in[i], "no key is in two parts")
+					in[i] = true
+					covered++
+				}
+			}
+		}
+		if n == 0 {
+			require.Empty(t, parts)
+			return
+		}
+		require.Len(t, parts, min(n, h.Parts))
+		require.EqualValues(t, n/covered, weight)
+		require.LessOrEqual(t, int64(covered), max(int64(n)/h.Share, int64(h.Parts)))
+		block := rapid.IntRange(0, n).Draw(t, "block")
+		first := rapid.IntRange(0, n-block).Draw(t, "first")
+		whole := 0
+		for _, p := range parts {
+			if block > 0 && keys[first] <= p.From && p.To <= keys[first+block-1]+"\x00" {
+				whole++
+			}
+		}
+		require.GreaterOrEqual(t, whole, block*len(parts)/n-2)
+	})
 }

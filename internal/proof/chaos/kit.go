@@ -13,8 +13,11 @@ import (
 // openKit opens a session of this library for a process. Few requests wait in a run: so in every other
 // process, by the seed, a request is far as soon as another waits before it.
 func openKit(ctx context.Context, p *Process, client *embedtest.Client) (Session, error) {
-	if p.Env.Seed.Stream("far/"+p.Name).IntN(2) == 0 {
+	switch p.Env.Seed.Stream("far/" + p.Name).IntN(4) {
+	case 0:
 		ctx = rank.WithHorizon(ctx, rank.Tiny)
+	case 1:
+		ctx = rank.WithHorizon(ctx, rank.TinySample)
 	}
 	s, err := concurrency.NewSession(ctx, client.Client, namespace, &concurrency.SessionOptions{
 		TTL: p.plan.ttl, Margin: p.plan.margin, Prefix: p.Env.Prefix, Owner: p.Name,

@@ -59,6 +59,7 @@ func requiredIDs() []string {
 	add("A", "%d", 182, 183)
 	add("A", "%d", 182, 184)
 	add("A", "%d", 182, 185)
+	add("A", "%d", 191, 193)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -49,7 +50,11 @@ func (p *process) open(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, time.Minute)
 		call := p.rec.Call(history.Event{Name: history.Open, Until: p.until(bounded)})
 		if p.sim.script.far {
-			bounded = line.WithHorizon(bounded, line.Tiny)
+			h := line.Tiny
+			if strings.ContainsAny(p.name, "13579") {
+				h = line.TinySample
+			}
+			bounded = line.WithHorizon(bounded, h)
 		}
 		s, err := concurrency.NewSession(bounded, p.client.Client, "test", &concurrency.SessionOptions{TTL: p.sim.script.ttl, Margin: p.sim.script.margin, Prefix: prefix, Owner: p.name})
 		cancel()
