@@ -171,8 +171,13 @@ func (c *Crowd) beyond(ahead, limit int64) bool {
 	return far
 }
 
-// stays reports whether a request that follows the queue continues to.
-func (c *Crowd) stays(ahead int, limit int64) bool { return c.horizon().Stays(ahead, limit) }
+// stays reports whether a request that follows the queue continues to. To sleep by a sample costs no list.
+func (c *Crowd) stays(ahead int, limit int64) bool {
+	if c.bySample.Load() {
+		return !c.beyond(int64(ahead), limit)
+	}
+	return c.horizon().Stays(ahead, limit)
+}
 
 // isBehind reports whether a request may be far and is behind many others: as found, what its Txn has
 // counted, shows. If the session follows it already, it is so only if it is too far to continue.

@@ -82,14 +82,15 @@ func (m *monitor) followFront(ctx context.Context) (tooEarly bool) {
 		seen, changed := view.Seen()
 		if seen >= s.Token {
 			ahead, shown := view.Ahead(s.Key, s.Token) // for a request that is gone there is none
-			if s == m.first && m.slept && shown {
+			stays := m.stays(ahead, limit.SeenN(m.Limit))
+			if s == m.first && m.slept && shown && stays {
 				m.learn(ahead)
 			}
 			m.slept = false
-			if !m.stays(ahead, limit.SeenN(m.Limit)) {
-				s.placed = false
+			if !stays {
+				s.ahead, s.from, s.placed = int64(ahead), m.samples.left.Load(), true
 				m.waiters.setMode(Asleep)
-				return s == m.first && !followed
+				return s == m.first && !followed && !m.bySample.Load()
 			}
 			if view.Alone() && !m.deletionsAlone(2) { // the session has more requests by now
 				m.Front.Replace()

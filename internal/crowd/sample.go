@@ -32,7 +32,7 @@ type samples struct {
 }
 
 // untilSampled waits until a request is near, by a sample. It returns false when another request is the first, or the
-// sample is old. An estimate only says when to read the place of the request.
+// sample is old. An estimate only says when to look: the view of the front shows whether the request is near.
 func (m *monitor) untilSampled(ctx context.Context, s *Waiter) (near bool, err error) {
 	sample, err := m.sampleQueue(ctx, s)
 	if err != nil {
@@ -54,12 +54,8 @@ func (m *monitor) untilSampled(ctx context.Context, s *Waiter) (near bool, err e
 				break
 			}
 		}
-		switch m.sleepBySample(ctx, &w, until, sample) {
-		case followNow:
-			s.placed = false
-			return false, nil
-		case listAgain:
-			return false, ctx.Err()
+		if next := m.sleepBySample(ctx, &w, until, sample); next != lookAgain {
+			return next == followNow, ctx.Err()
 		}
 	}
 	s.placed = false
@@ -83,9 +79,13 @@ func (m *monitor) sleepBySample(ctx context.Context, w *watched, until int64, s 
 		select {
 		case <-m.samples.some:
 			w.still.end()
-			if s.closed.Load() && then == lookAgain {
+			switch {
+			case then != lookAgain:
+			case s.closed.Load():
 				then = listAgain
 				look.Reset(rand.N(w.spread()))
+			default: // the sample shows that the queue moves
+				look.Reset(jitter(w.period()))
 			}
 		case <-renew.C:
 			return listAgain
