@@ -13,9 +13,8 @@ import (
 // Foreign looks for keys of a namespace that are not etcdkit's, outside of queues and jobs. It returns how many keys it
 // has read, also if an error has come.
 func Foreign(ctx context.Context, kv clientv3.KV, space keyspace.Space) (found []Finding, read int, err error) {
-	const shown, page = 5, 1000
-	var names []string
-	foreign := 0
+	const page = 1000
+	var keys ForeignKeys
 	for from, end := space.Root(), clientv3.GetPrefixRangeEnd(space.Root()); ; {
 		resp, err := kv.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page), clientv3.WithKeysOnly())
 		if err != nil {
@@ -24,22 +23,38 @@ func Foreign(ctx context.Context, kv clientv3.KV, space keyspace.Space) (found [
 		for _, kv := range resp.Kvs {
 			read++
 			from = string(kv.Key) + "\x00"
-			if !keyspace.Foreign(space, string(kv.Key)) {
-				continue
-			}
-			if foreign++; foreign <= shown {
-				names = append(names, fmt.Sprintf("%q", strings.TrimPrefix(string(kv.Key), space.Root())))
-			}
+			keys.Look(space, string(kv.Key))
 		}
 		if !resp.More {
 			break
 		}
 	}
-	switch {
-	case foreign == 0:
-		return One(OK, "", "none outside of queues and jobs is foreign"), read, nil
-	case foreign > shown:
-		names = append(names, "…")
+	return keys.Findings(), read, nil
+}
+
+// ForeignKeys are those that were looked at.
+type ForeignKeys struct {
+	names []string // some of them
+	count int
+}
+
+// Look looks at a key of a namespace, in the order of the keys.
+func (f *ForeignKeys) Look(space keyspace.Space, key string) {
+	const shown = 5
+	if !keyspace.Foreign(space, key) {
+		return
 	}
-	return One(Warn, "Such a key is ignored, and never expires: find the program that writes it, and delete it with etcdctl.", "foreign keys (%d): %s", foreign, strings.Join(names, ", ")), read, nil
+	if f.count++; f.count <= shown {
+		f.names = append(f.names, fmt.Sprintf("%q", strings.TrimPrefix(key, space.Root())))
+	} else if f.count == shown+1 {
+		f.names = append(f.names, "…")
+	}
+}
+
+// Findings returns what was found.
+func (f *ForeignKeys) Findings() []Finding {
+	if f.count == 0 {
+		return One(OK, "", "none outside of queues and jobs is foreign")
+	}
+	return One(Warn, "Such a key is ignored, and never expires: find the program that writes it, and delete it with etcdctl.", "foreign keys (%d): %s", f.count, strings.Join(f.names, ", "))
 }

@@ -115,21 +115,14 @@ func (d *examination) sessions(ctx context.Context) []finding {
 	if err != nil {
 		return notMade("live sessions", err)
 	}
-	if len(alive) == 0 {
-		return one(levelWarn, "No service uses the namespace: check its name and --prefix.", "no live session")
-	}
 	oldest, by := d.now(), ""
 	for _, kv := range alive {
 		if s, ok := record.DecodeClock(kv.Value); ok && s.AtMS > 0 && time.UnixMilli(s.AtMS).Before(oldest) {
 			oldest, by = time.UnixMilli(s.AtMS), s.Owner
 		}
 	}
-	return one(levelOK, "", "%s, the oldest by %s for %s", output.Count(len(alive), "live session", "live sessions"),
-		output.OrDash(by), output.Ago(d.now(), oldest))
+	return doctor.Sessions(len(alive), oldest, by, d.now())
 }
-
-// beat is how often a process that runs jobs writes its time.
-const beat = time.Minute
 
 // clocks compares this machine's clock with the times that live processes have written last.
 func (d *examination) clocks(ctx context.Context) []finding {
@@ -149,32 +142,9 @@ func (d *examination) clocks(ctx context.Context) []finding {
 			continue
 		}
 		beats := strings.HasPrefix(string(kv.Key), space.Clocks())
-		if f := skew(at.Owner, time.UnixMilli(at.AtMS).Sub(now), beats); f != nil {
-			found = append(found, f...)
-		}
+		found = append(found, doctor.Skew(at.Owner, time.UnixMilli(at.AtMS).Sub(now), beats)...)
 	}
-	if len(found) == 0 {
-		return one(levelOK, "",
-			"no clock is known to differ by more than %v; ahead is known of all sessions, behind of those that run jobs", tolerance)
-	}
-	return found
-}
-
-// tolerance is the difference of two clocks that is no finding: some of it is the way to etcd.
-const tolerance = 2 * time.Second
-
-// skew judges a time that a process has written. lead is that time, less the time of this machine. A
-// process that beats has written it within the last minute.
-func skew(by string, lead time.Duration, beats bool) []finding {
-	const advice = "Limits do not depend on clocks, but fire times of jobs and shown ages do. Check time synchronization on both machines."
-	switch behind := -lead - beat; {
-	case lead > tolerance:
-		return one(levelWarn, advice, "the clock of %s is ahead of this machine's by %s or more", output.OrDash(by), output.Brief(lead))
-	case beats && behind > 10*tolerance:
-		return one(levelWarn, advice, "the clock of %s is behind this machine's by %s or more, or it could not write for that long",
-			output.OrDash(by), output.Brief(behind))
-	}
-	return nil
+	return doctor.Clocks(found)
 }
 
 // foreign looks for keys that are not etcdkit's, outside of queues and jobs.
@@ -201,8 +171,7 @@ func (d *examination) queues(ctx context.Context) (found []finding) {
 	}
 	for name, l := range state.Limiters {
 		if l.Base.Rev != 0 && l.Base.Limit.Limit == 0 && !l.Base.Damaged {
-			found = append(found, one(levelWarn, fmt.Sprintf("'etcdkit limit %s N' admits again.", output.ShellWord("limiter/"+name)),
-				"limiter/%s: its keys are paused by a default limit of 0", name)...)
+			found = append(found, doctor.DefaultPaused("limiter/"+name, output.ShellWord("limiter/"+name))...)
 		}
 	}
 	all := queue.Busiest(state)
@@ -215,16 +184,13 @@ func (d *examination) queues(ctx context.Context) (found []finding) {
 			limit += " --total"
 		}
 		if q.Foreign > 0 {
-			found = append(found, one(levelWarn,
-				"Such a key holds up no request, and never expires: find the program that writes it, and delete it with etcdctl.",
-				"%s: %s", q.Name, output.Count(q.Foreign, "foreign key", "foreign keys"))...)
+			found = append(found, doctor.QueueForeign(q.Name, q.Foreign)...)
 		}
 		if q.Paused {
-			found = append(found, one(levelWarn, fmt.Sprintf("Nothing is admitted; 'etcdkit limit %s N' admits again.", limit),
-				"%s: paused by a limit of 0, %d wait", q.Name, q.Waiting)...)
+			found = append(found, doctor.QueuePaused(q.Name, limit, q.Waiting)...)
 		}
 	}
-	return append(found, one(levelOK, "", "%s", output.Count(len(all), "queue", "queues"))...)
+	return append(found, doctor.Queues(len(all))...)
 }
 
 // lostRuns looks for runs of jobs whose processes died.
@@ -253,7 +219,7 @@ func (d *examination) lostRuns(ctx context.Context) (found []finding) {
 	if err != nil {
 		return append(found, cutShort(ctx, int(examined.Load()), "jobs", err)...)
 	}
-	return append(found, one(levelOK, "", "%s", output.Count(len(names), "job", "jobs"))...)
+	return append(found, doctor.Jobs(len(names))...)
 }
 
 // job examines one job.
@@ -262,32 +228,22 @@ func (d *examination) job(ctx context.Context, l *schedlock.Locker, name string)
 	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) { // removed meanwhile
 		return nil, err
 	}
-	switch p := st.Paused; {
-	case p == nil:
-	case p.By == "":
-		found = one(levelWarn, "The record is damaged, or of a later release. 'etcdkit jobs resume' lets the job start again.",
-			"job %s: paused, and the record of that cannot be read", name)
-	default:
-		found = one(levelWarn, "'etcdkit jobs resume' lets it start again.", "job %s: paused by %s for %s: %s", name, p.By,
-			output.Ago(d.now(), p.Since), output.OrDash(p.Reason))
+	if p := st.Paused; p != nil {
+		found = doctor.JobPaused(name, p.By, p.Reason, p.Since, d.now())
 	}
 	foreign, err := d.foreignKeys(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if foreign > 0 {
-		found = append(found, one(levelWarn, "Such a key never expires: find the program that writes it, and delete it with etcdctl.",
-			"job %s: %s", name, output.Count(foreign, "foreign key", "foreign keys"))...)
+		found = append(found, doctor.JobForeign(name, foreign)...)
 	}
 	since, err := d.unstarted(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	if !since.IsZero() {
-		found = append(found, one(levelWarn,
-			"The processes that have the job are stopped, busy, or do not reach etcd. The lease of one of them lives: after a restore, or "+
-				"a crash, until its TTL is over. Of 'etcdkit jobs run' no machine calls any more.",
-			"job %s: no process has started it since its tick of %s", name, output.Instant(since))...)
+		found = append(found, doctor.JobUnstarted(name, since)...)
 	}
 	records, err := l.History(ctx, name)
 	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
@@ -323,12 +279,7 @@ func lost(name string, records []schedlock.Record) []finding {
 			n++
 		}
 	}
-	if n == 0 {
-		return nil
-	}
-	return one(levelWarn,
-		"Their processes died or were cut off. Without Retries such a tick is not repeated; 'etcdkit jobs history' has the times and "+
-			"owners.", "job %s: %d of %d stored runs were lost", name, n, len(records))
+	return doctor.JobLost(name, n, len(records))
 }
 
 // unknownRequests looks for requests whose attempts were lost.
@@ -367,21 +318,7 @@ func (d *examination) unknownRequests(ctx context.Context) (found []finding) {
 				open++
 			}
 		}
-		found = append(found, unknown(name, read, refused, open)...)
+		found = append(found, doctor.Unknown(name, read, refused, open)...)
 	}
-	return append(found, one(levelOK, "", "%s of requests", output.Count(len(names), "store", "stores"))...)
-}
-
-// unknown judges the requests of a store: how many were read, and of how many of these the outcome is
-// unknown, by their policies.
-func unknown(name string, read, refused, open int) []finding {
-	switch {
-	case refused > 0:
-		return one(levelWarn,
-			"Their duplicates are refused until an operator finds out what was done: 'etcdkit requests list STORE --state unknown', "+
-				"'etcdkit requests resolve'.", "store %s: %d of %d requests have an unknown outcome", name, refused, read)
-	case open > 0:
-		return one(levelOK, "", "store %s: %d of %d requests were lost, and their next duplicates repeat them", name, open, read)
-	}
-	return nil
+	return append(found, doctor.Stores(len(names))...)
 }

@@ -34,14 +34,14 @@ func TestVerdicts(t *testing.T) {
 		"TTL as asked":         {granted(5*time.Second, 5*time.Second), levelOK, ""},
 		"TTL longer":           {granted(5*time.Second, 8*time.Second), levelWarn, "8s"},
 		"TTL shorter":          {granted(5*time.Second, 4*time.Second), levelFail, "4s"},
-		"clocks agree":         {skew("web-7", -30*time.Second, true), "", ""},
-		"a clock ahead":        {skew("web-7", 10*time.Second, false), levelWarn, "ahead of this machine's by 10s or more"},
-		"a clock behind":       {skew("web-7", -2*time.Minute, true), levelWarn, "behind this machine's by 1m0s or more"},
-		"a session's old time": {skew("web-7", -2*time.Hour, false), "", ""},
+		"clocks agree":         {doctor.Skew("web-7", -30*time.Second, true), "", ""},
+		"a clock ahead":        {doctor.Skew("web-7", 10*time.Second, false), levelWarn, "ahead of this machine's by 10s or more"},
+		"a clock behind":       {doctor.Skew("web-7", -2*time.Minute, true), levelWarn, "behind this machine's by 1m0s or more"},
+		"a session's old time": {doctor.Skew("web-7", -2*time.Hour, false), "", ""},
 		"no run lost":          {lost("j", []schedlock.Record{{State: schedlock.RunDone}}), "", ""},
 		"a run lost":           {lost("j", []schedlock.Record{{State: schedlock.RunDone}, {State: schedlock.RunLost}}), levelWarn, "1 of 2"},
-		"unknown and refused":  {unknown("s", 10, 2, 3), levelWarn, "2 of 10"},
-		"unknown and repeated": {unknown("s", 10, 0, 3), levelOK, "3 of 10"},
+		"unknown and refused":  {doctor.Unknown("s", 10, 2, 3), levelWarn, "2 of 10"},
+		"unknown and repeated": {doctor.Unknown("s", 10, 0, 3), levelOK, "3 of 10"},
 	} {
 		var worst finding
 		for _, f := range c.got {
