@@ -152,8 +152,8 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		c.unsent(key)
-	} else if err = c.do(ctx, o, at, cut(c.opts.Actor(r), mostActor)); err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w; etcd has not confirmed the action within %v, and whether it is done is not known: look before you repeat it", err, actBound)
+	} else {
+		err = c.made(ctx, o, at, cut(c.opts.Actor(r), mostActor))
 	}
 	log := c.opts.Logger.With(c.about(r)...)
 	if err != nil {
@@ -166,6 +166,17 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	c.did(key, o.Verb)
 	w.Header().Set("Location", o.back()+"&"+url.Values{"done": {key}}.Encode())
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// made executes an action, and records it.
+func (c *console) made(ctx context.Context, o order, at target, actor string) error {
+	record := c.accounts.begin(ctx, o, at, actor)
+	err := c.do(ctx, o, at, actor)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w; etcd has not confirmed the action within %v, and whether it is done is not known: look before you repeat it", err, actBound)
+	}
+	record(err)
+	return err
 }
 
 // ask shows a form again that was filled in wrongly.

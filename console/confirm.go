@@ -18,7 +18,7 @@ type confirmation struct {
 	Name, Target, Question, Button, Back string
 	Facts                                []fact
 	Seen, Form                           string // what identifies the state that is shown, and the form
-	Number, Outcome, Reason, MustReason  bool
+	Number, Outcome, MustReason          bool
 	Alert                                string // what was wrong with the form
 	Value, ReasonText, ResultText, Typed string // as they were filled in
 
@@ -56,7 +56,6 @@ func (o order) confirmation(at target) confirmation {
 		Record: at.record, Corrects: at.record.Resolved != "", Status: o.found.status, Header: o.found.header, Force: o.found.force,
 	}
 	p.Number, p.Outcome = o.Verb == SetLimit, o.Verb == Resolve
-	p.Reason = o.Verb != SetLimit && o.Verb != Resume && o.Verb != Delete
 	s, _, _ := o.subject()
 	switch {
 	case o.Verb == Unlock && o.Target == "":

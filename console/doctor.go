@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/doctor"
+	"github.com/etcdkit/etcdkit/internal/fleet"
 )
 
 // findings are what the doctor has found.
@@ -17,10 +18,40 @@ func (all findings) urgent() bool {
 	return slices.ContainsFunc(all, func(f doctor.Finding) bool { return f.Level == doctor.Fail })
 }
 
+// doctorPage is the page of the doctor.
+type doctorPage struct {
+	Findings findings
+	Worst    map[string]int // how many findings there are of each level
+	Unread   string         // why the namespace was not examined, or ""
+}
+
 func readDoctor(q request) (any, quality, error) {
 	all, st, err := read(q, "doctor", q.console.examine)
-	return all, st, err
+	if err != nil {
+		return nil, st, err
+	}
+	p := doctorPage{Worst: map[string]int{}}
+	ctx, cancel := context.WithTimeout(q.Context(), patience) // what is wrong with etcd is shown without it
+	defer cancel()
+	q.Request = q.WithContext(ctx)
+	own, space := int64(q.console.sess.Lease()), q.console.inner.Space()
+	kept, how, err := look(q, "findings", func(s *fleet.State) []doctor.Finding { return namespaceFindings(s, space, own, time.Now()) })
+	switch {
+	case err != nil:
+		p.Unread = err.Error()
+	case how.unconfirmed != "":
+		p.Unread = how.unconfirmed
+	}
+	p.Findings = slices.Concat(all, kept)
+	slices.SortStableFunc(p.Findings, func(a, b doctor.Finding) int { return worst[a.Level] - worst[b.Level] })
+	for _, f := range p.Findings {
+		p.Worst[string(f.Level)]++
+	}
+	return p, st, nil
 }
+
+// worst is the order of the findings.
+var worst = map[doctor.Level]int{doctor.Fail: 0, doctor.Warn: 1, doctor.OK: 2}
 
 const (
 	slow     = 500 * time.Millisecond // an answer that takes longer takes too long

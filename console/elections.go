@@ -16,11 +16,13 @@ type electionRow struct {
 	Name, Leader, Note string
 	Since              time.Time // the earliest time of its grant
 	Candidates         int       // the leader is one of them
+	Led                bool
 }
 
 // electionList is the list of the elections.
 type electionList struct {
 	Elections []electionRow
+	Chips     []chips
 	pager
 }
 
@@ -33,6 +35,15 @@ func readElections(q request) (any, quality, error) {
 		return nil, st, err
 	}
 	var l electionList
+	rows, states := choose(q, "show", "State", rows, []choice[electionRow]{
+		{"leaderless", "no leader", true, func(r electionRow) bool { return !r.Led }}, {"led", "led", false, func(r electionRow) bool { return r.Led }},
+	})
+	rows, orders := sorted(q, rows, []sorting[electionRow]{
+		{"", "problems first", nil},
+		{"new", "newest leader", func(a, b electionRow) int { return b.Since.Compare(a.Since) }},
+		{"candidates", "most candidates", func(a, b electionRow) int { return cmp.Compare(b.Candidates, a.Candidates) }},
+	})
+	l.Chips = []chips{states, orders}
 	l.Elections, l.pager = paged(q, rows, "page")
 	return l, st, nil
 }
@@ -43,7 +54,7 @@ func electionsOf(s *fleet.State) (rows []electionRow) {
 		if id.Kind != keyspace.Election {
 			continue
 		}
-		row := electionRow{Name: id.Name, Candidates: of.Now.Waiting}
+		row := electionRow{Name: id.Name, Candidates: of.Now.Waiting, Led: of.Now.Used > 0}
 		if holders, _ := of.Requests(0, 1); len(holders) > 0 {
 			row.Candidates++
 			row.Leader, row.Note, row.Since = holders[0].Owner, holders[0].Note, record.Time(holders[0].Since)
@@ -51,7 +62,10 @@ func electionsOf(s *fleet.State) (rows []electionRow) {
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b electionRow) int {
-		return cmp.Or(min(1, len(a.Leader))-min(1, len(b.Leader)), strings.Compare(a.Name, b.Name))
+		if a.Led != b.Led {
+			return map[bool]int{true: 1, false: -1}[a.Led]
+		}
+		return strings.Compare(a.Name, b.Name)
 	})
 	return rows
 }

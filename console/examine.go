@@ -28,6 +28,7 @@ type target struct {
 	facts []fact
 	quality
 	seen     string // identifies what an action depends on
+	before   string // what it replaces, or ""
 	waits    bool   // it is a request that has no permit
 	revision int64  // of the record, or 0
 	record   idempotency.Record
@@ -131,7 +132,8 @@ func (q request) examineLimit(ctx context.Context, t *target, s subject, of stri
 func (t *target) limit(label string, n int, stored bool) {
 	t.see(n, stored)
 	if stored {
-		t.say(label, strconv.Itoa(n))
+		t.before = strconv.Itoa(n)
+		t.say(label, t.before)
 	} else {
 		t.say(label, "none is stored")
 	}

@@ -26,3 +26,6 @@ func SetUnseen(h http.Handler, d time.Duration) {
 
 // Follows reports whether a console follows the namespace.
 func Follows(h http.Handler) bool { return h.(*console).follower.active() != nil }
+
+// SetSampling sets the time between two moments of the history of a console that has no viewers yet.
+func SetSampling(h http.Handler, every time.Duration) { h.(*console).history.every = every }

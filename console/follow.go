@@ -27,7 +27,8 @@ type follower struct {
 	sess    *engine.Session
 	options fleet.Options
 	unseen  time.Duration
-	ended   func() // is called when the watch has ended
+	ended   func()                              // is called when the watch has ended
+	sample  func(context.Context, *fleet.Fleet) // samples the state until its context ends
 
 	mu     sync.Mutex
 	fleet  *fleet.Fleet // or nil
@@ -54,6 +55,7 @@ func (f *follower) follow() *fleet.Fleet {
 		defer stop()
 		f.wait(ctx)
 	})
+	f.sess.Background(func() { f.sample(ctx, of) })
 	f.fleet = of
 	return of
 }

@@ -134,7 +134,7 @@ func TestUnusedNames(t *testing.T) {
 func TestOwnSession(t *testing.T) {
 	t.Parallel()
 	s := open(t, "", nil)
-	require.Regexp(t, `<bdi>console</bdi> \(this console\)`, s.page("/sessions"))
+	require.Regexp(t, `<bdi>console</bdi></a> \(this console\)`, s.page("/sessions"))
 	sess, err := concurrency.NewSession(engine.Leaseless(testkit.Context(t)), s.NewClient(t, nil).Client, "test", &concurrency.SessionOptions{Prefix: s.Root})
 	require.NoError(t, err)
 	h, err := console.Handler(sess, nil)

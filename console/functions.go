@@ -14,7 +14,29 @@ import (
 // functions are those of the templates.
 var functions = template.FuncMap{
 	"text": text, "rfc": rfc, "now": time.Now, "clock": func(t time.Time) string { return t.UTC().Format(time.TimeOnly) },
-	"age": age, "moment": moment, "rpc": isRPC,
+	"age": age, "moment": moment, "rpc": isRPC, "count": count, "level": func(class string, used, most any, waits bool) template.HTML {
+		return level(class, number(used), number(most), waits)
+	}, "page": pageOf,
+}
+
+// level shows how much of a limit is in use, as a bar beside its figures. most is 0 if there is nothing to compare with.
+func level(class string, used, most int64, waits bool) template.HTML {
+	if most <= 0 {
+		return ""
+	}
+	class += map[bool]string{true: " full"}[used >= most || waits] + map[bool]string{true: " over"}[used > most]
+	return template.HTML(fmt.Sprintf(`<svg class="level %s" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect width="%d" height="8"/></svg>`, class, min(100, used*100/most))) //nolint:gosec // there is no text of others in it
+}
+
+// number returns an integer of a template.
+func number(n any) int64 {
+	switch n := n.(type) {
+	case int:
+		return int64(n)
+	case int64:
+		return n
+	}
+	return 0
 }
 
 // isRPC reports whether an entry replays messages of RPC.

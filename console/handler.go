@@ -36,6 +36,8 @@ type console struct {
 	refusals *zap.Logger // of actions
 	shared   shared
 	follower follower
+	history  history
+	accounts accounts
 	viewers  chan struct{}
 	cross    *http.CrossOriginProtection
 	mux      *http.ServeMux
@@ -66,12 +68,14 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 		return zapcore.NewSamplerWithOptions(core, time.Second, mostRefusals, 0)
 	}))
 	c.shared.session = c.inner.Context()
+	c.history.every = sampleEvery
+	c.accounts = accounts{sess: c.inner, log: o.Logger, now: time.Now}
 	c.follower = follower{
-		sess: c.inner, unseen: unseenFor, ended: c.shared.drop,
+		sess: c.inner, unseen: unseenFor, ended: c.shared.drop, sample: c.history.follow,
 		options: fleet.Options{Probe: probeEvery, Refresh: refreshEvery, Logger: o.Logger, Now: time.Now, Details: true},
 	}
 	for path, page := range views {
-		t, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/"+page.template)
+		t, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/queuetable.html", "templates/"+page.template)
 		if err != nil {
 			return nil, fmt.Errorf("new console: %w", err)
 		}
@@ -84,6 +88,7 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	}
 	c.mux.HandleFunc("GET /static/{name}", c.static)
 	c.mux.HandleFunc("POST /action", c.act)
+	c.mux.HandleFunc("GET /", c.missing)
 	return c, nil
 }
 
@@ -99,18 +104,6 @@ func (c *console) static(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", tagOf(text))
 	}
 	http.ServeFileFS(w, r, files, file)
-}
-
-// frame is what every page has.
-type frame struct {
-	Title     string
-	Namespace string
-	AsOf      time.Time
-	// Unconfirmed says why etcd has not confirmed what is shown since; "" if it has.
-	Unconfirmed string
-	Live        bool // the script reads it again
-	Data        any
-	Done        string // what an action has done, in words
 }
 
 // view answers with a page.
@@ -133,21 +126,63 @@ func (c *console) view(w http.ResponseWriter, r *http.Request, path string, v vi
 	if st.unconfirmed == "" {
 		st.unconfirmed = c.follower.outage()
 	}
-	state, err := json.Marshal(data)
+	page := frame{Title: v.title(q), Namespace: c.namespace(), Tab: v.tab, Query: q.query(), AsOf: st.asOf, Unconfirmed: st.unconfirmed, Live: v.live, Side: q.sideOf(path), Data: data, JSON: q.jsonOf(v)}
+	if of, ok := data.(titled); ok {
+		page.Title = of.title()
+	}
+	state, err := json.Marshal([]any{data, page.Side})
 	if err != nil {
 		c.refuse(w, r, http.StatusInternalServerError, err)
 		return
 	}
 	today := c.now().UTC().Format(time.DateOnly) // of which times are shown without their date
-	tag := tagOf(append(append(append(state, st.unconfirmed...), today...), r.URL.RawQuery...))
+	asJSON := v.live && wantsJSON(r)
+	tag := tagOf(fmt.Appendf(state, "%s %s %s %v", st.unconfirmed, today, r.URL.RawQuery, asJSON))
 	w.Header().Set("ETag", tag)
+	w.Header().Set("Vary", "Accept")
 	w.Header().Set("X-As-Of", st.asOf.UTC().Format(time.RFC3339Nano))
 	if matches(r.Header.Get("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	page := frame{Title: v.title(q), Namespace: c.namespace(), AsOf: st.asOf, Unconfirmed: st.unconfirmed, Live: v.live, Data: data, Done: c.done(r.FormValue("done"))}
+	if asJSON {
+		c.sendJSON(w, page)
+		return
+	}
+	page.Done = c.done(r.FormValue("done"))
 	c.render(w, r, path, http.StatusOK, page)
+}
+
+// wantsJSON reports whether a request asks for the data of a page in place of the page.
+func wantsJSON(r *http.Request) bool {
+	return r.URL.Query().Get("format") == "json" || strings.HasPrefix(r.Header.Get("Accept"), "application/json")
+}
+
+// sendJSON answers with the data of a page.
+func (c *console) sendJSON(w http.ResponseWriter, page frame) {
+	out, err := json.Marshal(struct {
+		Namespace   string
+		Title       string
+		AsOf        time.Time
+		Unconfirmed string `json:",omitempty"`
+		Data        any
+	}{page.Namespace, page.Title, page.AsOf.UTC(), page.Unconfirmed, page.Data})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(out, '\n'))
+}
+
+// missing answers for a path that there is not.
+func (c *console) missing(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/action" {
+		w.Header().Set("Allow", http.MethodPost)
+		c.refuse(w, r, http.StatusMethodNotAllowed, errors.New("an action is sent by the form of its page"))
+		return
+	}
+	c.refuse(w, r, http.StatusNotFound, errors.New("this console has no such page: its address is wrong, or is from another release"))
 }
 
 // tagOf returns the ETag of a text.
@@ -186,6 +221,7 @@ func (c *console) namespace() string { return c.sess.NamespacePrefix() }
 type refusal struct {
 	Text string
 	Back string // a further link, or ""
+	Up   string // as of frame
 }
 
 // refuse answers with an error.
@@ -200,7 +236,8 @@ func (c *console) refuseTo(w http.ResponseWriter, r *http.Request, code int, err
 	}
 	w.Header().Del("ETag")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	f := frame{Title: http.StatusText(code), Data: refusal{err.Error(), back}, Live: code >= http.StatusInternalServerError && r.Method == http.MethodGet}
+	up := strings.Repeat("../", max(0, strings.Count(r.URL.Path, "/")-1))
+	f := frame{Title: http.StatusText(code), Up: up, Data: refusal{err.Error(), back, up}, Live: code >= http.StatusInternalServerError && r.Method == http.MethodGet}
 	if c.opts.may(r, Action{Verb: Read}) == nil {
 		f.Namespace = c.namespace()
 	}

@@ -19,13 +19,16 @@ type jobRow struct {
 	Name, State, Outcome, Owner string
 	Tick, Next                  time.Time
 	Overdue                     time.Time // since when no process starts it, or zero
-	Bad                         bool
+	Bad                         bool      // its latest run was lost or has failed
+	Paused                      bool
 	Lost, Failed                int
+	Marks                       []mark // its states, the worst one first
 }
 
 // jobList is the list of jobs.
 type jobList struct {
-	Jobs []jobRow
+	Jobs  []jobRow
+	Chips []chips
 	pager
 }
 
@@ -53,29 +56,95 @@ func readJobs(q request) (any, quality, error) {
 		return nil, st, err
 	}
 	var l jobList
+	rows, states := choose(q, "show", "State", rows, jobChoices)
+	rows, orders := sorted(q, rows, jobOrders)
+	l.Chips = []chips{states, orders}
 	l.Jobs, l.pager = paged(q, rows, "page")
 	return l, st, nil
 }
 
-// jobsOf returns the jobs by name.
+// jobChoices are the states by which jobs are selected.
+var jobChoices = []choice[jobRow]{
+	{"overdue", "not started", true, func(r jobRow) bool { return !r.Overdue.IsZero() }},
+	{"lost", "lost runs", true, func(r jobRow) bool { return r.Lost > 0 }},
+	{"failed", "failed runs", true, func(r jobRow) bool { return r.Failed > 0 }},
+	{"paused", "paused", true, func(r jobRow) bool { return r.Paused }},
+	{"running", "running", false, func(r jobRow) bool { return strings.HasPrefix(r.State, running) }},
+}
+
+// jobOrders are the orders of the list.
+var jobOrders = []sorting[jobRow]{
+	{"", "problems first", nil},
+	{"next", "next tick", func(a, b jobRow) int { return fleet.CompareAges(a.Next, b.Next) }},
+	{"last", "last tick", func(a, b jobRow) int { return b.Tick.Compare(a.Tick) }},
+	{"name", "name", func(a, b jobRow) int { return strings.Compare(a.Name, b.Name) }},
+}
+
+// trouble is how much a job wants an operator: 0 if it does not.
+func (r jobRow) trouble() int {
+	switch {
+	case !r.Overdue.IsZero():
+		return 5
+	case r.Bad:
+		return 4
+	case r.Lost > 0:
+		return 3
+	case r.Paused:
+		return 2
+	case r.Failed > 0:
+		return 1
+	}
+	return 0
+}
+
+// marked adds the states of a job.
+func (r jobRow) marked() jobRow {
+	add := func(is bool, shape, text string) {
+		if is {
+			r.Marks = append(r.Marks, mark{shape, text})
+		}
+	}
+	add(!r.Overdue.IsZero(), "bad", "no process starts it")
+	add(r.Bad, "bad", "last run "+text(r.Outcome))
+	add(r.Paused, "paused", r.State)
+	if !r.Paused {
+		add(true, map[bool]string{true: "ok", false: "off"}[r.State == running], r.State)
+	}
+	return r
+}
+
+// jobsOf returns the jobs, those that want an operator first, by name.
 func jobsOf(s *fleet.State) (rows []jobRow) {
 	for name, j := range s.Jobs {
 		if j.Forgotten() {
 			continue
 		}
 		h := j.History(time.Now())
-		row := jobRow{Name: name, State: stateOf(j), Lost: h.Lost, Failed: h.Failed, Overdue: overdueSince(j, time.Now())}
+		row := jobRow{Name: name, State: stateOf(j), Paused: j.Paused, Lost: h.Lost, Failed: h.Failed, Overdue: overdueSince(j, time.Now())}
 		if next := nextOf(j, 1); len(next) > 0 {
 			row.Next = next[0]
 		}
 		if runs := runsOf(j); len(runs) > 0 {
 			row.Tick, row.Outcome, row.Owner, row.Bad = runs[0].Tick, runs[0].State, runs[0].Owner, runs[0].Bad
 		}
-		rows = append(rows, row)
+		rows = append(rows, row.marked())
 	}
-	slices.SortFunc(rows, func(a, b jobRow) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(rows, func(a, b jobRow) int {
+		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), strings.Compare(a.Name, b.Name))
+	})
 	return rows
 }
+
+// sideJobs are the names beside the page of a job.
+func sideJobs(s *fleet.State) (out []sideRow) {
+	for _, r := range jobsOf(s) {
+		out = append(out, sideRow{Name: r.Name, Href: pageOf("job", r.Name), Shape: r.Marks[0].Shape, State: r.Marks[0].Text})
+	}
+	return out
+}
+
+// running is the state of a job with an active run.
+const running = "running"
 
 // stateOf returns the state of a job in words.
 func stateOf(j *fleet.Job) string {
@@ -84,7 +153,7 @@ func stateOf(j *fleet.Job) string {
 	case len(j.Runs) == 0 && j.Planned():
 		state = "never run"
 	case j.Running():
-		state = "running"
+		state = running
 	case j.Cooling:
 		state = "cooling down"
 	}
@@ -237,6 +306,7 @@ type jobView struct {
 	Ticks                 []time.Time // the next ones
 	Overdue               time.Time   // since when no process starts it, or zero
 	Processes             []processRow
+	Strip                 *strip // or nil
 	runs                  []runRow
 }
 
@@ -264,7 +334,7 @@ func readJob(q request) (any, quality, error) {
 		runs := runsOf(j)
 		v = jobView{
 			Name: name, State: stateOf(j), Settings: j.Settings, Known: true, Locked: j.Running() || j.Cooling,
-			Ticks: nextOf(j, shownTicks), Overdue: overdueSince(j, time.Now()), Processes: processesOf(runs), runs: withSkipped(runs, j.Period),
+			Ticks: nextOf(j, shownTicks), Overdue: overdueSince(j, time.Now()), Processes: processesOf(runs), Strip: stripOf(runs, time.Now()), runs: withSkipped(runs, j.Period),
 		}
 		if j.Running() {
 			v.Active = strconv.FormatInt(j.Token(), 10)

@@ -61,7 +61,7 @@ func (c *console) of(s subject) (queue, error) {
 	case concurrency.KindElection:
 		return concurrency.NewElection(c.sess, s.name)
 	default:
-		return nil, badRequest{fmt.Errorf("%s has no page: its holders are processes with shares of a rate", s)}
+		return nil, badRequest{fmt.Errorf("%s is a rate: its holders are processes with shares, and have no requests", s)}
 	}
 }
 
@@ -86,7 +86,7 @@ func (c *console) limiter(s subject) (*concurrency.KeyedLimiter, error) {
 // requestRow is a request in the table of a queue.
 type requestRow struct {
 	Place                         string // of a waiter
-	Owner, ID, Note               string
+	Owner, Process, ID, Note      string
 	ForTotal                      bool // it is admitted at its key, and waits for the total
 	Weight                        int
 	Token                         string
@@ -96,7 +96,7 @@ type requestRow struct {
 
 func rowOf(r concurrency.Request) requestRow {
 	return requestRow{
-		Owner: r.Owner, ID: r.ID, Note: r.Note, ForTotal: r.WaitsFor == concurrency.LevelTotal, Weight: r.Weight, Token: strconv.FormatInt(r.Token, 10),
+		Owner: r.Owner, Process: processName(int64(r.Lease)), ID: r.ID, Note: r.Note, ForTotal: r.WaitsFor == concurrency.LevelTotal, Weight: r.Weight, Token: strconv.FormatInt(r.Token, 10),
 		Requested: r.Requested, Renewed: r.Renewed.Truncate(time.Second), ExpiresBy: r.ExpiresBy.Truncate(time.Second),
 	}
 }
@@ -106,6 +106,7 @@ type keyRow struct {
 	Name, Key  string
 	Own        bool // its limit is not the default
 	Limit      string
+	Most       int64 // the same as a number, or 0
 	Used       int64
 	Waiting    int
 	OldestWait time.Time
@@ -125,6 +126,7 @@ type keyList struct {
 // queuePage is the page of a queue.
 type queuePage struct {
 	Name, Limit            string
+	Most                   int // the same as a number
 	Stored, Paused, Limits bool
 	Idle                   bool // nothing is in etcd, as of any mutex and election that is not in use
 	Used, Waiting, Foreign int
@@ -133,7 +135,10 @@ type queuePage struct {
 	Holders                holderPage
 	Waiters                []requestRow
 	Blocker                *requestRow // the oldest holder, if one of the waiters waits for it
+	Charts                 []chart     // of the last hour, as far as the console has followed it
+	Turn                   string      // about how long the last waiter waits
 	Keys                   *keyPage
+	Rate                   *ratePage
 	May                    map[string]bool
 	pager
 }
@@ -165,6 +170,9 @@ func readQueue(q request) (any, quality, error) {
 	if err != nil {
 		return nil, quality{}, err
 	}
+	if s.kind == concurrency.KindRate {
+		return readRate(q, s)
+	}
 	p := queuePage{Name: s.String(), Limits: s.kind != concurrency.KindMutex && s.kind != concurrency.KindElection, May: q.offers(s.String(), RequestStop, Evict, SetLimit)}
 	p.May[string(SetLimit)] = p.May[string(SetLimit)] && p.Limits
 	if s.kind == concurrency.KindLimiter {
@@ -194,7 +202,19 @@ func readQueue(q request) (any, quality, error) {
 		held = nil // then the time of the request bounds that of the grant
 	}
 	p.fill(q, state, held)
+	p.remember(q.console, s)
 	return p, st, nil
+}
+
+// remember adds the recent past of a queue. That of an election is its list of leaders, which etcd does not have.
+func (p *queuePage) remember(c *console, s subject) {
+	now := time.Now()
+	if past, ok := c.history.of(s.String(), now); ok && s.kind != concurrency.KindElection {
+		p.Charts = chartsOf(past, now, c.history.every)
+		if !p.Paused {
+			p.Turn = past.turn(p.Waiting, c.history.every)
+		}
+	}
 }
 
 // seen returns what the namespace shows of a queue, in place of its state with the leases, which could not be read: in
@@ -273,7 +293,7 @@ func (p *queuePage) fill(q request, st concurrency.Status, held map[int64]int64)
 		}
 		return row
 	}
-	p.Limit, p.Stored, p.Paused = strconv.Itoa(st.Limit), st.Stored || !p.Limits, st.Stored && st.Limit == 0
+	p.Limit, p.Most, p.Stored, p.Paused = strconv.Itoa(st.Limit), st.Limit, st.Stored || !p.Limits, st.Stored && st.Limit == 0
 	p.Used, p.Waiting, p.Foreign = st.Used, len(st.Waiters), st.Foreign
 	p.Idle = !p.Limits && p.Used+p.Waiting+p.Foreign == 0
 	holders, place := paged(q, st.Holders, "holders")
@@ -316,7 +336,7 @@ func keysOf(s subject, of *fleet.Limiter) (out keyList) {
 	for key, l := range of.Keys {
 		row := keyRow{Name: subject{s.kind, s.name, key}.String(), Key: key, Own: l.Own(), Limit: "–", Used: l.Now.Used, Waiting: l.Now.Waiting, OldestWait: record.Time(l.Now.OldestWait)}
 		if l.Now.Known {
-			row.Limit = strconv.FormatInt(l.Now.Limit, 10)
+			row.Limit, row.Most = strconv.FormatInt(l.Now.Limit, 10), l.Now.Limit
 		}
 		out.keys = append(out.keys, row)
 	}

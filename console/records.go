@@ -42,7 +42,7 @@ func (q request) examineRecord(ctx context.Context, t *target, store string, o o
 	case o.Verb == Resolve && !resolvable(r):
 		return changed{fmt.Errorf("resolve record %s in store %q: %w: its outcome is not unknown, and no operator has recorded it; the request is %v", r.Ref, store, idempotency.ErrConflict, r.State)}
 	}
-	t.revision, t.record = r.Revision, r
+	t.revision, t.record, t.before = r.Revision, r, r.State.String()
 	t.see(r.State, r.Attempt, r.Revision)
 	t.say("Reference", string(r.Ref))
 	t.say("Note", r.Note)

@@ -70,7 +70,7 @@ func TestScale(t *testing.T) {
 	_, err = client.Txn(ctx).Then(puts...).Commit()
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return s.get("/").StatusCode == http.StatusOK }, testkit.Soon, 10*time.Millisecond, "the namespace is listed")
-	for _, path := range []string{"/", "/queue?name=semaphore/crowd", "/queue?name=semaphore/crowd&page=50", "/queue?name=semaphore/name-0007",
+	for _, path := range []string{"/", "/queues", "/search?q=order+12", "/queue?name=semaphore/crowd", "/queue?name=semaphore/crowd&page=50", "/queue?name=semaphore/name-0007",
 		"/store?name=orders", "/store?name=orders&state=" + fmt.Sprint(int(idempotency.Done)) + "&page=400"} {
 		began := time.Now()
 		body := s.page(path)
@@ -86,6 +86,6 @@ func TestScale(t *testing.T) {
 	}
 	require.Contains(t, s.page("/queue?name=semaphore/crowd"), "9990 waiting")
 	require.Contains(t, s.page("/queue?name=semaphore/crowd&page=50"), "5001 to 5100 of 9990")
-	require.Contains(t, s.page("/"), "1 to 100 of 1001")
+	require.Contains(t, s.page("/queues"), "1 to 100 of 1001")
 	require.Contains(t, s.page("/store?name=orders"), "Records 1 to 3 of 3")
 }

@@ -42,6 +42,17 @@ func (f *filled) request(q keyspace.Queue, n int, at int64) {
 	f.put(q.Slot(keyspace.Slot{Lease: 7, Number: n, Weight: 1}), record.Request{Nonce: "n", Owner: fmt.Sprint("web-", n), Note: "10.0.0.7", AtMS: at * 1000}.Encode(), 7)
 }
 
+// delete removes a key.
+func (f *filled) delete(key string) {
+	f.rev++
+	f.Remove(key)
+}
+
+// end removes the nth request of a queue.
+func (f *filled) end(q keyspace.Queue, n int) {
+	f.delete(q.Slot(keyspace.Slot{Lease: 7, Number: n, Weight: 1}))
+}
+
 // The overview counts what wants an operator. A request of a limiter with a total waits at its key or at the
 // total, and counts once.
 func TestOverviewFigures(t *testing.T) {
@@ -77,15 +88,21 @@ func TestOverviewFigures(t *testing.T) {
 	n := got.totals
 	require.Equal(t, []int{5, 3, 2, 2, 1, 1, 1, 1, 1, 1}, []int{n.Queues, n.Waiting, n.Crowded, n.Full, n.Paused, n.Leaderless, n.LostRuns, n.PausedJobs, n.Sessions, n.Foreign})
 	require.Equal(t, 1, n.UnknownRequests)
+	var problems []string
+	for _, p := range got.problems {
+		problems = append(problems, p.Name+": "+p.Text)
+	}
+	require.Equal(t, []string{"election/shard: no leader", "semaphore/paused: paused", "orders: 1 request of unknown outcome", "invoices: last run lost"}, problems)
+	require.Equal(t, []string{"semaphore/paused", "election/shard"}, []string{queuesOf(f.State)[0].Name, queuesOf(f.State)[1].Name}, "the problems are first")
 	require.Equal(t, time.Unix(11, 0), n.OldestWait, "of the one that waits for the total")
 	require.Equal(t, queueRow{
-		Name: "limiter/api", Requests: 3, Read: true, Limit: "2 per key, 1 in total", Used: 1, Waiting: 2, Full: true, OldestWait: time.Unix(11, 0), OldestHold: got.rows[0].OldestHold,
+		Name: "limiter/api", Kind: "limiter", Requests: 3, Limit: "2 per key, 1 in total", Most: 1, Marks: []mark{{"busy", "at the limit"}}, Used: 1, Waiting: 2, Full: true, OldestWait: time.Unix(11, 0), OldestHold: got.rows[0].OldestHold,
 	}, got.rows[0])
 	keys := keysOf(subject{kind: "limiter", name: "api"}, f.Limiters["api"])
 	require.Equal(t, []any{"2", true, 1, 1}, []any{keys.Default, keys.HasTotal, keys.InUse, keys.Waiting})
 	require.Equal(t, []any{"acme", int64(2), 1, false}, []any{keys.keys[0].Key, keys.keys[0].Used, keys.keys[0].Waiting, keys.keys[0].Own})
 	require.Len(t, jobsOf(f.State), 1, "of a forgotten job there is nothing to show")
-	require.Equal(t, []electionRow{{Name: "shard"}, {Name: "led", Leader: "web-0", Note: "10.0.0.7", Since: time.Unix(1, 0), Candidates: 2}}, electionsOf(f.State))
+	require.Equal(t, []electionRow{{Name: "shard"}, {Name: "led", Leader: "web-0", Note: "10.0.0.7", Since: time.Unix(1, 0), Candidates: 2, Led: true}}, electionsOf(f.State))
 }
 
 // A refusal is no outage.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,18 +14,21 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // storeRow is a store of requests.
 type storeRow struct {
-	Name   string
-	Counts []stateRow // by state, in the order of the page
+	Name    string
+	Refused int        // of unknown outcome, whose duplicates wait for an operator
+	Counts  []stateRow // by state, in the order of the page
 }
 
 // storeList is the list of the stores.
 type storeList struct {
 	States []string
 	Stores []storeRow
+	Chips  []chips
 	pager
 }
 
@@ -39,6 +44,13 @@ func readStores(q request) (any, quality, error) {
 	for _, s := range shownStates {
 		l.States = append(l.States, s.String())
 	}
+	has := func(i int) func(storeRow) bool { return func(r storeRow) bool { return r.Counts[i].Count > 0 } }
+	choices := []choice[storeRow]{{"refused", "for an operator", true, func(r storeRow) bool { return r.Refused > 0 }}}
+	for i, state := range shownStates {
+		choices = append(choices, choice[storeRow]{name: state.String(), label: state.String(), is: has(i)})
+	}
+	rows, states := choose(q, "show", "State", rows, choices)
+	l.Chips = []chips{states}
 	l.Stores, l.pager = paged(q, rows, "page")
 	return l, st, nil
 }
@@ -53,7 +65,7 @@ var counted = map[idempotency.State][]fleet.Stage{
 // storesOf returns the stores, those with the most requests of unknown outcome first.
 func storesOf(s *fleet.State) (rows []storeRow) {
 	for name, st := range s.Stores {
-		row := storeRow{Name: name}
+		row := storeRow{Name: name, Refused: st.Count[fleet.Unknown]}
 		for _, state := range shownStates {
 			n := 0
 			for _, stage := range counted[state] {
@@ -64,9 +76,21 @@ func storesOf(s *fleet.State) (rows []storeRow) {
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b storeRow) int {
-		return cmp.Or(cmp.Compare(b.Counts[0].Count, a.Counts[0].Count), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Counts[0].Count, a.Counts[0].Count), strings.Compare(a.Name, b.Name))
 	})
 	return rows
+}
+
+// sideStores are the names beside the page of a store.
+func sideStores(s *fleet.State) (out []sideRow) {
+	for _, r := range storesOf(s) {
+		row := sideRow{Name: r.Name, Href: pageOf("store", r.Name), Shape: "ok", State: "in use"}
+		if r.Refused > 0 {
+			row.Shape, row.State = "bad", fmt.Sprintf("%d of unknown outcome", r.Refused)
+		}
+		out = append(out, row)
+	}
+	return out
 }
 
 // wants reports whether requests in a state want an operator.
@@ -79,11 +103,10 @@ func (c *console) store(name string) (*idempotency.Store, error) {
 
 // stateRow is a state that records can be selected by.
 type stateRow struct {
-	Value   int
-	Label   string
-	Current bool
-	Count   int
-	Bad     bool
+	Value int
+	Label string
+	Count int
+	Bad   bool
 }
 
 // recordRow is a record.
@@ -99,7 +122,7 @@ type recordRow struct {
 // storePage is the page of a store.
 type storePage struct {
 	Name    string
-	States  []stateRow
+	Chips   []chips
 	Records []recordRow
 	Known   bool // whether etcd has anything of it
 	May     map[string]bool
@@ -111,10 +134,11 @@ func (p storePage) Pager() pager { return p.pager }
 
 // storeState is what the namespace shows of a store.
 type storeState struct {
-	known  bool
-	counts map[idempotency.State]int
-	refs   []string // of the records in one state
-	sort   sync.Once
+	known   bool
+	counts  map[idempotency.State]int
+	refused int      // of unknown outcome, whose duplicates wait for an operator
+	refs    []string // of the records that are selected
+	sort    sync.Once
 }
 
 // sorted returns the references in an order that does not change.
@@ -123,20 +147,51 @@ func (s *storeState) sorted() []string {
 	return s.refs
 }
 
-// storeOf returns a store, with the references of its records in a state.
-func storeOf(s *fleet.State, name string, state idempotency.State) *storeState {
-	st := s.Stores[name]
+// selection is which records of a store a page shows: those of a scope, those with a reference, or those in a state.
+type selection struct {
+	scope, ref string
+	state      idempotency.State
+	refused    bool // of them, those whose duplicates wait for an operator
+}
+
+// selectionOf reads the selection of a page's address.
+func selectionOf(q request) selection {
+	values := q.URL.Query()
+	if s := (selection{scope: cut(values.Get("scope"), mostQuery), ref: cut(values.Get("ref"), mostQuery)}); s.scope != "" || s.ref != "" {
+		return s
+	}
+	n, _ := strconv.Atoi(values.Get("state"))
+	s := selection{state: idempotency.State(n), refused: values.Get("only") == "refused"}
+	if s.refused || !slices.Contains(shownStates, s.state) {
+		s.state = idempotency.Unknown
+	}
+	return s
+}
+
+// refs returns the references of the selected records.
+func (s selection) refs(st *fleet.Store, keys keyspace.Store) []string {
+	switch {
+	case s.ref != "":
+		return st.Find(s.ref, math.MaxInt)
+	case s.scope != "":
+		return st.Find(strings.TrimPrefix(keys.Scope(s.scope), keys.Records()), math.MaxInt)
+	case s.refused:
+		return st.Refs(fleet.Unknown)
+	}
+	return st.Refs(counted[s.state]...)
+}
+
+// storeOf returns a store, with the references of its selected records.
+func storeOf(state *fleet.State, space keyspace.Space, name string, selected selection) *storeState {
+	st := state.Stores[name]
 	if st == nil {
 		return &storeState{}
 	}
-	out := &storeState{known: true, counts: map[idempotency.State]int{}}
+	out := &storeState{known: true, counts: map[idempotency.State]int{}, refused: st.Count[fleet.Unknown], refs: selected.refs(st, space.Store(name))}
 	for state, stages := range counted {
 		for _, stage := range stages {
 			out.counts[state] += st.Count[stage]
 		}
-	}
-	if out.counts[state] > 0 {
-		out.refs = st.Refs(counted[state]...)
 	}
 	return out
 }
@@ -164,30 +219,24 @@ func (c *console) records(ctx context.Context, name string, state idempotency.St
 var shownStates = []idempotency.State{idempotency.Unknown, idempotency.InProgress, idempotency.Failed, idempotency.Unreadable, idempotency.Released, idempotency.Done}
 
 func readStore(q request) (any, quality, error) {
-	name := q.name()
-	n, _ := strconv.Atoi(q.URL.Query().Get("state"))
-	state := idempotency.State(n)
-	if !slices.Contains(shownStates, state) {
-		state = shownStates[0]
-	}
-	of, st, err := look(q, fmt.Sprintf("store/%d/%s", state, name), func(s *fleet.State) *storeState { return storeOf(s, name, state) })
+	name, selected := q.name(), selectionOf(q)
+	of, st, err := look(q, fmt.Sprintf("store/%#v/%s", selected, name), func(s *fleet.State) *storeState {
+		return storeOf(s, q.console.inner.Space(), name, selected)
+	})
 	if err != nil {
 		return nil, st, err
 	}
 	refs, place := paged(q, of.sorted(), "page")
 	var found []idempotency.Record
 	if len(refs) > 0 {
-		found, st, err = read(q, fmt.Sprintf("records/%d/%d/%s", state, place.From, name), func(ctx context.Context) ([]idempotency.Record, error) {
-			return q.console.records(ctx, name, state, refs)
+		found, st, err = read(q, fmt.Sprintf("records/%#v/%d/%s", selected, place.From, name), func(ctx context.Context) ([]idempotency.Record, error) {
+			return q.console.records(ctx, name, selected.state, refs)
 		})
 		if err != nil {
 			return nil, st, err
 		}
 	}
-	p := storePage{Name: name, May: q.offers("requests/"+name, Resolve, Delete), Known: of.known, pager: place}
-	for _, s := range shownStates {
-		p.States = append(p.States, stateRow{Value: int(s), Label: s.String(), Current: s == state, Count: of.counts[s]})
-	}
+	p := storePage{Name: name, May: q.offers("requests/"+name, Resolve, Delete), Known: of.known, Chips: []chips{selected.chips(name, of)}, pager: place}
 	for _, r := range found {
 		resolve := "Resolve"
 		if r.State != idempotency.Unknown {
@@ -200,4 +249,26 @@ func readStore(q request) (any, quality, error) {
 		})
 	}
 	return p, st, nil
+}
+
+// chips are the links to the records of a store by their state, and what is selected beside that.
+func (s selection) chips(name string, of *storeState) chips {
+	byState := s.scope == "" && s.ref == ""
+	out := chips{Label: "State", Options: []option{{Label: "for an operator", Href: refusedOf(name), Count: of.refused, Counted: true, Current: s.refused, Bad: of.refused > 0}}}
+	for _, state := range shownStates {
+		out.Options = append(out.Options, option{
+			Label: state.String(), Href: pageOf("store", name) + "&state=" + strconv.Itoa(int(state)), Count: of.counts[state], Counted: true,
+			Current: byState && state == s.state && !s.refused, Bad: state == idempotency.Unreadable && of.counts[state] > 0,
+		})
+	}
+	if !byState {
+		values := url.Values{"name": {name}}
+		label := "of the scope " + s.scope
+		if values.Set("scope", s.scope); s.ref != "" {
+			label = "with the reference " + s.ref
+			values = url.Values{"name": {name}, "ref": {s.ref}}
+		}
+		out.Options = append(out.Options, option{Label: text(label), Href: "store?" + values.Encode(), Count: len(of.refs), Counted: true, Current: true})
+	}
+	return out
 }

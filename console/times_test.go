@@ -78,7 +78,7 @@ func TestTimesOutOfRange(t *testing.T) {
 			require.Greater(t, changed, 10)
 			for _, path := range []string{
 				"/", "/queue?name=semaphore/charge", "/queue?name=limiter/api", "/queue?name=limiter/api/acme", "/queue?name=election/shard", "/elections", "/jobs", "/job?name=invoices", "/job?name=cleanup",
-				"/stores", "/store?name=orders", fmt.Sprintf("/store?name=orders&state=%d", idempotency.Done), "/sessions",
+				"/queues", "/search?q=web-7", "/stores", "/store?name=orders", fmt.Sprintf("/store?name=orders&state=%d", idempotency.Done), "/sessions",
 				"/confirm?do=set-limit&name=semaphore/charge", "/confirm?do=resume&name=invoices", "/confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(lost)),
 				"/confirm?do=delete&name=orders&target=" + url.QueryEscape(string(st.Ref(done))), fmt.Sprintf("/confirm?do=evict&name=semaphore/charge&target=%d", held.Token()),
 			} {

@@ -21,6 +21,14 @@ type request struct {
 // name is the name that the page is about.
 func (q request) name() string { return q.URL.Query().Get("name") }
 
+// query is what is searched for.
+func (q request) query() string {
+	if q.URL.Path == "/search" {
+		return cut(q.URL.Query().Get("q"), mostQuery)
+	}
+	return ""
+}
+
 // mostName is the length of the longest name, in bytes: limiter/NAME/KEY.
 const mostName = len(concurrency.KindLimiter) + 2*(1+keyspace.MaxName)
 
@@ -74,10 +82,70 @@ func (q request) offers(name string, verbs ...Verb) map[string]bool {
 	return may
 }
 
+// with returns the address of this page with a parameter changed, from the first rows of its tables on.
+func (q request) with(param, value string) string {
+	values := q.URL.Query()
+	for _, place := range []string{"done", "page", "keys", "holders"} {
+		values.Del(place)
+	}
+	if values.Del(param); value != "" {
+		values.Set(param, value)
+	}
+	return "?" + values.Encode()
+}
+
+// sideOf returns the names beside a page, for a viewer that may read lists. The page does without them after an error.
+func (q request) sideOf(path string) *side {
+	list, ok := sides[path]
+	if !ok || q.console.opts.may(q.Request, Action{Verb: Read}) != nil {
+		return nil
+	}
+	all, _, err := look(q, "side/"+path, list.rows)
+	if err != nil || len(all) < 2 {
+		return nil
+	}
+	s := &side{Label: list.label, All: list.all}
+	shown := false
+	for _, row := range all[:min(len(all), mostSide)] {
+		row.Current = row.Name == q.name() || path == "queue" && keyIn(q.name(), row.Name)
+		shown = shown || row.Current
+		s.Names = append(s.Names, row)
+	}
+	if len(all) > mostSide {
+		s.More = len(all)
+	}
+	return s
+}
+
+// jsonOf returns the address of the data of a page, or "" for one that asks before an action.
+func (q request) jsonOf(v view) string {
+	if !v.live {
+		return ""
+	}
+	values := q.URL.Query()
+	values.Del("done")
+	values.Set("format", "json")
+	return "?" + values.Encode()
+}
+
+// reader reports of names whether the viewer may read their pages.
+func (q request) reader() func(name string) bool {
+	known := map[string]bool{}
+	return func(name string) bool {
+		may, asked := known[name]
+		if !asked {
+			may = q.console.opts.may(q.Request, Action{Verb: Read, Name: name}) == nil
+			known[name] = may
+		}
+		return may
+	}
+}
+
 // view is one page.
 type view struct {
 	template string
 	live     bool
+	tab      string // the link of its tab
 	title    func(request) string
 	subject  func(request) string // the name that Authorize is asked about
 	read     func(request) (any, quality, error)
@@ -90,16 +158,20 @@ func named(prefix string) func(request) string {
 
 // views are the pages, by path.
 var views = map[string]view{
-	"":          {"overview.html", true, fixed("Overview"), fixed(""), readOverview},
-	"queue":     {"queue.html", true, named(""), named(""), readQueue},
-	"elections": {"elections.html", true, fixed("Elections"), fixed(""), readElections},
-	"jobs":      {"jobs.html", true, fixed("Jobs"), fixed(""), readJobs},
-	"job":       {"job.html", true, named(""), named("job/"), readJob},
-	"stores":    {"stores.html", true, fixed("Requests"), fixed(""), readStores},
-	"store":     {"store.html", true, named(""), named("requests/"), readStore},
-	"sessions":  {"sessions.html", true, fixed("Sessions"), fixed(""), readSessions},
-	"doctor":    {"doctor.html", true, fixed("Doctor"), fixed(""), readDoctor},
-	"confirm":   {"confirm.html", false, confirmTitle, confirmSubject, readConfirm},
+	"":          {"overview.html", true, "./", fixed("Overview"), fixed(""), readOverview},
+	"queues":    {"queues.html", true, "queues", fixed("Queues"), fixed(""), readQueues},
+	"queue":     {"queue.html", true, "queues", named(""), named(""), readQueue},
+	"elections": {"elections.html", true, "elections", fixed("Elections"), fixed(""), readElections},
+	"jobs":      {"jobs.html", true, "jobs", fixed("Jobs"), fixed(""), readJobs},
+	"job":       {"job.html", true, "jobs", named(""), named("job/"), readJob},
+	"stores":    {"stores.html", true, "stores", fixed("Requests"), fixed(""), readStores},
+	"store":     {"store.html", true, "stores", named(""), named("requests/"), readStore},
+	"sessions":  {"sessions.html", true, "sessions", fixed("Processes"), fixed(""), readSessions},
+	"process":   {"process.html", true, "sessions", fixed("Process"), named("process/"), readProcess},
+	"doctor":    {"doctor.html", true, "doctor", fixed("Doctor"), fixed(""), readDoctor},
+	"changes":   {"changes.html", true, "changes", fixed("Changes"), named(""), readChanges},
+	"search":    {"search.html", true, "", fixed("Search"), fixed(""), readSearch},
+	"confirm":   {"confirm.html", false, "", confirmTitle, confirmSubject, readConfirm},
 }
 
 // pageSize is how many rows a table has.

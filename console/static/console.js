@@ -13,6 +13,38 @@
     clean.searchParams.delete("done");
     history.replaceState(null, "", clean);
   }
+  // The key / leads to the search, as in other tools.
+  const find = document.querySelector("#q");
+  document.addEventListener("keydown", (e) => {
+    if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input, select, textarea")) return;
+    e.preventDefault();
+    find.focus();
+  });
+  // Times are in UTC, as in logs. The local one is shown beside a time that the pointer is at.
+  const local = () => {
+    for (const t of main.querySelectorAll("time:not([data-age])")) t.title = `${new Date(t.dateTime).toLocaleString()} here`;
+  };
+  // What an operator takes to a shell is copied by a button. A browser has a clipboard for secure contexts alone.
+  const copies = () => {
+    if (!navigator.clipboard) return;
+    for (const e of main.querySelectorAll(".copied")) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "copy";
+      button.textContent = "copy";
+      button.setAttribute("aria-label", `copy ${e.textContent}`);
+      button.addEventListener("click", async () => {
+        await navigator.clipboard.writeText(e.textContent);
+        button.textContent = "copied";
+      });
+      e.after(button);
+    }
+  };
+  const dress = () => {
+    local();
+    copies();
+  };
+  dress();
   if (!("live" in main.dataset)) return;
 
   const status = document.querySelector("#status"), pause = document.querySelector("#pause");
@@ -36,7 +68,7 @@
   // The time moves on silently; what is wrong is announced, once.
   const say = () => {
     const text = trouble ? `not up to date, ${trouble}` : held;
-    document.querySelector("#as-of").textContent = Date.parse(asOf) > 0 ? `as of ${new Date(asOf).toISOString().slice(11, 19)} UTC` : "";
+    document.querySelector("#as-of").textContent = Date.parse(asOf) > 0 ? `as of ${new Date(asOf).toISOString().slice(11, 19)} UTC${new Date().getTimezoneOffset() ? `, ${new Date(asOf).toLocaleTimeString()} here` : ""}` : "";
     if (status.textContent !== text) status.textContent = text;
     status.classList.toggle("bad", trouble !== "");
     main.classList.toggle("stale", trouble !== "");
@@ -75,6 +107,10 @@
     if (to.tabIndex < 0) to.tabIndex = -1;
     to.focus({ preventScroll: true });
   };
+  const beside = (page) => {
+    const now = document.querySelector("#side"), fresh = page.querySelector("#side");
+    if (now && fresh && !now.contains(document.activeElement)) now.replaceChildren(...fresh.childNodes);
+  };
   const show = (fresh) => {
     const at = document.activeElement, focused = main.contains(at), href = at.getAttribute("href");
     const nth = tables().indexOf(at.closest(".scroll"));
@@ -83,6 +119,7 @@
     main.toggleAttribute("data-unconfirmed", "unconfirmed" in fresh.dataset);
     if (done && Date.now() < doneUntil) main.querySelector("h1").after(done);
     scrolled();
+    dress();
     tables().forEach((e, i) => { e.scrollLeft = left[i] || 0; });
     if (focused) focus(href, nth);
   };
@@ -103,7 +140,10 @@
         skew = Date.parse(page.documentElement.dataset.now) - Date.now();
         title = page.title;
         held = holds();
-        if (!held) show(fresh);
+        if (!held) {
+          show(fresh);
+          beside(page);
+        }
       } else if (done && Date.now() >= doneUntil) {
         done.remove();
       }

@@ -154,6 +154,9 @@ func (j *Job) Running() bool { return j.lock != 0 }
 // Token is that of the active run, or 0.
 func (j *Job) Token() int64 { return j.lock }
 
+// Holder returns the lease of the session that has the active run, or 0.
+func (j *Job) Holder() int64 { return j.in.keys[j.queues.Lock()] }
+
 // Lost reports whether a run was lost: it is recorded as running, and the lock is not its own.
 func (j *Job) Lost(r Run) bool { return r.State == record.RunRunning && r.mod != j.lock }
 
@@ -228,3 +231,13 @@ func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 
 // Users returns how many live processes have a job by Locker.Job or gocronlock.Cron.Plan.
 func (s *State) Users(job string) int { return s.users.have[job] }
+
+// Plans returns the jobs that a session has by Locker.Job or gocronlock.Cron.Plan, in no particular order.
+func (s *State) Plans(lease int64) (jobs []string) {
+	for key, names := range s.users.of {
+		if s.keys[key] == lease {
+			jobs = append(jobs, names...)
+		}
+	}
+	return jobs
+}

@@ -39,7 +39,12 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 			lim.Keys[of] = l
 		}
 		s.touch(l)
-		if l.change(key, kv, now); l.empty() {
+		before := l.Len()
+		l.change(key, kv, now)
+		if l.Len() < before {
+			s.countEnded("limiter/" + name + "/" + of)
+		}
+		if l.empty() {
 			delete(lim.Keys, of)
 			delete(s.dirty, l)
 		}
@@ -48,7 +53,12 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 			lim.Total = &Queue{keys: func() keyspace.Queue { return total }, limiter: lim, isTotal: true, details: s.details}
 		}
 		s.touch(lim.Total)
-		if lim.Total.change(key, kv, now); lim.Total.empty() {
+		before := lim.Total.Len()
+		lim.Total.change(key, kv, now)
+		if lim.Total.Len() < before {
+			s.countEnded("limiter/" + name)
+		}
+		if lim.Total.empty() {
 			delete(s.dirty, lim.Total)
 			lim.Total = nil
 		}

@@ -78,7 +78,12 @@ func (s *State) changeQueue(kind keyspace.Kind, key string, kv *mvccpb.KeyValue,
 		s.Queues[id] = l
 	}
 	s.touch(l)
-	if l.change(key, kv, now); l.empty() {
+	before := l.Len()
+	l.change(key, kv, now)
+	if l.Len() < before {
+		s.countEnded(id.Label() + "/" + name)
+	}
+	if l.empty() {
 		delete(s.Queues, id)
 		delete(s.dirty, l)
 	}
@@ -110,10 +115,17 @@ func (l *Queue) Own() bool {
 
 // PerSecond returns the stored rate of a queue of shares, or 0 if there is none that can be read.
 func (l *Queue) PerSecond() float64 {
+	rate, _ := l.Rate()
+	return rate.PerSecond
+}
+
+// Rate returns the stored rate of a queue of shares, and into how many shares it is divided, or zero if there is none
+// that can be read.
+func (l *Queue) Rate() (rate record.Rate, shares int64) {
 	if stored := mirror.ReadLimitRecord(l.limit); stored.Rev != 0 && !stored.Damaged {
-		return stored.Rate.PerSecond
+		return stored.Rate, stored.Limit.Limit
 	}
-	return 0
+	return record.Rate{}, 0
 }
 
 func (l *Queue) empty() bool { return l.limit == nil && len(l.entries) == 0 }
@@ -254,14 +266,71 @@ func (l *Queue) Requests(from, most int) (holders, waiters []Request) {
 	return describe(l.order[:min(l.holders, most)]), describe(rest[:min(most, len(rest))])
 }
 
+// Of returns the requests of one session, in the order of the queue: those that hold, and those that wait. With
+// Options.Details.
+func (l *Queue) Of(lease int64) (holders, waiters []Request) {
+	for i, e := range l.order {
+		switch {
+		case e.lease != lease:
+		case i < l.holders:
+			holders = append(holders, e.describe())
+		default:
+			waiters = append(waiters, e.describe())
+		}
+	}
+	return holders, waiters
+}
+
+// Requests returns how many requests hold permits and how many wait, by the lease of their session. A request at the key
+// of a limiter with a total counts where it holds or waits last. With Options.Details.
+func (s *State) Requests() (hold, wait map[int64]int) {
+	hold, wait = map[int64]int{}, map[int64]int{}
+	count := func(l *Queue, holders bool) {
+		for i, e := range l.order {
+			switch {
+			case i >= l.holders:
+				wait[e.lease]++
+			case holders:
+				hold[e.lease]++
+			}
+		}
+	}
+	for id, l := range s.Queues {
+		count(l, id.Kind != keyspace.Rate)
+	}
+	for _, lim := range s.Limiters {
+		if lim.Total != nil {
+			count(lim.Total, true)
+		}
+		for _, l := range lim.Keys {
+			count(l, lim.Total == nil)
+		}
+	}
+	return hold, wait
+}
+
+// Each calls fn with each request, in the order of the queue, until it returns false. With Options.Details.
+func (l *Queue) Each(fn func(r Request, holds bool) bool) {
+	for i, e := range l.order {
+		if !fn(e.describe(), i < l.holders) {
+			return
+		}
+	}
+}
+
 func describe(all []ranked) []Request {
 	out := make([]Request, len(all))
 	for i, e := range all {
-		out[i] = Request{Token: e.create, Weight: e.weight, Lease: e.lease, Requested: e.at, Since: e.since, MaxHold: e.maxHold}
-		if e.value != nil {
-			r, _ := record.DecodeRequest(*e.value)
-			out[i].Owner, out[i].ID, out[i].Note = r.Owner, r.ID, r.Note
-		}
+		out[i] = e.describe()
+	}
+	return out
+}
+
+func (e ranked) describe() Request {
+	out := Request{Token: e.create, Weight: e.weight, Lease: e.lease, Requested: e.at, Since: e.since, MaxHold: e.maxHold}
+	if e.value != nil {
+		r, _ := record.DecodeRequest(*e.value)
+		out.Owner, out.ID, out.Note = r.Owner, r.ID, r.Note
 	}
 	return out
 }

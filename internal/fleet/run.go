@@ -121,7 +121,7 @@ func (f *Fleet) received(resp clientv3.WatchResponse) error {
 	live, now := time.Since(f.answered) <= 2*f.opts.Probe, f.now()
 	for _, ev := range resp.Events {
 		if ev.Type == clientv3.EventTypeDelete {
-			f.state.remove(string(ev.Kv.Key))
+			f.state.Remove(string(ev.Kv.Key))
 			continue
 		}
 		f.state.Put(ev.Kv, now)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -22,6 +23,7 @@ type State struct {
 	details bool             // values are kept as well
 	clocks  clocks
 	users   users
+	ended   map[string]int // the requests that have ended since they were taken, by queue; with Options.Details
 
 	// Sessions are the live ones, by lease.
 	Sessions map[int64]Session
@@ -29,6 +31,7 @@ type State struct {
 	Limiters map[string]*Limiter
 	Jobs     map[string]*Job
 	Stores   map[string]*Store
+	Changes  map[string]record.Change         // what operators have changed, by key; with Options.Details
 	dirty    map[*Queue]bool                  // the queues that have changed since settle
 	working  map[int64]map[requestAt]struct{} // the requests whose records name an attempt as working, by the lease of its session
 }
@@ -49,14 +52,16 @@ type Session struct {
 type ranges struct {
 	kinds                         map[keyspace.Kind]string
 	limiters, jobs, stores, users string
+	changes                       string
 }
 
 // NewState returns the state of an empty namespace.
 func NewState(space keyspace.Space, details bool) *State {
 	s := &State{
 		space: space, keys: map[string]int64{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, details: details,
-		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, dirty: map[*Queue]bool{}, working: map[int64]map[requestAt]struct{}{},
-		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users()},
+		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, Changes: map[string]record.Change{}, dirty: map[*Queue]bool{}, working: map[int64]map[requestAt]struct{}{},
+		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users(), changes: space.Changes()},
+		ended:  map[string]int{},
 		users:  users{of: map[string][]string{}, have: map[string]int{}},
 	}
 	for kind := range kinds {
@@ -89,8 +94,8 @@ func (s *State) Put(kv *mvccpb.KeyValue, now int64) {
 	s.change(key, kv, known, now)
 }
 
-// remove removes a key.
-func (s *State) remove(key string) {
+// Remove removes a key.
+func (s *State) Remove(key string) {
 	lease, known := s.keys[key]
 	if !known {
 		return
@@ -121,6 +126,12 @@ func (s *State) change(key string, kv *mvccpb.KeyValue, known bool, now int64) {
 		s.changeJob(key, kv, known, now)
 	case strings.HasPrefix(key, s.ranges.users):
 		s.users.change(key, kv)
+	case strings.HasPrefix(key, s.ranges.changes):
+		if delete(s.Changes, key); kv != nil && s.details {
+			if c, ok := record.DecodeChange(kv.Value); ok {
+				s.Changes[key] = c
+			}
+		}
 	case strings.HasPrefix(key, s.ranges.stores):
 		s.changeStore(key, kv, known)
 	default:
@@ -134,6 +145,7 @@ func (s *State) change(key string, kv *mvccpb.KeyValue, known bool, now int64) {
 
 // inherit takes over what an earlier state knows and a list does not show.
 func (s *State) inherit(from *State) {
+	s.ended = from.ended
 	for id, l := range s.Queues {
 		l.inherit(from.Queues[id])
 	}
@@ -165,6 +177,22 @@ func (s *State) inherit(from *State) {
 	}
 }
 
+// TakeEnded returns how many requests of each queue have ended since it was called last: permits that were released or
+// lost, and waiters that have left. Queues are named as by their labels, semaphore/charge or limiter/api/acme. What has
+// ended while the watch was interrupted is not counted. With Options.Details.
+func (s *State) TakeEnded() map[string]int {
+	ended := s.ended
+	s.ended = map[string]int{}
+	return ended
+}
+
+// countEnded notes that a request of a queue has ended.
+func (s *State) countEnded(queue string) {
+	if s.details {
+		s.ended[queue]++
+	}
+}
+
 // Revision returns the revision of the state.
 func (s *State) Revision() int64 { return s.revision }
 
@@ -173,3 +201,18 @@ func (s *State) Keys() int { return len(s.keys) }
 
 // Leases returns on how many leases its keys are.
 func (s *State) Leases() int { return len(s.leases) }
+
+// Foreign returns the keys of the namespace that are not etcdkit's: those outside of queues and jobs, in order, and how
+// many are in the range of each job. Summary.Foreign has those of a queue.
+func (s *State) Foreign() (keys []string, jobs map[string]int) {
+	jobs = map[string]int{}
+	for key := range s.keys {
+		if keyspace.Foreign(s.space, key) {
+			keys = append(keys, key)
+		} else if name, _, ok := s.space.ParseJob(key); ok && !s.space.Job(name).Owns(key) {
+			jobs[name]++
+		}
+	}
+	slices.Sort(keys)
+	return keys, jobs
+}

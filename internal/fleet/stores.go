@@ -76,6 +76,30 @@ func (st *Store) Refs(stages ...Stage) (refs []string) {
 	return refs
 }
 
+// Find returns the references that begin with a text, in no particular order, at most so many.
+func (st *Store) Find(prefix string, most int) (refs []string) {
+	for ref := range st.requests {
+		if len(refs) == most {
+			break
+		}
+		if strings.HasPrefix(ref, prefix) {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// Working returns the references of the requests whose records name an attempt of a session as working, in no
+// particular order.
+func (st *Store) Working(lease int64) (refs []string) {
+	for at := range st.state.working[lease] {
+		if at.store == st {
+			refs = append(refs, at.ref)
+		}
+	}
+	return refs
+}
+
 func (s *State) changeStore(key string, kv *mvccpb.KeyValue, known bool) {
 	name, ok := s.space.ParseStore(key)
 	if !ok {

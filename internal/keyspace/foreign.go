@@ -15,6 +15,8 @@ func Foreign(s Space, key string) bool {
 		return !ofSession(s, key, tail)
 	case "clock/":
 		_, ok = parseHex16(tail)
+	case "change/":
+		ok = ofChange(tail)
 	case "jobs-of/":
 		lease, n, below := strings.Cut(tail, "/")
 		_, ok = parseHex16(lease)

@@ -84,6 +84,19 @@ func (s Space) Queued(key string) bool {
 // Sessions is the range of the keys of all sessions.
 func (s Space) Sessions() string { return s.root + "session/" }
 
+// Changes is the range of the keys that say what operators have changed.
+func (s Space) Changes() string { return s.root + "change/" }
+
+// Change is the key of a change at a time in milliseconds. nonce distinguishes those of one moment.
+func (s Space) Change(ms int64, nonce string) string { return s.Changes() + hex16(ms) + "-" + nonce }
+
+// ofChange reports whether a key is that of a change.
+func ofChange(tail string) bool {
+	at, nonce, ok := strings.Cut(tail, "-")
+	_, hex := parseHex16(at)
+	return ok && hex && nonce != "" && !strings.Contains(nonce, "/")
+}
+
 // Session returns the keys of the session on a lease.
 func (s Space) Session(lease int64) Session {
 	return Session{Range: s.Sessions() + hex16(lease) + "/", root: s.root}

@@ -60,6 +60,7 @@ func requiredIDs() []string {
 	add("A", "%d", 182, 184)
 	add("A", "%d", 182, 185)
 	add("A", "%d", 191, 193)
+	add("A", "%d", 186, 190, 188)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)

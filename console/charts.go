@@ -1,0 +1,126 @@
+package console
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// chart is a small picture of the last hour.
+type chart struct {
+	Label       string
+	Now, Most   string // the latest and the highest value
+	Area, Line  string // paths of SVG, in a box of chartWidth and chartHeight
+	Limit       string // path of a limit, or ""
+	From        time.Time
+	Description string
+}
+
+// The box of a chart.
+const (
+	chartWidth  = 240.0
+	chartHeight = 40.0
+)
+
+// chartsOf returns the charts of a queue.
+func chartsOf(p past, now time.Time, every time.Duration) []chart {
+	p = p.cropped()
+	from := now.Truncate(every).Add(every * time.Duration(1-len(p.used)))
+	plain := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	seconds := func(v float64) string { return lasted(time.Duration(v) * time.Second) }
+	perSecond := func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) + "/s" }
+	all := []chart{
+		chartOf("Used", p.used, p.limit, plain), chartOf("Waiting", p.waiting, nil, plain),
+		chartOf("Oldest wait", p.wait, nil, seconds), chartOf("Ended", p.ended, nil, perSecond),
+	}
+	for i := range all {
+		all[i].From = from
+	}
+	return all
+}
+
+// fewest is how many moments a chart shows at least.
+const fewest = 20
+
+// cropped returns the values since the first one that is known.
+func (p past) cropped() past {
+	first := max(0, len(p.used)-fewest)
+	for i, v := range p.used[:first] {
+		if !math.IsNaN(v) {
+			first = i
+			break
+		}
+	}
+	return past{p.used[first:], p.waiting[first:], p.limit[first:], p.wait[first:], p.ended[first:]}
+}
+
+// chartOf draws values, and a limit if there is one.
+func chartOf(label string, values, limit []float64, show func(float64) string) chart {
+	most, now := 0.0, math.NaN()
+	for _, v := range values {
+		if !math.IsNaN(v) {
+			most, now = max(most, v), v
+		}
+	}
+	top := most
+	for _, v := range limit {
+		if !math.IsNaN(v) && v <= 3*max(1, most) { // a limit that is far away would flatten the rest
+			top = max(top, v)
+		}
+	}
+	c := chart{Label: label, Now: "–", Most: show(most)}
+	if !math.IsNaN(now) {
+		c.Now = show(now)
+	}
+	c.Line, c.Area = drawn(values, top)
+	for _, v := range limit {
+		if v > 0 && v <= top {
+			c.Limit, _ = drawn(limit, top)
+			break
+		}
+	}
+	c.Description = fmt.Sprintf("%s in the last hour: %s now, %s the highest", label, c.Now, c.Most)
+	return c
+}
+
+// drawn returns values as the path of a line with steps, and as that of the area below it. Where a value is not known
+// there is a gap.
+func drawn(values []float64, top float64) (line, area string) {
+	var l, a strings.Builder
+	step := chartWidth / float64(len(values))
+	at := func(v float64) string { return coordinate(chartHeight - 1 - v/max(top, 1e-9)*(chartHeight-3)) }
+	open := false
+	for i, v := range values {
+		x, next := coordinate(float64(i)*step), coordinate(float64(i+1)*step)
+		switch {
+		case math.IsNaN(v):
+			if open {
+				a.WriteString("V40Z")
+			}
+			open = false
+			continue
+		case !open:
+			open = true
+			fmt.Fprintf(&l, "M%s %s", x, at(v))
+			fmt.Fprintf(&a, "M%s 40V%s", x, at(v))
+		case v != values[i-1]:
+			fmt.Fprintf(&l, "V%s", at(v))
+			fmt.Fprintf(&a, "V%s", at(v))
+		}
+		if last := i+1 == len(values); last || math.IsNaN(values[i+1]) || values[i+1] != v {
+			l.WriteString("H" + next)
+			a.WriteString("H" + next)
+		}
+	}
+	if open {
+		a.WriteString("V40Z")
+	}
+	return l.String(), a.String()
+}
+
+// coordinate returns a number with one digit behind the point at most.
+func coordinate(v float64) string {
+	return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64)
+}

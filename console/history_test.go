@@ -1,0 +1,146 @@
+package console
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// known returns the values that are known, with their places.
+func known(values []float64) map[int]float64 {
+	out := map[int]float64{}
+	for i, v := range values {
+		if !math.IsNaN(v) {
+			out[i] = v
+		}
+	}
+	return out
+}
+
+// The past of a queue has a value for each moment at which the console has looked, a gap where it has not, and nothing
+// that is older than an hour.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	charge := f.space.Queue(keyspace.Semaphore, "charge")
+	f.put(charge.Limit, record.Limit{Limit: 1}.Encode(), 0)
+	h := &history{every: sampleEvery}
+	start := time.UnixMilli(1_700_000_000_000).Truncate(sampleEvery)
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * sampleEvery) }
+	look := func(n int) {
+		f.Settle(at(n).UnixMilli())
+		h.sample(f.State, at(n))
+	}
+	look(0)
+	for n := range 3 {
+		f.request(charge, n, at(0).Unix())
+	}
+	look(1)
+	f.end(charge, 0)
+	f.end(charge, 1)
+	look(2)
+	f.end(charge, 2)
+	look(10) // nobody has looked for two minutes
+	look(11)
+	p, ok := h.of("semaphore/charge", at(11))
+	require.True(t, ok)
+	last := moments - 1
+	require.Equal(t, map[int]float64{last - 11: 0, last - 10: 1, last - 9: 1, last - 1: 0, last: 0}, known(p.used))
+	require.Equal(t, map[int]float64{last - 11: 0, last - 10: 2, last - 9: 0, last - 1: 0, last: 0}, known(p.waiting))
+	require.Equal(t, map[int]float64{last - 11: 0, last - 10: 15, last - 9: 0, last - 1: 0, last: 0}, known(p.wait))
+	require.Equal(t, map[int]float64{last - 10: 0, last - 9: 2.0 / 15, last: 0}, map[int]float64{last - 10: p.ended[last-10], last - 9: math.Round(p.ended[last-9]*15) / 15, last: p.ended[last]})
+	require.Len(t, known(p.ended), 3, "after a gap it is not known what has ended in how long")
+	require.Equal(t, 1.0, p.limit[last])
+
+	_, ok = h.of("semaphore/none", at(11))
+	require.False(t, ok)
+	p, ok = h.of("semaphore/charge", at(11+moments/2))
+	require.True(t, ok)
+	require.Len(t, known(p.used), 5)
+	_, ok = h.of("semaphore/charge", at(12+moments))
+	require.False(t, ok, "an hour later nothing is known")
+
+	// What does not change takes no memory, and what is gone is forgotten.
+	for n := 12; n < 12+2*moments; n++ {
+		look(n)
+	}
+	require.Len(t, h.tracks["semaphore/charge"], 1)
+	f.delete(charge.Limit)
+	for n := 12 + 2*moments; n < 14+4*moments; n++ {
+		look(n)
+	}
+	require.Empty(t, h.tracks)
+}
+
+// The memory of the history is bounded by names and by moments.
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	h := &history{every: sampleEvery, tracks: map[string][]sample{}}
+	for n := range 10 * moments {
+		h.add("busy", sample{used: int32(n)}, int64(n), 1)
+	}
+	require.LessOrEqual(t, len(h.tracks["busy"]), moments+1)
+	require.LessOrEqual(t, cap(h.tracks["busy"]), 2*(moments+1)+16)
+	for n := range mostTracks + 10 {
+		h.add(time.Duration(n).String(), sample{used: 1}, 1, 1)
+	}
+	require.Len(t, h.tracks, mostTracks)
+}
+
+// A line has steps, and a gap where a value is not known.
+func TestDrawn(t *testing.T) {
+	t.Parallel()
+	unknown := math.NaN()
+	line, area := drawn([]float64{0, 0, 5, unknown, 10, 10}, 10)
+	require.Equal(t, "M0 39H80V20.5H120M160 2H240", line)
+	require.Equal(t, "M0 40V39H80V20.5H120V40ZM160 40V2H240V40Z", area)
+	line, area = drawn([]float64{unknown, unknown}, 10)
+	require.Empty(t, line+area)
+	c := chartOf("Used", []float64{1, 4, 2}, []float64{3, 3, 3}, func(v float64) string { return lasted(time.Duration(v) * time.Second) })
+	require.Equal(t, []string{"2 s", "4 s"}, []string{c.Now, c.Most})
+	require.NotEmpty(t, c.Limit)
+	require.Empty(t, chartOf("Used", []float64{1}, []float64{300}, func(float64) string { return "" }).Limit, "a limit that is far away would flatten the line")
+}
+
+// About how long a waiter waits is known from what has ended lately.
+func TestTurn(t *testing.T) {
+	t.Parallel()
+	ended := make([]float64, moments)
+	for i := range ended {
+		ended[i] = math.NaN()
+	}
+	require.Empty(t, past{ended: ended}.turn(10, sampleEvery))
+	ended[moments-1], ended[moments-2] = 1, 3
+	require.Equal(t, "2 per second have ended in the last minutes: the last of those that wait waits about 5 s more.", past{ended: ended}.turn(10, sampleEvery))
+	require.Empty(t, past{ended: ended}.turn(0, sampleEvery))
+}
+
+// The runs of a job are drawn by process: the worse, the higher.
+func TestStrip(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	run := func(owner, state string, ago, took, late time.Duration, bad bool) runRow {
+		start := now.Add(-ago)
+		return runRow{Owner: owner, State: state, Start: start, end: start.Add(took), Tick: start.Add(-late), Bad: bad, Took: took.String()}
+	}
+	require.Nil(t, stripOf(nil, now))
+	s := stripOf([]runRow{
+		run("b", "done", time.Hour, time.Minute, 0, false), run("a", "failed", 2*time.Hour, time.Minute, 0, true),
+		run("a", "done", 50*time.Hour, time.Hour, time.Minute, false), run("a", "done", 8*24*time.Hour, time.Hour, 0, false),
+	}, now)
+	require.Len(t, s.Lanes, 2)
+	require.Equal(t, "a: 2 runs, of which 1 have failed or were lost", s.Lanes[0].Description)
+	require.Equal(t, []string{"failed", "0", "20"}, []string{s.Lanes[0].Runs[0].State, s.Lanes[0].Runs[0].Y, s.Lanes[0].Runs[0].Height})
+	require.Equal(t, []string{"late", "7"}, []string{s.Lanes[0].Runs[1].State, s.Lanes[0].Runs[1].Y})
+	require.Contains(t, s.Lanes[0].Runs[1].Title, "started 1 m 0 s behind its tick")
+	require.Equal(t, "done", s.Lanes[1].Runs[0].State)
+	require.Equal(t, s, stripOf([]runRow{
+		run("b", "done", time.Hour, time.Minute, 0, false), run("a", "failed", 2*time.Hour, time.Minute, 0, true),
+		run("a", "done", 50*time.Hour, time.Hour, time.Minute, false),
+	}, now.Add(time.Second).Add(-time.Second)), "what is older than a week is left out")
+}

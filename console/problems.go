@@ -1,0 +1,65 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// problem is one thing that wants an operator.
+type problem struct {
+	mark
+	Kind, Name, Href string
+	Since            time.Time // or zero, if it is not known
+
+	weight int
+}
+
+// pageOf returns the address of the page of a name.
+func pageOf(page, name string) string { return page + "?" + url.Values{"name": {name}}.Encode() }
+
+// refusedOf returns the address of the requests of a store that wait for an operator.
+func refusedOf(store string) string { return pageOf("store", store) + "&only=refused" }
+
+// problemsOf returns what wants an operator, the worst first.
+func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow) (all []problem) {
+	for _, r := range queues {
+		if weight := r.trouble(); weight > 0 {
+			p := problem{mark: r.Marks[0], Kind: "queue", Name: r.Name, Href: pageOf("queue", r.Name), weight: weight}
+			switch {
+			case r.Waiting > 0:
+				p.Since = r.OldestWait
+			case r.Overdue > 0:
+				p.Since = r.OldestHold
+			}
+			all = append(all, p)
+		}
+	}
+	for _, r := range jobs {
+		p := problem{Kind: "job", Name: r.Name, Href: pageOf("job", r.Name)}
+		switch {
+		case !r.Overdue.IsZero():
+			p.mark, p.Since, p.weight = r.Marks[0], r.Overdue, 3
+		case r.Bad:
+			p.mark, p.Since, p.weight = r.Marks[0], r.Tick, 2
+		case r.Lost > 0:
+			p.mark, p.Since, p.weight = mark{"warn", count(r.Lost, "lost run", "lost runs")}, r.Tick, 1
+		case r.Paused:
+			p.mark, p.weight = r.Marks[0], 2
+		default:
+			continue
+		}
+		all = append(all, p)
+	}
+	for _, r := range stores {
+		if r.Refused > 0 {
+			all = append(all, problem{mark{"bad", count(r.Refused, "request", "requests") + " of unknown outcome"}, "store", r.Name, refusedOf(r.Name), time.Time{}, 3})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}

@@ -1,0 +1,235 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// queueRow is a queue in a list.
+type queueRow struct {
+	Name, Kind             string
+	Requests               int
+	Rate                   bool // its holders are processes with shares
+	Limit                  string
+	Most                   int64 // what Used is compared with, or 0
+	Used                   int64
+	Waiting                int
+	Full                   bool // its limit is reached; of a limiter, that of a key or the total
+	Paused                 bool
+	Election               bool // its waiters are candidates that wait for as long as the leader leads
+	Leaderless             bool // of an election
+	Overdue, Foreign       int
+	OldestWait, OldestHold time.Time
+	Marks                  []mark // its states, the worst one first
+}
+
+// queueList is the page of all queues.
+type queueList struct {
+	Rows   []queueRow
+	Chips  []chips
+	Unused bool // no service has left anything in the namespace
+	Prefix string
+	pager
+}
+
+// Pager returns the place in the table.
+func (l queueList) Pager() pager { return l.pager }
+
+// queueChoices are the states by which queues are selected.
+var queueChoices = []choice[queueRow]{
+	{"paused", "paused", true, func(r queueRow) bool { return r.Paused }},
+	{"leaderless", "no leader", true, func(r queueRow) bool { return r.Leaderless }},
+	{"overdue", "held too long", true, func(r queueRow) bool { return r.Overdue > 0 }},
+	{"foreign", "foreign keys", true, func(r queueRow) bool { return r.Foreign > 0 }},
+	{"full", "at the limit", false, queueRow.atLimit},
+	{"waiting", "waiting", false, func(r queueRow) bool { return !r.Election && r.Waiting > 0 }},
+}
+
+// queueKinds are the kinds by which queues are selected.
+func queueKinds() (all []choice[queueRow]) {
+	for _, kind := range []concurrency.QueueKind{concurrency.KindSemaphore, concurrency.KindLimiter, concurrency.KindMutex, concurrency.KindElection, concurrency.KindRate} {
+		all = append(all, choice[queueRow]{name: string(kind), label: string(kind), is: func(r queueRow) bool { return r.Kind == string(kind) }})
+	}
+	return all
+}
+
+// queueOrders are the orders of the list.
+var queueOrders = []sorting[queueRow]{
+	{"", "problems first", nil},
+	{"wait", "oldest wait", func(a, b queueRow) int { return fleet.CompareAges(a.OldestWait, b.OldestWait) }},
+	{"waiting", "most waiting", func(a, b queueRow) int { return cmp.Compare(b.Waiting, a.Waiting) }},
+	{"hold", "oldest hold", func(a, b queueRow) int { return fleet.CompareAges(a.OldestHold, b.OldestHold) }},
+	{"used", "most used", func(a, b queueRow) int { return cmp.Compare(b.Used, a.Used) }},
+	{"name", "name", func(a, b queueRow) int { return strings.Compare(a.Name, b.Name) }},
+}
+
+func readQueues(q request) (any, quality, error) {
+	rows, st, err := look(q, "queues", queuesOf)
+	if err != nil {
+		return nil, st, err
+	}
+	l := queueList{Unused: len(rows) == 0, Prefix: q.console.inner.Space().Root()}
+	var states, kinds, orders chips
+	rows, kinds = choose(q, "kind", "Kind", rows, queueKinds())
+	rows, states = choose(q, "show", "State", rows, queueChoices)
+	rows, orders = sorted(q, rows, queueOrders)
+	l.Chips = []chips{states, kinds, orders}
+	l.Rows, l.pager = paged(q, rows, "page")
+	return l, st, nil
+}
+
+// queuesOf returns all queues, those that want an operator first, then those with the oldest waits.
+func queuesOf(s *fleet.State) []queueRow {
+	rows := rowsOf(s, time.Now().UnixMilli())
+	slices.SortFunc(rows, func(a, b queueRow) int {
+		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), a.rank().Compare(b.rank()))
+	})
+	return rows
+}
+
+// rowsOf returns a row for each queue and each limiter, at a time in milliseconds.
+func rowsOf(s *fleet.State, now int64) (rows []queueRow) {
+	for id, of := range s.Queues {
+		row := rowOfQueue(id, of)
+		row.Foreign, row.Overdue = of.Now.Foreign, of.Now.Overdue(now)
+		rows = append(rows, row.marked())
+	}
+	for name, of := range s.Limiters {
+		row, sum := rowOfLimiter(name, of, now)
+		row.Foreign, row.Overdue = sum.Foreign, sum.Late
+		if of.Total != nil {
+			row.Foreign += of.Total.Now.Foreign
+			row.Overdue += of.Total.Now.Overdue(now)
+		}
+		rows = append(rows, row.marked())
+	}
+	return rows
+}
+
+// atLimit reports whether a queue admits no more requests, as a busy one does at times.
+func (r queueRow) atLimit() bool { return r.Full && !r.Paused && !r.Election }
+
+// trouble is how much a queue wants an operator: 0 if it does not.
+func (r queueRow) trouble() int {
+	switch {
+	case r.Paused, r.Leaderless:
+		return 3
+	case r.Overdue > 0:
+		return 2
+	case r.Foreign > 0:
+		return 1
+	}
+	return 0
+}
+
+// marked adds the states of a queue.
+func (r queueRow) marked() queueRow {
+	add := func(is bool, shape, text string) {
+		if is {
+			r.Marks = append(r.Marks, mark{shape, text})
+		}
+	}
+	add(r.Paused, "paused", "paused")
+	add(r.Leaderless, "bad", "no leader")
+	add(r.Overdue > 0, "bad", fmt.Sprintf("%d held too long", r.Overdue))
+	add(r.Foreign > 0, "warn", count(r.Foreign, "foreign key", "foreign keys"))
+	switch {
+	case len(r.Marks) > 0:
+	case r.Rate:
+		add(true, map[bool]string{true: "ok", false: "off"}[r.Requests > 0], count(r.Requests, "share", "shares"))
+	case r.Election:
+		add(true, "ok", "led")
+	case r.atLimit():
+		add(true, "busy", "at the limit")
+	default:
+		add(r.Used > 0, "ok", "in use")
+		add(r.Used == 0, "off", "idle")
+	}
+	return r
+}
+
+// count returns a number with its noun.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+func rowOfQueue(id fleet.QueueID, of *fleet.Queue) queueRow {
+	kind := concurrency.QueueKind(id.Label())
+	row := queueRow{Name: subject{kind: kind, name: id.Name}.String(), Kind: string(kind), Requests: of.Len(), Limit: "–"}
+	if kind == concurrency.KindRate {
+		row.Rate = true
+		if rate, _ := of.Rate(); rate.PerSecond > 0 {
+			row.Limit = rateText(rate.PerSecond)
+		}
+		return row
+	}
+	row.fill(of.Now)
+	row.Election = kind == concurrency.KindElection
+	row.Leaderless = id.Kind == keyspace.Election && of.Now.Used == 0
+	return row
+}
+
+func (r queueRow) rank() fleet.Rank {
+	return fleet.Rank{Election: r.Election, OldestWait: r.OldestWait, Used: r.Used, Name: r.Name}
+}
+
+func (r *queueRow) fill(n fleet.Summary) {
+	r.Used, r.Waiting, r.OldestWait, r.OldestHold = n.Used, n.Waiting, record.Time(n.OldestWait), record.Time(n.OldestHold)
+	if n.Known {
+		r.Limit, r.Most, r.Paused = strconv.FormatInt(n.Limit, 10), n.Limit, n.Limit == 0
+	}
+	r.Full = n.Full
+}
+
+// rowOfLimiter sums up a limiter. A request waits at its key, and then, where there is a total, at the total;
+// it holds in the last one of them.
+func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Sum) {
+	sum := of.Sum(now)
+	n := sum.Summary
+	n.Known, n.Limit = of.Base.Rev != 0 && !of.Base.Damaged, of.Base.Limit.Limit
+	row := queueRow{Name: subject{kind: concurrency.KindLimiter, name: name}.String(), Kind: string(concurrency.KindLimiter), Requests: of.Requests()}
+	row.fill(n)
+	row.Most = 0 // each key has its own
+	row.Full = sum.FullKeys > 0
+	if n.Known {
+		row.Limit += " per key"
+	}
+	if total := of.Total; total != nil {
+		row.Used, row.Waiting, row.OldestHold = total.Now.Used, row.Waiting+total.Now.Waiting, record.Time(total.Now.OldestHold)
+		if at := record.Time(total.Now.OldestWait); fleet.CompareAges(at, row.OldestWait) < 0 {
+			row.OldestWait = at
+		}
+		if total.Now.Known {
+			row.Limit += ", " + strconv.FormatInt(total.Now.Limit, 10) + " in total"
+			row.Most = total.Now.Limit
+			row.Paused = row.Paused || total.Now.Limit == 0
+		}
+		row.Full = row.Full || total.Now.Full
+	}
+	return row, sum
+}
+
+// sideQueues are the names beside the page of a queue.
+func sideQueues(s *fleet.State) (out []sideRow) {
+	for _, r := range queuesOf(s) {
+		out = append(out, sideRow{Name: r.Name, Href: pageOf("queue", r.Name), Shape: r.Marks[0].Shape, State: r.Marks[0].Text})
+	}
+	return out
+}
+
+// keyIn reports whether a queue is a key of a limiter.
+func keyIn(name, limiter string) bool {
+	return strings.HasPrefix(limiter, string(concurrency.KindLimiter)+"/") && strings.HasPrefix(name, limiter+"/")
+}

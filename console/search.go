@@ -1,0 +1,216 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// hit is something that a search has found.
+type hit struct {
+	Name, Href, What string
+	Since            time.Time
+
+	subject string // the name that Authorize is asked about, or ""
+	exact   bool
+}
+
+// hits are those of one kind.
+type hits struct {
+	Label string
+	Rows  []hit
+	More  bool // there are more of them
+}
+
+// searchPage is what a search has found.
+type searchPage struct {
+	Query  string
+	Groups []hits
+}
+
+// Bounds of a search.
+const (
+	mostQuery = 255 // bytes, as of a name
+	mostFound = 500 // of one kind, before Authorize has refused some of them
+	mostHits  = 50  // of one kind, on the page
+)
+
+func readSearch(q request) (any, quality, error) {
+	text := strings.TrimSpace(q.URL.Query().Get("q"))
+	if len(text) > mostQuery {
+		return nil, quality{}, badRequest{fmt.Errorf("the text has %d bytes, more than %d: nothing has such a name", len(text), mostQuery)}
+	}
+	if text == "" {
+		_, st, err := look(q, "nothing", func(*fleet.State) bool { return true })
+		return searchPage{}, st, err
+	}
+	found, st, err := look(q, "search/"+text, func(s *fleet.State) []hits { return search(s, q.console.inner.Space(), text) })
+	if err != nil {
+		return nil, st, err
+	}
+	p := searchPage{Query: text}
+	mayRead := q.reader()
+	for _, group := range found {
+		shown := hits{Label: group.Label, More: group.More}
+		for _, h := range group.Rows {
+			switch {
+			case !mayRead(h.subject):
+			case len(shown.Rows) == mostHits:
+				shown.More = true
+			default:
+				shown.Rows = append(shown.Rows, h)
+			}
+		}
+		if len(shown.Rows) > 0 {
+			p.Groups = append(p.Groups, shown)
+		}
+	}
+	return p, st, nil
+}
+
+// finder searches a namespace for a text.
+type finder struct {
+	text, lower string
+	groups      []hits
+}
+
+// search returns what has a text in its name, owner, note, ID, token, lease, reference or scope. Small and capital letters
+// are the same, but for scopes: of them etcd has hashes.
+func search(s *fleet.State, space keyspace.Space, text string) []hits {
+	f := &finder{text: text, lower: strings.ToLower(text)}
+	f.names(s)
+	f.processes(s)
+	f.requests(s)
+	f.records(s, space)
+	return f.groups
+}
+
+// has reports whether one of some texts contains what is searched for.
+func (f *finder) has(texts ...string) bool {
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(strings.ToLower(t), f.lower) })
+}
+
+// add adds the hits of one kind, those first that are what was searched for.
+func (f *finder) add(label string, rows []hit) {
+	slices.SortFunc(rows, func(a, b hit) int {
+		if a.exact != b.exact {
+			return map[bool]int{true: -1, false: 1}[a.exact]
+		}
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.What, b.What))
+	})
+	if len(rows) > 0 {
+		f.groups = append(f.groups, hits{label, rows[:min(len(rows), mostFound)], len(rows) > mostFound})
+	}
+}
+
+func (f *finder) names(s *fleet.State) {
+	var queues, jobs, stores []hit
+	add := func(to *[]hit, page, name, subject, what string) {
+		if f.has(name) {
+			*to = append(*to, hit{Name: name, Href: pageOf(page, name), What: what, subject: subject, exact: name == f.text})
+		}
+	}
+	for _, r := range rowsOf(s, time.Now().UnixMilli()) {
+		add(&queues, "queue", r.Name, r.Name, r.Marks[0].Text)
+	}
+	for name, lim := range s.Limiters {
+		for key, of := range lim.Keys {
+			if f.has(key) {
+				full := subject{"limiter", name, key}.String()
+				queues = append(queues, hit{Name: full, Href: pageOf("queue", full), What: fmt.Sprintf("%d used, %d waiting", of.Now.Used, of.Now.Waiting), subject: full, exact: key == f.text})
+			}
+		}
+	}
+	for name, j := range s.Jobs {
+		if !j.Forgotten() {
+			add(&jobs, "job", name, "job/"+name, stateOf(j))
+		}
+	}
+	for name := range s.Stores {
+		add(&stores, "store", name, "requests/"+name, "")
+	}
+	f.add("Queues", queues)
+	f.add("Jobs", jobs)
+	f.add("Stores of requests", stores)
+}
+
+func (f *finder) processes(s *fleet.State) {
+	var rows []hit
+	for lease, of := range s.Sessions {
+		name := processName(lease)
+		if f.has(of.Owner, name) || strconv.FormatInt(lease, 10) == f.text {
+			rows = append(rows, hit{Name: cmp.Or(of.Owner, "–"), Href: pageOf("process", name), What: "lease " + name, Since: record.Time(of.Since), subject: "process/" + name, exact: of.Owner == f.text})
+		}
+	}
+	f.add("Processes", rows)
+}
+
+// requests searches the requests of all queues. It ends with as many as are kept.
+func (f *finder) requests(s *fleet.State) {
+	var rows []hit
+	eachQueue(s, func(name subject, of *fleet.Queue) {
+		if len(rows) > mostFound {
+			return
+		}
+		of.Each(func(r fleet.Request, holds bool) bool {
+			token := strconv.FormatInt(r.Token, 10)
+			if !f.has(r.Owner, r.ID, r.Note) && token != f.text {
+				return true
+			}
+			h := hit{Name: name.String(), Href: pageOf("queue", name.String()), What: r.Owner + " waits", Since: record.Time(r.Requested), subject: name.String(), exact: token == f.text || r.ID == f.text}
+			if holds {
+				h.What, h.Since = r.Owner+" holds", record.Time(cmp.Or(r.Since, r.Requested))
+			}
+			for _, part := range []string{r.ID, r.Note} {
+				if part != "" {
+					h.What += ", " + part
+				}
+			}
+			rows = append(rows, h)
+			return len(rows) <= mostFound
+		})
+	})
+	f.add("Requests in queues", rows)
+}
+
+// leastReference is the shortest beginning of a reference that is searched for.
+const leastReference = 6
+
+func (f *finder) records(s *fleet.State, space keyspace.Space) {
+	var rows []hit
+	for name, st := range s.Stores {
+		of := "requests/" + name
+		scope := strings.TrimPrefix(space.Store(name).Scope(f.text), space.Store(name).Records())
+		if n := len(st.Find(scope, mostFound)); n > 0 {
+			rows = append(rows, hit{Name: name, Href: pageOf("store", name) + "&" + url.Values{"scope": {f.text}}.Encode(), What: fmt.Sprintf("%s of the scope %s", atMost(n), f.text), subject: of, exact: true})
+		}
+		if len(f.text) < leastReference {
+			continue
+		}
+		for _, ref := range st.Find(f.text, mostFound) {
+			rows = append(rows, hit{Name: ref, Href: refOf(name, ref), What: "in the store " + name, subject: of, exact: ref == f.text})
+		}
+	}
+	f.add("Idempotent requests", rows)
+}
+
+// atMost returns how many requests were found.
+func atMost(n int) string {
+	if n >= mostFound {
+		return fmt.Sprintf("%d or more requests", n)
+	}
+	return count(n, "request", "requests")
+}
+
+// refOf returns the address of the page of one record.
+func refOf(store, ref string) string {
+	return pageOf("store", store) + "&" + url.Values{"ref": {ref}}.Encode()
+}
