@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -53,6 +55,9 @@ func orderOf(r *http.Request) (order, error) {
 		return o, badRequest{fmt.Errorf("the name %q is no text that a form can have; use the command", o.Name)}
 	}
 	s, _, err := o.subject()
+	if o.Verb == EndSession {
+		_, err = leaseOf(o.Name)
+	}
 	if err == nil && !o.targeted(s) {
 		err = badRequest{fmt.Errorf("%q is no target of %s", o.Target, o.Verb)}
 	}
@@ -67,7 +72,7 @@ func (o order) targeted(s subject) bool {
 	case RequestStop, Evict, Unlock:
 		token, err := strconv.ParseInt(o.Target, 10, 64)
 		return err == nil && token > 0 && strconv.FormatInt(token, 10) == o.Target || o.Verb == Unlock && o.Target == ""
-	case Pause, Resume, Trigger:
+	case Pause, Resume, Trigger, EndSession:
 		return o.Target == ""
 	}
 	return true
@@ -96,13 +101,15 @@ func (o order) action() Action {
 		a.Name = "job/" + a.Name
 	case Resolve, Delete:
 		a.Name = "requests/" + a.Name
+	case EndSession:
+		a.Name = "process/" + a.Name
 	}
 	return a
 }
 
 // back is the page that shows what the action is about.
 func (o order) back() string {
-	page := map[Verb]string{Pause: "job", Resume: "job", Unlock: "job", Trigger: "job", Resolve: "store", Delete: "store"}[o.Verb]
+	page := map[Verb]string{Pause: "job", Resume: "job", Unlock: "job", Trigger: "job", Resolve: "store", Delete: "store", EndSession: "sessions"}[o.Verb]
 	if page == "" {
 		page = "queue"
 	}
@@ -248,6 +255,8 @@ func (c *console) do(ctx context.Context, o order, at target, actor string) erro
 		return c.endRequest(ctx, s, o, reason)
 	case Pause, Resume, Unlock, Trigger:
 		return c.changeJob(ctx, name, o, reason)
+	case EndSession:
+		return c.endSession(ctx, name)
 	default:
 		return changeRecord(ctx, c, name, o, at)
 	}
@@ -283,6 +292,29 @@ func (c *console) changeJob(ctx context.Context, name string, o order, reason st
 		return l.Resume(ctx, name)
 	}
 	return unlock(ctx, l, name, o.Target, reason)
+}
+
+// endSession revokes the lease of a live session of the namespace: another lease of etcd is none of the console's.
+func (c *console) endSession(ctx context.Context, name string) error {
+	lease, err := leaseOf(name)
+	if err != nil {
+		return err
+	}
+	if lease == int64(c.sess.Lease()) {
+		return badRequest{errors.New("this is the console's own session")}
+	}
+	alive, err := c.inner.Read(ctx, c.inner.Space().Session(lease).Alive())
+	switch {
+	case err != nil:
+		return err
+	case len(alive.Kvs) == 0 || alive.Kvs[0].Lease != lease:
+		return changed{fmt.Errorf("no live session has the lease %s: it has ended by now", name)}
+	}
+	_, err = c.inner.Etcd().Client.Revoke(ctx, clientv3.LeaseID(lease))
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil // it has ended meanwhile
+	}
+	return err
 }
 
 func (c *console) setLimit(ctx context.Context, s subject, o order) error {

@@ -44,6 +44,7 @@ var needs = map[Verb]need{
 	Unlock:      {"End the run with token %s by force. Another run may start while its work still runs. If that run has ended by then, nothing is done.", "Unlock", true},
 	Trigger:     {"Ask the processes of the job to run it now, once, as a tick of its own.", "Run now", false},
 	Resolve:     {"Record what the lost attempt has done. Find that out first: duplicates get this outcome.", "Record the outcome", false},
+	EndSession:  {"End the session of this process at once: its permits, its waiting requests, its runs and its attempts. Others may be admitted while its work still runs. If the process lives, it opens another session.", "End the session", true},
 	Delete:      {"Delete the record: the next duplicate runs the request again.", "Delete", false},
 }
 

@@ -10,7 +10,7 @@ import (
 var done = map[Verb]string{
 	SetLimit: "The limit is changed.", RequestStop: "The request was asked to end; a holder keeps its permit until it releases it.",
 	Evict: "The request has ended.", Pause: "The job is paused.", Resume: "The job may start again, from its next tick on.",
-	Unlock: "The job is unlocked.", Trigger: "The job was started.", Resolve: "The outcome is recorded.", Delete: "The record is deleted.",
+	Unlock: "The job is unlocked.", Trigger: "The job was started.", Resolve: "The outcome is recorded.", Delete: "The record is deleted.", EndSession: "The session has ended.",
 }
 
 // remembered is for how long a form is not made again, and the page after an action says what it has done.

@@ -69,6 +69,8 @@ func (q request) examine(o order) (target, error) {
 		err = q.examineLimit(ctx, &t, s, o.Target)
 	case RequestStop, Evict:
 		err = q.examineRequest(ctx, &t, s, o.Target)
+	case EndSession:
+		err = q.examineSession(ctx, &t, name)
 	case Resolve, Delete:
 		err = q.examineRecord(ctx, &t, name, o)
 	default:
@@ -239,6 +241,31 @@ func (q request) examineJob(ctx context.Context, t *target, name string, o order
 			t.say("Process", run.Owner)
 			t.since("Started", run.Start)
 		}
+	}
+	return err
+}
+
+// examineSession adds the process of a session, and what ends with it.
+func (q request) examineSession(ctx context.Context, t *target, name string) error {
+	lease, err := leaseOf(name)
+	if err != nil {
+		return err
+	}
+	alive, err := q.console.inner.Read(ctx, q.console.inner.Space().Session(lease).Alive())
+	if err == nil && len(alive.Kvs) == 0 {
+		err = notFound{fmt.Errorf("no live session has the lease %s: it has ended", name)}
+	}
+	if err != nil {
+		return err
+	}
+	t.see(revisionOf(alive.Kvs))
+	of, _, err := glance(q, "process/"+name, func(s *fleet.State) processView { return processOf(s, lease) })
+	t.say("Process", of.Owner)
+	t.since("Its session lives since", of.Since)
+	t.say("Holds", strconv.Itoa(len(of.holds)))
+	t.say("Waits", strconv.Itoa(len(of.waits)))
+	for _, thing := range of.things {
+		t.say(thing.Kind, thing.Name)
 	}
 	return err
 }

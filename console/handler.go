@@ -88,6 +88,7 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	}
 	c.mux.HandleFunc("GET /static/{name}", c.static)
 	c.mux.HandleFunc("POST /action", c.act)
+	c.mux.HandleFunc("POST /bulk", func(w http.ResponseWriter, r *http.Request) { actOnMany(c, w, r) })
 	c.mux.HandleFunc("GET /", c.missing)
 	return c, nil
 }

@@ -53,17 +53,19 @@ const (
 	Pause       Verb = "pause"        // a job
 	Resume      Verb = "resume"
 	Unlock      Verb = "unlock"
-	Trigger     Verb = "trigger" // asks the processes of a job to run it now
-	Resolve     Verb = "resolve" // records the outcome of a request of unknown outcome
-	Delete      Verb = "delete"  // the record of a request
+	Trigger     Verb = "trigger"     // asks the processes of a job to run it now
+	Resolve     Verb = "resolve"     // records the outcome of a request of unknown outcome
+	Delete      Verb = "delete"      // the record of a request
+	EndSession  Verb = "end-session" // of a process, with all that it holds and waits for
 )
 
 // Action is what Options.Authorize decides about.
 type Action struct {
 	Verb Verb
-	// Name is that of the queue, as semaphore/charge, of the job, as job/invoices, or of the store, as
-	// requests/orders. It is empty for a page that shows several of them. What exists has one name: others
-	// are refused.
+	// Name is that of the queue, as semaphore/charge, of the job, as job/invoices, of the store, as
+	// requests/orders, or of a process, as process/ and its lease in sixteen digits. It is empty for a page that
+	// shows several of them, which leaves out the names that a call with the name refuses. What exists has one
+	// name: others are refused. An action on many targets is asked for with each of them.
 	Name string
 	// Target is the token of the request, or of the run that Unlock ends, the reference of the record,
 	// or "total" where SetLimit changes the total of a limiter. It is empty where there is none: for a cooldown

@@ -46,6 +46,7 @@ type processPage struct {
 	leaseView
 	Name, Lease  string // in hexadecimal, as etcdctl writes it, and in decimal
 	Own          bool
+	May          map[string]bool
 	LeaseUnread  string // why the lease is not shown, or ""
 	Holds, Waits []processRequest
 	HoldsOf      int
@@ -83,6 +84,7 @@ func readProcess(q request) (any, quality, error) {
 		return nil, st, err
 	}
 	p := processPage{processView: of, Name: q.name(), Lease: strconv.FormatInt(lease, 10), Own: lease == int64(q.console.sess.Lease())}
+	p.May = q.offers("process/"+q.name(), EndSession)
 	mayRead := q.reader()
 	p.Holds, p.HoldsOf = permitted(of.holds, mayRead)
 	p.Waits, p.WaitsOf = permitted(of.waits, mayRead)
@@ -91,6 +93,9 @@ func readProcess(q request) (any, quality, error) {
 			p.Things = append(p.Things, t)
 		}
 	}
+	p.May[string(Evict)] = slices.ContainsFunc(slices.Concat(p.Holds, p.Waits), func(r processRequest) bool {
+		return q.console.opts.may(q.Request, Action{Verb: Evict, Name: r.Queue, Target: r.Token}) == nil
+	})
 	p.leaseView, _, err = read(q, "lease/"+q.name(), func(ctx context.Context) (leaseView, error) {
 		return askLease(ctx, q.console.inner.Etcd().Client, lease)
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -124,9 +125,21 @@ type storePage struct {
 	Name    string
 	Chips   []chips
 	Records []recordRow
-	Known   bool // whether etcd has anything of it
+	Refused int        // of unknown outcome, whose duplicates wait for an operator
+	many    url.Values // which records an action on many of them is about, or nil
+	Known   bool       // whether etcd has anything of it
 	May     map[string]bool
 	pager
+}
+
+// Many returns the address of an action on many of the records, or "" if there is none.
+func (p storePage) Many(verb Verb) string {
+	if p.many == nil || !p.May[string(verb)] || verb == Resolve && p.Refused == 0 {
+		return ""
+	}
+	values := maps.Clone(p.many)
+	values.Set("do", string(verb))
+	return "bulk?" + values.Encode()
 }
 
 // Pager returns the place in the table.
@@ -236,7 +249,7 @@ func readStore(q request) (any, quality, error) {
 			return nil, st, err
 		}
 	}
-	p := storePage{Name: name, May: q.offers("requests/"+name, Resolve, Delete), Known: of.known, Chips: []chips{selected.chips(name, of)}, pager: place}
+	p := storePage{Name: name, May: q.offers("requests/"+name, Resolve, Delete), Known: of.known, Chips: []chips{selected.chips(name, of)}, many: selected.params(name), Refused: of.refused, pager: place}
 	for _, r := range found {
 		resolve := "Resolve"
 		if r.State != idempotency.Unknown {
@@ -249,6 +262,22 @@ func readStore(q request) (any, quality, error) {
 		})
 	}
 	return p, st, nil
+}
+
+// params returns the parameters that select the records for an action on many of them.
+func (s selection) params(store string) url.Values {
+	values := url.Values{"store": {store}}
+	switch {
+	case s.ref != "":
+		return nil
+	case s.scope != "":
+		values.Set("scope", s.scope)
+	case s.refused:
+		values.Set("only", "refused")
+	default:
+		values.Set("state", strconv.Itoa(int(s.state)))
+	}
+	return values
 }
 
 // chips are the links to the records of a store by their state, and what is selected beside that.

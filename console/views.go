@@ -171,6 +171,7 @@ var views = map[string]view{
 	"doctor":    {"doctor.html", true, "doctor", fixed("Doctor"), fixed(""), readDoctor},
 	"changes":   {"changes.html", true, "changes", fixed("Changes"), named(""), readChanges},
 	"search":    {"search.html", true, "", fixed("Search"), fixed(""), readSearch},
+	"bulk":      {"bulk.html", false, "", bulkTitle, bulkSubject, readBulk},
 	"confirm":   {"confirm.html", false, "", confirmTitle, confirmSubject, readConfirm},
 }
 

@@ -1,0 +1,365 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/fleet"
+)
+
+// Bounds of an action on many targets.
+const (
+	mostBulk     = 200 // targets of one form
+	bulkAtOnce   = 8
+	mostBulkForm = mostBulk * (mostName + 64) // bytes of the targets
+)
+
+// bulkTarget is one target of an action on many.
+type bulkTarget struct {
+	Name, Target, What string // Name as the action has it
+	Since              time.Time
+	Revision           int64  // of a record, as it was shown
+	Done, Failed       string // what became of it
+}
+
+// bulkPage is the page of an action on many targets: what it would end or change, or what it has.
+type bulkPage struct {
+	Verb                 Verb
+	Name, Question, Back string // Name is typed
+	Button               string
+	Targets              []bulkTarget
+	Rest                 int    // targets that are left for another form
+	Lines, Form          string // the targets that are shown, and the key of the form
+	Outcome              bool
+	Value, Reason, Alert string
+	Made                 bool
+	Done, Failed         int
+}
+
+// bulk is an action on many targets: those that its page has shown, and no others.
+type bulk struct {
+	q       request
+	verb    Verb
+	of      string // process or store
+	name    string
+	back    string
+	targets []bulkTarget
+	value   string
+	reason  string
+}
+
+// bulkOf reads the action of a link or a form: do, and process or store.
+func bulkOf(q request) (*bulk, error) {
+	b := &bulk{q: q, verb: Verb(q.FormValue("do")), of: "process", name: q.FormValue("process"), value: q.PostFormValue("value"), reason: strings.TrimSpace(q.PostFormValue("reason"))}
+	if store := q.FormValue("store"); store != "" {
+		b.of, b.name = "store", store
+	}
+	var err error
+	switch {
+	case b.of == "process" && b.verb == Evict:
+		b.back = pageOf("process", b.name)
+		_, err = leaseOf(b.name)
+	case b.of == "store" && (b.verb == Resolve || b.verb == Delete):
+		b.back = pageOf("store", b.name)
+		err = checkName(b.name)
+	default:
+		err = badRequest{fmt.Errorf("%.20q is no action on many of a %s", b.verb, b.of)}
+	}
+	if err == nil && (!utf8.ValidString(b.name) || strings.ContainsFunc(b.name, unicode.IsControl)) {
+		err = badRequest{fmt.Errorf("the name %q is no text that a form can have; use the command", b.name)}
+	}
+	return b, err
+}
+
+// subject is the name that Authorize is asked about for the page.
+func (b *bulk) subject() string {
+	if b.of == "store" {
+		return "requests/" + b.name
+	}
+	return "process/" + b.name
+}
+
+func readBulk(q request) (any, quality, error) {
+	b, err := bulkOf(q)
+	if err != nil {
+		return nil, quality{}, err
+	}
+	found, st, err := b.look()
+	if err != nil {
+		return nil, st, err
+	}
+	p := b.page()
+	for _, t := range found {
+		switch {
+		case b.may(t) != nil:
+		case len(p.Targets) == mostBulk:
+			p.Rest++
+		default:
+			p.Targets = append(p.Targets, t)
+		}
+	}
+	if b.of == "store" {
+		p.Targets, err = b.read(p.Targets)
+	}
+	if err != nil {
+		return nil, st, err
+	}
+	p.Form, p.Lines = rand.Text(), linesOf(p.Targets)
+	if len(p.Targets) == 0 {
+		return nil, st, notFound{fmt.Errorf("%s of %s %s: there is nothing left on which it could be made, or nothing on which you may make it", b.verb, b.of, b.name)}
+	}
+	return p, st, nil
+}
+
+// page returns the page without targets.
+func (b *bulk) page() bulkPage {
+	p := bulkPage{Verb: b.verb, Name: b.name, Back: b.back, Outcome: b.verb == Resolve, Value: b.value, Reason: b.reason}
+	switch b.verb {
+	case Evict:
+		p.Question, p.Button = "End the requests of this process below, at once. Others may be admitted while its work still runs. Its session lives, and new requests of it are admitted.", "End them"
+	case Resolve:
+		p.Question, p.Button = "Record the same outcome for each of these requests. Find out first what their lost attempts have done: duplicates get it.", "Record the outcome"
+	default:
+		p.Question, p.Button = "Delete these records: the next duplicate of each runs its request again.", "Delete them"
+	}
+	return p
+}
+
+// look returns the targets as the namespace shows them.
+func (b *bulk) look() ([]bulkTarget, quality, error) {
+	if b.of == "store" {
+		return b.lookStore()
+	}
+	lease, err := leaseOf(b.name)
+	if err != nil {
+		return nil, quality{}, err
+	}
+	of, st, err := look(b.q, "process/"+b.name, func(s *fleet.State) processView { return processOf(s, lease) })
+	var found []bulkTarget
+	for _, r := range of.holds {
+		found = append(found, bulkTarget{Name: r.Queue, Target: r.Token, What: "holds " + r.Note, Since: r.Since})
+	}
+	for _, r := range of.waits {
+		found = append(found, bulkTarget{Name: r.Queue, Target: r.Token, What: "waits " + r.Note, Since: r.Since})
+	}
+	return slices.DeleteFunc(found, func(t bulkTarget) bool { return strings.HasPrefix(t.Name, "rate/") }), st, err
+}
+
+// lookStore returns the records of a store that its address selects, in an order that does not change.
+func (b *bulk) lookStore() (found []bulkTarget, _ quality, _ error) {
+	selected := selectionOf(b.q)
+	if b.verb == Resolve && selected.scope == "" {
+		selected = selection{refused: true}
+	}
+	of, st, err := look(b.q, fmt.Sprintf("bulk/%s/%#v/%s", b.verb, selected, b.name), func(s *fleet.State) *storeState {
+		kept := storeOf(s, b.q.console.inner.Space(), b.name, selected)
+		if store := s.Stores[b.name]; store != nil && b.verb == Resolve {
+			open := map[string]bool{}
+			for _, ref := range store.Refs(fleet.Unknown) {
+				open[ref] = true
+			}
+			kept.refs = slices.DeleteFunc(kept.refs, func(ref string) bool { return !open[ref] })
+		}
+		return kept
+	})
+	if err != nil {
+		return nil, st, err
+	}
+	for _, ref := range of.sorted() {
+		found = append(found, bulkTarget{Name: b.name, Target: ref})
+	}
+	return found, st, nil
+}
+
+// read reads the records that are shown, and leaves out those on which the action is not made.
+func (b *bulk) read(targets []bulkTarget) (kept []bulkTarget, _ error) {
+	ctx, cancel := context.WithTimeoutCause(b.q.Context(), firstWait, errSlow)
+	defer cancel()
+	var refs []string
+	for _, t := range targets {
+		refs = append(refs, t.Target)
+	}
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	records, err := b.q.console.records(ctx, b.name, 0, refs)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		if b.verb == Resolve && r.State != idempotency.Unknown || b.verb == Delete && r.State == idempotency.InProgress {
+			continue
+		}
+		t := bulkTarget{Name: b.name, Target: string(r.Ref), What: fmt.Sprintf("%v, %s, scope %s, attempt %d by %s", r.State, r.Op, r.Scope, r.Attempt, r.Owner), Since: r.Started, Revision: r.Revision}
+		if r.State == idempotency.Unknown && r.Alive {
+			t.What += ", whose process lives: resolve it alone"
+		}
+		kept = append(kept, t)
+	}
+	return kept, nil
+}
+
+// may asks Authorize about one target.
+func (b *bulk) may(t bulkTarget) error {
+	return b.q.console.opts.may(b.q.Request, b.order(t).action())
+}
+
+// order is the action on one target.
+func (b *bulk) order(t bulkTarget) order {
+	return order{Action: Action{b.verb, t.Name, t.Target}, value: b.value, reason: b.reason, confirm: t.Name}
+}
+
+// linesOf returns targets as a form carries them.
+func linesOf(targets []bulkTarget) string {
+	var lines []string
+	for _, t := range targets {
+		lines = append(lines, url.Values{"n": {t.Name}, "t": {t.Target}, "r": {strconv.FormatInt(t.Revision, 10)}}.Encode())
+	}
+	return strings.Join(lines, " ")
+}
+
+// targetsOf is the inverse of linesOf. Each target is checked as that of an action on it alone.
+func (b *bulk) targetsOf(lines string) error {
+	all := strings.Fields(lines)
+	if len(all) == 0 || len(all) > mostBulk || len(lines) > mostBulkForm {
+		return badRequest{fmt.Errorf("a form has 1 to %d targets", mostBulk)}
+	}
+	for _, line := range all {
+		values, err := url.ParseQuery(line)
+		if err != nil {
+			return badRequest{err}
+		}
+		t := bulkTarget{Name: values.Get("n"), Target: values.Get("t")}
+		t.Revision, _ = strconv.ParseInt(values.Get("r"), 10, 64)
+		o := b.order(t)
+		s, _, err := o.subject()
+		switch {
+		case err != nil:
+			return err
+		case !o.targeted(s), b.of == "store" && (t.Name != b.name || t.Revision <= 0):
+			return badRequest{fmt.Errorf("%q is no target of %s", t.Target, b.verb)}
+		}
+		b.targets = append(b.targets, t)
+	}
+	return nil
+}
+
+// mistake returns what is wrong with a form that was filled in, or "".
+func (b *bulk) mistake(typed string) string {
+	o := b.order(bulkTarget{Name: b.name})
+	o.confirm = typed
+	switch wrong := o.mistake(); {
+	case wrong != "":
+		return wrong
+	case b.reason == "":
+		return "The reason is missing."
+	case b.verb == Resolve && b.value != "not-done" && b.value != "failed":
+		return "The outcome is missing."
+	}
+	return ""
+}
+
+// actOnMany makes an action on each target that its page has shown, and answers with what became of each.
+func actOnMany(c *console, w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actBound)
+	defer cancel()
+	q := request{Request: r.WithContext(ctx), console: c}
+	b, err := bulkOf(q)
+	if err == nil {
+		err = b.targetsOf(r.PostFormValue("targets"))
+	}
+	if err == nil {
+		if no := c.opts.may(r, Action{Verb: Read, Name: b.subject()}); no != nil {
+			err = forbidden{no}
+		}
+	}
+	if err != nil {
+		c.logRefusal(r, err)
+		c.refuse(w, r, status(err), err)
+		return
+	}
+	p := b.page()
+	if wrong := b.mistake(r.PostFormValue("confirm")); wrong != "" {
+		p.Targets, p.Lines, p.Form, p.Alert = b.targets, linesOf(b.targets), rand.Text(), wrong+" Nothing was changed."
+		c.render(w, r, "bulk", http.StatusBadRequest, frame{Title: b.title(), Namespace: c.namespace(), AsOf: c.now(), Data: p})
+		return
+	}
+	if _, first := c.begin(cut(r.PostFormValue("form"), mostKey)); !first {
+		err := changed{errors.New("this form was sent before, and its action is made once: look at what it has done")}
+		c.logRefusal(r, err)
+		c.refuseTo(w, r, status(err), err, b.back)
+		return
+	}
+	b.make(ctx, cut(c.opts.Actor(r), mostActor))
+	p.Made, p.Targets = true, b.targets
+	for _, t := range b.targets {
+		if t.Failed != "" {
+			p.Failed++
+		} else {
+			p.Done++
+		}
+	}
+	c.opts.Logger.Info("an action of the console on many targets", zap.String("action", string(b.verb)), zap.String("name", b.name), zap.String("actor", cut(c.opts.Actor(r), mostActor)),
+		zap.String("reason", b.reason), zap.Int("done", p.Done), zap.Int("failed", p.Failed))
+	c.settle(ctx)
+	c.render(w, r, "bulk", http.StatusOK, frame{Title: b.title(), Namespace: c.namespace(), AsOf: c.now(), Data: p})
+}
+
+func (b *bulk) title() string { return string(b.verb) + " many of " + b.name }
+
+// make makes the action on each target, several at a time.
+func (b *bulk) make(ctx context.Context, actor string) {
+	c := b.q.console
+	var all sync.WaitGroup
+	places := make(chan struct{}, bulkAtOnce)
+	for i := range b.targets {
+		all.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			t := &b.targets[i]
+			o := b.order(*t)
+			err := b.may(*t)
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err == nil {
+				err = c.made(ctx, o, target{revision: t.Revision}, actor)
+			}
+			if err != nil {
+				t.Failed = err.Error()
+				return
+			}
+			t.Done = done[b.verb]
+		})
+	}
+	all.Wait()
+}
+
+// bulkTitle is the title of the page.
+func bulkTitle(q request) string {
+	if b, err := bulkOf(q); err == nil {
+		return b.title()
+	}
+	return "Many"
+}
+
+func bulkSubject(q request) string {
+	if b, err := bulkOf(q); err == nil {
+		return b.subject()
+	}
+	return ""
+}
