@@ -35,6 +35,11 @@ type Options struct {
 	// request for a host that is not in Hosts, is logged without its name and the operator. Defaults to no logging.
 	Logger *zap.Logger
 
+	// Elsewhere returns the address of the console of another namespace below the same prefix, as a link of this
+	// console's pages, or "" if there is none. It must be safe for concurrent use. Defaults to nil: the overview
+	// names other namespaces without a link.
+	Elsewhere func(namespace string) string
+
 	// MaxViewers bounds the requests that are answered at the same time; more of them get the status
 	// 503. A request counts while its answer is made: not while a client sends its form or receives the
 	// answer, for which the http.Server should have timeouts. Defaults to 64.

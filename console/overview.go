@@ -31,8 +31,13 @@ type overview struct {
 	Unused     bool // no service has left anything in the namespace
 	Prefix     string
 	Namespace  string
-	Namespaces []string // the other ones
-	Further    bool     // there are more of them
+	Namespaces []otherNamespace // the other ones
+	Further    bool             // there are more of them
+}
+
+// otherNamespace is one that another console shows.
+type otherNamespace struct {
+	Name, Href string // Href is "" if it has no console
 }
 
 // busy is what is shown of a namespace.
@@ -63,7 +68,13 @@ func readOverview(q request) (any, quality, error) {
 	names, _, err := readFor(q, "namespaces", time.Minute, q.console.namespaces)
 	if err == nil { // a role may permit this namespace alone
 		o.Further = len(names) > mostNamespaces
-		o.Namespaces = names[:min(len(names), mostNamespaces)]
+		for _, name := range names[:min(len(names), mostNamespaces)] {
+			at := otherNamespace{Name: name}
+			if link := q.console.opts.Elsewhere; link != nil {
+				at.Href = link(name)
+			}
+			o.Namespaces = append(o.Namespaces, at)
+		}
 	}
 	return o, st, nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/serve"
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -162,4 +165,68 @@ func TestConsoleIsReachedAt(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.NotEqual(t, http.StatusMisdirectedRequest, resp.StatusCode)
+}
+
+// The consoles of the other namespaces below the prefix are behind the links of the overview, and lead back. They have the
+// same token, and are as read-only as the first one.
+func TestConsoleNamespaces(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	f.Crowd("charge")
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	for _, name := range []string{"..", "b & c", "other"} {
+		sess, err := concurrency.NewSession(ctx, f.Etcd.NewClient(t, nil).Client, name, &concurrency.SessionOptions{Prefix: f.Prefix, Owner: "web-1"})
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			ended, end := context.WithCancel(context.Background())
+			end()
+			_ = sess.Close(ended) // with its permit
+		})
+		sm, err := concurrency.NewSemaphore(sess, "of "+name, 2, nil)
+		require.NoError(t, err)
+		_, err = sm.Acquire(ctx)
+		require.NoError(t, err)
+	}
+	line, done := f.Service(ctx, "console", "-N", "test")
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Jar: jar}
+	get := func(u string) (string, *url.URL) {
+		resp, err := browser.Get(u)
+		require.NoError(t, err)
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", u, body)
+		return string(body), resp.Request.URL
+	}
+	follow := func(body string, at *url.URL, name string) (string, *url.URL) {
+		link := regexp.MustCompile(`<a href="([^"]*)"><bdi>` + regexp.QuoteMeta(html.EscapeString(name)) + `</bdi></a>`).FindStringSubmatch(body)
+		require.NotNil(t, link, name)
+		to, err := at.Parse(html.UnescapeString(link[1]))
+		require.NoError(t, err)
+		return get(to.String())
+	}
+	first, at := get(line)
+	require.Contains(t, first, "semaphore/charge")
+	for _, name := range []string{"..", "b & c", "other"} {
+		body, there := follow(first, at, name)
+		require.Contains(t, body, "semaphore/of "+html.EscapeString(name))
+		require.NotContains(t, body, "semaphore/charge")
+		back, root := follow(body, there, "test")
+		require.Contains(t, back, "semaphore/charge")
+		require.Equal(t, at.String(), root.String())
+		queue, _ := get(there.String() + "queue?name=" + url.QueryEscape("semaphore/of "+name))
+		require.NotContains(t, queue, "confirm?do=", "it is read-only")
+		resp, err := http.Get(there.String())
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusForbidden, resp.StatusCode, "without the token")
+	}
+	body, there := follow(first, at, "other")
+	again, _ := follow(body, there, "b & c")
+	require.Contains(t, again, "semaphore/of b &amp; c", "from one to the next")
+	cancel(exit.Interrupted{Signal: syscall.SIGINT})
+	testkit.Got(t, done, "it ends")
 }

@@ -53,8 +53,8 @@ by which browsers reach it; the connection is not encrypted.`,
 				ctx = engine.Leaseless(ctx)
 			}
 			return c.Connected(ctx, &concurrency.SessionOptions{Owner: verb.Owner("console")},
-				func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
-					return serveConsole(ctx, c, sess, listen, hosts, write)
+				func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
+					return serveConsole(ctx, c, client, sess, listen, hosts, write)
 				})
 		},
 	}
@@ -79,8 +79,10 @@ func checkListen(listen string, hosts []string) error {
 	return nil
 }
 
-func serveConsole(ctx context.Context, c *verb.Call, sess *concurrency.Session, listen string, hosts []string, write bool) error {
-	opts := &console.Options{
+func serveConsole(
+	ctx context.Context, c *verb.Call, client *clientv3.Client, sess *concurrency.Session, listen string, hosts []string, write bool,
+) error {
+	opts := console.Options{
 		Hosts:  append([]string{"localhost", "127.0.0.1", "[::1]"}, hosts...),
 		Actor:  func(*http.Request) string { return sess.Owner() },
 		Logger: output.Logger(c.Std.Err, zap.InfoLevel),
@@ -88,8 +90,9 @@ func serveConsole(ctx context.Context, c *verb.Call, sess *concurrency.Session, 
 	if write {
 		opts.Authorize = func(*http.Request, console.Action) error { return nil }
 	}
-	h, err := console.Handler(sess, opts)
-	if err != nil {
+	all := &namespaces{ctx: ctx, call: c, client: client, opts: opts, own: c.Etcd.Namespace}
+	defer all.close()
+	if err := all.add(c.Etcd.Namespace, sess); err != nil {
 		return exit.AsUsage(err)
 	}
 	reached, err := webguard.NewHosts(opts.Hosts)
@@ -103,7 +106,7 @@ func serveConsole(ctx context.Context, c *verb.Call, sess *concurrency.Session, 
 	token := rand.Text()
 	url := fmt.Sprintf("http://%s/?token=%s", ReachedAt(lis.Addr().String(), hosts), token)
 	server := &http.Server{
-		Handler:           withToken(token, "/"+strings.ToLower(rand.Text()[:10]), reached, h),
+		Handler:           withToken(token, "/"+strings.ToLower(rand.Text()[:10]), reached, all),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
