@@ -48,8 +48,8 @@ func TestFiguresLeadToWhatTheyCount(t *testing.T) {
 	// MaxHold ends the permit by its process; a value that is older shows what a process that hangs leaves behind.
 	s.acquire(late)
 	for key, value := range s.Values("") {
-		if strings.Contains(key, "/sem/late/queue/") {
-			kv := regexp.MustCompile(`"at":\d+`).ReplaceAllString(value, `"at":1000,"max_hold":1`)
+		if strings.Contains(key, "/semaphore/late/queue/") {
+			kv := regexp.MustCompile(`"at":\d+`).ReplaceAllString(value, `"at":1000,"max_hold_ms":1`)
 			_, err := s.NewClient(t, nil).Put(ctx, key, kv, clientv3.WithIgnoreLease())
 			require.NoError(t, err)
 		}
