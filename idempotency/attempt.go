@@ -54,8 +54,8 @@ func (c *claim) start(outer context.Context, token int64) *Attempt {
 	return a
 }
 
-// Context returns the attempt's context. It ends, with a cause, when the session is lost (ErrLost) or
-// closed (ErrClosed), after MaxExecution (ErrTooLong), and when the attempt is settled (ErrSettled).
+// Context returns the attempt's context. It ends, with a cause, when the session or the lease of the record is lost
+// (ErrLost), when the session is closed (ErrClosed), after MaxExecution (ErrTooLong), and when the attempt is settled (ErrSettled).
 // It does not end with the caller's ctx: a client that disconnects does not stop its request.
 func (a *Attempt) Context() context.Context {
 	if a == nil {
@@ -72,7 +72,7 @@ var noContext = func() context.Context {
 }()
 
 // Deadline returns when the attempt's context ends at the latest, as things are: after MaxExecution,
-// or when the session's lease is no longer trusted. Each renewal of the lease moves the latter.
+// or when the lease of the session, or that of the record, is no longer trusted. Each renewal of these moves the latter.
 func (a *Attempt) Deadline() time.Time {
 	if a == nil {
 		return time.Time{}

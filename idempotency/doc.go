@@ -14,8 +14,8 @@
 // package concurrency states for permits. So two attempts at a request do not overlap if their
 // functions return when their contexts end.
 //
-// A process keeps its attempt for as long as it keeps its session, up to MaxExecution (15 minutes by
-// default). If the function has not returned when the session's margin has passed after that, the
+// A process keeps its attempt for as long as it keeps its session and the lease of the record, which it
+// renews as well, up to MaxExecution (15 minutes by default). If the function has not returned when the session's margin has passed after that, the
 // attempt counts as lost, even if its function still runs. An attempt that another one has taken over
 // can write nothing more: no outcome, no recovery point, and no Txn with its Guard.
 //
