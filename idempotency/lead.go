@@ -47,9 +47,8 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 				err = pause.Wait(ctx, nil)
 			}
 		case awaitAttempt:
-			before := st
 			if st, err = c.await(ctx, f, st); errors.Is(err, errWaited) {
-				return nil, nil, c.inProgress(ctx, before)
+				return nil, nil, c.inProgress(ctx, st)
 			}
 		case awaitUndo:
 			if err = undo.Wait(ctx, nil); err == nil {

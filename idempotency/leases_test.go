@@ -145,4 +145,9 @@ func TestMarginOfRecords(t *testing.T) {
 	} {
 		require.InDelta(t, tt.want, marginOf(tt.granted, ttl, tt.margin), float64(time.Millisecond), "%v, %v", tt.granted, tt.margin)
 	}
+	// In an outage the session is lost first, however long ago the record's lease was renewed.
+	for m := 10 * time.Millisecond; m <= ttl/2; m += 10 * time.Millisecond {
+		granted := 2*ttl + time.Second
+		require.GreaterOrEqual(t, granted-marginOf(granted, ttl, m)-granted/3, ttl-m, m)
+	}
 }

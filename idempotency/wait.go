@@ -73,7 +73,8 @@ func (c *call) ofFlight(f *flight) (st state) {
 var errWaited = errors.New("waited long enough")
 
 // await waits until the attempt in progress in st ends, or the record changes in another way. It watches the record and
-// the end of the attempt's session. It returns the state then, errWaited if the caller's Wait has ended, or ctx's error.
+// the end of the attempt's session. It returns the state then; errWaited, with the attempt in progress, if the caller's Wait
+// has ended; or ctx's error.
 func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 	s, owner := c.store, st.rec.Lease
 	defer s.sess.Etcd().Await()()
@@ -108,7 +109,7 @@ func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 		case <-f.rechecks:
 		case <-again:
 		case <-c.bound.Done():
-			return state{}, errWaited
+			return *w.read.Load(), errWaited // another attempt may have begun since the call
 		case <-ctx.Done():
 			return state{}, ctx.Err()
 		}

@@ -143,6 +143,32 @@ func TestLateOutcomeIsNotCached(t *testing.T) {
 	})
 }
 
+// The Wait of a call ends while another attempt is in progress than when it began to wait: the error names that one.
+func TestWaitEndsBesideAnotherAttempt(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, on []*desk) {
+		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
+		first := started(t, a, order("1"))
+		failed := make(chan error, 1)
+		go func() {
+			_, _, err := b.Begin(within(t, time.Hour), order("1"), "payload", idempotency.Wait(time.Minute))
+			failed <- err
+		}()
+		synctest.Wait()
+		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			if m.Method == "Txn" || m.Method == "Range" {
+				return fakeetcd.Fate{Before: time.Second} // so that c comes first
+			}
+			return fakeetcd.Fate{}
+		})
+		require.NoError(t, first.Abandon(t.Context()))
+		second := started(t, c, order("1"))
+		var in *idempotency.InProgressError
+		require.ErrorAs(t, <-failed, &in)
+		require.Equal(t, 2, in.Attempt)
+		require.NoError(t, second.Commit(t.Context(), nil))
+	})
+}
+
 // K10: a waiting call listens to the end of the session of the attempt, by one watch for all calls that wait for attempts of
 // that session. It hears no put of the presence key, and what it hears decides nothing: the outcome and the end of the
 // session come in any order.
