@@ -41,7 +41,7 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 			if err != nil {
 				return nil, c.because(asking, err)
 			}
-			if st.live {
+			if st.live && st.prints().agree(c.print) {
 				return nil, c.inProgress(ctx, st)
 			}
 			f.recheck()
@@ -115,7 +115,7 @@ func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 		}
 		c.since = time.Now()
 		st, err := s.reader.read(ctx, c.entry, true, owner)
-		if err != nil || !st.live {
+		if err != nil || !st.live || !st.prints().agree(c.print) { // or one for another request that has the key now
 			return st, err
 		}
 		w.read.Store(&st)

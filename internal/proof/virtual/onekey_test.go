@@ -169,6 +169,58 @@ func TestWaitEndsBesideAnotherAttempt(t *testing.T) {
 	})
 }
 
+// The attempt that a call waits for releases its key, and one with another payload begins: the call does not wait for that.
+func TestOtherPayloadWhileWaiting(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, on []*desk) {
+		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
+		first := started(t, a, order("1"))
+		failed := make(chan error, 1)
+		go func() {
+			_, _, err := b.Begin(within(t, time.Hour), order("1"), "payload")
+			failed <- err
+		}()
+		synctest.Wait()
+		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			if m.Method == "Txn" || m.Method == "Range" {
+				return fakeetcd.Fate{Before: time.Second} // so that c comes first
+			}
+			return fakeetcd.Fate{}
+		})
+		require.NoError(t, first.Release(t.Context()))
+		other, _, err := c.Begin(t.Context(), order("1"), "another payload")
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		require.Len(t, failed, 1, "it waits for another request")
+		require.ErrorIs(t, <-failed, idempotency.ErrMismatch)
+		require.NoError(t, other.Commit(t.Context(), nil))
+	})
+}
+
+// The same, and the call hears nothing of it. A second call of its process, which does not wait, reads what there is now.
+func TestOtherPayloadBehindAWaitingCall(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, on []*desk) {
+		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
+		first := started(t, a, order("1"))
+		failed := make(chan error, 1)
+		go func() {
+			_, _, err := b.Begin(within(t, time.Hour), order("1"), "payload")
+			failed <- err
+		}()
+		synctest.Wait()
+		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			_, event := m.Body.(*pb.WatchResponse)
+			return fakeetcd.Fate{LoseAnswer: event}
+		})
+		require.NoError(t, first.Release(t.Context()))
+		other, _, err := c.Begin(t.Context(), order("1"), "another payload")
+		require.NoError(t, err)
+		_, _, err = b.Begin(t.Context(), order("1"), "payload", idempotency.Wait(0))
+		require.ErrorIs(t, err, idempotency.ErrMismatch)
+		require.ErrorIs(t, <-failed, idempotency.ErrMismatch)
+		require.NoError(t, other.Commit(t.Context(), nil))
+	})
+}
+
 // K10: a waiting call listens to the end of the session of the attempt, by one watch for all calls that wait for attempts of
 // that session. It hears no put of the presence key, and what it hears decides nothing: the outcome and the end of the
 // session come in any order.
