@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -82,4 +83,21 @@ func TestReleaseAfterAStepWithoutSpace(t *testing.T) {
 		require.NoError(t, f.SetNoSpace(ctxT(t), false))
 		f.NoKeys("/r/")
 	}
+}
+
+// A181: etcd refuses an outcome for lack of space, and then a condition of Attach is not met. No copy is under way that could
+// find it met, so nothing is put against that, which would need space.
+func TestConflictAfterARefusalForSpace(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{NearQuota: 2})
+	at := begin(t, a, key("1"))
+	at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.Root+"none"), "!=", 0)})
+	full := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCNoSpace})
+	again := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isPutAgain, Do: embedtest.FailWith, Times: -1, Err: rpctypes.ErrGRPCNoSpace})
+	require.ErrorIs(t, at.Commit(ctxT(t), []byte("a")), idempotency.ErrNotRecorded)
+	require.Equal(t, 1, full.Hits())
+	f.noneWorks()
+	require.Zero(t, again.Hits())
+	require.Equal(t, 2, begin(t, b, key("1")).Attempt())
 }

@@ -25,7 +25,7 @@ type settlement struct {
 
 	alone  bool   // etcd has refused it, and would refuse what is sent together with it
 	since  moment // before the first try to write it
-	doubt  bool   // a try has ended with an error: a copy of it may be under way
+	doubt  bool   // a try was not answered: a copy of it may be under way
 	denied moment // since when etcd denies what is attached, and would allow the rest; or zero
 	gone   bool   // the claim to be abandoned did not exist any more
 	large  bool   // the value is too large for one message

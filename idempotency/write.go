@@ -90,7 +90,7 @@ func (o *settlement) writeRecord(ctx context.Context, lease *pooled) (commit.Ame
 		},
 		Together: together, Doubt: o.doubt,
 	})
-	o.doubt = o.doubt || err != nil
+	o.doubt = o.doubt || res.Doubt
 	if err == nil {
 		if res.Outcome == commit.Amended {
 			s.reader.saw(res.Mod, sent)
