@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -115,27 +116,30 @@ func TestPostsAreAddedUp(t *testing.T) {
 // A182 in internal/proof/tested-failures.md: with the session, the outage policies of its middlewares end.
 func TestPoliciesEndWithTheSession(t *testing.T) {
 	t.Parallel()
-	var p policies
-	var got []observe.Event
-	at := time.Unix(1000, 0)
-	policy := func(name string, active bool) observe.OutagePolicy {
-		e := observe.OutagePolicy{Kind: observe.Limiter, Name: name, Policy: "open", Active: active}
-		if active {
-			e.Err = io.EOF
+	synctest.Test(t, func(t *testing.T) {
+		var got []observe.Event
+		set := New([]observe.Hooks{{Event: func(_ context.Context, e observe.Event) { got = append(got, e) }}}, "ns", zap.NewNop())
+		policy := func(name string, active bool) observe.OutagePolicy {
+			e := observe.OutagePolicy{Kind: observe.Limiter, Name: name, Policy: "open", Active: active}
+			if active {
+				e.Err = io.EOF
+			}
+			return e
 		}
-		return e
-	}
-	for n, e := range []observe.Event{policy("a", true), policy("a", true), policy("b", true), policy("a", false), observe.SessionClosed{}, policy("b", false), policy("c", true)} {
-		got = append(got, p.with(e, at.Add(time.Duration(n)*time.Second))...)
-	}
-	lasted := func(name string, d time.Duration) observe.OutagePolicy {
-		e := policy(name, false)
-		e.Lasted = d
-		return e
-	}
-	require.Equal(t, []observe.Event{
-		policy("a", true), policy("a", true), policy("b", true), policy("a", false), lasted("a", 3*time.Second), lasted("b", 2*time.Second), observe.SessionClosed{},
-	}, got)
+		for _, e := range []observe.Event{policy("a", true), policy("a", true), policy("b", true), policy("a", false), observe.SessionClosed{}, policy("b", false), policy("c", true)} {
+			set.Post(func(deliver func()) bool { go deliver(); return true }, e)
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		lasted := func(name string, d time.Duration) observe.OutagePolicy {
+			e := policy(name, false)
+			e.Lasted = d
+			return e
+		}
+		require.Equal(t, []observe.Event{
+			policy("a", true), policy("a", true), policy("b", true), policy("a", false), lasted("a", 3*time.Second), lasted("b", 2*time.Second), observe.SessionClosed{},
+		}, got)
+	})
 }
 
 // A panic of a hook is an event for all hooks. A panic at that event is counted, and is no further event.

@@ -74,11 +74,12 @@ func TestLongWaitsOfARate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		rate        float64
-		calls, want int
+		calls       int
+		least, most int64 // long waits
 	}{
-		"used up":  {rate: 10, calls: 300, want: 199},
-		"slow":     {rate: 0.05, calls: 3},
-		"in order": {rate: 10, calls: 90},
+		"used up":  {rate: 10, calls: 300, least: 190, most: 210}, // the process begins without a share
+		"slow":     {rate: 0.05, calls: 2},
+		"in order": {rate: 10, calls: 80},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
@@ -104,7 +105,7 @@ func TestLongWaitsOfARate(t *testing.T) {
 				calls.Wait()
 				time.Sleep(time.Second)
 				require.EqualValues(t, c.calls, all.Load())
-				require.InDelta(t, c.want, long.Load(), 15, "the process begins without a share")
+				require.True(t, c.least <= long.Load() && long.Load() <= c.most, long.Load())
 			})
 		})
 	}
