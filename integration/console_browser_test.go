@@ -257,7 +257,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		"jobs": "cleanup", "job?name=cleanup": "the disk is full", "stores": "orders", "store?name=orders": "POST /payments", "sessions": "web-7",
 		"doctor": "a majority answers reads in", fmt.Sprintf("confirm?do=evict&name=semaphore/charge&target=%d", second.Token()): "<b>order 13</b>",
 		"confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)): "choose what the lost attempt has done", "confirm?do=pause&name=cleanup": "Keep the job from starting", "queue?name=semaphore/none": "No request waits",
-		"queues": "semaphore/charge", "search?q=order": "web-7 holds", "changes": "No console has changed", fmt.Sprintf("process?name=%016x", s.Lease()): "order 12",
+		"queues": "semaphore/charge", "search?q=order": "web-7 holds", "changes": "No console has changed", "bulk?do=delete&store=orders&only=refused": "1 target", fmt.Sprintf("process?name=%016x", s.Lease()): "order 12",
 	}
 	names := map[string]string{"": "queues", "queue?name=semaphore/charge": "queue", "job?name=cleanup": "job", "store?name=orders": "requests", "confirm?do=pause&name=cleanup": "confirm"}
 	for _, scheme := range []string{"light", "dark"} {
@@ -315,7 +315,7 @@ func TestConsoleInABrowser(t *testing.T) {
 
 	// Actions, with the keyboard alone after the first link.
 	b.open("queue?name=semaphore/charge")
-	b.do(chromedp.Focus(fmt.Sprintf(`a[href*="do=evict"][href*="target=%d"]`, second.Token())), chromedp.KeyEvent("\r"), chromedp.WaitVisible("form", chromedp.ByQuery))
+	b.do(chromedp.Focus(fmt.Sprintf(`a[href*="do=evict"][href*="target=%d"]`, second.Token())), chromedp.KeyEvent("\r"), chromedp.WaitVisible("form.act", chromedp.ByQuery))
 	b.do(chromedp.SendKeys("input[name=reason]", "stuck"), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r"), chromedp.WaitVisible(".done"))
 	b.shows("The request has ended.")
 	<-second.Context().Done()
@@ -333,7 +333,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	} {
 		page, verb, _ := strings.Cut(c.link, "|")
 		b.open(page)
-		b.do(chromedp.Click(fmt.Sprintf(`a[href*="do=%s"]`, verb)), chromedp.WaitVisible("form", chromedp.ByQuery))
+		b.do(chromedp.Click(fmt.Sprintf(`a[href^="confirm?do=%s"]`, verb)), chromedp.WaitVisible("form.act", chromedp.ByQuery))
 		for field := range strings.SplitSeq(c.fields, "&") {
 			switch name, value, ok := strings.Cut(field, "="); {
 			case !ok:
