@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +55,40 @@ func (p past) cropped() past {
 		}
 	}
 	return past{p.used[first:], p.waiting[first:], p.limit[first:], p.wait[first:], p.ended[first:]}
+}
+
+// trendSteps is how many steps a trend has at most: a list has a hundred of them.
+const trendSteps = 48
+
+// trends returns rows with their trends. The rows are shared by all viewers, and stay as they are.
+func (h *history) trends(rows []queueRow, now time.Time) []queueRow {
+	out := slices.Clone(rows)
+	for i, r := range out {
+		if p, ok := h.of(r.Name, now); ok && !r.Election && !r.Rate {
+			out[i].Trend = trendOf(p)
+		}
+	}
+	return out
+}
+
+// trendOf returns the path of the permits and waiters of an hour, the highest ones of each step.
+func trendOf(p past) string {
+	of := len(p.used) / trendSteps
+	steps, top := make([]float64, 0, trendSteps), 0.0
+	for i := 0; i+of <= len(p.used); i += of {
+		most := math.NaN()
+		for j := i; j < i+of; j++ {
+			if v := p.used[j] + p.waiting[j]; math.IsNaN(most) || v > most {
+				most = v
+			}
+		}
+		if !math.IsNaN(most) {
+			top = max(top, most)
+		}
+		steps = append(steps, most)
+	}
+	_, area := drawn(steps, top)
+	return area
 }
 
 // chartOf draws values, and a limit if there is one.

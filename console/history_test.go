@@ -107,6 +107,20 @@ func TestDrawn(t *testing.T) {
 	require.Empty(t, chartOf("Used", []float64{1}, []float64{300}, func(float64) string { return "" }).Limit, "a limit that is far away would flatten the line")
 }
 
+// The trend of a list has few steps, each as high as the highest moment in it.
+func TestTrend(t *testing.T) {
+	t.Parallel()
+	p := past{used: make([]float64, moments), waiting: make([]float64, moments)}
+	for i := range moments {
+		p.used[i], p.waiting[i] = float64(i%2), 0
+	}
+	require.Equal(t, "M0 40V2H240V40Z", trendOf(p))
+	for i := range moments {
+		p.used[i] = float64(i % 7)
+	}
+	require.Less(t, len(trendOf(p)), 16*trendSteps)
+}
+
 // About how long a waiter waits is known from what has ended lately.
 func TestTurn(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ func readOverview(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	o := overview{totals: all.totals, Unused: all.unused, Prefix: q.console.inner.Space().Root(), Problems: all.problems[:min(len(all.problems), mostProblems)], Rows: all.rows[:min(len(all.rows), mostBusy)]}
+	o := overview{totals: all.totals, Unused: all.unused, Prefix: q.console.inner.Space().Root(), Problems: all.problems[:min(len(all.problems), mostProblems)], Rows: q.console.history.trends(all.rows[:min(len(all.rows), mostBusy)], time.Now())}
 	o.Omitted = len(all.problems) - len(o.Problems)
 	_, o.Namespace = q.console.inner.Space().Parts()
 	ctx, cancel := context.WithTimeout(q.Context(), patience) // they are a courtesy

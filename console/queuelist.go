@@ -30,6 +30,7 @@ type queueRow struct {
 	Overdue, Foreign       int
 	OldestWait, OldestHold time.Time
 	Marks                  []mark // its states, the worst one first
+	Trend                  string // path of the permits and waiters of the last hour, or ""
 }
 
 // queueList is the page of all queues.
@@ -83,7 +84,8 @@ func readQueues(q request) (any, quality, error) {
 	rows, states = choose(q, "show", "State", rows, queueChoices)
 	rows, orders = sorted(q, rows, queueOrders)
 	l.Chips = []chips{states, kinds, orders}
-	l.Rows, l.pager = paged(q, rows, "page")
+	rows, l.pager = paged(q, rows, "page")
+	l.Rows = q.console.history.trends(rows, time.Now())
 	return l, st, nil
 }
 
