@@ -102,10 +102,10 @@ func readBulk(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	p := b.page()
+	p, mayRead := b.page(), q.reader()
 	for _, t := range found {
 		switch {
-		case b.may(t) != nil:
+		case b.may(t) != nil, !mayRead(b.order(t).action().Name):
 		case len(p.Targets) == mostBulk:
 			p.Rest++
 		default:

@@ -1,12 +1,16 @@
 package console
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -157,4 +161,29 @@ func TestStrip(t *testing.T) {
 		run("b", "done", time.Hour, time.Minute, 0, false), run("a", "failed", 2*time.Hour, time.Minute, 0, true),
 		run("a", "done", 50*time.Hour, time.Hour, time.Minute, false),
 	}, now.Add(time.Second).Add(-time.Second)), "what is older than a week is left out")
+}
+
+// BenchmarkHistory adds one moment of 8,000 queues, all of which have changed, and reports what an hour of that takes.
+func BenchmarkHistory(b *testing.B) {
+	space, err := keyspace.New("/etcdkit", "shop")
+	require.NoError(b, err)
+	state := fleet.NewState(space, true)
+	for i := range mostTracks {
+		q := space.Queue(keyspace.Semaphore, fmt.Sprintf("name-%04d", i))
+		state.Put(&mvccpb.KeyValue{Key: []byte(q.Limit), Value: []byte(record.Limit{Limit: 10}.Encode()), CreateRevision: 1, ModRevision: 1}, 1000)
+	}
+	state.Settle(1000)
+	h := &history{every: sampleEvery}
+	at := time.UnixMilli(1_700_000_000_000)
+	for n := 0; b.Loop(); n++ {
+		for _, q := range state.Queues {
+			q.Now.Used = int64(n % 10)
+		}
+		h.sample(state, at.Add(time.Duration(n)*sampleEvery))
+	}
+	size := 0
+	for _, track := range h.tracks {
+		size += cap(track) * int(unsafe.Sizeof(sample{}))
+	}
+	b.ReportMetric(float64(size)/(1<<20), "MiB")
 }

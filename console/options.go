@@ -69,8 +69,9 @@ type Action struct {
 	Verb Verb
 	// Name is that of the queue, as semaphore/charge, of the job, as job/invoices, of the store, as
 	// requests/orders, or of a process, as process/ and its lease in sixteen digits. It is empty for a page that
-	// shows several of them, which leaves out the names that a call with the name refuses. What exists has one
-	// name: others are refused. An action on many targets is asked for with each of them.
+	// shows several of them. Lists show all names; a search, the page of a process and the changes leave out
+	// those with which a call of Read is refused. What exists has one name: others are refused. An action on
+	// many targets is asked for with each of them.
 	Name string
 	// Target is the token of the request, or of the run that Unlock ends, the reference of the record,
 	// or "total" where SetLimit changes the total of a limiter. It is empty where there is none: for a cooldown

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,18 +19,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A queue of 10,000 waiters, 1,000 names and a store of 50,000 requests, three of which are of unknown outcome: a
+// A queue of 10,000 waiters, 2,000 names and a store of 50,000 requests, three of which are of unknown outcome: a
 // page has a hundred rows, and fifty viewers cost what one does. It prints what a page takes.
 func TestScale(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it writes 61,000 requests")
+		t.Skip("it writes 62,000 requests")
 	}
 	t.Parallel()
 	s := open(t, "", nil)
 	ctx := testkit.Context(t)
 	space, err := keyspace.New(s.Root, "test")
 	require.NoError(t, err)
-	const waiters, names, sessions = 10_000, 1_000, 4
+	const waiters, names, sessions = 10_000, 2_000, 4
 	client := s.NewClient(t, nil)
 	var puts []clientv3.Op
 	put := func(key, value string, lease clientv3.LeaseID) {
@@ -81,11 +82,19 @@ func TestScale(t *testing.T) {
 			all.Go(func() { s.get(path, func(r *http.Request) { *r = *r.WithContext(context.WithoutCancel(ctx)) }) })
 		}
 		all.Wait()
-		t.Logf("%-40s %8v, %7d bytes; 50 viewers at once: %v", path, took.Round(time.Millisecond), len(body), time.Since(began).Round(time.Millisecond))
+		atOnce := time.Since(began)
+		var each []time.Duration
+		for range 40 {
+			began = time.Now()
+			s.page(path)
+			each = append(each, time.Since(began))
+		}
+		slices.Sort(each)
+		t.Logf("%-40s %8v, %7d bytes; 50 viewers at once: %v; 95 of 100 within %v", path, took.Round(time.Millisecond), len(body), atOnce.Round(time.Millisecond), each[37].Round(100*time.Microsecond))
 		require.Less(t, len(body), 200_000, path)
 	}
 	require.Contains(t, s.page("/queue?name=semaphore/crowd"), "9990 waiting")
 	require.Contains(t, s.page("/queue?name=semaphore/crowd&page=50"), "5001 to 5100 of 9990")
-	require.Contains(t, s.page("/queues"), "1 to 100 of 1001")
+	require.Contains(t, s.page("/queues"), "1 to 100 of 2001")
 	require.Contains(t, s.page("/store?name=orders"), "Records 1 to 3 of 3")
 }

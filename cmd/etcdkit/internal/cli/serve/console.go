@@ -34,7 +34,8 @@ func Console(c *verb.Call) *cobra.Command {
 		Use:   "console",
 		Short: "Serve a page in the browser that shows the namespace, and with --write changes it",
 		Long: `Serve package console until the command is interrupted, and print its address: queues with the reason why
-each request waits, elections, jobs, requests, sessions, and what is wrong.
+each request waits, elections, jobs, requests, processes, what operators have changed, and what is wrong. The other
+namespaces below the prefix have links.
 
 The address has a token, without which nothing is shown. The browser keeps it as a cookie, for a path that
 this console alone has: programs at other ports of this machine do not get it. A link elsewhere may lead to
