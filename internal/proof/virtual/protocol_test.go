@@ -16,11 +16,22 @@ import (
 // TestProtocol has rapid make up scripts, and the checkers judge what came of them.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
+	plays(t, drawScript)
+}
+
+// The same of crowds: most steps are light requests that come soon after each other, and sleep until they are near.
+func TestProtocolOfCrowds(t *testing.T) {
+	t.Parallel()
+	plays(t, drawCrowd)
+}
+
+// plays judges scripts.
+func plays(t *testing.T, draw func(*rapid.T) script) {
 	// Inside a bubble goroutines still run in any order, and jitter is drawn. So when
 	// one case has failed, each is played a few times, that it may shrink.
 	plays := 1
 	rapid.Check(t, func(rt *rapid.T) {
-		s := drawScript(rt)
+		s := draw(rt)
 		for range plays {
 			if bad := judge(run(t, s)); bad != "" {
 				plays = 5

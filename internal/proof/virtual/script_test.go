@@ -142,6 +142,22 @@ func drawScript(t *rapid.T) script {
 	return s
 }
 
+// drawCrowd is drawScript for a crowd of light requests.
+func drawCrowd(t *rapid.T) script {
+	s := script{margin: 500 * time.Millisecond, ttl: 10 * time.Second, processes: rapid.IntRange(5, 8).Draw(t, "processes"), limit: rapid.IntRange(1, 3).Draw(t, "limit"), far: true}
+	one := rapid.Custom(func(t *rapid.T) step {
+		if rapid.IntRange(0, 3).Draw(t, "other") == 3 {
+			return drawStep(t, s)
+		}
+		return step{
+			pause: ms(0, 100).Draw(t, "pause"), who: rapid.IntRange(0, s.processes-1).Draw(t, "who"), do: acquire, n: 1,
+			d: ms(0, 3000).Draw(t, "hold"), ctx: 10*time.Second + times.Draw(t, "ctx"),
+		}
+	})
+	s.steps = rapid.SliceOfN(one, 15, 50).Draw(t, "steps")
+	return s
+}
+
 func drawStep(t *rapid.T, s script) step {
 	kinds := people
 	if rapid.Bool().Draw(t, "harm") {
