@@ -74,15 +74,15 @@ func (m *monitor) sleepBySample(ctx context.Context, w *watched, until int64, s 
 	look, renew := time.NewTimer(jitter(w.period())), time.NewTimer(time.Until(s.until))
 	defer look.Stop()
 	defer renew.Stop()
-	then := lookAgain
+	then, soon := lookAgain, false // soon: there is a reason for the next look
 	for m.samples.left.Load()-w.from < until {
 		select {
 		case <-m.samples.some:
 			w.still.end()
 			switch {
-			case then != lookAgain:
+			case soon:
 			case s.closed.Load():
-				then = listAgain
+				then, soon = listAgain, true
 				look.Reset(rand.N(w.spread()))
 			default: // the sample shows that the queue moves
 				look.Reset(jitter(w.period()))
@@ -92,10 +92,10 @@ func (m *monitor) sleepBySample(ctx context.Context, w *watched, until int64, s 
 		case <-look.C:
 			return then
 		case <-m.own.changed:
-			w.placed, then = false, listAgain
 			if !m.far(w.Waiter) {
 				return listAgain
 			}
+			soon = true
 			look.Reset(rand.N(w.spread())) // all far requests of the queue have learned it at the same moment
 		case <-m.waiters.recheck:
 			if first, last := m.waiters.ends(); first != w.Waiter || last.Found.Known && !m.far(last) {
