@@ -32,7 +32,6 @@ type job struct {
 	ahead       sync.Once   // a claim of a later tick than the present time is logged once
 	differs     sync.Once   // other fire times of one crontab are logged once
 	planned     record.Plan // in etcd, as far as events have shown it
-	laterPlan   bool        // a later release has written it
 	losses      losses
 	asked       *Job  // the one that runs what RequestRun asks for, or nil
 	served      int64 // mod revision of the latest request that this process has looked at
@@ -139,8 +138,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 		j.losses.mark(ev.Kv.Value)
 	case key == j.keys.Plan():
 		j.planned, _ = record.DecodePlan(ev.Kv.Value) // without a value, it has no fire times
-		j.laterPlan = !gone && later(ev.Kv)
-		return // no call waits for it
+		return                                        // no call waits for it
 	case strings.HasPrefix(key, j.keys.Floors()):
 		switch tick, ok := j.keys.ParseFloor(key); {
 		case ok && !gone:
@@ -197,13 +195,6 @@ func (j *job) plannedUntil() time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(min(until, j.planned.AliveMS+stampEach.Milliseconds()))
-}
-
-// plans reports whether a claim writes the plan: not in place of one of a later release.
-func (j *job) plans() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return !j.laterPlan
 }
 
 // setPlanned records the plan that is stored.

@@ -112,8 +112,8 @@ func (k *claim) creation(c *claimed, p plan) commit.Creation {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(k.job.keys.RequestedRun()), "=", k.asked.mod))
 		also = append(also, clientv3.OpDelete(k.job.keys.RequestedRun()))
 	}
-	if k.times != nil && k.times.print() != "" && k.job.plans() {
-		also = append(also, clientv3.OpPut(k.job.keys.Plan(), k.plan(c).Encode()))
+	if k.times != nil && k.times.print() != "" {
+		also = append(also, clientv3.OpTxn(isLater(k.job.keys.Plan()), nil, []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), k.plan(c).Encode())}))
 	}
 	if c.spare != 0 {
 		also = append(also, clientv3.OpPut(k.job.keys.Cooldown(), c.lock.Encode(), clientv3.WithLease(c.spare)))
@@ -128,6 +128,12 @@ func (k *claim) creation(c *claimed, p plan) commit.Creation {
 		Read: []clientv3.Op{clientv3.OpGet(first, clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
 			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(k.opts.Keep)+1))},
 	}
+}
+
+// isLater is the condition, for a Txn, that a later release has written the value of a key.
+func isLater(key string) []clientv3.Cmp {
+	from, end := record.LaterRange()
+	return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), ">", from), clientv3.Compare(clientv3.Value(key), "<", end)}
 }
 
 // discard undoes, in the background, a claim whose outcome is unknown, and restores the record of the

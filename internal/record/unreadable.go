@@ -26,6 +26,9 @@ func Why(key string, value []byte) UnreadableError {
 	return UnreadableError{Key: key, Version: Later(value)}
 }
 
+// LaterRange returns between which texts, in the order of their bytes, values of later versions are, and none of this one with a field.
+func LaterRange() (from, end string) { return `{"v":1-`, `{"v":;` }
+
 // Later returns the version of a value that a later release has written, or 0. Every version of every value begins with a line
 // that is an object of JSON with this member.
 func Later(value []byte) int {

@@ -3,6 +3,7 @@ package stored
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/crontab"
 )
 
 // understands shows that a program knows all that the full run has left.
@@ -195,6 +197,7 @@ func TestLaterVersionsAreRefused(t *testing.T) {
 	_, err = lk.Do(ctx, "nightly", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Tick(friday.Add(time.Minute)))
 	require.ErrorIs(t, err, schedlock.ErrSettings)
 	require.ErrorContains(t, err, "job/nightly/settings is of a later release: it has version 2")
+	keepsPlan(t, r, lk)
 	r.refuses(t, lk.Pause(ctx, "sweep", "again"), "job/sweep/operation")
 	r.refuses(t, lk.Resume(ctx, "sweep"), "job/sweep/operation")
 	r.refuses(t, lk.Unlock(ctx, "invoices", "stuck"), "job/invoices/run/2026-11-27T08:00:00.000Z")
@@ -210,6 +213,23 @@ func TestLaterVersionsAreRefused(t *testing.T) {
 		r.refuses(t, err, "idempotency/orders/record/"+string(st.Ref(keyOf(name))))
 	}
 	r.unchanged(t)
+}
+
+// keepsPlan has a process plan a job, and claim a tick of it, whose plan is of a later version: see unchanged.
+func keepsPlan(t *testing.T, r reader, lk *schedlock.Locker) {
+	t.Helper()
+	ctx := testkit.Context(t)
+	planned := crontab.MustParse("0 9 * * *", time.UTC)
+	st, err := lk.Status(ctx, "reports")
+	require.NoError(t, err)
+	require.Nil(t, st.Plan)
+	job, err := lk.Job("reports", planned, func(context.Context, *schedlock.Run) error { return nil })
+	require.NoError(t, err)
+	job.Next(friday)
+	require.Eventually(t, func() bool { return len(r.f.Keys(fmt.Sprintf("/jobs-of/%016x/", int64(r.sess.Lease())))) > 0 }, testkit.Soon, 10*time.Millisecond)
+	res, err := lk.Do(ctx, "reports", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Tick(friday), schedlock.Planned(planned, time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
 }
 
 // A196: requests, sessions and the tokens of a rate of a later version count as they are.
