@@ -138,12 +138,14 @@ func ofVersion2(w written) string {
 // see testdata/README.md.
 func TestReads010(t *testing.T) {
 	t.Parallel()
+	decodes(t, golden(t, "0.1.0"), asStored)
 	understands(t, reads(t, golden(t, "0.1.0"), asStored))
 }
 
 // A195: 0.1.0 reads what a later release stores with fields that 0.1.0 does not know.
 func TestReadsFieldsOfLaterReleases(t *testing.T) {
 	t.Parallel()
+	decodes(t, golden(t, "0.1.0"), withFields)
 	r := reads(t, golden(t, "0.1.0"), withFields)
 	require.Contains(t, r.put["semaphore/charge/limit"], `"kind":7}`)
 	understands(t, r)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,44 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 	"github.com/etcdkit/etcdkit/schedlock/crontab"
 )
+
+// ok drops what a decoder returns, but for whether it can read a value.
+func ok[R any](decode func([]byte) (R, bool)) func([]byte) bool {
+	return func(b []byte) bool { _, ok := decode(b); return ok }
+}
+
+type decoder struct {
+	part  string
+	reads func([]byte) bool
+}
+
+// decoders are those of all kinds of values, by what is in a key: the first one counts.
+var decoders = []decoder{
+	{"/notice/", ok(record.DecodeNotice)}, {"/stop/", ok(record.DecodeNotice)}, {"session/", ok(record.DecodeSession)}, {"sharing/", ok(record.DecodeSession)},
+	{"request-id/", ok(record.DecodeID)}, {"bucket/", ok(record.DecodeTokens)}, {"/queue/", ok(record.DecodeRequest)},
+	{"/limit", ok(record.DecodeLimit)}, {"/default", ok(record.DecodeLimit)},
+	{"/run/", ok(record.DecodeRun)}, {"/lock", ok(record.DecodeLock)}, {"/cooldown", ok(record.DecodeLock)}, {"/settings", ok(record.DecodeSettings)},
+	{"/pause", ok(record.DecodePause)}, {"/operation", ok(record.DecodeOperated)}, {"/run-request", ok(record.DecodeRequestedRun)},
+	{"/plan", ok(record.DecodePlan)}, {"/reported-loss", ok(record.DecodeReported)}, {"jobs-of/", ok(record.DecodeUser)}, {"clock/", ok(record.DecodeClock)},
+	{"/record/", ok(record.DecodeAttempt)},
+}
+
+// decodes shows that each record has a decoder that reads it, also those that are gone soon, and that all decoders have one.
+func decodes(t *testing.T, all []written, edit func(w written) string) {
+	t.Helper()
+	used := map[string]bool{}
+	for _, w := range all {
+		value := edit(w)
+		if !strings.HasPrefix(value, "{") {
+			continue // a part, a timer or a floor
+		}
+		at := slices.IndexFunc(decoders, func(d decoder) bool { return strings.Contains(w.Key, d.part) })
+		require.GreaterOrEqual(t, at, 0, w.Key)
+		require.True(t, decoders[at].reads([]byte(value)), "%s: %s", w.Key, value)
+		used[decoders[at].part] = true
+	}
+	require.Len(t, used, len(decoders))
+}
 
 // understands shows that a program knows all that the full run has left.
 func understands(t *testing.T, r reader) {
