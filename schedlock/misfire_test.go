@@ -104,15 +104,14 @@ func TestResumeFromAnotherClock(t *testing.T) {
 			f := shared(t)
 			ctx := ctxT(t)
 			h := clock(friday)
-			a, lines := f.logged(nil, h.options())
+			a := f.instance(nil, h.options())
 			run := func(tick time.Time) {
 				_, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick), schedlock.Retries(1))
 				require.NoError(t, err)
 			}
 			run(friday)
 			h.set(friday.Add(time.Hour))
-			var operator instance
-			operator, lines = f.logged(nil, clock(h.now().Add(tt.operator)).options())
+			operator, lines := f.logged(nil, clock(h.now().Add(tt.operator)).options())
 			if tt.alive {
 				f.instance(nil, h.options())
 				require.Eventually(t, func() bool { return len(operator.Clocks()) == 2 }, soon, 5*time.Millisecond)

@@ -28,7 +28,8 @@ type (
 	speaks  struct{ Sum int }
 	spells  struct{ Sum int }
 	receipt struct {
-		ID     string
+		ID string
+		//lint:ignore U1000 it is not exported, and without a tag
 		amount int
 	}
 	onPurpose struct {
