@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,8 +13,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/engine"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -43,12 +42,8 @@ func TestNewSessionWithoutEtcd(t *testing.T) {
 // since its code is an example of this package.
 func TestReadmeProgramWithoutEtcd(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := fakeetcd.New(nil)
-		defer server.Close()
-		c, err := server.NewClient()
-		require.NoError(t, err)
-		defer c.Close()
+	etcdfake.Test(t, func(t *testing.T, server *etcdfake.Server) {
+		c := server.NewClient()
 		c.Stall()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

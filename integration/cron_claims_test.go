@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/crons"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/schedlock"
 	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
 )
@@ -114,8 +114,7 @@ func claims(t *testing.T, library string, change time.Time, loc *time.Location) 
 	}
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(from.Add(-time.Second)))
-		server := fakeetcd.New(nil)
-		defer server.Close()
+		server := etcdfake.New(t)
 		got := map[string][]time.Time{}
 		ran := make(chan struct {
 			line string
@@ -123,9 +122,7 @@ func claims(t *testing.T, library string, change time.Time, loc *time.Location) 
 		}, 10_000)
 		var stops []func()
 		for range processes {
-			client, err := server.NewClient()
-			require.NoError(t, err)
-			defer client.Close()
+			client := server.NewClient()
 			s, err := concurrency.NewSession(t.Context(), client.Client, "test", &concurrency.SessionOptions{Prefix: "/claims", TTL: 5 * time.Minute, Logger: zap.NewNop()})
 			require.NoError(t, err)
 			defer s.Close(context.Background()) //nolint:errcheck // of the test's end

@@ -156,7 +156,8 @@ var fences = []fence{
 		why:  "then the tests of all of them can use it without a cycle",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(f.dir, "embedtest") && !within(dir, "embedtest") && within(dir, public...)
+			recipe := within(f.dir, "embedtest/etcdfake") && f.test // of a package of its own, etcdfake_test
+			return ok && within(f.dir, "embedtest") && !recipe && !within(dir, "embedtest") && within(dir, public...)
 		},
 		planted: [2]string{"embedtest/start_test.go", module + "/concurrency"},
 	},
@@ -168,6 +169,15 @@ var fences = []fence{
 			return ok && within(dir, "embedtest") && !f.test && !within(f.dir, "embedtest", "examples", "internal/proof", "cmd/etcdkit-dev")
 		},
 		planted: [2]string{"concurrency/session.go", module + "/embedtest"},
+	},
+	{
+		name: "etcdfake imports no server, real or of embedtest, and nothing of ours",
+		why:  "a user's unit tests then build etcd's client alone, which their program has; the rest of a server's modules takes minutes to compile",
+		bans: func(f file, imp string) bool {
+			_, ok := ours(imp)
+			return within(f.dir, "embedtest/etcdfake") && !f.test && (ok || within(imp, "go.etcd.io/etcd/server/v3"))
+		},
+		planted: [2]string{"embedtest/etcdfake/server.go", module + "/embedtest"},
 	},
 	{
 		name: "only tests and the command import the conformance suites",
@@ -335,6 +345,8 @@ func TestFencesFail(t *testing.T) {
 		{"examples/fleet/main.go", module + "/internal/proof/procs"},
 		{"exporter/exporter.go", module + "/console"},
 		{"embedtest/start.go", module + "/console"},
+		{"embedtest/etcdfake/server.go", "go.etcd.io/etcd/server/v3/mvcc"},
+		{"embedtest/etcdfake/server.go", module + "/concurrency"},
 		{"console/handler.go", module + "/embedtest"},
 		{"console/handler.go", "go.etcd.io/etcd/server/v3/embed"},
 		{"console/handler.go", "github.com/prometheus/client_golang/prometheus"},
@@ -365,6 +377,8 @@ func TestFencesFail(t *testing.T) {
 		"idempotency/idemhttp/idem.go":                 importing("idempotency/idemhttp/idem.go", module+"/idempotency/internal/middleware", module+"/idempotency/internal/rpc"),
 		"schedlock/locker.go":                          importing("schedlock/locker.go", module+"/concurrency"),
 		"embedtest/start.go":                           importing("embedtest/start.go", "go.etcd.io/etcd/server/v3/embed"),
+		"embedtest/etcdfake/server.go":                 importing("embedtest/etcdfake/server.go", "go.etcd.io/etcd/client/v3"),
+		"embedtest/etcdfake/permit_test.go":            importing("embedtest/etcdfake/permit_test.go", module+"/concurrency", module+"/embedtest"),
 		"idempotency/conformance/run.go":               importing("idempotency/conformance/run.go", "testing", "go.etcd.io/etcd/client/v3"),
 		"idempotency/idemtest/run.go":                  importing("idempotency/idemtest/run.go", module+"/idempotency/conformance", module+"/idempotency", module+"/concurrency"),
 		"internal/mirror/mirror_test.go":               importing("internal/mirror/mirror_test.go", module+"/embedtest"),

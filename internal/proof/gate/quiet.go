@@ -14,7 +14,7 @@ import (
 func asksNoEtcd(dir, deps string) bool {
 	for dep := range strings.FieldsSeq(deps) {
 		switch dep {
-		case server, ours + "/internal/proof/fakeetcd", ours + "/internal/proof/impostor":
+		case server, ours + "/embedtest/etcdfake", ours + "/internal/proof/impostor":
 			return false
 		}
 	}

@@ -19,7 +19,7 @@ func TestAsksNoEtcd(t *testing.T) {
 	}{
 		"nothing of it":     {client, plain, plain, true},
 		"a server":          {client + " " + server, plain, plain, false},
-		"a fake one":        {client + " " + ours + "/internal/proof/fakeetcd", plain, plain, false},
+		"a fake one":        {client + " " + ours + "/embedtest/etcdfake", plain, plain, false},
 		"the code names it": {client, names, plain, false},
 		"a test names it":   {client, plain, names, false},
 		"no Go":             {client, plain, "package", false},

@@ -12,9 +12,9 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -111,7 +111,7 @@ func TestGivenUpBehindACommit(t *testing.T) {
 		at := started(t, a, order("1"), idempotency.MaxExecution(time.Minute))
 		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(root+"none"), "!=", 0)})
 		<-at.Context().Done()
-		on[0].slow("Txn", 1, fakeetcd.Fate{After: margin + time.Second})
+		on[0].slow("Txn", 1, etcdfake.Fault{ResponseDelay: margin + time.Second})
 		require.ErrorIs(t, at.Commit(t.Context(), nil), idempotency.ErrConflict)
 		time.Sleep(time.Second)
 		next := started(t, b, order("1"), idempotency.Wait(0))
@@ -125,8 +125,8 @@ func TestGivenUpBehindACommit(t *testing.T) {
 // after it, it neither fences its own attempt nor counts.
 func TestStepsThatAreNotAnswered(t *testing.T) {
 	const most, late = 3 * time.Second, time.Minute
-	for name, fate := range map[string]fakeetcd.Fate{
-		"answer held": {After: late}, "request held": {Before: late}, "answer lost": {LoseAnswer: true}, "request lost": {LoseRequest: true, LoseAnswer: true},
+	for name, fate := range map[string]etcdfake.Fault{
+		"answer held": {ResponseDelay: late}, "request held": {RequestDelay: late}, "answer lost": {DropResponse: true}, "request lost": {DropRequest: true, DropResponse: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 2, func(t *testing.T, on []*desk) {
@@ -153,11 +153,11 @@ func TestSerializableOnlyIfFresh(t *testing.T) {
 		s := on[0].storeOf(idempotency.Options{CacheBytes: -1})
 		require.NoError(t, started(t, s, order("1")).Commit(t.Context(), []byte("x")))
 		var majority bool // the last read asked for it
-		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[0].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if r, ok := m.Body.(*etcdserverpb.RangeRequest); ok && strings.Contains(string(r.Key), "/idempotency/") {
 				majority = !r.Serializable
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		time.Sleep(ttl)
 		const every = 100 * time.Millisecond

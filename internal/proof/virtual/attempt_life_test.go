@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 func (d *desk) storeOf(opts idempotency.Options) *idempotency.Store {
 	d.t.Helper()
-	opts.NearQuota = 2 // fakeetcd has no quota
+	opts.NearQuota = 2 // etcdfake has no quota
 	s, err := idempotency.NewStore(d.session, "store", &opts)
 	require.NoError(d.t, err)
 	return s
@@ -135,8 +135,8 @@ func TestAttemptLivesWithItsSession(t *testing.T) {
 		}
 		require.NoError(t, at.Err())
 		renewed := on[0].begun.Add(2 * time.Hour)
-		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-			return fakeetcd.Fate{LoseRequest: m.Method == "LeaseKeepAlive" && !m.Answer}
+		on[0].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+			return etcdfake.Fault{DropRequest: m.Method == "LeaseKeepAlive" && !m.Response}
 		})
 		<-at.Context().Done()
 		require.Equal(t, renewed.Add(ttl-margin), time.Now())
@@ -164,7 +164,7 @@ func TestShortRetainUnknown(t *testing.T) {
 		for away := time.Now(); time.Since(away) < ttl-margin-time.Second; time.Sleep(10 * time.Millisecond) {
 			require.Len(t, on[0].records(), 1, time.Since(away))
 		}
-		on[0].client.Resume()
+		on[0].client.Heal()
 		synctest.Wait()
 		require.NoError(t, at.Err())
 		busy(t, b, order("1"))

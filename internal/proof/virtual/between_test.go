@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // Calls that come while the session has no lease ask in turn, as those do that have lost theirs.
@@ -25,17 +25,17 @@ func TestCallsBetweenLeasesAskInTurn(t *testing.T) {
 		defer cancel()
 		var mu sync.Mutex
 		var now, most int
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			r, ok := m.Body.(*etcdserverpb.TxnRequest)
-			if !ok || m.Answer || !strings.Contains(r.String(), "/queue/") {
-				return fakeetcd.Fate{}
+			if !ok || m.Response || !strings.Contains(r.String(), "/queue/") {
+				return etcdfake.Fault{}
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			now++
 			most = max(most, now)
 			time.AfterFunc(trip, func() { mu.Lock(); now--; mu.Unlock() })
-			return fakeetcd.Fate{Before: trip / 2, After: trip / 2}
+			return etcdfake.Fault{RequestDelay: trip / 2, ResponseDelay: trip / 2}
 		})
 		lease := d.session.Lease()
 		d.client.Stall()
@@ -47,7 +47,7 @@ func TestCallsBetweenLeasesAskInTurn(t *testing.T) {
 			calls.Go(func() { _, _ = d.semaphore(1).Acquire(ctx) })
 			time.Sleep(time.Millisecond)
 		}
-		d.client.Resume()
+		d.client.Heal()
 		time.Sleep(10 * time.Second)
 		mu.Lock()
 		t.Log("most at once:", most)

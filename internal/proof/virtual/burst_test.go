@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // T4: of a burst of calls on one session, 128 at a time ask etcd, so that the renewal of
@@ -39,12 +39,12 @@ func TestBurstAsksInTurn(t *testing.T) {
 					require.NoError(t, p.Release(t.Context()))
 				}
 				var sent atomic.Int64
-				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+				d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 					if m.Method == tt.method {
 						sent.Add(1)
-						return fakeetcd.Fate{After: trip}
+						return etcdfake.Fault{ResponseDelay: trip}
 					}
-					return fakeetcd.Fate{}
+					return etcdfake.Fault{}
 				})
 				if name == "Acquire" {
 					begun := time.Now()
@@ -80,7 +80,7 @@ func TestTriesWithoutATurn(t *testing.T) {
 		sem := d.semaphore(1)
 		p, err := sem.Acquire(t.Context())
 		require.NoError(t, err)
-		d.slow("Range", 1<<30, fakeetcd.Fate{Before: trip})
+		d.slow("Range", 1<<30, etcdfake.Fault{RequestDelay: trip})
 		errs := make(chan error, calls)
 		begun := time.Now()
 		for range calls {

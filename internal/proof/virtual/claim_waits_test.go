@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -23,13 +23,13 @@ func TestTickClaimedWhileWaitingForATurn(t *testing.T) {
 		a, b := on[0].locker(), on[1].locker()
 		synctest.Wait()
 		var hung atomic.Int32
-		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[0].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			txn, ok := m.Body.(*etcdserverpb.TxnRequest)
 			if !ok || len(txn.Success) == 0 || !strings.HasSuffix(string(txn.Success[0].GetRequestPut().GetKey()), "/lock") {
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			}
 			hung.Add(1)
-			return fakeetcd.Fate{LoseRequest: true, LoseAnswer: true}
+			return etcdfake.Fault{DropRequest: true, DropResponse: true}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -69,7 +69,7 @@ func TestClockSetBackWhileItWaits(t *testing.T) {
 		counted := func(context.Context, *schedlock.Run) error { starts.Add(1); return nil }
 		_, err = b.Do(t.Context(), "job", noWork, fireTime(0))
 		require.NoError(t, err)
-		on[0].client.Cut()
+		on[0].client.Refuse()
 		time.Sleep(ttl)
 		require.Zero(t, on[0].session.Lease())
 		tick, done := schedlock.Tick(time.Now()), make(chan jobResult, 1)
@@ -84,7 +84,7 @@ func TestClockSetBackWhileItWaits(t *testing.T) {
 		require.Equal(t, schedlock.Ran, res.Outcome)
 		back.Store(int64(2 * time.Minute))
 		on[0].server.Compact() // so that it does not learn of it
-		on[0].client.Mend()
+		on[0].client.Heal()
 		x := came(t, done, "it returns")
 		require.NoError(t, x.err)
 		require.False(t, x.res.Outcome.Started(), x.res.Outcome)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -74,12 +74,12 @@ func TestAtLeastAfterALateAnswer(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Empty(t, on[0].jobKeys("/cooldown"))
 		var claims atomic.Int64
-		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[0].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			txn, ok := m.Body.(*pb.TxnRequest)
 			if !ok || len(txn.Success) == 0 || !strings.HasSuffix(string(txn.Success[0].GetRequestPut().GetKey()), "/lock") || claims.Add(1) > 1 {
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			}
-			return fakeetcd.Fate{After: late}
+			return etcdfake.Fault{ResponseDelay: late}
 		})
 		sent := time.Now()
 		var begun time.Time

@@ -19,9 +19,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
 	leasing "github.com/etcdkit/etcdkit/internal/lease"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -35,20 +35,20 @@ var refusals = map[string]error{
 
 // refuse has etcd refuse all requests of a process, or those that pick chooses, until allow is called, and
 // counts them.
-func (d *desk) refuse(err error, pick func(fakeetcd.Message) bool) (refused *atomic.Int64, allow func()) {
+func (d *desk) refuse(err error, pick func(etcdfake.Message) bool) (refused *atomic.Int64, allow func()) {
 	refused = new(atomic.Int64)
-	d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-		if m.Answer || pick != nil && !pick(m) {
-			return fakeetcd.Fate{}
+	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+		if m.Response || pick != nil && !pick(m) {
+			return etcdfake.Fault{}
 		}
 		refused.Add(1)
-		return fakeetcd.Fate{Err: err, LoseRequest: true}
+		return etcdfake.Fault{Err: err, DropRequest: true}
 	})
 	return refused, func() { d.client.Inject(nil) }
 }
 
 // reads reports whether a message asks for keys, or for a watch.
-func reads(m fakeetcd.Message) bool {
+func reads(m etcdfake.Message) bool {
 	w, ok := m.Body.(*etcdserverpb.WatchRequest)
 	return m.Method == "Range" || ok && w.GetCreateRequest() != nil
 }
@@ -149,7 +149,7 @@ func TestBlind(t *testing.T) {
 				p := d.acquire()
 				time.Sleep(time.Second) // the own range was listed for the first time
 				first := make(chan time.Time, 1)
-				_, allow := d.refuse(rpctypes.ErrGRPCPermissionDenied, func(m fakeetcd.Message) bool {
+				_, allow := d.refuse(rpctypes.ErrGRPCPermissionDenied, func(m etcdfake.Message) bool {
 					if !reads(m) {
 						return false
 					}
@@ -261,7 +261,7 @@ func TestNoLoginStorm(t *testing.T) {
 }
 
 // logsIn reports whether etcd's client logs in for a message whose token is not accepted.
-func logsIn(m fakeetcd.Message) bool {
+func logsIn(m etcdfake.Message) bool {
 	w, ok := m.Body.(*etcdserverpb.WatchRequest)
 	return !ok || w.GetCreateRequest() != nil
 }
@@ -273,16 +273,16 @@ func TestDeniedPresenceKey(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, on []*desk) {
 		d := on[0]
 		var grants, tries atomic.Int64
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			switch {
-			case m.Answer:
+			case m.Response:
 			case m.Method == "LeaseGrant":
 				grants.Add(1)
 			case m.Method == "Txn":
 				tries.Add(1)
-				return fakeetcd.Fate{Err: rpctypes.ErrGRPCPermissionDenied, LoseRequest: true}
+				return etcdfake.Fault{Err: rpctypes.ErrGRPCPermissionDenied, DropRequest: true}
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		require.True(t, d.server.Expire(d.session.Lease()))
 		time.Sleep(30 * time.Minute)
@@ -344,7 +344,7 @@ func TestDeniedOutcome(t *testing.T) {
 }
 
 // ledgers reports whether a message concerns what the tests attach to an outcome.
-func ledgers(m fakeetcd.Message) bool {
+func ledgers(m etcdfake.Message) bool {
 	txn, ok := m.Body.(*etcdserverpb.TxnRequest)
 	return ok && strings.Contains(txn.String(), "ledger/")
 }
@@ -361,7 +361,7 @@ func TestDeniedAttachment(t *testing.T) {
 			at.Attach(nil, clientv3.OpPut(root+"ledger/"+fmt.Sprint(i), "1"))
 			time.Sleep(time.Until(d.renewed().Add(renews + time.Millisecond)))
 			begun := time.Now()
-			d.refuse(rpctypes.ErrGRPCPermissionDenied, func(m fakeetcd.Message) bool {
+			d.refuse(rpctypes.ErrGRPCPermissionDenied, func(m etcdfake.Message) bool {
 				passed := time.Since(begun)
 				return passed < tt.all || passed < tt.all+tt.attached && ledgers(m)
 			})
@@ -412,17 +412,17 @@ func TestConflictAfterADenial(t *testing.T) {
 		at := started(t, store, order("1"), idempotency.OnLost(idempotency.Refuse))
 		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(root+"open"), ">", 0)}, clientv3.OpPut(root+"ledger/1", "1"))
 		var tries atomic.Int64
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-			if m.Answer || !ledgers(m) {
-				return fakeetcd.Fate{}
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+			if m.Response || !ledgers(m) {
+				return etcdfake.Fault{}
 			}
 			switch tries.Add(1) {
 			case 1:
-				return fakeetcd.Fate{Before: 10 * time.Second}
+				return etcdfake.Fault{RequestDelay: 10 * time.Second}
 			case 2:
-				return fakeetcd.Fate{Err: rpctypes.ErrGRPCPermissionDenied, LoseRequest: true}
+				return etcdfake.Fault{Err: rpctypes.ErrGRPCPermissionDenied, DropRequest: true}
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		require.ErrorIs(t, at.Commit(t.Context(), []byte("1")), idempotency.ErrConflict)
 		_, err := d.client.Put(t.Context(), root+"open", "")

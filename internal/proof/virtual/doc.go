@@ -1,5 +1,5 @@
 // Package virtual tests the session and its queues in virtual time: on package
-// fakeetcd, in bubbles of testing/synctest, where every moment is exact and an hour
+// etcdfake, in bubbles of testing/synctest, where every moment is exact and an hour
 // costs nothing. It is tests only.
 //
 // The table tests say what happens when, to the millisecond. TestProtocol lets rapid

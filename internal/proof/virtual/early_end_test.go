@@ -11,7 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // A victim of an early end (eviction, takeover) learns of it by the one range that
@@ -26,16 +26,16 @@ func TestTrapS9EarlyEndIsReported(t *testing.T) {
 			require.NoError(t, err)
 			synctest.Wait() // the session has listed its range
 			var lost, sent atomic.Int64
-			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 				r, answer := m.Body.(*pb.WatchResponse)
 				switch {
 				case answer && len(r.Events) > 0 && strings.Contains(string(r.Events[0].Kv.Key), "/notice/"):
 					lost.Add(1)
-					return fakeetcd.Fate{LoseAnswer: true}
-				case m.Method == "Watch" && !m.Answer:
+					return etcdfake.Fault{DropResponse: true}
+				case m.Method == "Watch" && !m.Response:
 					sent.Add(1)
 				}
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			})
 			require.NoError(t, admin.semaphore(1).Evict(t.Context(), "i", "why"))
 			evicted := time.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // Foreign keys before far requests do not make these look more often: what is far is found behind them.
@@ -35,11 +35,11 @@ func TestForeignKeysBeforeFarRequests(t *testing.T) {
 			}()
 			time.Sleep(10 * time.Second)
 			var requests atomic.Int64
-			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 				if _, ok := m.Body.(*pb.TxnRequest); ok {
 					requests.Add(1)
 				}
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			})
 			time.Sleep(20 * time.Second)
 			require.LessOrEqual(t, requests.Load(), int64(25), "%d foreign keys", foreign)

@@ -13,7 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	line "github.com/etcdkit/etcdkit/internal/rank"
 )
 
@@ -62,7 +62,7 @@ func behind(on []*desk, h *line.Horizon, limit, requests int) (*sleeper, *crowd)
 }
 
 // meet counts a message. It changes nothing, but for the watch that is to be lost.
-func (f *sleeper) meet(m fakeetcd.Message) (fate fakeetcd.Fate) {
+func (f *sleeper) meet(m etcdfake.Message) (fate etcdfake.Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch body := m.Body.(type) {
@@ -83,7 +83,7 @@ func (f *sleeper) meet(m fakeetcd.Message) (fate fakeetcd.Fate) {
 		f.asked = f.asked[1:]
 		if f.lose != "" && strings.Contains(key, f.lose) {
 			f.lose = ""
-			return fakeetcd.Fate{LoseAnswer: true}
+			return etcdfake.Fault{DropResponse: true}
 		}
 		if body.WatchId == 0 { // each stream numbers its watches from 0
 			f.opened++
@@ -94,7 +94,7 @@ func (f *sleeper) meet(m fakeetcd.Message) (fate fakeetcd.Fate) {
 	default:
 		f.calls++
 	}
-	return fakeetcd.Fate{}
+	return etcdfake.Fault{}
 }
 
 // ends is for the end of a watch. f.mu is held.

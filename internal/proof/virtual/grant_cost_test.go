@@ -15,7 +15,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // grantCost is what the grants of some processes cost etcd: messages, by what they are for.
@@ -57,7 +57,7 @@ func (g *grantCost) meets(d *desk) {
 
 func (g *grantCost) add(what string, n int) { g.counts[what] += n }
 
-func (c *connection) meet(m fakeetcd.Message) (fate fakeetcd.Fate) {
+func (c *connection) meet(m etcdfake.Message) (fate etcdfake.Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch body := m.Body.(type) {
@@ -89,10 +89,10 @@ func (c *connection) meet(m fakeetcd.Message) (fate fakeetcd.Fate) {
 		} else {
 			c.add(costReads, 1)
 		}
-		return fakeetcd.Fate{Before: c.trip / 2, After: c.trip / 2}
+		return etcdfake.Fault{RequestDelay: c.trip / 2, ResponseDelay: c.trip / 2}
 	case *pb.RangeRequest:
 		c.add(costReads, 1)
-		return fakeetcd.Fate{Before: c.trip / 2, After: c.trip / 2}
+		return etcdfake.Fault{RequestDelay: c.trip / 2, ResponseDelay: c.trip / 2}
 	}
 	return fate
 }

@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // How the requests of one process in many queues share Raft entries: design note 23. Each Txn takes
@@ -32,25 +32,25 @@ type writes struct {
 	mu    sync.Mutex
 	sent  [][]*pb.TxnRequest // the parts of each
 	wrong []string           // what breaks a rule
-	meet  func(parts []*pb.TxnRequest) fakeetcd.Fate
+	meet  func(parts []*pb.TxnRequest) etcdfake.Fault
 }
 
 // slowly has the Txns of a process take their time, and records them. meet may be nil.
-func (d *desk) slowly(meet func(parts []*pb.TxnRequest) fakeetcd.Fate) *writes {
+func (d *desk) slowly(meet func(parts []*pb.TxnRequest) etcdfake.Fault) *writes {
 	w := &writes{meet: meet}
-	d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 		txn, ok := m.Body.(*pb.TxnRequest)
 		if !ok {
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		}
 		fate := w.add(txn)
-		fate.After += far
+		fate.ResponseDelay += far
 		return fate
 	})
 	return w
 }
 
-func (w *writes) add(txn *pb.TxnRequest) fakeetcd.Fate {
+func (w *writes) add(txn *pb.TxnRequest) etcdfake.Fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	parts := partsOf(txn)
@@ -73,7 +73,7 @@ func (w *writes) add(txn *pb.TxnRequest) fakeetcd.Fate {
 		w.wrong = append(w.wrong, "deletes beside puts in a Txn")
 	}
 	if w.meet == nil {
-		return fakeetcd.Fate{}
+		return etcdfake.Fault{}
 	}
 	return w.meet(parts)
 }
@@ -225,20 +225,20 @@ func TestQueuesShareRaftEntries(t *testing.T) {
 // two permits of it are held at once, whatever becomes of the answers.
 func TestTrapS1QueuesOfABatch(t *testing.T) {
 	t.Parallel()
-	for name, meet := range map[string]func(n int) fakeetcd.Fate{
-		"all is well": func(int) fakeetcd.Fate { return fakeetcd.Fate{} },
-		"answers lost": func(n int) fakeetcd.Fate {
-			return every(n, fakeetcd.Fate{LoseAnswer: true, Err: fakeetcd.ErrUnavailable})
+	for name, meet := range map[string]func(n int) etcdfake.Fault{
+		"all is well": func(int) etcdfake.Fault { return etcdfake.Fault{} },
+		"answers lost": func(n int) etcdfake.Fault {
+			return every(n, etcdfake.Fault{DropResponse: true, Err: etcdfake.ErrUnavailable})
 		},
-		"requests lost": func(n int) fakeetcd.Fate {
-			return every(n, fakeetcd.Fate{LoseRequest: true, Err: fakeetcd.ErrUnavailable})
+		"requests lost": func(n int) etcdfake.Fault {
+			return every(n, etcdfake.Fault{DropRequest: true, Err: etcdfake.ErrUnavailable})
 		},
-		"requests late": func(n int) fakeetcd.Fate {
-			return every(n, fakeetcd.Fate{Before: time.Second, Err: fakeetcd.ErrUnavailable})
+		"requests late": func(n int) etcdfake.Fault {
+			return every(n, etcdfake.Fault{RequestDelay: time.Second, Err: etcdfake.ErrUnavailable})
 		},
-		"requests twice": func(n int) fakeetcd.Fate { return every(n, fakeetcd.Fate{Again: time.Second}) },
-		"etcd is too busy": func(n int) fakeetcd.Fate {
-			return every(n, fakeetcd.Fate{LoseRequest: true, Err: rpctypes.ErrGRPCRequestTooManyRequests})
+		"requests twice": func(n int) etcdfake.Fault { return every(n, etcdfake.Fault{Duplicate: time.Second}) },
+		"etcd is too busy": func(n int) etcdfake.Fault {
+			return every(n, etcdfake.Fault{DropRequest: true, Err: rpctypes.ErrGRPCRequestTooManyRequests})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestTrapS1QueuesOfABatch(t *testing.T) {
 				d := on[0]
 				d.stored(1)
 				sent := 0
-				w := d.slowly(func([]*pb.TxnRequest) fakeetcd.Fate { sent++; return meet(sent) })
+				w := d.slowly(func([]*pb.TxnRequest) etcdfake.Fault { sent++; return meet(sent) })
 				var mu sync.Mutex
 				holders := map[int]int{}
 				count := func(i, by int) {
@@ -284,9 +284,9 @@ func TestTrapS1QueuesOfABatch(t *testing.T) {
 }
 
 // every is a fate that one of three Txns meets.
-func every(n int, f fakeetcd.Fate) fakeetcd.Fate {
+func every(n int, f etcdfake.Fault) etcdfake.Fault {
 	if n%3 != 0 {
-		return fakeetcd.Fate{}
+		return etcdfake.Fault{}
 	}
 	return f
 }
@@ -306,13 +306,13 @@ func TestTrapW22PartsAreSentSingly(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
 				d := on[0]
 				d.stored(1)
-				w := d.slowly(func(parts []*pb.TxnRequest) fakeetcd.Fate {
+				w := d.slowly(func(parts []*pb.TxnRequest) etcdfake.Fault {
 					for _, p := range parts {
 						if put := p.Success[0].GetRequestPut(); put != nil && strings.Contains(string(put.Key), bad) {
-							return fakeetcd.Fate{LoseRequest: true, Err: refused}
+							return etcdfake.Fault{DropRequest: true, Err: refused}
 						}
 					}
-					return fakeetcd.Fate{}
+					return etcdfake.Fault{}
 				})
 				begun := time.Now()
 				together(names, func(i int) {
@@ -350,15 +350,15 @@ func TestTrapL3ReleasesBesideAcquisitions(t *testing.T) {
 		d := on[0]
 		d.stored(2)
 		permits := d.holdsAll(2)
-		w := d.slowly(func(parts []*pb.TxnRequest) fakeetcd.Fate {
+		w := d.slowly(func(parts []*pb.TxnRequest) etcdfake.Fault {
 			for _, p := range parts {
 				for _, op := range p.Success {
 					if op.GetRequestPut() != nil {
-						return fakeetcd.Fate{LoseRequest: true, Err: rpctypes.ErrGRPCNoSpace}
+						return etcdfake.Fault{DropRequest: true, Err: rpctypes.ErrGRPCNoSpace}
 					}
 				}
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		begun := time.Now()
 		together(2*names, func(i int) {
@@ -399,8 +399,8 @@ func TestTrapW21EqualTokens(t *testing.T) {
 				d.stored(1)
 				d.slowly(nil)
 				permits := d.holdsAll(1)
-				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-					return fakeetcd.Fate{LoseAnswer: c.deaf && m.Answer && m.Method == "Watch"}
+				d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+					return etcdfake.Fault{DropResponse: c.deaf && m.Response && m.Method == "Watch"}
 				})
 				a, b := twins(t, permits)
 				gone := []int{a}

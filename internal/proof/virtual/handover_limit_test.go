@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // lined has so many calls wait in the local queue, and returns what they get.
@@ -87,7 +87,7 @@ func TestLocalQueueWithoutAnAnswer(t *testing.T) {
 		d := on[0]
 		sem := d.passing(1, 20*time.Millisecond)
 		d.use(sem)
-		d.slow("Txn", 1, fakeetcd.Fate{After: 200 * time.Millisecond})
+		d.slow("Txn", 1, etcdfake.Fault{ResponseDelay: 200 * time.Millisecond})
 		_, err := sem.Acquire(t.Context(), concurrency.Wait(100*time.Millisecond))
 		require.ErrorIs(t, err, concurrency.ErrUnavailable)
 		unavailable, _ := errors.AsType[*concurrency.UnavailableError](err)

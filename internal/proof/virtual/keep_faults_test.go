@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // holdersOf are the permits that their callers hold at a moment, whatever keys in etcd they have.
@@ -153,24 +153,24 @@ func harm(r *rand.Rand, d *desk) {
 	switch r.IntN(4) {
 	case 0:
 		d.client.Stall()
-		time.AfterFunc(3*lasts, d.client.Resume)
+		time.AfterFunc(3*lasts, d.client.Heal)
 	case 1:
-		d.client.Cut()
-		time.AfterFunc(3*lasts, d.client.Mend)
+		d.client.Refuse()
+		time.AfterFunc(3*lasts, d.client.Heal)
 	case 2:
 		d.client.Break()
 	default:
-		fate := []fakeetcd.Fate{
-			{After: lasts}, {Before: lasts}, {Err: fakeetcd.ErrUnavailable}, {Err: fakeetcd.ErrUnavailable, LoseRequest: true},
-			{Err: fakeetcd.ErrUnavailable, Before: lasts}, {Again: lasts}, {LoseAnswer: true},
+		fate := []etcdfake.Fault{
+			{ResponseDelay: lasts}, {RequestDelay: lasts}, {Err: etcdfake.ErrUnavailable}, {Err: etcdfake.ErrUnavailable, DropRequest: true},
+			{Err: etcdfake.ErrUnavailable, RequestDelay: lasts}, {Duplicate: lasts}, {DropResponse: true},
 		}[r.IntN(7)]
 		method, n := []string{"Txn", "Txn", "Range", "Watch", "LeaseKeepAlive"}[r.IntN(5)], 1+r.IntN(20)
 		var mu sync.Mutex
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			mu.Lock()
 			defer mu.Unlock()
-			if m.Method != method || n == 0 || m.Method == "Watch" && !m.Answer {
-				return fakeetcd.Fate{}
+			if m.Method != method || n == 0 || m.Method == "Watch" && !m.Response {
+				return etcdfake.Fault{}
 			}
 			n--
 			return fate

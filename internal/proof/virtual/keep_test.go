@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // keeping returns a semaphore that keeps permits.
@@ -81,9 +81,9 @@ func TestKeptPermitIsAcquiredWithoutARequest(t *testing.T) {
 		sem := d.keeping(1, time.Hour)
 		d.warm(sem)
 		var requests atomic.Int64
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			requests.Add(1)
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		type key struct{}
 		first, err := sem.Acquire(context.WithValue(t.Context(), key{}, "first"))
@@ -221,14 +221,14 @@ func TestTrapW17StalledWatch(t *testing.T) {
 				d := on[0]
 				sem := d.keeping(1, time.Hour)
 				d.warm(sem)
-				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-					if m.Method == "Watch" && m.Answer {
-						return fakeetcd.Fate{After: time.Hour}
+				d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+					if m.Method == "Watch" && m.Response {
+						return etcdfake.Fault{ResponseDelay: time.Hour}
 					}
 					if r, ok := m.Body.(*pb.TxnRequest); ok && readsToo && len(r.Compare) == 0 {
-						return fakeetcd.Fate{LoseRequest: true, LoseAnswer: true}
+						return etcdfake.Fault{DropRequest: true, DropResponse: true}
 					}
-					return fakeetcd.Fate{}
+					return etcdfake.Fault{}
 				})
 				took := on[1].soonest()
 				for begun := time.Now(); time.Since(begun) < 2*time.Second; time.Sleep(5 * time.Millisecond) {
@@ -465,6 +465,6 @@ func TestKeptPermitEndsWithItsSession(t *testing.T) {
 		require.True(t, errors.Is(err, context.DeadlineExceeded), "%v", err)
 		lost := time.Now()
 		require.GreaterOrEqual(t, (<-next).Sub(lost), margin-2*time.Second)
-		d.client.Resume()
+		d.client.Heal()
 	})
 }

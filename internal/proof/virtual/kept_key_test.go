@@ -9,16 +9,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // noWatch has the process's watches bring nothing from now on, without an error.
 func (d *desk) noWatch() {
-	d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-		if m.Method == "Watch" && m.Answer {
-			return fakeetcd.Fate{After: time.Hour}
+	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+		if m.Method == "Watch" && m.Response {
+			return etcdfake.Fault{ResponseDelay: time.Hour}
 		}
-		return fakeetcd.Fate{}
+		return etcdfake.Fault{}
 	})
 }
 

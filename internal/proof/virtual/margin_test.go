@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -23,8 +23,8 @@ func TestMarginIsTimeToStop(t *testing.T) {
 		p := d.acquire()
 		slot := d.requests()
 		// Its renewals reach etcd, and the answers are lost: etcd keeps the lease for longer.
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-			return fakeetcd.Fate{LoseAnswer: m.Method == "LeaseKeepAlive" && m.Answer}
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+			return etcdfake.Fault{DropResponse: m.Method == "LeaseKeepAlive" && m.Response}
 		})
 		ended(t, p)
 		require.Equal(t, p.Deadline(), time.Now())
@@ -80,7 +80,7 @@ func TestSilencedLeader(t *testing.T) {
 		end2 <- struct{}{}
 		require.NoError(t, came(t, result2, "Lead returns"))
 		end <- struct{}{}
-		on[0].client.Resume()
+		on[0].client.Heal()
 		again := came(t, terms, "it leads again, after it has campaigned")
 		require.Greater(t, again.Token(), next.Token())
 		require.ErrorIs(t, old.Err(), concurrency.ErrLost)

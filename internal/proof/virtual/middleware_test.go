@@ -183,8 +183,7 @@ func TestEtcdStopsBeforeTheCommit(t *testing.T) {
 							require.Equal(t, inProgress, re.code)
 							require.Zero(t, second)
 						}
-						on[0].client.Mend()
-						on[0].client.Resume()
+						on[0].client.Heal()
 						time.Sleep(time.Minute)
 						if re = a("k"); c.after == "" {
 							require.True(t, re.replayed)
@@ -291,8 +290,7 @@ func TestZombieThatIsCutOff(t *testing.T) {
 						require.True(t, re.done && !re.replayed, name)
 					}
 					if back {
-						on[0].client.Mend()
-						on[0].client.Resume()
+						on[0].client.Heal()
 					}
 					close(release)
 					zombies.Wait()

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // What happens when, exactly. Sessions here have a TTL of 15 s and a margin of 3 s, so
@@ -25,8 +25,8 @@ const (
 // desk is one process in a bubble, for tests by hand.
 type desk struct {
 	t       *testing.T
-	server  *fakeetcd.Server
-	client  *fakeetcd.Client
+	server  *etcdfake.Server
+	client  *etcdfake.Client
 	session *concurrency.Session
 	begun   time.Time // when the session was
 }
@@ -35,27 +35,24 @@ type desk struct {
 // takes.
 func bubble(t *testing.T, processes int, f func(t *testing.T, on []*desk)) {
 	t.Helper()
-	bubbleOn(t, nil, processes, f)
+	bubbleOn(t, processes, f)
 }
 
-func bubbleOn(t *testing.T, etcd *fakeetcd.Options, processes int, f func(t *testing.T, on []*desk)) {
+func bubbleOn(t *testing.T, processes int, f func(t *testing.T, on []*desk), opts ...etcdfake.Option) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		server := fakeetcd.New(etcd)
-		defer server.Close()
+	etcdfake.Test(t, func(t *testing.T, server *etcdfake.Server) {
 		var on []*desk
 		for range processes {
-			client, err := server.NewClient()
-			require.NoError(t, err)
-			defer client.Close()
+			client := server.NewClient()
 			d := &desk{t: t, server: server, client: client, begun: time.Now()}
+			var err error
 			d.session, err = concurrency.NewSession(t.Context(), client.Client, "test", &concurrency.SessionOptions{TTL: ttl, Margin: margin, Prefix: prefix})
 			require.NoError(t, err)
 			defer d.close(time.Second)
 			on = append(on, d)
 		}
 		f(t, on)
-	})
+	}, opts...)
 }
 
 func (d *desk) close(wait time.Duration) time.Duration {
@@ -112,12 +109,12 @@ func ended(t *testing.T, p *concurrency.Permit) {
 
 // slow has the next n messages of a method meet a fate: on a stream, answers if it is
 // one of answers.
-func (d *desk) slow(method string, n int, fate fakeetcd.Fate) {
-	ofAnswers := method == "LeaseKeepAlive" && (fate.After > 0 || fate.LoseAnswer)
+func (d *desk) slow(method string, n int, fate etcdfake.Fault) {
+	ofAnswers := method == "LeaseKeepAlive" && (fate.ResponseDelay > 0 || fate.DropResponse)
 	var met atomic.Int64
-	d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-		if m.Method != method || m.Answer != ofAnswers || met.Add(1) > int64(n) {
-			return fakeetcd.Fate{}
+	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+		if m.Method != method || m.Response != ofAnswers || met.Add(1) > int64(n) {
+			return etcdfake.Fault{}
 		}
 		return fate
 	})
@@ -143,8 +140,7 @@ func TestHourOfSilence(t *testing.T) {
 				require.Equal(t, sent.Add(ttl), <-next)
 				time.Sleep(time.Hour)
 				if !back {
-					victim.client.Cut()
-					victim.client.Resume()
+					victim.client.Refuse()
 					begun := time.Now()
 					_, err := victim.semaphore(1).Acquire(within(t, 10*time.Minute))
 					require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -152,7 +148,7 @@ func TestHourOfSilence(t *testing.T) {
 					return
 				}
 				held := other.acquire()
-				victim.client.Resume()
+				victim.client.Heal()
 				time.Sleep(time.Minute)
 				require.NoError(t, held.Err())
 				require.NotZero(t, victim.session.Lease())
@@ -178,16 +174,16 @@ func TestDeadHolderBlocksForATTLAndHalfASecond(t *testing.T) {
 		look:                   0,
 	} {
 		t.Run(late.String(), func(t *testing.T) {
-			bubbleOn(t, &fakeetcd.Options{ExpireEvery: look}, 2, func(t *testing.T, on []*desk) {
+			bubbleOn(t, 2, func(t *testing.T, on []*desk) {
 				victim, other := on[0], on[1]
-				victim.slow("LeaseKeepAlive", 10, fakeetcd.Fate{Before: late})
+				victim.slow("LeaseKeepAlive", 10, etcdfake.Fault{RequestDelay: late})
 				time.Sleep(7 * time.Second) // renewed 5 s after the beginning
 				victim.acquire()
 				next := other.waiter()
 				victim.client.Stall()
 				reached := victim.begun.Add(renews + late)
 				require.Equal(t, ttl+more, (<-next).Sub(reached))
-			})
+			}, etcdfake.ExpireEvery(look))
 		})
 	}
 }
@@ -200,7 +196,7 @@ func TestDeadlineIsCountedFromSending(t *testing.T) {
 		bubble(t, 1, func(t *testing.T, on []*desk) {
 			d := on[0]
 			time.Sleep(time.Second)
-			d.slow("LeaseKeepAlive", 1, fakeetcd.Fate{After: 1400 * time.Millisecond})
+			d.slow("LeaseKeepAlive", 1, etcdfake.Fault{ResponseDelay: 1400 * time.Millisecond})
 			permit := d.acquire()
 			time.Sleep(5400*time.Millisecond + 1) // sent 5 s after the beginning, answered 1.4 s later
 			d.client.Stall()
@@ -212,13 +208,13 @@ func TestDeadlineIsCountedFromSending(t *testing.T) {
 	t.Run("grant", func(t *testing.T) {
 		bubble(t, 1, func(t *testing.T, on []*desk) {
 			d := on[0]
-			d.slow("LeaseGrant", 1, fakeetcd.Fate{After: 4 * time.Second})
+			d.slow("LeaseGrant", 1, etcdfake.Fault{ResponseDelay: 4 * time.Second})
 			d.server.Expire(d.session.Lease())
 			lost := time.Now()
 			synctest.Wait()
 			time.Sleep(4*time.Second + 1)
 			require.NotZero(t, d.session.Lease())
-			d.slow("LeaseKeepAlive", 1<<30, fakeetcd.Fate{LoseAnswer: true})
+			d.slow("LeaseKeepAlive", 1<<30, etcdfake.Fault{DropResponse: true})
 			require.WithinRange(t, d.acquire().Deadline(), lost.Add(ttl-margin), lost.Add(4*time.Second+ttl-margin))
 		})
 	})
@@ -239,7 +235,7 @@ func TestLateRenewals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
 				permit, lease := on[0].acquire(), on[0].session.Lease()
-				on[0].slow("LeaseKeepAlive", how.times, fakeetcd.Fate{After: how.late})
+				on[0].slow("LeaseKeepAlive", how.times, etcdfake.Fault{ResponseDelay: how.late})
 				time.Sleep(time.Hour)
 				require.NoError(t, permit.Err())
 				require.Equal(t, lease, on[0].session.Lease())
@@ -255,14 +251,14 @@ func TestRetriesBackOff(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, on []*desk) {
 		d, permit := on[0], on[0].acquire()
 		var at []time.Time
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if m.Method != "Txn" {
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			}
 			if at = append(at, time.Now()); len(at) > 12 {
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			}
-			return fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, LoseRequest: true}
+			return etcdfake.Fault{Err: etcdfake.ErrUnavailable, DropRequest: true}
 		})
 		require.NoError(t, permit.Release(t.Context()))
 		require.Len(t, at, 13)
@@ -284,7 +280,7 @@ func TestSessionLostDuringAcquire(t *testing.T) {
 		d, old := on[0], on[0].session.Lease()
 		d.semaphore(1)
 		on[1].acquire().Release(t.Context()) // the limit is stored
-		d.slow("Txn", 1, fakeetcd.Fate{After: 4 * time.Second})
+		d.slow("Txn", 1, etcdfake.Fault{ResponseDelay: 4 * time.Second})
 		at := d.waiter()
 		require.Len(t, on[0].server.Keys(root+gate+"/queue/"), 1)
 		require.True(t, d.server.Expire(old))
@@ -301,12 +297,12 @@ func TestCloseIsBounded(t *testing.T) {
 	for name, away := range map[string]func(*desk){
 		"here":    func(*desk) {},
 		"stalled": func(d *desk) { d.client.Stall() },
-		"cut":     func(d *desk) { d.client.Cut() },
+		"cut":     func(d *desk) { d.client.Refuse() },
 		"no leader": func(d *desk) {
 			d.server.SetLeader(false)
 		},
 		"mute": func(d *desk) {
-			d.client.Inject(func(fakeetcd.Message) fakeetcd.Fate { return fakeetcd.Fate{LoseAnswer: true} })
+			d.client.Inject(func(etcdfake.Message) etcdfake.Fault { return etcdfake.Fault{DropResponse: true} })
 		},
 	} {
 		for holder, held := range map[string]bool{"holding": true, "idle": false} {
@@ -339,13 +335,13 @@ func TestCompactionUnderAWaiter(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, on []*desk) {
 		permit := on[0].acquire()
 		at := on[1].waiter()
-		on[1].client.Cut()
+		on[1].client.Refuse()
 		require.NoError(t, permit.Release(t.Context()))
 		on[0].server.Compact()
 		time.Sleep(time.Second)
 		require.Empty(t, at)
 		mended := time.Now()
-		on[1].client.Mend()
+		on[1].client.Heal()
 		require.WithinDuration(t, mended, <-at, 2*time.Second)
 	})
 }
@@ -356,7 +352,7 @@ func TestLateCopyOfARelease(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(t *testing.T, on []*desk) {
 		d, permit := on[0], on[0].acquire()
-		d.slow("Txn", 1, fakeetcd.Fate{Again: time.Hour})
+		d.slow("Txn", 1, etcdfake.Fault{Duplicate: time.Hour})
 		require.NoError(t, permit.Release(t.Context()))
 		next := d.acquire()
 		slot := d.server.Keys(root + gate + "/queue/")
@@ -369,11 +365,11 @@ func TestLateCopyOfARelease(t *testing.T) {
 // L1: copies of an acquire come an hour after its caller gave up.
 func TestLateCopyOfAnAcquire(t *testing.T) {
 	t.Parallel()
-	for name, fate := range map[string]fakeetcd.Fate{
-		"held up":            {Before: time.Hour},
-		"failed and held up": {Err: fakeetcd.ErrUnavailable, Before: time.Hour},
-		"overtaken":          {Before: 10 * time.Millisecond, Again: 5 * time.Millisecond},
-		"doubled":            {Again: time.Hour},
+	for name, fate := range map[string]etcdfake.Fault{
+		"held up":            {RequestDelay: time.Hour},
+		"failed and held up": {Err: etcdfake.ErrUnavailable, RequestDelay: time.Hour},
+		"overtaken":          {RequestDelay: 10 * time.Millisecond, Duplicate: 5 * time.Millisecond},
+		"doubled":            {Duplicate: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
@@ -400,7 +396,7 @@ func TestNoSpaceLeavesNothing(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, on []*desk) {
 		d := on[0]
 		d.acquire().Release(t.Context())
-		d.slow("Txn", 1, fakeetcd.Fate{Err: rpctypes.ErrGRPCNoSpace})
+		d.slow("Txn", 1, etcdfake.Fault{Err: rpctypes.ErrGRPCNoSpace})
 		_, err := d.semaphore(1).Acquire(within(t, time.Minute))
 		require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 		time.Sleep(time.Second)
@@ -418,14 +414,14 @@ func TestPausedMachine(t *testing.T) {
 				p := on[0].acquire()
 				time.Sleep(time.Second)
 				on[0].client.Stall() // all of its messages, and its clocks: it sees no time pass
-				on[0].server.Jump(ttl + time.Second)
+				on[0].server.ShiftClock(ttl + time.Second)
 				next := on[1].waiter()
 				require.NotZero(t, <-next)
 				require.NoError(t, p.Err(), "the other one had the permit")
 				require.NoError(t, p.Context().Err())
 				continued := time.Now()
 				if answered {
-					on[0].client.Resume()
+					on[0].client.Heal()
 				}
 				ended(t, p)
 				require.ErrorIs(t, p.Err(), concurrency.ErrLost)
@@ -433,7 +429,7 @@ func TestPausedMachine(t *testing.T) {
 					require.LessOrEqual(t, time.Since(continued), renews)
 				} else {
 					require.LessOrEqual(t, time.Since(on[0].begun), 2*ttl)
-					on[0].client.Resume()
+					on[0].client.Heal()
 				}
 			})
 		})

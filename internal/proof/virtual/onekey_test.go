@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 // K5: a claim is not answered in time, and is sent again. The attempt releases its key, so there is no record, and the
@@ -21,7 +21,7 @@ func TestTrapK5GhostOfAClaim(t *testing.T) {
 	const late = time.Minute
 	bubble(t, 2, func(t *testing.T, on []*desk) {
 		a, b := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{})
-		on[0].slow("Txn", 1, fakeetcd.Fate{Before: late})
+		on[0].slow("Txn", 1, etcdfake.Fault{RequestDelay: late})
 		at := started(t, a, order("1"))
 		require.NoError(t, at.Release(t.Context()))
 		require.Empty(t, on[0].records())
@@ -54,12 +54,12 @@ func TestTrapK4RecordIsNotRenewed(t *testing.T) {
 				first := lease(at.Ref())
 				require.NotZero(t, first)
 				var unanswered atomic.Int64
-				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+				d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 					if r, ok := m.Body.(*pb.LeaseKeepAliveRequest); ok && r.ID == first {
 						unanswered.Add(1)
-						return fakeetcd.Fate{LoseRequest: true, LoseAnswer: true}
+						return etcdfake.Fault{DropRequest: true, DropResponse: true}
 					}
-					return fakeetcd.Fate{}
+					return etcdfake.Fault{}
 				})
 				begun, granted := time.Now(), max(unknown*3/2, 2*ttl)+time.Second // of the record's lease
 				time.Sleep(granted/3*2 - time.Second)
@@ -95,12 +95,12 @@ func TestTrapK10LateOutcome(t *testing.T) {
 		}()
 		synctest.Wait()
 		var heard atomic.Int64
-		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if r, ok := m.Body.(*pb.WatchResponse); !ok || len(r.Events) == 0 {
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			}
 			heard.Add(1)
-			return fakeetcd.Fate{After: late}
+			return etcdfake.Fault{ResponseDelay: late}
 		})
 		require.NoError(t, first.Commit(t.Context(), []byte("first")))
 		require.NoError(t, c.Delete(t.Context(), c.Ref(order("1"))))
@@ -121,11 +121,11 @@ func TestLateOutcomeIsNotCached(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, on []*desk) {
 		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
 		at := started(t, a, order("1"))
-		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if r, ok := m.Body.(*pb.WatchResponse); ok && len(r.Events) > 0 {
-				return fakeetcd.Fate{After: late}
+				return etcdfake.Fault{ResponseDelay: late}
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		answered := make(chan time.Time, 1)
 		go func() {
@@ -154,11 +154,11 @@ func TestWaitEndsBesideAnotherAttempt(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if m.Method == "Txn" || m.Method == "Range" {
-				return fakeetcd.Fate{Before: time.Second} // so that c comes first
+				return etcdfake.Fault{RequestDelay: time.Second} // so that c comes first
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		require.NoError(t, first.Abandon(t.Context()))
 		second := started(t, c, order("1"))
@@ -180,11 +180,11 @@ func TestOtherPayloadWhileWaiting(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if m.Method == "Txn" || m.Method == "Range" {
-				return fakeetcd.Fate{Before: time.Second} // so that c comes first
+				return etcdfake.Fault{RequestDelay: time.Second} // so that c comes first
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		require.NoError(t, first.Release(t.Context()))
 		other, _, err := c.Begin(t.Context(), order("1"), "another payload")
@@ -207,9 +207,9 @@ func TestOtherPayloadBehindAWaitingCall(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			_, event := m.Body.(*pb.WatchResponse)
-			return fakeetcd.Fate{LoseAnswer: event}
+			return etcdfake.Fault{DropResponse: event}
 		})
 		require.NoError(t, first.Release(t.Context()))
 		other, _, err := c.Begin(t.Context(), order("1"), "another payload")
@@ -229,7 +229,7 @@ func TestTrapK10TwoKeys(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, on []*desk) {
 		a, b := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{})
 		var watches, events, reads atomic.Int64
-		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			alive := func(key []byte) bool {
 				return strings.HasSuffix(string(key), fmt.Sprintf("%016x/alive", on[0].session.Lease()))
 			}
@@ -247,7 +247,7 @@ func TestTrapK10TwoKeys(t *testing.T) {
 			case *pb.TxnRequest, *pb.RangeRequest:
 				reads.Add(1)
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		type answer struct {
 			at  *idempotency.Attempt
@@ -271,7 +271,7 @@ func TestTrapK10TwoKeys(t *testing.T) {
 
 		// The presence key is put again, as after the lost answer of a claim.
 		before := reads.Load()
-		on[0].slow("Txn", 1, fakeetcd.Fate{Err: fakeetcd.ErrUnavailable})
+		on[0].slow("Txn", 1, etcdfake.Fault{Err: etcdfake.ErrUnavailable})
 		require.NoError(t, started(t, a, order("other")).Release(t.Context()))
 		synctest.Wait()
 		require.Zero(t, events.Load())

@@ -9,14 +9,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // A lease that is granted so late that trust in it has ended is granted anew: an outage of any
 // length costs one session.
 func TestOneOutageIsOneLoss(t *testing.T) {
-	for name, away := range map[string]func(*fakeetcd.Client){"cut": (*fakeetcd.Client).Cut, "stall": (*fakeetcd.Client).Stall} {
+	for name, away := range map[string]func(*etcdfake.Client){"cut": (*etcdfake.Client).Refuse, "stall": (*etcdfake.Client).Stall} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
 				d := on[0]
@@ -33,11 +33,7 @@ func TestOneOutageIsOneLoss(t *testing.T) {
 				time.Sleep(time.Second)
 				away(d.client)
 				time.Sleep(4 * ttl)
-				if name == "cut" {
-					d.client.Mend()
-				} else {
-					d.client.Resume()
-				}
+				d.client.Heal()
 				time.Sleep(4 * ttl)
 				require.Equal(t, []int32{1, 1}, []int32{lost.Load(), renewed.Load()})
 			})

@@ -15,7 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // peak counts what runs at the same time, where it runs.
@@ -173,8 +173,7 @@ func TestMinuteWithoutEtcd(t *testing.T) {
 					}
 
 					for _, s := range fleet[:c.cut] {
-						s.client.Resume()
-						s.client.Mend()
+						s.client.Heal()
 					}
 					time.Sleep(10 * time.Second)
 					require.LessOrEqual(t, all.since(), max(c.want.during, total))
@@ -214,7 +213,7 @@ func (s *service) without(tenant string) <-chan int {
 // cutOff cuts a process off, and returns when an outage is known and its lease is lost.
 func (s *service) cutOff() {
 	s.t.Helper()
-	s.client.Cut()
+	s.client.Refuse()
 	time.Sleep(time.Minute)
 	s.get(context.Background(), "first")
 	require.True(s.t, s.away.Load())
@@ -295,7 +294,7 @@ func TestShareAfterHealing(t *testing.T) {
 			require.NoError(t, err)
 			held = append(held, p)
 		}
-		a.client.Mend()
+		a.client.Heal()
 		time.Sleep(10 * time.Second)
 		require.EqualValues(t, 1, a.share().Running)
 		begun := time.Now()
@@ -348,12 +347,12 @@ func TestShareGrantAfterTheOutage(t *testing.T) {
 		patient := services(on[:1], limithttp.Share, new(peak), func(o *limithttp.Options) { o.Wait = time.Hour })[0]
 		require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
 		time.Sleep(time.Minute)
-		s.client.Cut()
+		s.client.Refuse()
 		status := make(chan int, 1)
 		go func() { status <- patient.get(context.Background(), "patient") }()
 		s.cutOff()
 		running := s.without("slow")
-		s.client.Mend()
+		s.client.Heal()
 		time.Sleep(10 * time.Second)
 		st, err := other.lim.Key("patient").Status(t.Context())
 		require.NoError(t, err)
@@ -391,7 +390,7 @@ func TestShareWeighs(t *testing.T) {
 		ok := func(http.ResponseWriter, *http.Request) {}
 		require.Equal(t, http.StatusOK, get("/123", ok))
 		time.Sleep(time.Minute)
-		on[0].client.Cut()
+		on[0].client.Refuse()
 		time.Sleep(time.Minute)
 		share, used := sem.Share()
 		require.True(t, used)
@@ -424,11 +423,11 @@ func TestShareIsKeptWarm(t *testing.T) {
 		services(on[:1], limithttp.Share, new(peak), nil) // a second middleware of the same limiter
 		time.Sleep(time.Minute)
 		var txns atomic.Int64
-		on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[0].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if m.Method == "Txn" {
 				txns.Add(1)
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		before := on[0].server.Revision()
 		time.Sleep(time.Minute)

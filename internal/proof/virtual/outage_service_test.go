@@ -161,8 +161,7 @@ func TestServiceThatIsCutOff(t *testing.T) {
 					require.Empty(t, whole.changes)
 					cut.inOutage(policy)
 
-					cut.client.Mend()
-					cut.client.Resume()
+					cut.client.Heal()
 					finish()
 					require.Equal(t, http.StatusOK, came(t, before, "its response had no status yet, and it writes one").StatusCode)
 					time.Sleep(10 * time.Second)
@@ -199,7 +198,7 @@ func TestOutageOfAnIdleService(t *testing.T) {
 					require.True(t, came(t, s.policies, "hooks see it").Active)
 					time.Sleep(lasts)
 					require.Empty(t, s.policies, "etcd is away")
-					s.client.Mend()
+					s.client.Heal()
 					s.client.Resume()
 					time.Sleep(ttl)
 					require.False(t, came(t, s.changes, "the outage ends without a request"))

@@ -9,24 +9,24 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // away has all requests and answers of a process take so long, events as long as six of them, and each of the
 // next few removals as long as eight.
 func (d *desk) away(oneWay time.Duration, removals int64) {
 	var slow atomic.Int64
-	d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 		if _, event := m.Body.(*pb.WatchResponse); event {
-			return fakeetcd.Fate{After: 6 * oneWay}
+			return etcdfake.Fault{ResponseDelay: 6 * oneWay}
 		}
-		if m.Answer {
-			return fakeetcd.Fate{}
+		if m.Response {
+			return etcdfake.Fault{}
 		}
 		if r, ok := m.Body.(*pb.TxnRequest); ok && len(r.Success) > 0 && r.Success[0].GetRequestDeleteRange() != nil && slow.Add(1) <= removals {
-			return fakeetcd.Fate{Before: 8 * oneWay, After: oneWay}
+			return etcdfake.Fault{RequestDelay: 8 * oneWay, ResponseDelay: oneWay}
 		}
-		return fakeetcd.Fate{Before: oneWay, After: oneWay}
+		return etcdfake.Fault{RequestDelay: oneWay, ResponseDelay: oneWay}
 	})
 }
 
@@ -113,11 +113,11 @@ func TestPausedKeyWhileItsRequestIsAdmitted(t *testing.T) {
 		here, there := limiter(on[0]), limiter(on[1])
 		p, err := here.Key("a").Acquire(within(t, time.Minute))
 		require.NoError(t, err)
-		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if _, event := m.Body.(*pb.WatchResponse); event {
-				return fakeetcd.Fate{After: late}
+				return etcdfake.Fault{ResponseDelay: late}
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		granted := make(chan error, 1)
 		go func() {

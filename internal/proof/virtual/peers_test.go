@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // Failures of other limiters that depend on the moment: section P of internal/proof/tested-failures.md.
@@ -64,8 +64,8 @@ func TestPeerP1WorkLongerThanTheLease(t *testing.T) {
 		t.Run(name+", no renewal succeeds", func(t *testing.T) {
 			bubble(t, 2, func(t *testing.T, on []*desk) {
 				time.Sleep(begins)
-				on[0].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-					return fakeetcd.Fate{LoseRequest: m.Method == "LeaseKeepAlive" && !m.Answer}
+				on[0].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+					return etcdfake.Fault{DropRequest: m.Method == "LeaseKeepAlive" && !m.Response}
 				})
 				p := on[0].hold1(on[0].tenant(1, 1))
 				next := admitted(t, on[1].tenant(1, 1))
@@ -83,7 +83,7 @@ func TestPeerP1WorkLongerThanTheLease(t *testing.T) {
 func TestPeerP2HolderIsKilled(t *testing.T) {
 	t.Parallel()
 	const look = 500 * time.Millisecond
-	bubbleOn(t, &fakeetcd.Options{ExpireEvery: look}, 2, func(t *testing.T, on []*desk) {
+	bubbleOn(t, 2, func(t *testing.T, on []*desk) {
 		killed, restarted := on[0], on[1]
 		time.Sleep(7 * time.Second) // renewed 5 s after the beginning
 		p, err := killed.tenant(1, 1).Acquire(t.Context(), concurrency.MaxHold(24*time.Hour))
@@ -95,7 +95,7 @@ func TestPeerP2HolderIsKilled(t *testing.T) {
 		at := <-admitted(t, restarted.tenant(1, 1))
 		require.Equal(t, renewed.Add(ttl), at)
 		require.ErrorIs(t, p.Err(), concurrency.ErrLost)
-	})
+	}, etcdfake.ExpireEvery(look))
 }
 
 // P6: a holder dies, and other processes use the same key all the time: that renews nothing of the dead
@@ -103,7 +103,7 @@ func TestPeerP2HolderIsKilled(t *testing.T) {
 func TestPeerP6TrafficKeepsNoDeadHolder(t *testing.T) {
 	t.Parallel()
 	const limit, look = 3, 500 * time.Millisecond
-	bubbleOn(t, &fakeetcd.Options{ExpireEvery: look}, 2, func(t *testing.T, on []*desk) {
+	bubbleOn(t, 2, func(t *testing.T, on []*desk) {
 		dead, busy := on[0], on[1].tenant(limit, limit)
 		time.Sleep(7 * time.Second)
 		dead.hold1(dead.tenant(limit, limit))
@@ -119,5 +119,5 @@ func TestPeerP6TrafficKeepsNoDeadHolder(t *testing.T) {
 		}
 		_, err := busy.TryAcquire(t.Context())
 		require.ErrorIs(t, err, concurrency.ErrFull)
-	})
+	}, etcdfake.ExpireEvery(look))
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // plansIn returns how many plans a request puts.
-func plansIn(m fakeetcd.Message) (n int64) {
+func plansIn(m etcdfake.Message) (n int64) {
 	r, _ := m.Body.(*pb.TxnRequest)
 	for _, op := range r.GetSuccess() {
 		if strings.HasSuffix(string(op.GetRequestPut().GetKey()), "/plan") {
@@ -47,15 +47,15 @@ func TestPlansOfADeploy(t *testing.T) {
 			bubble(t, processes, func(t *testing.T, on []*desk) {
 				var plans, users atomic.Int64
 				for _, d := range on {
-					d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+					d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 						plans.Add(plansIn(m))
 						if r, ok := m.Body.(*pb.PutRequest); ok && strings.Contains(string(r.Key), "/jobs-of/") {
 							users.Add(1)
 						}
 						if m.Method == "Txn" || m.Method == "Put" {
-							return fakeetcd.Fate{Before: x.travel, After: x.travel}
+							return etcdfake.Fault{RequestDelay: x.travel, ResponseDelay: x.travel}
 						}
-						return fakeetcd.Fate{}
+						return etcdfake.Fault{}
 					})
 					l := d.locker()
 					for n := range x.jobs {
@@ -85,9 +85,9 @@ func TestPlanThatRunsOut(t *testing.T) {
 		var all []*schedlock.Locker
 		begun := time.Now()
 		for _, d := range on {
-			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 				plans.Add(plansIn(m))
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			})
 			l := d.locker()
 			job, err := l.Job("job", schedlock.Periods(time.Minute), func(context.Context, *schedlock.Run) error { return nil })
@@ -112,12 +112,12 @@ func TestStampsOfAFleet(t *testing.T) {
 	bubble(t, processes, func(t *testing.T, on []*desk) {
 		var plans, lists atomic.Int64
 		for _, d := range on {
-			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 				plans.Add(plansIn(m))
 				if r, ok := m.Body.(*pb.RangeRequest); ok && strings.HasSuffix(string(r.Key), "/job/") {
 					lists.Add(1)
 				}
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			})
 			l := d.locker()
 			for n := range jobs {

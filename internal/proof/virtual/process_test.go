@@ -10,36 +10,36 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 	"github.com/etcdkit/etcdkit/internal/proof/outcome"
 	line "github.com/etcdkit/etcdkit/internal/rank"
 )
 
-func fateOf(f fate, d time.Duration, m fakeetcd.Message) fakeetcd.Fate {
+func fateOf(f fate, d time.Duration, m etcdfake.Message) etcdfake.Fault {
 	switch f {
 	case slowThere:
-		return fakeetcd.Fate{Before: d, After: d}
+		return etcdfake.Fault{RequestDelay: d, ResponseDelay: d}
 	case slowBack:
-		return fakeetcd.Fate{After: d}
+		return etcdfake.Fault{ResponseDelay: d}
 	case lostThere:
-		return fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, LoseRequest: true}
+		return etcdfake.Fault{Err: etcdfake.ErrUnavailable, DropRequest: true}
 	case lostBack:
-		return fakeetcd.Fate{Err: fakeetcd.ErrUnavailable}
+		return etcdfake.Fault{Err: etcdfake.ErrUnavailable}
 	case swallowed:
-		return fakeetcd.Fate{LoseRequest: true, LoseAnswer: true}
+		return etcdfake.Fault{DropRequest: true, DropResponse: true}
 	case unanswered:
-		return fakeetcd.Fate{LoseAnswer: true}
+		return etcdfake.Fault{DropResponse: true}
 	case lateCopy:
-		return fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, Before: d}
+		return etcdfake.Fault{Err: etcdfake.ErrUnavailable, RequestDelay: d}
 	case twice:
-		return fakeetcd.Fate{Again: d}
+		return etcdfake.Fault{Duplicate: d}
 	case noSpace:
 		if m.Method == "Txn" {
-			return fakeetcd.Fate{Err: rpctypes.ErrGRPCNoSpace}
+			return etcdfake.Fault{Err: rpctypes.ErrGRPCNoSpace}
 		}
 	}
-	return fakeetcd.Fate{}
+	return etcdfake.Fault{}
 }
 
 // open starts a session if there is none.

@@ -46,7 +46,7 @@ func run(t *testing.T, s script) *history.History {
 	var h *history.History
 	stuck := time.AfterFunc(2*time.Minute, func() { panic("virtual time does not end: a goroutine waits for a mutex, or for ever\n" + s.String()) })
 	defer stuck.Stop()
-	synctest.Test(t, func(*testing.T) { h = play(s) })
+	synctest.Test(t, func(t *testing.T) { h = play(t, s) })
 	return h
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/check"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 // takers records when the calls of a rate limiter succeed, in all processes.
@@ -151,10 +151,10 @@ func TestRateAfterAnIdleTime(t *testing.T) {
 // back when it ends.
 func TestRateMoves(t *testing.T) {
 	t.Parallel()
-	bubbleOn(t, nil, 2, func(t *testing.T, on []*desk) {
+	bubble(t, 2, func(t *testing.T, on []*desk) {
 		for _, d := range on {
-			d.client.Inject(func(fakeetcd.Message) fakeetcd.Fate {
-				return fakeetcd.Fate{Before: 2 * time.Millisecond, After: 2 * time.Millisecond}
+			d.client.Inject(func(etcdfake.Message) etcdfake.Fault {
+				return etcdfake.Fault{RequestDelay: 2 * time.Millisecond, ResponseDelay: 2 * time.Millisecond}
 			})
 		}
 		var k takers
@@ -236,7 +236,7 @@ func TestRateIsLowered(t *testing.T) {
 						inForce = time.Now().Add(ttl)
 					}
 					time.Sleep(time.Minute)
-					on[2].client.Resume()
+					on[2].client.Heal()
 					time.Sleep(10 * time.Second)
 					late := k.from(inForce)
 					require.NoError(t, check.Rate(late, to.PerSecond, to.Burst))
@@ -286,16 +286,16 @@ func TestRateUnderFaults(t *testing.T) {
 						if cut[i] = !cut[i]; cut[i] {
 							d.client.Stall()
 						} else {
-							d.client.Resume()
+							d.client.Heal()
 						}
 					case what == 3 && !cut[i]:
-						d.client.Cut()
+						d.client.Refuse()
 						time.Sleep(time.Duration(rnd.Int64N(int64(20 * time.Second))))
-						d.client.Mend()
+						d.client.Heal()
 					case what == 4:
 						late := time.Duration(rnd.Int64N(int64(time.Second)))
-						d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-							return fakeetcd.Fate{Before: late, LoseAnswer: m.Method == "Txn" && late > 900*time.Millisecond}
+						d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+							return etcdfake.Fault{RequestDelay: late, DropResponse: m.Method == "Txn" && late > 900*time.Millisecond}
 						})
 					default:
 						l := d.rate(per, burst)
@@ -306,7 +306,7 @@ func TestRateUnderFaults(t *testing.T) {
 				}
 				for i, d := range on {
 					d.client.Inject(nil)
-					d.client.Resume()
+					d.client.Heal()
 					if stops[i] == nil {
 						stops[i] = k.busy(i, d.rate(per, burst))
 					}

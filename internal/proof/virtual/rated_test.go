@@ -134,8 +134,7 @@ func TestRateInAMinuteWithoutEtcd(t *testing.T) {
 						require.Equal(t, i < c.cut, s.away.Load())
 					}
 					for _, s := range fleet[:c.cut] {
-						s.client.Resume()
-						s.client.Mend()
+						s.client.Heal()
 					}
 					time.Sleep(15 * time.Second)
 					for _, s := range fleet {

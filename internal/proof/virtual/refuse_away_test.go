@@ -32,7 +32,7 @@ func TestRefuseWhileEtcdIsAway(t *testing.T) {
 						}, idempotency.Wait(wait))
 						return err
 					}
-					back := time.AfterFunc(long, func() { on[0].client.Mend(); on[0].client.Resume() })
+					back := time.AfterFunc(long, func() { on[0].client.Heal() })
 					defer back.Stop()
 					err := do(own, 0)
 					require.ErrorIs(t, err, no)

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -97,7 +97,7 @@ func TestOutageWhenTheWorkIsDone(t *testing.T) {
 						err := run(d, func(_ context.Context, p *concurrency.Permit) error {
 							permit = p
 							time.Sleep(time.Second)
-							d.client.Cut()
+							d.client.Refuse()
 							time.Sleep(time.Second)
 							done = time.Now()
 							require.NoError(t, p.Err())
@@ -111,7 +111,7 @@ func TestOutageWhenTheWorkIsDone(t *testing.T) {
 						require.Equal(t, own, err)
 						require.ErrorIs(t, permit.Release(gaveUp), concurrency.ErrUnconfirmed)
 						if back {
-							d.client.Mend()
+							d.client.Heal()
 							require.NoError(t, permit.Release(within(t, time.Minute)), "it continued")
 							require.EqualValues(t, 1, reported.released.Load())
 							require.Zero(t, reported.unconfirmed.Load())
@@ -157,7 +157,7 @@ func TestReleaseSaysWhatIsKnown(t *testing.T) {
 		after  func(t *testing.T, err error) // of a later call
 	}{
 		"etcd is away until ctx ends": {
-			before: func(d *desk, _ *concurrency.Permit) { d.client.Cut() }, ctx: 3 * time.Second,
+			before: func(d *desk, _ *concurrency.Permit) { d.client.Refuse() }, ctx: 3 * time.Second,
 			check: func(t *testing.T, err error) { unconfirmed(t, err); require.ErrorIs(t, err, context.DeadlineExceeded) },
 			after: unconfirmed,
 		},
@@ -167,7 +167,7 @@ func TestReleaseSaysWhatIsKnown(t *testing.T) {
 			after: unconfirmed,
 		},
 		"etcd is away until the lease ends": {
-			before: func(d *desk, _ *concurrency.Permit) { d.client.Cut() }, ctx: time.Hour,
+			before: func(d *desk, _ *concurrency.Permit) { d.client.Refuse() }, ctx: time.Hour,
 			check: func(t *testing.T, err error) {
 				unconfirmed(t, err)
 				require.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -176,14 +176,14 @@ func TestReleaseSaysWhatIsKnown(t *testing.T) {
 		},
 		"the session is closed": {
 			before: func(d *desk, _ *concurrency.Permit) {
-				d.client.Cut()
+				d.client.Refuse()
 				time.AfterFunc(time.Second, func() { _ = d.session.Close(gaveUp) })
 			}, ctx: time.Hour,
 			check: func(t *testing.T, err error) { unconfirmed(t, err); require.ErrorIs(t, err, concurrency.ErrClosed) },
 			after: unconfirmed,
 		},
 		"the lease has ended before": {
-			before: func(d *desk, p *concurrency.Permit) { d.client.Cut(); ended(d.t, p) }, ctx: time.Hour,
+			before: func(d *desk, p *concurrency.Permit) { d.client.Refuse(); ended(d.t, p) }, ctx: time.Hour,
 			check: func(t *testing.T, err error) { require.ErrorIs(t, err, concurrency.ErrLost) },
 			after: func(t *testing.T, err error) { require.ErrorIs(t, err, concurrency.ErrLost) },
 		},
@@ -195,9 +195,9 @@ func TestReleaseSaysWhatIsKnown(t *testing.T) {
 		"its key was deleted before, and etcd is away": {
 			before: func(d *desk, p *concurrency.Permit) {
 				deleteQueue(d)
-				d.slow("Txn", 1, fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, LoseRequest: true})
-				time.AfterFunc(time.Millisecond, d.client.Cut)
-				time.AfterFunc(5*time.Second, d.client.Mend)
+				d.slow("Txn", 1, etcdfake.Fault{Err: etcdfake.ErrUnavailable, DropRequest: true})
+				time.AfterFunc(time.Millisecond, d.client.Refuse)
+				time.AfterFunc(5*time.Second, d.client.Heal)
 			}, ctx: 3 * time.Second,
 			check: unconfirmed,
 			after: func(t *testing.T, err error) { require.NoError(t, err, "a try was unanswered: it may have been ours") },
@@ -224,10 +224,7 @@ func TestReleaseSaysWhatIsKnown(t *testing.T) {
 
 // deleteQueue deletes all requests by hand.
 func deleteQueue(d *desk) {
-	c, err := d.server.NewClient()
-	require.NoError(d.t, err)
-	defer c.Close()
-	_, err = c.Delete(d.t.Context(), root+gate+"/queue/", clientv3.WithPrefix())
+	_, err := d.server.Client().Delete(d.t.Context(), root+gate+"/queue/", clientv3.WithPrefix())
 	require.NoError(d.t, err)
 }
 
@@ -247,7 +244,7 @@ func TestCloseWithUnconfirmedReleases(t *testing.T) {
 					_, err := sm.Acquire(t.Context())
 					require.NoError(t, err)
 				}
-				d.slow("Txn", 1<<30, fakeetcd.Fate{LoseRequest: true, LoseAnswer: true})
+				d.slow("Txn", 1<<30, etcdfake.Fault{DropRequest: true, DropResponse: true})
 				unconfirmed(t, p.Release(within(t, time.Second)))
 				err = d.session.Close(within(t, time.Second))
 				if held {

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // T33, F33: streams of renewals break, go silent or hang, again and again, and the
@@ -18,14 +18,14 @@ func TestRenewalsRecover(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct {
 		answer bool // it strikes answers
-		fate   fakeetcd.Fate
+		fate   etcdfake.Fault
 	}{
-		"broken":        {false, fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, LoseRequest: true}},
-		"bad token":     {false, fakeetcd.Fate{Err: rpctypes.ErrGRPCInvalidAuthToken, LoseRequest: true}},
-		"answer broken": {true, fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, LoseAnswer: true}},
-		"answer lost":   {true, fakeetcd.Fate{LoseAnswer: true}},
-		"answer stuck":  {true, fakeetcd.Fate{After: 24 * time.Hour}},
-		"request stuck": {false, fakeetcd.Fate{Before: 24 * time.Hour}},
+		"broken":        {false, etcdfake.Fault{Err: etcdfake.ErrUnavailable, DropRequest: true}},
+		"bad token":     {false, etcdfake.Fault{Err: rpctypes.ErrGRPCInvalidAuthToken, DropRequest: true}},
+		"answer broken": {true, etcdfake.Fault{Err: etcdfake.ErrUnavailable, DropResponse: true}},
+		"answer lost":   {true, etcdfake.Fault{DropResponse: true}},
+		"answer stuck":  {true, etcdfake.Fault{ResponseDelay: 24 * time.Hour}},
+		"request stuck": {false, etcdfake.Fault{RequestDelay: 24 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,9 +35,9 @@ func TestRenewalsRecover(t *testing.T) {
 				p, lease := d.acquire(), d.session.Lease()
 				// Every other message is struck, so that a stream breaks after it has worked.
 				var n atomic.Int64
-				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-					if m.Method != "LeaseKeepAlive" || m.Answer != fault.answer || n.Add(1)%2 == 1 {
-						return fakeetcd.Fate{}
+				d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+					if m.Method != "LeaseKeepAlive" || m.Response != fault.answer || n.Add(1)%2 == 1 {
+						return etcdfake.Fault{}
 					}
 					return fault.fate
 				})

@@ -17,10 +17,10 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 // noticed has a request notice the outage, after its StoreTimeout. The next ones are then answered at once,
@@ -45,8 +45,8 @@ func TestSilenceOfOneRequestIsNoOutage(t *testing.T) {
 		require.Equal(t, http.StatusCreated, post(handler, "a").status)
 
 		var lose atomic.Bool
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-			return fakeetcd.Fate{LoseRequest: (m.Method == "Range" || m.Method == "Txn") && lose.CompareAndSwap(true, false)}
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+			return etcdfake.Fault{DropRequest: (m.Method == "Range" || m.Method == "Txn") && lose.CompareAndSwap(true, false)}
 		})
 		lose.Store(true)
 		lost := make(chan timed)
@@ -107,8 +107,8 @@ func TestOutageWithRenewals(t *testing.T) {
 				d := on[0]
 				handler := d.behind(&idemhttp.Options{Each: func(*http.Request) []idempotency.Option { return each }}, created)
 				require.Equal(t, http.StatusCreated, post(handler, "a").status)
-				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-					return fakeetcd.Fate{LoseRequest: m.Method == "Range" || m.Method == "Txn"}
+				d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+					return etcdfake.Fault{DropRequest: m.Method == "Range" || m.Method == "Txn"}
 				})
 				noticed(t, handler)
 				s := startStorm(d, handler)
@@ -134,7 +134,7 @@ func TestSessionsAnswerEndsAnOutage(t *testing.T) {
 		noticed(t, handler)
 		require.Zero(t, post(handler, "b").took)
 		time.Sleep(900 * time.Millisecond)
-		d.client.Resume() // with what was under way: the renewal of the session
+		d.client.Heal() // with what was under way: the renewal of the session
 		synctest.Wait()
 		require.Equal(t, http.StatusCreated, post(handler, "b").status)
 		require.Equal(t, http.StatusCreated, post(handler, "c").status)
@@ -148,19 +148,19 @@ func TestOutageEndsWithASlowEtcd(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, on []*desk) {
 		d := on[0]
 		handler := d.behind(&idemhttp.Options{}, created)
-		fate := func(of fakeetcd.Fate) {
-			d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		fate := func(of etcdfake.Fault) {
+			d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 				if m.Method == "Range" || m.Method == "Txn" {
 					return of
 				}
-				return fakeetcd.Fate{}
+				return etcdfake.Fault{}
 			})
 		}
-		fate(fakeetcd.Fate{Before: 1500 * time.Millisecond})
+		fate(etcdfake.Fault{RequestDelay: 1500 * time.Millisecond})
 		require.Equal(t, http.StatusCreated, post(handler, "slow").status)
-		fate(fakeetcd.Fate{LoseRequest: true})
+		fate(etcdfake.Fault{DropRequest: true})
 		noticed(t, handler)
-		fate(fakeetcd.Fate{Before: 1500 * time.Millisecond})
+		fate(etcdfake.Fault{RequestDelay: 1500 * time.Millisecond})
 		s := startStorm(d, handler)
 		time.Sleep(20 * time.Second)
 		all := s.stop()
@@ -232,8 +232,7 @@ func TestFailOpenInAnOutage(t *testing.T) {
 				require.Equal(t, http.StatusServiceUnavailable, post(handler, "long").status, "done here, and etcd does not have it")
 				require.Equal(t, 1, runs.times("long"))
 
-				d.client.Resume()
-				d.client.Mend()
+				d.client.Heal()
 				time.Sleep(10 * time.Second)
 				require.Equal(t, http.StatusCreated, post(handler, "long").status)
 				require.Equal(t, http.StatusCreated, post(handler, "after").status)
@@ -262,7 +261,7 @@ func TestWaiterThatEndsAnOutage(t *testing.T) {
 		d.client.Stall()
 		noticed(t, handler)
 		time.Sleep(time.Minute)
-		d.client.Resume()
+		d.client.Heal()
 		waiting := make(chan timed)
 		go func() { waiting <- post(handler, "busy") }()
 		time.Sleep(10 * time.Second)

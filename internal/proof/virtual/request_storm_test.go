@@ -53,7 +53,7 @@ func startStorm(d *desk, handler http.Handler) *storm {
 		for n := 0; ; n++ {
 			select {
 			case <-tick.C:
-				s.goroutines.Store(max(s.goroutines.Load(), int64(runtime.NumGoroutine())-d.server.OnTheWay()))
+				s.goroutines.Store(max(s.goroutines.Load(), int64(runtime.NumGoroutine())-d.server.InFlight()))
 				s.all.Go(func() { s.post(strconv.Itoa(n)) })
 			case <-end:
 				return
@@ -144,8 +144,7 @@ func TestOutageIsNoticedOnce(t *testing.T) {
 					settled := s.inside.since()
 					require.LessOrEqual(t, settled, int64(10), "one that asks, and those that come or end at the same moment")
 					ended := time.Now()
-					d.client.Resume()
-					d.client.Mend()
+					d.client.Heal()
 					time.Sleep(5 * time.Second)
 
 					f := figuresOf(s.stop(), began, began.Add(c.notice+2*tick), ended)

@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // Waiting calls of a session that has lost its lease queue anew a few at a time, those
@@ -55,18 +55,18 @@ func TestWaitersQueueAnewAFewAtATime(t *testing.T) {
 
 				var mu sync.Mutex
 				var sent []time.Time // Txns about requests
-				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+				d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 					r, ok := m.Body.(*etcdserverpb.TxnRequest)
-					if !ok || m.Answer {
-						return fakeetcd.Fate{}
+					if !ok || m.Response {
+						return etcdfake.Fault{}
 					}
 					if !strings.Contains(r.String(), "/queue/") {
-						return fakeetcd.Fate{}
+						return etcdfake.Fault{}
 					}
 					mu.Lock()
 					defer mu.Unlock()
 					sent = append(sent, time.Now())
-					return fakeetcd.Fate{Before: trip / 2, After: trip / 2}
+					return etcdfake.Fault{RequestDelay: trip / 2, ResponseDelay: trip / 2}
 				})
 				tt.lose(d)
 				anew := func() []concurrency.Request {
@@ -112,5 +112,5 @@ func outlast(d *desk) {
 	for d.session.Lease() == lease {
 		time.Sleep(10 * time.Millisecond)
 	}
-	d.client.Resume()
+	d.client.Heal()
 }

@@ -15,13 +15,13 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 // recording reports whether a message is the Txn that records the outcome of an attempt, or that
 // releases it for its payload.
-func recording(m fakeetcd.Message) bool {
+func recording(m etcdfake.Message) bool {
 	r, ok := m.Body.(*etcdserverpb.TxnRequest)
 	if !ok || len(r.Success) == 0 {
 		return false
@@ -31,13 +31,13 @@ func recording(m fakeetcd.Message) bool {
 }
 
 // whileRecording has the messages that record an outcome meet a fate until a time has passed.
-func (d *desk) whileRecording(lasts time.Duration, fate fakeetcd.Fate) {
+func (d *desk) whileRecording(lasts time.Duration, fate etcdfake.Fault) {
 	until := time.Now().Add(lasts)
-	d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 		if recording(m) && time.Now().Before(until) {
 			return fate
 		}
-		return fakeetcd.Fate{}
+		return etcdfake.Fault{}
 	})
 }
 
@@ -78,7 +78,7 @@ func TestTrapS5LateCommit(t *testing.T) {
 				bubble(t, 1, func(t *testing.T, on []*desk) {
 					s := on[0].storeOf(idempotency.Options{Retain: retain, CacheBytes: -1})
 					at := started(t, s, order("1"))
-					on[0].whileRecording(retain, fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, LoseRequest: true})
+					on[0].whileRecording(retain, etcdfake.Fault{Err: etcdfake.ErrUnavailable, DropRequest: true})
 					begun := time.Now()
 					require.NoError(t, at.Commit(t.Context(), make([]byte, size.bytes)))
 					recorded := time.Now()
@@ -128,14 +128,14 @@ func TestRetentionWhenClosed(t *testing.T) {
 				err := tt.work(t, on[0].storeOf(idempotency.Options{Retain: retain}), func() {
 					begun = time.Now()
 					var once sync.Once
-					on[0].client.Inject(func(m fakeetcd.Message) (fate fakeetcd.Fate) {
+					on[0].client.Inject(func(m etcdfake.Message) (fate etcdfake.Fault) {
 						if recording(m) {
-							once.Do(func() { fate.Before = late })
+							once.Do(func() { fate.RequestDelay = late })
 						}
 						// The next lease takes its time: nothing that continues in the background has it
 						// before Close has ended.
 						if m.Method == "LeaseGrant" {
-							fate.After = 300 * time.Millisecond
+							fate.ResponseDelay = 300 * time.Millisecond
 						}
 						return fate
 					})
@@ -160,7 +160,7 @@ func TestRetentionAfterALostAnswer(t *testing.T) {
 					a, b := on[0].storeOf(idempotency.Options{Retain: retain}), on[1].storeOf(idempotency.Options{CacheBytes: -1})
 					at := started(t, a, order("1"))
 					late := retain/20 + 4*time.Second // more than the lease lives longer than retain
-					on[0].whileRecording(late, fakeetcd.Fate{Err: rpctypes.ErrGRPCTooManyOps})
+					on[0].whileRecording(late, etcdfake.Fault{Err: rpctypes.ErrGRPCTooManyOps})
 					result := make([]byte, size.bytes)
 					require.ErrorIs(t, at.Commit(t.Context(), result), idempotency.ErrNotRecorded)
 					require.Len(t, on[0].kept(), size.keys, "it is recorded")

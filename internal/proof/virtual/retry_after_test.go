@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 func (d *desk) store() *idempotency.Store {
 	d.t.Helper()
-	s, err := idempotency.NewStore(d.session, "store", &idempotency.Options{NearQuota: 2}) // fakeetcd has no quota
+	s, err := idempotency.NewStore(d.session, "store", &idempotency.Options{NearQuota: 2}) // etcdfake has no quota
 	require.NoError(d.t, err)
 	return s
 }
@@ -96,11 +96,11 @@ func TestRetryAfterIsShared(t *testing.T) {
 			require.NoError(t, err)
 		}
 		var asked atomic.Int64
-		on[1].client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if m.Method == "LeaseTimeToLive" {
 				asked.Add(1)
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		for second := range int64(3) {
 			var all sync.WaitGroup

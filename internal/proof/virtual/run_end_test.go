@@ -61,8 +61,7 @@ func TestEndThatCannotBeRecorded(t *testing.T) {
 					}
 					recorded(b, schedlock.RunLost, 1)
 
-					on[0].client.Mend()
-					on[0].client.Resume()
+					on[0].client.Heal()
 					recorded(a, schedlock.RunUnconfirmed, 1)
 					again, err := a.Do(t.Context(), "job", noWork, opts...)
 					require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -87,7 +87,7 @@ func TestContextEndsBeforeTheLock(t *testing.T) {
 		time.Sleep(30*time.Minute + renews/2)
 		require.NoError(t, r.Err())
 		renewed := d.renewed()
-		d.slow("LeaseKeepAlive", 1<<30, fakeetcd.Fate{LoseRequest: true})
+		d.slow("LeaseKeepAlive", 1<<30, etcdfake.Fault{DropRequest: true})
 		select {
 		case <-r.Context().Done():
 		case <-time.After(time.Hour):
@@ -111,9 +111,9 @@ func TestContextEndsBeforeTheLock(t *testing.T) {
 // J5: one renewal fails. The next one is made nevertheless, and the run continues.
 func TestOneFailedRenewal(t *testing.T) {
 	t.Parallel()
-	for name, fate := range map[string]fakeetcd.Fate{
-		"refused": {Err: fakeetcd.ErrUnavailable, LoseRequest: true},
-		"lost":    {LoseRequest: true},
+	for name, fate := range map[string]etcdfake.Fault{
+		"refused": {Err: etcdfake.ErrUnavailable, DropRequest: true},
+		"lost":    {DropRequest: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
@@ -122,9 +122,9 @@ func TestOneFailedRenewal(t *testing.T) {
 				begun, done := doing(t.Context(), d.locker(), false, end, fireTime(1))
 				r := came(t, begun, "it starts")
 				var struck atomic.Pointer[time.Time]
-				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-					if m.Method != "LeaseKeepAlive" || m.Answer || struck.Load() != nil {
-						return fakeetcd.Fate{}
+				d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+					if m.Method != "LeaseKeepAlive" || m.Response || struck.Load() != nil {
+						return etcdfake.Fault{}
 					}
 					now := time.Now()
 					struck.Store(&now)
@@ -225,8 +225,7 @@ func TestFinishAfterTheTTL(t *testing.T) {
 				begun, next := doing(t.Context(), b, false, end, fireTime(2))
 				run := came(t, begun, "the next one starts")
 				require.ErrorIs(t, old.Err(), schedlock.ErrLost, "its context ended before that")
-				on[0].client.Mend()
-				on[0].client.Resume()
+				on[0].client.Heal()
 				close(resume)
 				x := came(t, done, "it ends")
 				require.ErrorIs(t, x.err, schedlock.ErrLost)

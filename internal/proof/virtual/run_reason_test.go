@@ -11,17 +11,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // losesPresence keeps the deletion of presence keys from the watches of a process.
 func (d *desk) losesPresence() {
-	d.client.Inject(func(m fakeetcd.Message) (fate fakeetcd.Fate) {
-		if resp, ok := m.Body.(*pb.WatchResponse); ok && m.Answer {
+	d.client.Inject(func(m etcdfake.Message) (fate etcdfake.Fault) {
+		if resp, ok := m.Body.(*pb.WatchResponse); ok && m.Response {
 			for _, ev := range resp.Events {
-				fate.LoseAnswer = fate.LoseAnswer || ev.Type == clientv3.EventTypeDelete && strings.HasSuffix(string(ev.Kv.Key), "/alive")
+				fate.DropResponse = fate.DropResponse || ev.Type == clientv3.EventTypeDelete && strings.HasSuffix(string(ev.Kv.Key), "/alive")
 			}
 		}
 		return fate
@@ -76,7 +76,7 @@ func TestReasonOfALostRun(t *testing.T) {
 				require.ErrorIs(t, err, schedlock.ErrLost)
 				require.Equal(t, time.Second+c.after, time.Since(begun))
 				require.Equal(t, []string{"claim: granted", "Overrun", "run: lost (" + c.want + ")"}, hooks.Texts("job"))
-				d.client.Resume()
+				d.client.Heal()
 			})
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	line "github.com/etcdkit/etcdkit/internal/rank"
 )
 
@@ -96,12 +96,12 @@ func TestMassReleaseWithoutSamples(t *testing.T) {
 	t.Parallel()
 	samples(t, func(t *testing.T, s sampling) {
 		for _, d := range s.waiting() {
-			d.client.Cut()
+			d.client.Refuse()
 		}
 		s.on[0].server.Expire(s.on[0].session.Lease())
 		time.Sleep(2 * time.Second)
 		for _, d := range s.waiting() {
-			d.client.Mend()
+			d.client.Heal()
 		}
 		s.admitted(t, s.largest, 10*time.Second)
 	})
@@ -126,13 +126,13 @@ func TestTrapW13SamplesStayYoung(t *testing.T) {
 	samples(t, func(t *testing.T, s sampling) {
 		last := s.waiting()[sampledWaiting-1]
 		var parts atomic.Int64
-		last.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		last.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if r, ok := m.Body.(*pb.WatchRequest); ok {
 				if c := r.GetCreateRequest(); c != nil && strings.HasSuffix(string(c.RangeEnd), "\x00") {
 					parts.Add(1)
 				}
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		for range 4 {
 			before := parts.Load()

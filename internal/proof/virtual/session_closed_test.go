@@ -26,7 +26,7 @@ func TestClosedSessionIsReported(t *testing.T) {
 				}}}})
 				time.Sleep(time.Second)
 				if lost {
-					d.client.Cut()
+					d.client.Refuse()
 					time.Sleep(4 * ttl)
 					require.IsType(t, observe.SessionLost{}, came(t, events, "the loss"))
 				}

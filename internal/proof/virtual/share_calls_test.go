@@ -55,7 +55,7 @@ func TestShareOfCalls(t *testing.T) {
 		require.NoError(t, unary(none))
 		for _, stays := range []func(func(context.Context)) error{unary, stream} {
 			time.Sleep(time.Minute)
-			s.client.Cut()
+			s.client.Refuse()
 			time.Sleep(time.Minute)
 			require.NoError(t, unary(none), "it runs under the share")
 			require.NoError(t, stream(none), "it runs under the share")

@@ -46,12 +46,12 @@ func TestShareDrainsAPermit(t *testing.T) {
 			for range total - 2 {
 				take("b")
 			}
-			s.client.Cut()
+			s.client.Refuse()
 			status := make(chan int, 1)
 			go func() { status <- call("patient") }()
 			s.cutOff()
 			running := s.without("slow")
-			s.client.Mend()
+			s.client.Heal()
 			time.Sleep(10 * time.Second)
 			var last sync.WaitGroup
 			last.Go(func() { take("b") })

@@ -84,7 +84,7 @@ func TestShareAsksAgain(t *testing.T) {
 		require.NoError(t, err)
 		s.cutOff()
 		status := s.without("slow")
-		s.client.Mend()
+		s.client.Heal()
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, s.share().Running)
 		require.Equal(t, http.StatusServiceUnavailable, s.get(t.Context(), "a"))
@@ -116,7 +116,7 @@ func TestShareReportPanics(t *testing.T) {
 			require.PanicsWithValue(t, "planned", func() { s.get(t.Context(), "a") })
 		}
 		require.Zero(t, s.share().Running)
-		other.client.Mend()
+		other.client.Heal()
 		time.Sleep(time.Minute)
 		require.Zero(t, s.share().Permits)
 		require.Equal(t, http.StatusOK, other.get(t.Context(), "a"))
@@ -144,7 +144,7 @@ func TestShareHealingIsKnown(t *testing.T) {
 			require.NoError(t, err)
 			held = append(held, p)
 		}
-		a.client.Mend()
+		a.client.Heal()
 		time.Sleep(10 * time.Second)
 		require.Equal(t, http.StatusServiceUnavailable, a.get(t.Context(), "a"))
 		require.False(t, a.away.Load())
@@ -183,10 +183,10 @@ func outageEndPanics(t *testing.T, idle time.Duration) {
 			_, err = rt.RoundTrip(r) //nolint:bodyclose // it never has a response
 			return err
 		}
-		s.client.Cut()
+		s.client.Refuse()
 		time.Sleep(time.Minute)
 		require.ErrorIs(t, send(), concurrency.ErrUnavailable)
-		s.client.Mend()
+		s.client.Heal()
 		time.Sleep(idle)
 		if idle < outage.Idle {
 			require.PanicsWithValue(t, "planned", func() { _ = send() })
@@ -209,11 +209,11 @@ func TestShareOfThoseThatNeverMet(t *testing.T) {
 			require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
 		}
 		time.Sleep(time.Minute)
-		on[0].client.Cut() // or it is paused
+		on[0].client.Refuse() // or it is paused
 		fleet = append(fleet, services(on[2:], limithttp.Share, new(peak), nil)...)
 		time.Sleep(11 * time.Second) // the first still trusts its lease
 		for _, d := range on[1:] {
-			d.client.Cut()
+			d.client.Refuse()
 		}
 		time.Sleep(time.Minute)
 		sum := 0

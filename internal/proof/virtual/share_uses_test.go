@@ -96,7 +96,7 @@ func (s *service) holders(want int) {
 
 // healed has etcd answer again, until the session and the work under the share have had their answers.
 func (s *service) healed() {
-	s.client.Mend()
+	s.client.Heal()
 	time.Sleep(10 * time.Second)
 }
 
@@ -170,7 +170,7 @@ func TestShareOfATransport(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		s.holders(0)
 		time.Sleep(time.Minute)
-		s.client.Cut()
+		s.client.Refuse()
 		time.Sleep(time.Minute)
 
 		resp, err = do()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -14,10 +15,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/check"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
@@ -35,10 +36,10 @@ const (
 // simulation is an etcd with some processes, and a record of what they do.
 type simulation struct {
 	script   script
-	server   *fakeetcd.Server
+	server   *etcdfake.Server
 	recorder *history.Recorder
 	tap      *history.Tap
-	intruder *fakeetcd.Client // without faults
+	intruder *etcdfake.Client // without faults
 	space    keyspace.Space
 	writes   atomic.Int64
 	all      []*process
@@ -54,7 +55,7 @@ type process struct {
 	sim    *simulation
 	rec    *history.Client
 	name   string
-	client *fakeetcd.Client
+	client *etcdfake.Client
 
 	// turn is for one opening or closing at a time. It is not a mutex: for a goroutine that waits for
 	// one, a bubble's time does not pass.
@@ -68,15 +69,14 @@ type process struct {
 
 // play runs a script to its end, and returns what was recorded. It must be called in a
 // bubble.
-func play(s script) *history.History {
-	sim := &simulation{script: s, server: fakeetcd.New(nil), recorder: history.NewRecorderOn(history.Virtual)}
-	defer sim.server.Close()
+func play(t *testing.T, s script) *history.History {
+	sim := &simulation{script: s, server: etcdfake.New(t), recorder: history.NewRecorderOn(history.Virtual)}
 	sim.recorder.Set(check.SettingSuite, "concurrency")
 	sim.recorder.Set(check.SettingTTL, s.ttl.String())
 	sim.recorder.Set(check.SettingReported, (commit.CallTimeout + time.Second).String()) // a call whose answer is lost is repeated then
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	sim.intruder = sim.dial()
+	sim.intruder = sim.server.NewClient()
 	defer sim.intruder.Close()
 	var err error
 	if sim.space, err = keyspace.New(prefix, "test"); err != nil {
@@ -86,7 +86,7 @@ func play(s script) *history.History {
 		panic(err)
 	}
 	for i := range s.processes {
-		p := &process{sim: sim, turn: make(chan struct{}, 1), name: fmt.Sprintf("p%d", i), client: sim.dial()}
+		p := &process{sim: sim, turn: make(chan struct{}, 1), name: fmt.Sprintf("p%d", i), client: sim.server.NewClient()}
 		p.rec = sim.recorder.Client(p.name)
 		p.client.Inject(p.fate)
 		sim.all = append(sim.all, p)
@@ -103,14 +103,6 @@ func play(s script) *history.History {
 	sim.tap.Close()
 	h, _ := sim.recorder.History()
 	return h
-}
-
-func (sim *simulation) dial() *fakeetcd.Client {
-	c, err := sim.server.NewClient()
-	if err != nil {
-		panic(err)
-	}
-	return c
 }
 
 func (sim *simulation) wrong(rule, format string, args ...any) {
@@ -197,10 +189,10 @@ func (sim *simulation) step(p *process, x step) {
 		p.mu.Unlock()
 	case stall:
 		p.client.Stall()
-		sim.later(x.d, p.client.Resume)
+		sim.later(x.d, p.client.Heal)
 	case cut:
-		p.client.Cut()
-		sim.later(x.d, p.client.Mend)
+		p.client.Refuse()
+		sim.later(x.d, p.client.Heal)
 	case snap:
 		p.client.Break()
 	case leader:
@@ -209,7 +201,7 @@ func (sim *simulation) step(p *process, x step) {
 	case compact:
 		sim.server.Compact()
 	case late:
-		sim.server.Jump(-x.d)
+		sim.server.ShiftClock(-x.d)
 	case expire:
 		if s := p.session(); s != nil && s.Lease() != 0 {
 			id := s.Lease()
@@ -258,14 +250,14 @@ func (sim *simulation) later(d time.Duration, undo func()) {
 }
 
 // fate is what a message of this process meets.
-func (p *process) fate(m fakeetcd.Message) fakeetcd.Fate {
+func (p *process) fate(m etcdfake.Message) etcdfake.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.fates {
 		x := &p.fates[i]
 		// What is lost of a watch are events: a request that is lost is held up
 		// until clientv3 asks anew, which it does not.
-		if x.n == 0 || m.Method == "Watch" && !m.Answer {
+		if x.n == 0 || m.Method == "Watch" && !m.Response {
 			continue
 		}
 		if of := x.method == ofDefault && brings(m, limiter+"/default"); !of && x.method != "" && x.method != m.Method {
@@ -281,15 +273,15 @@ func (p *process) fate(m fakeetcd.Message) fakeetcd.Fate {
 		// A semaphore's promise excepts the loss of this event: see docs/guarantees.md. That of a key
 		// does not, since a read confirms its admissions.
 		if m.Method == "Watch" && (brings(m, gate+"/limit") || brings(m, limiter+"/total/limit")) {
-			f.LoseAnswer = false
+			f.DropResponse = false
 		}
 		return f
 	}
-	return fakeetcd.Fate{}
+	return etcdfake.Fault{}
 }
 
 // brings reports whether a message is that of a watch which brings a change of a key.
-func brings(m fakeetcd.Message, key string) bool {
+func brings(m etcdfake.Message, key string) bool {
 	r, ok := m.Body.(*etcdserverpb.WatchResponse)
 	return ok && slices.ContainsFunc(r.Events, func(e *mvccpb.Event) bool { return string(e.Kv.Key) == root+key })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // crowded is a session with as many waiting requests as it may have, each with the
@@ -61,7 +61,7 @@ func TestSlotsThatAreAboutToBeFreed(t *testing.T) {
 		}
 		at(d.asking(t.Context()), 0)
 
-		d.slow("Txn", 2, fakeetcd.Fate{After: trip})
+		d.slow("Txn", 2, etcdfake.Fault{ResponseDelay: trip})
 		giveUp[1]()
 		giveUp[3]()
 		synctest.Wait()
@@ -104,7 +104,7 @@ func TestWaitForASlotEnds(t *testing.T) {
 		"with Wait":    {opts: []concurrency.AcquireOption{concurrency.Wait(2 * time.Second)}, want: concurrency.ErrUnavailable, took: 2 * time.Second},
 		"with Close":   {do: func(d *desk) { d.close(0) }, want: concurrency.ErrClosed, took: time.Second},
 		"with the lease": {
-			do:  func(d *desk) { d.client.Resume(); d.server.Expire(d.session.Lease()) }, // and it continues on the next one
+			do:  func(d *desk) { d.client.Heal(); d.server.Expire(d.session.Lease()) }, // and it continues on the next one
 			ctx: 10 * time.Second, want: context.DeadlineExceeded, took: 10 * time.Second,
 		},
 	} {
@@ -117,7 +117,7 @@ func TestWaitForASlotEnds(t *testing.T) {
 				giveUp := d.crowded(1)
 				d.client.Stall()
 				defer time.Sleep(time.Minute) // a Close that has begun ends; a bubble cannot wait for its mutex
-				defer d.client.Resume()
+				defer d.client.Heal()
 				giveUp[0]()
 				synctest.Wait()
 				ctx := context.Background()

@@ -14,22 +14,22 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/check"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // join starts one more process on the etcd of a desk. end closes its session, or, if it is killed, leaves that to its lease.
 func (d *desk) join(t *testing.T) (process *desk, end func(killed bool)) {
 	t.Helper()
-	client, err := d.server.NewClient()
-	require.NoError(t, err)
+	client := d.server.NewClient()
 	p := &desk{t: t, server: d.server, client: client, begun: time.Now()}
+	var err error
 	p.session, err = concurrency.NewSession(t.Context(), client.Client, "test", &concurrency.SessionOptions{TTL: ttl, Margin: margin, Prefix: prefix})
 	require.NoError(t, err)
 	return p, func(killed bool) {
 		if killed {
-			client.Cut()
+			client.Refuse()
 		}
 		p.close(time.Second)
 		client.Close()
@@ -54,7 +54,7 @@ func TestSlowRateOfShortLives(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			t.Parallel()
-			bubbleOn(t, &fakeetcd.Options{ExpireEvery: 500 * time.Millisecond}, 1, func(t *testing.T, on []*desk) {
+			bubbleOn(t, 1, func(t *testing.T, on []*desk) {
 				var k takers
 				var fleet sync.WaitGroup
 				begun := time.Now()
@@ -78,7 +78,7 @@ func TestSlowRateOfShortLives(t *testing.T) {
 				fleet.Wait()
 				require.NoError(t, check.Rate(k.spans, c.perSecond, c.burst))
 				require.Greater(t, float64(len(k.spans)), c.used*c.perSecond*lasts.Seconds())
-			})
+			}, etcdfake.ExpireEvery(500*time.Millisecond))
 		})
 	}
 }
@@ -90,7 +90,7 @@ func TestSlowRateOfShortLives(t *testing.T) {
 func TestSlowRateOfQuickDeaths(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{true, false} {
-		bubbleOn(t, &fakeetcd.Options{ExpireEvery: 500 * time.Millisecond}, 1, func(t *testing.T, on []*desk) {
+		bubbleOn(t, 1, func(t *testing.T, on []*desk) {
 			var k takers
 			begun := time.Now()
 			for time.Since(begun) < 5*time.Minute {
@@ -112,7 +112,7 @@ func TestSlowRateOfQuickDeaths(t *testing.T) {
 			require.NoError(t, p.rate(0.2, 1).Wait(within(t, time.Minute)))
 			require.Less(t, time.Since(begun), ttl+2*time.Second)
 			end(false)
-		})
+		}, etcdfake.ExpireEvery(500*time.Millisecond))
 	}
 }
 
@@ -236,7 +236,7 @@ func TestSlowRateUnderFaults(t *testing.T) {
 			t.Parallel()
 			rnd := rand.New(rand.NewPCG(seed, 44))
 			per, burst := []float64{0.05, 0.3, 0.9}[rnd.IntN(3)], 1+rnd.IntN(5)
-			bubbleOn(t, &fakeetcd.Options{ExpireEvery: 500 * time.Millisecond}, 1, func(t *testing.T, on []*desk) {
+			bubbleOn(t, 1, func(t *testing.T, on []*desk) {
 				type one struct {
 					*desk
 					end  func(bool)
@@ -253,10 +253,10 @@ func TestSlowRateUnderFaults(t *testing.T) {
 					p := live[i]
 					live = append(live[:i:i], live[i+1:]...)
 					if killed {
-						p.client.Cut()
+						p.client.Refuse()
 					} else {
 						p.client.Inject(nil)
-						p.client.Resume()
+						p.client.Heal()
 					}
 					p.stop()
 					p.end(killed)
@@ -277,12 +277,12 @@ func TestSlowRateUnderFaults(t *testing.T) {
 						if p.cut = !p.cut; p.cut {
 							p.client.Stall()
 						} else {
-							p.client.Resume()
+							p.client.Heal()
 						}
 					case 3:
 						late := time.Duration(rnd.Int64N(int64(time.Second)))
-						p.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-							return fakeetcd.Fate{Before: late, LoseAnswer: m.Method == "Txn" && late > 800*time.Millisecond}
+						p.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+							return etcdfake.Fault{RequestDelay: late, DropResponse: m.Method == "Txn" && late > 800*time.Millisecond}
 						})
 					case 4:
 						p.client.Inject(nil)
@@ -299,7 +299,7 @@ func TestSlowRateUnderFaults(t *testing.T) {
 				finish(0, false)
 				require.NoError(t, check.Rate(k.spans, per, burst))
 				require.Greater(t, float64(k.between(-1, healed, time.Now())), 300*per*0.8)
-			})
+			}, etcdfake.ExpireEvery(500*time.Millisecond))
 		})
 	}
 }

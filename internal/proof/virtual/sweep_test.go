@@ -16,8 +16,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 // swept is the time within which a session removes what belongs to none of its requests.
@@ -27,11 +27,11 @@ const swept = ttl * 3 / 2
 // a proxy had reset it, and arrives so much later. It returns how often a Txn has been sent since.
 func (d *desk) sentTwice(late time.Duration) (sent func() int64) {
 	var txns atomic.Int64
-	d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 		if m.Method != "Txn" || txns.Add(1) > 1 {
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		}
-		return fakeetcd.Fate{Before: late, Err: grpcstatus.Error(codes.Canceled, "reset by a proxy")}
+		return etcdfake.Fault{RequestDelay: late, Err: grpcstatus.Error(codes.Canceled, "reset by a proxy")}
 	})
 	return txns.Load
 }
@@ -150,11 +150,11 @@ func TestSweepSparesTheLiving(t *testing.T) {
 		sem := d.semaphore(callers)
 		var begun atomic.Int64
 		until := time.Now().Add(2 * sweeps * swept)
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if m.Method == "LeaseTimeToLive" {
 				begun.Add(1)
 			}
-			return fakeetcd.Fate{Before: rand.N(500 * time.Millisecond), After: rand.N(500 * time.Millisecond)}
+			return etcdfake.Fault{RequestDelay: rand.N(500 * time.Millisecond), ResponseDelay: rand.N(500 * time.Millisecond)}
 		})
 		defer d.client.Inject(nil)
 		rounds := 0
@@ -192,17 +192,17 @@ func TestSweepSparesASuccessor(t *testing.T) {
 		slot := d.requests()[0]
 		listed, read := make(chan struct{}, 1), make(chan struct{}, 1)
 		var once sync.Once
-		d.client.Inject(func(m fakeetcd.Message) (fate fakeetcd.Fate) {
+		d.client.Inject(func(m etcdfake.Message) (fate etcdfake.Fault) {
 			r, reads := m.Body.(*pb.RangeRequest)
 			switch {
 			case m.Method == "LeaseTimeToLive":
 				once.Do(func() {
 					listed <- struct{}{}
-					fate.After = time.Second
+					fate.ResponseDelay = time.Second
 				})
 			case reads && string(r.Key) == slot:
 				read <- struct{}{}
-				fate.Before = time.Second
+				fate.RequestDelay = time.Second
 			}
 			return fate
 		})

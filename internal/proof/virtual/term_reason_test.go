@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -91,11 +91,11 @@ func TestReleaseOfATermReadsNothing(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait() // the queue was read
 		var reads atomic.Int64
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-			if m.Method == "Range" && !m.Answer {
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+			if m.Method == "Range" && !m.Response {
 				reads.Add(1)
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		require.NoError(t, first.Release(t.Context()))
 		for range 500 {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // T1: a try is a question about now. Without a deadline in ctx it does not wait for an etcd
@@ -71,8 +71,7 @@ func TestTryIsBounded(t *testing.T) {
 						require.Equal(t, time.Second, spent)
 						require.ErrorIs(t, err, context.Canceled)
 
-						d.client.Mend()
-						d.client.Resume()
+						d.client.Heal()
 						time.Sleep(time.Minute)
 						require.ErrorIs(t, try(context.Background(), d), concurrency.ErrFull)
 					})
@@ -96,8 +95,8 @@ func TestWaitOfZeroIsBounded(t *testing.T) {
 					if after == 0 {
 						away(d.client)
 					} else {
-						d.client.Inject(func(fakeetcd.Message) fakeetcd.Fate {
-							return fakeetcd.Fate{Before: time.Millisecond, After: time.Millisecond}
+						d.client.Inject(func(etcdfake.Message) etcdfake.Fault {
+							return etcdfake.Fault{RequestDelay: time.Millisecond, ResponseDelay: time.Millisecond}
 						})
 						time.AfterFunc(after, func() { away(d.client) })
 					}

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // asks are the calls that ask for a permit, and whether they wait in the queue.
@@ -77,7 +77,7 @@ func (d *desk) hold() {
 	require.NoError(d.t, err)
 }
 
-var aways = map[string]func(*fakeetcd.Client){"refuses": (*fakeetcd.Client).Cut, "swallows": (*fakeetcd.Client).Stall}
+var aways = map[string]func(*etcdfake.Client){"refuses": (*etcdfake.Client).Refuse, "swallows": (*etcdfake.Client).Stall}
 
 // A13: a wait that ends while etcd does not answer says so, with since when, the last
 // answer and the last error; it does not look like a full queue. It is the end of ctx only
@@ -136,8 +136,7 @@ func TestOutageIsNotContention(t *testing.T) {
 						}
 						t.Log(err)
 						// When etcd is back, so is the queue.
-						d.client.Mend()
-						d.client.Resume()
+						d.client.Heal()
 					})
 				})
 			}
@@ -157,11 +156,11 @@ func TestWaitAsksBeforeItEnds(t *testing.T) {
 				d := on[1]
 				d.traced(concurrency.SessionOptions{TTL: 300 * time.Second}) // it renews after 100 s
 				var asked atomic.Int64
-				d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+				d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 					if r, ok := m.Body.(*etcdserverpb.RangeRequest); ok && strings.Contains(string(r.Key), "/alive") {
 						asked.Add(1)
 					}
-					return fakeetcd.Fate{}
+					return etcdfake.Fault{}
 				})
 				sm := d.semaphore(1)
 				const callers = 20
@@ -224,7 +223,7 @@ func TestContentionIsNoOutage(t *testing.T) {
 		bubble(t, 1, func(t *testing.T, on []*desk) {
 			d := on[0]
 			d.acquire()
-			d.slow("Txn", 1, fakeetcd.Fate{After: 100 * time.Millisecond})
+			d.slow("Txn", 1, etcdfake.Fault{ResponseDelay: 100 * time.Millisecond})
 			_, err := d.semaphore(1).Acquire(context.Background(), concurrency.Wait(50*time.Millisecond))
 			require.ErrorIs(t, err, concurrency.ErrUnavailable)
 			require.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -265,10 +264,10 @@ func TestUnavailableSaysWhichQueue(t *testing.T) {
 					answers <- err
 				}()
 				synctest.Wait() // the session has seen the queue
-				d.client.Cut()
+				d.client.Refuse()
 				err := came(t, answers, "the end of Wait")
 				require.Equal(t, wait, time.Since(begun))
-				d.client.Mend()
+				d.client.Heal()
 				u, ok := errors.AsType[*concurrency.UnavailableError](err)
 				require.True(t, ok, "%v", err)
 				require.NotNil(t, u.Seen)

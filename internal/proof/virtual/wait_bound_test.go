@@ -12,8 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 )
 
 // T31, T37: the bound on the wait is kept exactly, counted from the call and in
@@ -34,7 +34,7 @@ func TestWaitIsBounded(t *testing.T) {
 			return func() { stop(); wg.Wait() }
 		},
 		"slow to write": func(on []*desk) func() {
-			on[0].slow("Txn", 1, fakeetcd.Fate{Before: d * 3 / 4})
+			on[0].slow("Txn", 1, etcdfake.Fault{RequestDelay: d * 3 / 4})
 			return func() {}
 		},
 		"on two leases": func(on []*desk) func() {
@@ -76,11 +76,11 @@ func TestIDThatIsNotYetFree(t *testing.T) {
 		sem := d.semaphore(5)
 		p, err := sem.Acquire(t.Context(), concurrency.ID("job"))
 		require.NoError(t, err)
-		d.client.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+		d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			if r, ok := m.Body.(*pb.TxnRequest); ok && len(r.Success) > 0 && r.Success[0].GetRequestDeleteRange() != nil {
-				return fakeetcd.Fate{Err: rpctypes.ErrGRPCPermissionDenied, LoseRequest: true}
+				return etcdfake.Fault{Err: rpctypes.ErrGRPCPermissionDenied, DropRequest: true}
 			}
-			return fakeetcd.Fate{}
+			return etcdfake.Fault{}
 		})
 		require.Error(t, p.Release(t.Context()))
 		var held *concurrency.HeldError
@@ -128,7 +128,7 @@ func TestTimeoutIsNoCancellation(t *testing.T) {
 					require.Equal(t, bound, time.Since(begun))
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.NotErrorIs(t, err, context.Canceled)
-					d.client.Resume()
+					d.client.Heal()
 					synctest.Wait()
 				})
 			})

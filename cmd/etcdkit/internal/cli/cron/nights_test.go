@@ -15,7 +15,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/crontab"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -64,7 +64,7 @@ func (c called) Next(t time.Time) time.Time { return c.by.when(c.Job.Next(c.by.s
 // town is both machines for the nights, and what is run in them.
 type town struct {
 	schedule crontab.Schedule
-	server   *fakeetcd.Server
+	server   *etcdfake.Server
 	until    time.Time
 	seed     uint64
 	runs     atomic.Int64
@@ -90,8 +90,7 @@ func inTown(t *testing.T, seed uint64, do func(t *testing.T, n *town, m *machine
 		require.NoError(t, err)
 		begun := Berlin(t, "2026-02-01 12:00:00")
 		time.Sleep(time.Until(begun))
-		n := &town{schedule: schedule, server: fakeetcd.New(nil), until: begun.AddDate(0, 0, nights), seed: seed}
-		defer n.server.Close()
+		n := &town{schedule: schedule, server: etcdfake.New(t), until: begun.AddDate(0, 0, nights), seed: seed}
 		var both sync.WaitGroup
 		for _, name := range []string{"one", "other"} {
 			both.Go(func() { do(t, n, newMachine(name, seed, begun)) })

@@ -11,16 +11,15 @@ import (
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/crontab"
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/internal/proof/crons"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // host is a machine in virtual time: its Locker, by its clock, and how its session is closed.
-func host(t *testing.T, server *fakeetcd.Server, name string, now func() time.Time) (l *schedlock.Locker, end func()) {
+func host(t *testing.T, server *etcdfake.Server, name string, now func() time.Time) (l *schedlock.Locker, end func()) {
 	t.Helper()
-	client, err := server.NewClient()
-	require.NoError(t, err)
+	client := server.NewClient()
 	s, err := concurrency.NewSession(t.Context(), client.Client, "test", &concurrency.SessionOptions{Prefix: "/nights", Owner: name, TTL: 5 * time.Minute, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	l, err = schedlock.New(s, &schedlock.Options{Keep: 3, Now: now})
@@ -67,8 +66,7 @@ func claimedAsCronie(t *testing.T, loc *time.Location, plans []crons.Plan, i int
 	}
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(from.Add(-time.Second)))
-		server := fakeetcd.New(nil)
-		defer server.Close()
+		server := etcdfake.New(t)
 		type start struct {
 			line string
 			tick time.Time

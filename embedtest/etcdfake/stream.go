@@ -1,4 +1,4 @@
-package fakeetcd
+package etcdfake
 
 import (
 	"context"
@@ -8,18 +8,16 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 )
 
 // stream opens a stream of watches or renewals.
 func (c *Client) stream(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, fullMethod string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	method := path.Base(fullMethod)
 	if method != "Watch" && method != "LeaseKeepAlive" {
-		return nil, status.Errorf(codes.Unimplemented, "fakeetcd: %s is not supported", method)
+		return nil, notSupported(method)
 	}
-	_, broken, err := c.link.state()
+	broken, err := c.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,16 +78,16 @@ func (t *clientStream) SendMsg(msg any) error {
 	if t.ctx.Err() != nil || isClosed(t.ended) || isClosed(t.broken) {
 		return io.EOF // gRPC's way: RecvMsg has the reason
 	}
-	fate := t.client.link.meet(Message{Method: t.method, Body: msg})
+	fault := t.client.link.meet(Message{Method: t.method, Body: msg})
 	switch {
-	case fate.Err != nil:
-		t.fail(fate.Err)
+	case fault.Err != nil:
+		t.fail(fault.Err)
 		return io.EOF
-	case fate.LoseRequest:
+	case fault.DropRequest:
 		return nil
 	}
 	t.mu.Lock()
-	t.up = append(t.up, parcel{clone(msg), time.Now().Add(fate.Before)})
+	t.up = append(t.up, parcel{clone(msg), time.Now().Add(fault.RequestDelay)})
 	t.mu.Unlock()
 	t.move()
 	return nil
@@ -205,14 +203,14 @@ func (t *clientStream) next(msg any) error {
 			}
 			continue
 		}
-		fate := t.client.link.meet(Message{Method: t.method, Answer: true, Body: p.msg})
-		if fate.Err != nil {
-			return fate.Err
+		fault := t.client.link.meet(Message{Method: t.method, Response: true, Body: p.msg})
+		if fault.Err != nil {
+			return fault.Err
 		}
-		if fate.LoseAnswer {
+		if fault.DropResponse {
 			continue
 		}
-		if err := w.sleep(time.Until(p.at.Add(fate.After))); err != nil {
+		if err := w.sleep(time.Until(p.at.Add(fault.ResponseDelay))); err != nil {
 			return err
 		}
 		if err := w.wait(t.client.link.gate()); err != nil {

@@ -1,4 +1,4 @@
-package fakeetcd
+package etcdfake
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -155,7 +155,7 @@ func written(ops []*pb.RequestOp) (puts map[string]bool, deletes []span, err err
 // end for a key here, so that it holds nothing.
 func covered(spans []span, key string) bool {
 	for _, s := range spans {
-		if s.end != open && s.holds(key) {
+		if s.end != fromKey && s.holds(key) {
 			return true
 		}
 	}

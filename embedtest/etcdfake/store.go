@@ -1,4 +1,4 @@
-package fakeetcd
+package etcdfake
 
 import (
 	"slices"
@@ -36,14 +36,14 @@ func newStore() *store { return &store{revision: 1, compacted: -1, versions: map
 // span is a range of keys as etcd's requests name it.
 type span struct{ key, end string }
 
-// open is the end that means "all keys from here on".
-const open = "\x00"
+// fromKey is the end that means "all keys from here on".
+const fromKey = "\x00"
 
 func (s span) holds(key string) bool {
 	switch s.end {
 	case "":
 		return key == s.key
-	case open:
+	case fromKey:
 		return key >= s.key
 	}
 	return key >= s.key && key < s.end
@@ -151,7 +151,7 @@ func (s *store) clone() *store {
 
 // prefixed returns the keys of the present that begin with a prefix.
 func (s *store) prefixed(prefix string) (keys []string) {
-	for _, kv := range s.at(span{prefix, open}, s.revision) {
+	for _, kv := range s.at(span{prefix, fromKey}, s.revision) {
 		if key := string(kv.Key); strings.HasPrefix(key, prefix) {
 			keys = append(keys, key)
 		}

@@ -1,4 +1,4 @@
-package fakeetcd
+package etcdfake
 
 import (
 	"errors"
@@ -78,8 +78,11 @@ func (t *serverStream) create(r *pb.WatchCreateRequest) {
 	case r.StartRevision < 0:
 		refuse(rpctypes.ErrCompacted)
 		return
-	case w.in.end != "" && w.in.end != open && w.in.key >= w.in.end:
+	case w.in.end != "" && w.in.end != fromKey && w.in.key >= w.in.end:
 		refuse(errEmptyRange)
+		return
+	case r.Fragment:
+		refuse(errors.New("etcdfake: a Watch with WithFragment is not supported"))
 		return
 	case w.id != 0 && t.find(w.id) >= 0:
 		refuse(errDuplicateID)

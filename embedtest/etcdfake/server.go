@@ -1,7 +1,8 @@
-package fakeetcd
+package etcdfake
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -9,14 +10,23 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
+// TB is the part of testing.TB that this package uses. Values of other test frameworks,
+// such as Ginkgo and rapid, can implement it.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Cleanup(f func())
+}
+
 // Server is one etcd, as its clients see it: a cluster of which no member is ever
-// behind. It is safe for concurrent use.
+// behind. Its methods may be called concurrently.
 type Server struct {
-	minTTL      int64
+	tb          TB
 	expireEvery time.Duration // 0: a lease ends on the nanosecond
 	begun       time.Time     // the first look for expired leases
 
@@ -29,6 +39,8 @@ type Server struct {
 	stuck   bool          // leases do not end
 	leader  chan struct{} // closed while there is one
 	streams []*serverStream
+	clients map[*Client]struct{}
+	own     *Client // that of Client
 
 	travels atomic.Int64 // goroutines of messages on their way
 
@@ -37,35 +49,40 @@ type Server struct {
 	wg    sync.WaitGroup
 }
 
-// Options configure a Server. nil means all defaults.
-type Options struct {
-	// MinTTL is the shortest TTL of a lease, in seconds: shorter ones are granted
-	// as that. Defaults to 1.
-	MinTTL int64
+// Option is a setting of a Server.
+type Option func(*Server)
 
-	// ExpireEvery is the time between two looks for leases that have expired, the first
-	// of which is when the server is made. A real etcd looks every 500 ms. Defaults to
-	// none: a lease ends on the nanosecond.
-	ExpireEvery time.Duration
-}
+// ExpireEvery is the time between two looks of the server for leases that have expired;
+// the first look is when the server is made. A real etcd looks every 500 ms. The default
+// is none: a lease ends on the nanosecond.
+func ExpireEvery(d time.Duration) Option { return func(s *Server) { s.expireEvery = d } }
 
-// New returns an empty etcd. Under testing/synctest it and its clients must be made,
-// used and closed in one bubble. Close it after its clients.
-func New(o *Options) *Server {
-	s := &Server{minTTL: 1, store: newStore(), leases: map[int64]*lease{}, leader: make(chan struct{}), done: make(chan struct{})}
+// New returns an empty etcd. tb.Cleanup closes it and its clients. In a bubble of
+// testing/synctest, tb must be the *testing.T of the bubble, and the server and its
+// clients must stay in it; [Test] does that.
+func New(tb TB, opts ...Option) *Server {
+	tb.Helper()
+	s := &Server{
+		tb: tb, begun: time.Now(), store: newStore(), leases: map[int64]*lease{}, leader: make(chan struct{}),
+		clients: map[*Client]struct{}{}, done: make(chan struct{}),
+	}
 	close(s.leader)
-	if o != nil && o.MinTTL > 0 {
-		s.minTTL = o.MinTTL
+	for _, set := range opts {
+		set(s)
 	}
-	if o != nil {
-		s.expireEvery, s.begun = o.ExpireEvery, time.Now()
-	}
+	tb.Cleanup(s.Close)
 	return s
 }
 
-// Close ends the server, with all that is still on its way to it, and waits until no
-// goroutine of it is left.
+// Close closes the clients and ends the server, with all that is still on its way to it.
+// It returns when no goroutine of the server is left. Further calls do nothing.
 func (s *Server) Close() {
+	s.mu.Lock()
+	clients := slices.Collect(maps.Keys(s.clients))
+	s.mu.Unlock()
+	for _, c := range clients {
+		_ = c.Close()
+	}
 	s.close.Do(func() {
 		close(s.done)
 		s.mu.Lock()
@@ -75,6 +92,25 @@ func (s *Server) Close() {
 		}
 	})
 	s.wg.Wait()
+}
+
+// Client returns the server's own client, the same for each call, into which no faults
+// are injected. It is for what the test itself reads and writes. The server closes it.
+func (s *Server) Client() *clientv3.Client {
+	s.tb.Helper()
+	s.mu.Lock()
+	own := s.own
+	s.mu.Unlock()
+	if own != nil {
+		return own.Client
+	}
+	c := s.NewClient()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own == nil {
+		s.own = c // of two first calls, one client is not used
+	}
+	return s.own.Client
 }
 
 func (s *Server) stopped() bool {
@@ -99,9 +135,9 @@ func (s *Server) background(fn func()) {
 	}
 }
 
-// OnTheWay returns how many messages are on their way. Each has a goroutine, which a process with a real
-// network would not have.
-func (s *Server) OnTheWay() int64 { return s.travels.Load() }
+// InFlight returns how many requests are held up on their way to the server. Each has a
+// goroutine, which a process with a real network does not have.
+func (s *Server) InFlight() int64 { return s.travels.Load() }
 
 // header is that of an answer.
 func (s *Server) header() *pb.ResponseHeader { return s.headerAt(s.store.revision) }
@@ -126,6 +162,32 @@ func (s *Server) answer(method string, req any) (any, error) {
 		return nil, errUnavailable
 	}
 	s.expire()
+	switch r := req.(type) {
+	case *pb.CompactionRequest:
+		return s.compaction(r)
+	case *pb.LeaseGrantRequest:
+		return s.grant(r)
+	case *pb.LeaseRevokeRequest:
+		return s.revoke(r)
+	case *pb.LeaseTimeToLiveRequest:
+		return s.timeToLive(r), nil
+	case *pb.LeaseLeasesRequest:
+		return s.listLeases(), nil
+	}
+	resp, err := s.ofKeys(req)
+	if resp == nil && err == nil {
+		return nil, notSupported(method)
+	}
+	return resp, err
+}
+
+// notSupported is the error of an RPC that a Server does not have.
+func notSupported(method string) error {
+	return status.Errorf(codes.Unimplemented, "etcdfake: %s is not supported: test it on a real etcd (package embedtest)", method)
+}
+
+// ofKeys applies a request of the KV service. It returns nil and no error for any other.
+func (s *Server) ofKeys(req any) (any, error) {
 	w := &write{store: s.store}
 	switch r := req.(type) {
 	case *pb.RangeRequest:
@@ -160,25 +222,19 @@ func (s *Server) answer(method string, req any) (any, error) {
 		s.commit(w)
 		resp.Header = s.header()
 		return resp, nil
-	case *pb.CompactionRequest:
-		switch {
-		case r.Revision <= s.store.compacted:
-			return nil, rpctypes.ErrGRPCCompacted
-		case r.Revision > s.store.revision:
-			return nil, rpctypes.ErrGRPCFutureRev
-		}
-		s.store.compact(r.Revision)
-		return &pb.CompactionResponse{Header: s.header()}, nil
-	case *pb.LeaseGrantRequest:
-		return s.grant(r)
-	case *pb.LeaseRevokeRequest:
-		return s.revoke(r)
-	case *pb.LeaseTimeToLiveRequest:
-		return s.timeToLive(r), nil
-	case *pb.LeaseLeasesRequest:
-		return s.listLeases(), nil
 	}
-	return nil, status.Errorf(codes.Unimplemented, "fakeetcd: %s is not supported", method)
+	return nil, nil
+}
+
+func (s *Server) compaction(r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	switch {
+	case r.Revision <= s.store.compacted:
+		return nil, rpctypes.ErrGRPCCompacted
+	case r.Revision > s.store.revision:
+		return nil, rpctypes.ErrGRPCFutureRev
+	}
+	s.store.compact(r.Revision)
+	return &pb.CompactionResponse{Header: s.header()}, nil
 }
 
 // commit ends a transaction and notifies the watchers.
@@ -221,7 +277,7 @@ func (s *Server) waitLeader(require bool) error {
 }
 
 // errUnavailable is what gRPC says when a connection breaks.
-var errUnavailable = status.Error(codes.Unavailable, "fakeetcd: the connection is broken")
+var errUnavailable = status.Error(codes.Unavailable, "etcdfake: the connection is broken")
 
 // ctxErr is what gRPC says when a call's context ends.
 func ctxErr(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }

@@ -1,4 +1,4 @@
-package fakeetcd
+package etcdfake
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// lease is a lease. Without Options.ExpireEvery it ends on the nanosecond: a real etcd
+// lease is a lease. Without ExpireEvery it ends on the nanosecond: a real etcd
 // looks every half second, and so never sooner.
 type lease struct {
 	id      int64
@@ -18,6 +18,10 @@ type lease struct {
 	expires time.Time
 	keys    map[string]bool
 }
+
+// minTTL is what a shorter TTL is granted as. A real etcd of default settings has 2 seconds,
+// embedtest has 1.
+const minTTL = 1
 
 // longest is the greatest TTL that etcd grants.
 const longest = 9_000_000_000
@@ -37,7 +41,7 @@ func (s *Server) grant(r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) 
 		s.lastID++
 		id = s.lastID
 	}
-	l := &lease{id: id, ttl: max(r.TTL, s.minTTL), keys: map[string]bool{}}
+	l := &lease{id: id, ttl: max(r.TTL, minTTL), keys: map[string]bool{}}
 	s.leases[id] = l
 	s.renew(l)
 	return &pb.LeaseGrantResponse{Header: s.header(), ID: id, TTL: l.ttl}, nil

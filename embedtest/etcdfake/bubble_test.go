@@ -1,33 +1,21 @@
-package fakeetcd_test
+package etcdfake_test
 
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // bubble runs f in a bubble, on a server with two clients.
-func bubble(t *testing.T, name string, f func(t *testing.T, s *fakeetcd.Server, one, two *fakeetcd.Client)) {
+func bubble(t *testing.T, name string, f func(t *testing.T, s *etcdfake.Server, one, two *etcdfake.Client)) {
 	t.Helper()
 	run := func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := fakeetcd.New(nil)
-			defer s.Close()
-			clients := make([]*fakeetcd.Client, 2)
-			for i := range clients {
-				c, err := s.NewClient()
-				require.NoError(t, err)
-				defer func() { require.NoError(t, c.Close()) }()
-				clients[i] = c
-			}
-			f(t, s, clients[0], clients[1])
-		})
+		etcdfake.Test(t, func(t *testing.T, s *etcdfake.Server) { f(t, s, s.NewClient(), s.NewClient()) })
 	}
 	if name == "" {
 		run(t)
@@ -51,7 +39,7 @@ func TestTimePassesWhileWatching(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		bubble(t, "", func(t *testing.T, _ *fakeetcd.Server, one, _ *fakeetcd.Client) {
+		bubble(t, "", func(t *testing.T, _ *etcdfake.Server, one, _ *etcdfake.Client) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			<-one.Watch(ctx, "a", clientv3.WithCreatedNotify())
@@ -69,7 +57,7 @@ func TestTimePassesWhileWatching(t *testing.T) {
 // is renewed.
 func TestLeaseEnds(t *testing.T) {
 	t.Parallel()
-	bubble(t, "", func(t *testing.T, s *fakeetcd.Server, one, _ *fakeetcd.Client) {
+	bubble(t, "", func(t *testing.T, s *etcdfake.Server, one, _ *etcdfake.Client) {
 		ctx := context.Background()
 		l, err := one.Grant(ctx, 10)
 		require.NoError(t, err)
@@ -100,13 +88,13 @@ func TestLeaseEnds(t *testing.T) {
 }
 
 // Leases go by the server's clock.
-func TestJump(t *testing.T) {
+func TestShiftClock(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]time.Duration{"forward": 4 * time.Second, "back": -time.Hour, "beyond": time.Hour} {
-		bubble(t, name, func(t *testing.T, s *fakeetcd.Server, one, _ *fakeetcd.Client) {
+		bubble(t, name, func(t *testing.T, s *etcdfake.Server, one, _ *etcdfake.Client) {
 			_, err := one.Grant(context.Background(), 10)
 			require.NoError(t, err)
-			s.Jump(to)
+			s.ShiftClock(to)
 			left := max(10*time.Second-to, 0)
 			if left > 0 {
 				time.Sleep(left - 1)

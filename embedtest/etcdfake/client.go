@@ -1,4 +1,4 @@
-package fakeetcd
+package etcdfake
 
 import (
 	"context"
@@ -20,74 +20,86 @@ import (
 )
 
 // Client is etcd's own client, whose messages go to a Server instead of to a network.
-// To the server, each is another process.
+// To the server, each is another process. Its methods may be called concurrently.
 type Client struct {
 	*clientv3.Client
 	server *Server
 	link   *link
 }
 
-// NewClient returns a client. It returns an error only if clientv3 refuses to make
-// one.
-func (s *Server) NewClient() (*Client, error) {
+// NewClient returns a client. The server closes it. If clientv3 refuses to make one,
+// NewClient fails the test.
+func (s *Server) NewClient() *Client {
+	s.tb.Helper()
 	c := &Client{server: s, link: newLink()}
-	raw, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"fakeetcd:2379"},
+	raw, err := clientv3.New(c.config())
+	if err != nil {
+		s.tb.Fatalf("etcdfake: make a client: %v", err)
+		return nil
+	}
+	c.Client = raw
+	s.mu.Lock()
+	s.clients[c] = struct{}{}
+	s.mu.Unlock()
+	// The connection is closed with the client.
+	context.AfterFunc(raw.Ctx(), c.end)
+	return c
+}
+
+func (c *Client) config() clientv3.Config {
+	return clientv3.Config{
+		Endpoints: []string{"etcdfake:2379"},
 		Logger:    zap.NewNop(),
 		DialOptions: []grpc.DialOption{
 			// gRPC may want to connect. It fails once, and then not again for longer
 			// than any test lasts.
 			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-				return nil, errors.New("fakeetcd: there is no network")
+				return nil, errors.New("etcdfake: there is no network")
 			}),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: forever, MaxDelay: forever, Multiplier: 1}}),
 			// Behind etcd's own interceptor, which repeats requests.
 			grpc.WithChainUnaryInterceptor(c.unary),
 			grpc.WithChainStreamInterceptor(c.stream),
 		},
-	})
-	if err != nil {
-		return nil, err
 	}
-	c.Client = raw
-	// The connection is closed with the client.
-	context.AfterFunc(raw.Ctx(), c.link.close)
-	return c, nil
 }
 
 const forever = 100 * 365 * 24 * time.Hour
 
-// Close closes the client. What it has sent may still arrive. It never fails.
+// Close closes the client. What it has sent may still arrive. The result is always nil.
 func (c *Client) Close() error {
-	c.link.close()
+	c.end()
 	_ = c.Client.Close()
 	return nil
 }
 
-func (l *link) close() { l.once.Do(func() { close(l.closed) }) }
+// end ends the connection.
+func (c *Client) end() {
+	c.link.close()
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	delete(c.server.clients, c)
+}
 
 // unary carries a request to the server and its answer back.
 func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
 	method := path.Base(fullMethod)
-	_, broken, err := c.link.state()
+	broken, err := c.enter(ctx)
 	if err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return ctxErr(ctx)
-	}
-	fate := c.link.meet(Message{Method: method, Body: req})
+	fault := c.link.meet(Message{Method: method, Body: req})
 	there := &delivery{client: c, method: method, req: clone(req), require: requiresLeader(ctx), done: make(chan struct{})}
-	if !fate.LoseRequest {
-		there.send(fate.Before)
+	if !fault.DropRequest {
+		there.send(fault.RequestDelay)
 	}
-	if fate.Again > 0 {
+	if fault.Duplicate > 0 {
 		again := &delivery{client: c, method: method, req: there.req, require: there.require, done: make(chan struct{})}
 		c.server.background(func() {
-			if !c.server.travel(fate.Again, c.link) {
+			if !c.server.travel(fault.Duplicate, c.link) {
 				return
 			}
-			if fate.Again >= fate.Before && !fate.LoseRequest { // behind it, however both were held up
+			if fault.Duplicate >= fault.RequestDelay && !fault.DropRequest { // behind it, however both were held up
 				select {
 				case <-there.done:
 				case <-c.server.done:
@@ -100,19 +112,19 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, _
 		})
 	}
 	back := waiter{client: c, ctx: ctx, broken: broken}
-	if fate.Err != nil {
-		if err := back.sleep(fate.After); err != nil {
+	if fault.Err != nil {
+		if err := back.sleep(fault.ResponseDelay); err != nil {
 			return err
 		}
-		return fate.Err
+		return fault.Err
 	}
 	if err := back.wait(there.done); err != nil {
 		return err
 	}
-	if fate.LoseAnswer {
+	if fault.DropResponse {
 		return back.wait(nil)
 	}
-	if err := back.sleep(fate.After); err != nil {
+	if err := back.sleep(fault.ResponseDelay); err != nil {
 		return err
 	}
 	if err := back.wait(c.link.gate()); err != nil {
@@ -250,6 +262,6 @@ func copyInto(dst, src any) {
 		err = codec.Unmarshal(data, dst)
 	}
 	if err != nil {
-		panic("fakeetcd: copy a message of etcd's API: " + err.Error())
+		panic("etcdfake: copy a message of etcd's API: " + err.Error())
 	}
 }

@@ -1,4 +1,4 @@
-package fakeetcd_test
+package etcdfake_test
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // commit makes a put that is not repeated, and reports when and how it ended.
-func commit(ctx context.Context, c *fakeetcd.Client, key string) (code codes.Code, took time.Duration) {
+func commit(ctx context.Context, c *etcdfake.Client, key string) (code codes.Code, took time.Duration) {
 	begun := time.Now()
 	_, err := c.Txn(ctx).Then(clientv3.OpPut(key, "")).Commit()
 	took = time.Since(begun)
@@ -44,28 +44,28 @@ func TestFates(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
 	for name, c := range map[string]struct {
-		fate    fakeetcd.Fate
+		fate    etcdfake.Fault
 		code    codes.Code
 		took    time.Duration
 		applied time.Duration // -1: never
 		version int64         // in the end
 	}{
-		"none":                          {fakeetcd.Fate{}, codes.OK, 0, 0, 1},
-		"slow there":                    {fakeetcd.Fate{Before: 3 * s}, codes.OK, 3 * s, 3 * s, 1},
-		"slow back":                     {fakeetcd.Fate{After: 3 * s}, codes.OK, 3 * s, 0, 1},
-		"slow both ways":                {fakeetcd.Fate{Before: 2 * s, After: 3 * s}, codes.OK, 5 * s, 2 * s, 1},
-		"never there":                   {fakeetcd.Fate{LoseRequest: true}, codes.DeadlineExceeded, 10 * s, -1, 0},
-		"never back":                    {fakeetcd.Fate{LoseAnswer: true}, codes.DeadlineExceeded, 10 * s, 0, 1},
-		"there after its caller":        {fakeetcd.Fate{Before: 20 * s}, codes.DeadlineExceeded, 10 * s, 20 * s, 1},
-		"failed and applied":            {fakeetcd.Fate{Err: fakeetcd.ErrUnavailable}, codes.Unavailable, 0, 0, 1},
-		"failed in time and applied":    {fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, After: s}, codes.Unavailable, s, 0, 1},
-		"failed and never there":        {fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, LoseRequest: true}, codes.Unavailable, 0, -1, 0},
-		"failed and applied afterwards": {fakeetcd.Fate{Err: fakeetcd.ErrUnavailable, Before: 2 * s}, codes.Unavailable, 0, 2 * s, 1},
-		"twice":                         {fakeetcd.Fate{Again: 5 * s}, codes.OK, 0, 0, 2},
+		"none":                          {etcdfake.Fault{}, codes.OK, 0, 0, 1},
+		"slow there":                    {etcdfake.Fault{RequestDelay: 3 * s}, codes.OK, 3 * s, 3 * s, 1},
+		"slow back":                     {etcdfake.Fault{ResponseDelay: 3 * s}, codes.OK, 3 * s, 0, 1},
+		"slow both ways":                {etcdfake.Fault{RequestDelay: 2 * s, ResponseDelay: 3 * s}, codes.OK, 5 * s, 2 * s, 1},
+		"never there":                   {etcdfake.Fault{DropRequest: true}, codes.DeadlineExceeded, 10 * s, -1, 0},
+		"never back":                    {etcdfake.Fault{DropResponse: true}, codes.DeadlineExceeded, 10 * s, 0, 1},
+		"there after its caller":        {etcdfake.Fault{RequestDelay: 20 * s}, codes.DeadlineExceeded, 10 * s, 20 * s, 1},
+		"failed and applied":            {etcdfake.Fault{Err: etcdfake.ErrUnavailable}, codes.Unavailable, 0, 0, 1},
+		"failed in time and applied":    {etcdfake.Fault{Err: etcdfake.ErrUnavailable, ResponseDelay: s}, codes.Unavailable, s, 0, 1},
+		"failed and never there":        {etcdfake.Fault{Err: etcdfake.ErrUnavailable, DropRequest: true}, codes.Unavailable, 0, -1, 0},
+		"failed and applied afterwards": {etcdfake.Fault{Err: etcdfake.ErrUnavailable, RequestDelay: 2 * s}, codes.Unavailable, 0, 2 * s, 1},
+		"twice":                         {etcdfake.Fault{Duplicate: 5 * s}, codes.OK, 0, 0, 2},
 	} {
-		bubble(t, name, func(t *testing.T, srv *fakeetcd.Server, one, two *fakeetcd.Client) {
+		bubble(t, name, func(t *testing.T, srv *etcdfake.Server, one, two *etcdfake.Client) {
 			begun, revision := time.Now(), srv.Revision()
-			one.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
+			one.Inject(func(m etcdfake.Message) etcdfake.Fault {
 				require.Equal(t, "Txn", m.Method)
 				require.IsType(t, &pb.TxnRequest{}, m.Body)
 				return c.fate
@@ -94,7 +94,7 @@ func TestFates(t *testing.T) {
 // While a client is stalled nothing arrives anywhere; afterwards all of it does.
 func TestStall(t *testing.T) {
 	t.Parallel()
-	bubble(t, "", func(t *testing.T, s *fakeetcd.Server, one, two *fakeetcd.Client) {
+	bubble(t, "", func(t *testing.T, s *etcdfake.Server, one, two *etcdfake.Client) {
 		ctx := context.Background()
 		w := one.Watch(ctx, "b", clientv3.WithCreatedNotify())
 		<-w
@@ -108,7 +108,7 @@ func TestStall(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Equal(t, []string{"b"}, s.Keys(""))
 		require.Empty(t, w)
-		one.Resume()
+		one.Heal()
 		require.Equal(t, "b", string((<-w).Events[0].Kv.Key))
 		synctest.Wait()
 		require.Equal(t, []string{"a", "b"}, s.Keys(""))
@@ -117,49 +117,73 @@ func TestStall(t *testing.T) {
 	})
 }
 
-// A broken connection ends what is under way, and clientv3 resumes its watches.
-func TestBreakAndCut(t *testing.T) {
+// A broken connection ends what is under way, and clientv3 resumes its watches. New calls
+// wait for the end of a cut, as those of etcd's client do; a refusal ends them.
+func TestBreakCutAndRefuse(t *testing.T) {
 	t.Parallel()
-	bubble(t, "", func(t *testing.T, _ *fakeetcd.Server, one, two *fakeetcd.Client) {
-		ctx := context.Background()
-		w := one.Watch(ctx, "b", clientv3.WithCreatedNotify())
-		<-w
-		one.Inject(func(m fakeetcd.Message) fakeetcd.Fate { return fakeetcd.Fate{After: time.Second} })
-		go func() {
-			time.Sleep(500 * time.Millisecond)
-			one.Cut()
-		}()
-		code, took := commit(ctx, one, "a")
-		require.Equal(t, codes.Unavailable, code)
-		require.Equal(t, 500*time.Millisecond, took)
-		one.Inject(nil)
-		code, took = commit(ctx, one, "a")
-		require.Equal(t, codes.Unavailable, code)
-		require.Zero(t, took)
-		commit(ctx, two, "b")
-		time.Sleep(time.Minute)
-		require.Empty(t, w)
-		one.Mend()
-		require.Equal(t, "b", string((<-w).Events[0].Kv.Key))
-		one.Break()
-		commit(ctx, two, "b")
-		require.Equal(t, int64(2), (<-w).Events[0].Kv.Version)
-		code, _ = commit(ctx, one, "a")
+	for name, c := range map[string]struct {
+		away func(*etcdfake.Client)
+		code codes.Code
+		took time.Duration // of a call meanwhile
+	}{
+		"cut":     {(*etcdfake.Client).Cut, codes.DeadlineExceeded, 10 * time.Second},
+		"refused": {(*etcdfake.Client).Refuse, codes.Unavailable, 0},
+	} {
+		bubble(t, name, func(t *testing.T, _ *etcdfake.Server, one, two *etcdfake.Client) {
+			ctx := context.Background()
+			w := one.Watch(ctx, "b", clientv3.WithCreatedNotify())
+			<-w
+			one.Inject(func(m etcdfake.Message) etcdfake.Fault { return etcdfake.Fault{ResponseDelay: time.Second} })
+			time.AfterFunc(500*time.Millisecond, func() { c.away(one) })
+			code, took := commit(ctx, one, "a")
+			require.Equal(t, codes.Unavailable, code)
+			require.Equal(t, 500*time.Millisecond, took)
+			one.Inject(nil)
+			code, took = commit(after(t, 10*time.Second), one, "a")
+			require.Equal(t, c.code, code)
+			require.Equal(t, c.took, took)
+			commit(ctx, two, "b")
+			time.Sleep(time.Minute)
+			require.Empty(t, w)
+			one.Heal()
+			require.Equal(t, "b", string((<-w).Events[0].Kv.Key))
+			one.Break()
+			commit(ctx, two, "b")
+			require.Equal(t, int64(2), (<-w).Events[0].Kv.Version)
+			code, _ = commit(ctx, one, "a")
+			require.Equal(t, codes.OK, code)
+		})
+	}
+}
+
+// A call that waits for the end of a cut is sent then; it ends with its client.
+func TestCallsWaitForHeal(t *testing.T) {
+	t.Parallel()
+	bubble(t, "", func(t *testing.T, _ *etcdfake.Server, one, two *etcdfake.Client) {
+		one.Cut()
+		time.AfterFunc(time.Minute, one.Heal)
+		code, took := commit(context.Background(), one, "a")
 		require.Equal(t, codes.OK, code)
+		require.Equal(t, time.Minute, took)
+		two.Cut()
+		time.AfterFunc(time.Minute, func() { _ = two.Close() })
+		code, took = commit(context.Background(), two, "a")
+		require.Equal(t, codes.Canceled, code)
+		require.Less(t, took, time.Minute+5*time.Second) // clientv3 takes it for a canceled call, and repeats it a hundred times
 	})
 }
 
 // The messages of a stream stay in order, and are lost or late one by one.
 func TestFatesOnStreams(t *testing.T) {
 	t.Parallel()
-	bubble(t, "", func(t *testing.T, _ *fakeetcd.Server, one, two *fakeetcd.Client) {
+	bubble(t, "", func(t *testing.T, _ *etcdfake.Server, one, two *etcdfake.Client) {
 		ctx, n := context.Background(), 0
-		one.Inject(func(m fakeetcd.Message) fakeetcd.Fate {
-			if !m.Answer || len(m.Body.(*pb.WatchResponse).Events) == 0 {
-				return fakeetcd.Fate{}
+		one.Inject(func(m etcdfake.Message) etcdfake.Fault {
+			if !m.Response || len(m.Body.(*pb.WatchResponse).Events) == 0 {
+				return etcdfake.Fault{}
 			}
 			n++
-			return map[int]fakeetcd.Fate{1: {After: 3 * time.Second}, 3: {LoseAnswer: true}, 5: {Err: fakeetcd.ErrUnavailable}}[n]
+			return map[int]etcdfake.Fault{1: {ResponseDelay: 3 * time.Second}, 3: {DropResponse: true}, 5: {Err: etcdfake.ErrUnavailable}}[n]
 		})
 		w := one.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 		<-w
@@ -178,10 +202,10 @@ func TestFatesOnStreams(t *testing.T) {
 		require.Equal(t, []string{"0", "1", "3", "4"}, seen)
 		require.Less(t, time.Since(begun), 6*time.Second)
 	})
-	bubble(t, "late renewal", func(t *testing.T, s *fakeetcd.Server, one, _ *fakeetcd.Client) {
+	bubble(t, "late renewal", func(t *testing.T, s *etcdfake.Server, one, _ *etcdfake.Client) {
 		l, err := one.Grant(context.Background(), 10)
 		require.NoError(t, err)
-		one.Inject(func(m fakeetcd.Message) fakeetcd.Fate { return fakeetcd.Fate{Before: 5 * time.Second} })
+		one.Inject(func(m etcdfake.Message) etcdfake.Fault { return etcdfake.Fault{RequestDelay: 5 * time.Second} })
 		go func() { _, _ = one.KeepAliveOnce(after(t, time.Minute), l.ID) }()
 		time.Sleep(15*time.Second - 1)
 		require.NotEmpty(t, s.Leases())
@@ -194,7 +218,7 @@ func TestFatesOnStreams(t *testing.T) {
 // too, and have their whole time again when there is one.
 func TestNoLeader(t *testing.T) {
 	t.Parallel()
-	bubble(t, "", func(t *testing.T, s *fakeetcd.Server, one, two *fakeetcd.Client) {
+	bubble(t, "", func(t *testing.T, s *etcdfake.Server, one, two *etcdfake.Client) {
 		ctx := context.Background()
 		_, err := one.Grant(ctx, 10)
 		require.NoError(t, err)
@@ -226,7 +250,7 @@ func TestNoLeader(t *testing.T) {
 // What was compacted cannot be read or watched; a restored backup takes history back.
 func TestCompactAndBackup(t *testing.T) {
 	t.Parallel()
-	bubble(t, "", func(t *testing.T, s *fakeetcd.Server, one, _ *fakeetcd.Client) {
+	bubble(t, "", func(t *testing.T, s *etcdfake.Server, one, _ *etcdfake.Client) {
 		ctx := context.Background()
 		l, err := one.Grant(ctx, 10)
 		require.NoError(t, err)
@@ -256,11 +280,12 @@ func TestCompactAndBackup(t *testing.T) {
 // What it does not have is refused in words.
 func TestNotSupported(t *testing.T) {
 	t.Parallel()
-	bubble(t, "", func(t *testing.T, _ *fakeetcd.Server, one, _ *fakeetcd.Client) {
+	bubble(t, "", func(t *testing.T, _ *etcdfake.Server, one, _ *etcdfake.Client) {
 		_, err := one.MemberList(context.Background())
-		require.ErrorContains(t, err, "fakeetcd: MemberList is not supported")
+		require.ErrorContains(t, err, "etcdfake: MemberList is not supported")
 		_, err = one.Snapshot(context.Background())
-		require.ErrorContains(t, err, "fakeetcd: Snapshot is not supported")
+		require.ErrorContains(t, err, "etcdfake: Snapshot is not supported")
+		require.ErrorContains(t, ended(one.Watch(context.Background(), "a", clientv3.WithFragment())), "WithFragment is not supported")
 	})
 }
 
@@ -268,10 +293,10 @@ func TestNotSupported(t *testing.T) {
 // missed something: as it does with an open range.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	bubble(t, "", func(t *testing.T, _ *fakeetcd.Server, one, _ *fakeetcd.Client) {
+	bubble(t, "", func(t *testing.T, _ *etcdfake.Server, one, _ *etcdfake.Client) {
 		ctx := context.Background()
 		commit(ctx, one, "a")
-		require.PanicsWithValue(t, "fakeetcd: every member of a real etcd crashes on this transaction: it keeps the value or lease of a key that it has deleted before", func() {
+		require.PanicsWithValue(t, "etcdfake: every member of a real etcd crashes on this transaction: it keeps the value or lease of a key that it has deleted before", func() {
 			_, _ = one.Txn(ctx).Then(clientv3.OpDelete("a", clientv3.WithFromKey()), clientv3.OpPut("a", "", clientv3.WithIgnoreValue())).Commit()
 		})
 	})

@@ -1,4 +1,4 @@
-package fakeetcd_test
+package etcdfake_test
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/etcdkit/etcdkit/embedtest"
-	"github.com/etcdkit/etcdkit/internal/proof/fakeetcd"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
 // pair is a real etcd and a fake one that have been asked the same from the beginning.
@@ -124,12 +124,7 @@ func newPair(t *testing.T) *pair {
 	if cluster.External() {
 		t.Skip("the external cluster has other users, and revisions of theirs")
 	}
-	server := fakeetcd.New(nil)
-	t.Cleanup(server.Close)
-	client, err := server.NewClient()
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	p := &pair{real: &side{client: cluster.NewClient(t, nil).Client}, fake: &side{client: client.Client}}
+	p := &pair{real: &side{client: cluster.NewClient(t, nil).Client}, fake: &side{client: etcdfake.New(t).Client()}}
 	p.real.offset = head(t, p.real) - head(t, p.fake)
 	return p
 }

@@ -1,4 +1,4 @@
-package fakeetcd_test
+package etcdfake_test
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"

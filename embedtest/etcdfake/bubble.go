@@ -1,4 +1,4 @@
-package fakeetcd
+package etcdfake
 
 import (
 	_ "unsafe" // for go:linkname

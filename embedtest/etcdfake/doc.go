@@ -1,0 +1,42 @@
+// Package etcdfake is an etcd in memory, for unit tests of code that uses etcd's client.
+//
+// The client is etcd's own, with its retries, its watches that resume and its streams of
+// renewals; only what it would send over the network goes to a [Server] in the same
+// process. No socket and no server of etcd is involved. In a bubble of testing/synctest a
+// lease of a minute expires in microseconds, and at its exact moment:
+//
+//	func TestLease(t *testing.T) {
+//		etcdfake.Test(t, func(t *testing.T, etcd *etcdfake.Server) {
+//			client := etcd.NewClient() // has a *clientv3.Client, for the code under test
+//			lease, err := client.Grant(t.Context(), 60)
+//			…
+//			client.Stall() // as if its process was stopped
+//			time.Sleep(time.Hour)
+//			client.Heal()
+//		})
+//	}
+//
+// Outside of a bubble, [New] returns the same server on the wall clock.
+//
+// # What is imitated
+//
+// One member's KV, Lease and Watch: requests, options, revisions and errors. A suite
+// asks the fake and real servers the same, and compares every response; its tests are in
+// this package. Each [Server.NewClient] is another process to the server.
+//
+// # Faults
+//
+// A client's network can be cut, refused, stalled or broken once ([Client.Cut],
+// [Client.Refuse], [Client.Stall], [Client.Break], [Client.Heal]). Single messages are
+// lost, late, answered with an error or sent twice ([Client.Inject]). The server expires
+// leases, compacts its history, has no leader, has a clock that jumps, or is restored
+// from a backup ([Server.Expire], [Server.Compact], [Server.SetLeader],
+// [Server.ShiftClock], [Server.Backup]).
+//
+// # What is not imitated
+//
+// Several members that disagree, speed, sizes, quotas, authentication, and the services
+// Auth, Cluster, Maintenance, Lock and Election of etcd's servers. Such a call fails with
+// codes.Unimplemented and the name of its RPC. Package embedtest has a real etcd for
+// them.
+package etcdfake
