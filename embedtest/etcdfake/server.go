@@ -10,6 +10,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -59,9 +60,11 @@ func ExpireEvery(d time.Duration) Option { return func(s *Server) { s.expireEver
 
 // New returns an empty etcd. tb.Cleanup closes it and its clients. In a bubble of
 // testing/synctest, tb must be the *testing.T of the bubble, and the server and its
-// clients must stay in it; [Test] does that.
+// clients must stay in it; [Test] does that. There, New fails tb if etcd's client is of a
+// line other than 3.6 and 3.7: with another one the time of the bubble may never pass.
 func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
+	checkBubble(tb, version.Version)
 	s := &Server{
 		tb: tb, begun: time.Now(), store: newStore(), leases: map[int64]*lease{}, leader: make(chan struct{}),
 		clients: map[*Client]struct{}{}, done: make(chan struct{}),

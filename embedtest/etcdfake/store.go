@@ -14,12 +14,12 @@ type store struct {
 	revision  int64    // of the last change; an empty etcd begins with 1
 	compacted int64    // -1: nothing yet
 	names     []string // all keys that have versions, sorted
-	versions  map[string][]version
+	versions  map[string][]keyVersion
 	log       []change // every change since the compaction, in order
 }
 
-// version is what a key was from a revision on: nil after it was deleted.
-type version struct {
+// keyVersion is what a key was from a revision on: nil after it was deleted.
+type keyVersion struct {
 	revision int64
 	kv       *mvccpb.KeyValue
 }
@@ -31,7 +31,9 @@ type change struct {
 	was      *mvccpb.KeyValue // just before, which may be within the same transaction
 }
 
-func newStore() *store { return &store{revision: 1, compacted: -1, versions: map[string][]version{}} }
+func newStore() *store {
+	return &store{revision: 1, compacted: -1, versions: map[string][]keyVersion{}}
+}
 
 // span is a range of keys as etcd's requests name it.
 type span struct{ key, end string }
@@ -107,7 +109,7 @@ func (w *write) add(key string, kv, was *mvccpb.KeyValue, event *mvccpb.Event) {
 	if i, known := slices.BinarySearch(w.names, key); !known {
 		w.names = slices.Insert(w.names, i, key)
 	}
-	w.versions[key] = append(w.versions[key], version{w.revision + 1, kv})
+	w.versions[key] = append(w.versions[key], keyVersion{w.revision + 1, kv})
 	w.changes = append(w.changes, change{w.revision + 1, event, was})
 }
 
@@ -142,7 +144,7 @@ func (s *store) compact(revision int64) {
 
 // clone returns a copy that later changes of either do not touch.
 func (s *store) clone() *store {
-	c := &store{revision: s.revision, compacted: s.compacted, names: slices.Clone(s.names), log: slices.Clone(s.log), versions: make(map[string][]version, len(s.versions))}
+	c := &store{revision: s.revision, compacted: s.compacted, names: slices.Clone(s.names), log: slices.Clone(s.log), versions: make(map[string][]keyVersion, len(s.versions))}
 	for key, vs := range s.versions {
 		c.versions[key] = slices.Clone(vs)
 	}
