@@ -47,6 +47,17 @@ func (s *Server) NewClient() *Client {
 }
 
 func (c *Client) config() clientv3.Config {
+	if c.server.real != nil {
+		return clientv3.Config{
+			Endpoints: c.server.real.endpoints,
+			Logger:    zap.NewNop(),
+			DialOptions: []grpc.DialOption{
+				grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, MaxDelay: 100 * time.Millisecond, Multiplier: 1.5}, MinConnectTimeout: 5 * time.Second}),
+				grpc.WithChainUnaryInterceptor(c.unary),
+				grpc.WithChainStreamInterceptor(c.stream),
+			},
+		}
+	}
 	return clientv3.Config{
 		Endpoints: []string{"etcdfake:2379"},
 		Logger:    zap.NewNop(),
@@ -82,19 +93,23 @@ func (c *Client) end() {
 }
 
 // unary carries a request to the server and its answer back.
-func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
+func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	method := path.Base(fullMethod)
 	broken, err := c.enter(ctx)
 	if err != nil {
 		return err
 	}
 	fault := c.link.meet(Message{Method: method, Body: req})
-	there := &delivery{client: c, method: method, req: clone(req), require: requiresLeader(ctx), done: make(chan struct{})}
+	call := func(req any) (any, error) { return c.server.answer(method, req) }
+	if c.server.real != nil {
+		call = realCall(ctx, fullMethod, reply, cc, invoke, opts)
+	}
+	there := &delivery{client: c, call: call, req: clone(req), require: requiresLeader(ctx), done: make(chan struct{})}
 	if !fault.DropRequest {
 		there.send(fault.RequestDelay)
 	}
 	if fault.Duplicate > 0 {
-		again := &delivery{client: c, method: method, req: there.req, require: there.require, done: make(chan struct{})}
+		again := &delivery{client: c, call: call, req: there.req, require: there.require, done: make(chan struct{})}
 		c.server.background(func() {
 			if !c.server.travel(fault.Duplicate, c.link) {
 				return
@@ -111,23 +126,32 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, _
 			}
 		})
 	}
-	back := waiter{client: c, ctx: ctx, broken: broken}
+	return waiter{client: c, ctx: ctx, broken: broken}.response(there, fault, reply)
+}
+
+// response waits for the response of a request, as its fault says.
+func (w waiter) response(there *delivery, fault Fault, reply any) error {
 	if fault.Err != nil {
-		if err := back.sleep(fault.ResponseDelay); err != nil {
+		if w.client.server.real != nil && !fault.DropRequest && fault.RequestDelay == 0 {
+			if err := w.wait(there.done); err != nil { // what a fake has done at once
+				return err
+			}
+		}
+		if err := w.sleep(fault.ResponseDelay); err != nil {
 			return err
 		}
 		return fault.Err
 	}
-	if err := back.wait(there.done); err != nil {
+	if err := w.wait(there.done); err != nil {
 		return err
 	}
 	if fault.DropResponse {
-		return back.wait(nil)
+		return w.wait(nil)
 	}
-	if err := back.sleep(fault.ResponseDelay); err != nil {
+	if err := w.sleep(fault.ResponseDelay); err != nil {
 		return err
 	}
-	if err := back.wait(c.link.gate()); err != nil {
+	if err := w.wait(w.client.link.gate()); err != nil {
 		return err
 	}
 	if there.err != nil {
@@ -140,7 +164,7 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, _
 // delivery is a request on its way.
 type delivery struct {
 	client  *Client
-	method  string
+	call    func(req any) (any, error)
 	req     any
 	require bool // it wants a leader, or an error
 	resp    any
@@ -154,7 +178,7 @@ func (d *delivery) send(delay time.Duration) {
 	s.mu.Lock()
 	leader := isClosed(s.leader)
 	s.mu.Unlock()
-	if delay == 0 && leader && isClosed(d.client.link.gate()) {
+	if delay == 0 && leader && s.real == nil && isClosed(d.client.link.gate()) {
 		d.apply()
 		return
 	}
@@ -178,7 +202,7 @@ func (d *delivery) arrive(delay time.Duration) {
 func (d *delivery) refused() bool { return isClosed(d.done) && d.err != nil }
 
 func (d *delivery) apply() {
-	d.resp, d.err = d.client.server.answer(d.method, d.req)
+	d.resp, d.err = d.call(d.req)
 	close(d.done)
 }
 

@@ -16,7 +16,14 @@
 //		})
 //	}
 //
-// Outside of a bubble, [New] returns the same server on the wall clock.
+// Outside of a bubble, [New] returns the same server on the wall clock. With the option
+// [Endpoints] the same test runs on a real etcd, in real time:
+//
+//	etcdfake.Test(t, f, etcdfake.Endpoints(embedtest.Start(t, nil).Endpoints()...))
+//
+// The examples are tests to copy, each of milliseconds: a permit that is lost in the
+// middle of the work, a minute without etcd, a duplicate whose first attempt crashed, a job
+// in the night of the clock change, a leader that is asked to step down.
 //
 // # What is imitated
 //
@@ -39,4 +46,10 @@
 // Auth, Cluster, Maintenance, Lock and Election of etcd's servers. Such a call fails with
 // codes.Unimplemented and the name of its RPC. Package embedtest has a real etcd for
 // them.
+//
+// # Version of etcd's client
+//
+// A bubble needs a client of 3.6 or 3.7: a channel of etcd's client, which belongs to no
+// bubble, is replaced in it by its link name. With another client [New] fails the test in
+// a bubble, and works outside of one.
 package etcdfake

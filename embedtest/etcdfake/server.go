@@ -21,6 +21,7 @@ import (
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
 	Cleanup(f func())
 }
 
@@ -28,6 +29,7 @@ type TB interface {
 // behind. Its methods may be called concurrently.
 type Server struct {
 	tb          TB
+	real        *realEtcd     // instead of what follows; nil for a fake
 	expireEvery time.Duration // 0: a lease ends on the nanosecond
 	begun       time.Time     // the first look for expired leases
 
@@ -72,6 +74,9 @@ func New(tb TB, opts ...Option) *Server {
 	close(s.leader)
 	for _, set := range opts {
 		set(s)
+	}
+	if s.real != nil {
+		s.real.tb, s.real.client = tb, s.Client
 	}
 	tb.Cleanup(s.Close)
 	return s
@@ -284,10 +289,3 @@ var errUnavailable = status.Error(codes.Unavailable, "etcdfake: the connection i
 
 // ctxErr is what gRPC says when a call's context ends.
 func ctxErr(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }
-
-// forget removes a stream.
-func (s *Server) forget(stream *serverStream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.streams = slices.DeleteFunc(s.streams, func(x *serverStream) bool { return x == stream })
-}

@@ -10,6 +10,8 @@ import (
 // requests and streams that require a leader are refused, others wait; leases do not
 // end.
 func (s *Server) SetLeader(is bool) {
+	s.tb.Helper()
+	s.onlyFake("SetLeader")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -36,6 +38,8 @@ func (s *Server) SetLeader(is bool) {
 // ShiftClock sets the server's clock forward, or back: leases end so much earlier, or
 // later, than their TTL says.
 func (s *Server) ShiftClock(d time.Duration) {
+	s.tb.Helper()
+	s.onlyFake("ShiftClock")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -47,6 +51,10 @@ func (s *Server) ShiftClock(d time.Duration) {
 // Expire ends a lease now, as the leader does when its time is over. It returns
 // whether there was one.
 func (s *Server) Expire(id clientv3.LeaseID) bool {
+	if s.real != nil {
+		s.tb.Helper()
+		return s.real.expire(id)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.leases[int64(id)]
@@ -59,6 +67,10 @@ func (s *Server) Expire(id clientv3.LeaseID) bool {
 
 // Compact forgets all history but the present. It returns the revision up to which.
 func (s *Server) Compact() int64 {
+	if s.real != nil {
+		s.tb.Helper()
+		return s.real.compact()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -70,6 +82,10 @@ func (s *Server) Compact() int64 {
 
 // Keys returns the keys that begin with a prefix, sorted, without any request.
 func (s *Server) Keys(prefix string) []string {
+	if s.real != nil {
+		s.tb.Helper()
+		return s.real.keys(prefix)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -78,6 +94,10 @@ func (s *Server) Keys(prefix string) []string {
 
 // Leases returns the leases that live, the one that ends first first.
 func (s *Server) Leases() (ids []clientv3.LeaseID) {
+	if s.real != nil {
+		s.tb.Helper()
+		return s.real.leases()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -89,6 +109,10 @@ func (s *Server) Leases() (ids []clientv3.LeaseID) {
 
 // Revision returns the revision of the last change.
 func (s *Server) Revision() int64 {
+	if s.real != nil {
+		s.tb.Helper()
+		return s.real.revision()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -99,6 +123,8 @@ func (s *Server) Revision() int64 {
 // backup does: history is taken back, leases have their whole time again, and all
 // streams break.
 func (s *Server) Backup() (restore func()) {
+	s.tb.Helper()
+	s.onlyFake("Backup")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire()
@@ -122,5 +148,13 @@ func (s *Server) Backup() (restore func()) {
 		for _, t := range append([]*serverStream(nil), s.streams...) {
 			t.fail(errUnavailable)
 		}
+	}
+}
+
+// onlyFake skips the test on a real etcd.
+func (s *Server) onlyFake(call string) {
+	s.tb.Helper()
+	if s.real != nil {
+		s.tb.Skipf("etcdfake: %s: not possible on a real etcd (etcdfake.Endpoints)", call)
 	}
 }

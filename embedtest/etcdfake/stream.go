@@ -11,10 +11,25 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
+// The streams that a Server has.
+const (
+	watching  = "Watch"
+	keepAlive = "LeaseKeepAlive"
+)
+
+// remote is the server's side of a stream.
+type remote interface {
+	take(msg any) // takes a message of the client's
+	forget()      // the stream has ended
+}
+
 // stream opens a stream of watches or renewals.
-func (c *Client) stream(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, fullMethod string, _ grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, fullMethod string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	method := path.Base(fullMethod)
-	if method != "Watch" && method != "LeaseKeepAlive" {
+	if method != watching && method != keepAlive {
+		if c.server.real != nil {
+			return open(ctx, desc, cc, fullMethod, opts...)
+		}
 		return nil, notSupported(method)
 	}
 	broken, err := c.enter(ctx)
@@ -22,17 +37,30 @@ func (c *Client) stream(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientC
 		return nil, err
 	}
 	t := &clientStream{client: c, ctx: ctx, method: method, broken: broken, wake: make(chan struct{}, 1), ended: make(chan struct{})}
-	s := c.server
-	t.remote = &serverStream{server: s, send: t.receive, fail: t.fail, require: requiresLeader(ctx)}
-	s.mu.Lock()
-	if t.remote.require && !isClosed(s.leader) {
-		s.mu.Unlock()
-		return nil, errNoLeader
+	if c.server.real != nil {
+		err = t.openReal(desc, cc, fullMethod, open, opts)
+	} else {
+		err = t.openFake()
 	}
-	s.streams = append(s.streams, t.remote)
-	s.mu.Unlock()
-	context.AfterFunc(ctx, func() { s.forget(t.remote) })
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, t.remote.forget)
 	return t, nil
+}
+
+// openFake adds the stream to those of the server.
+func (t *clientStream) openFake() error {
+	s := t.client.server
+	r := &serverStream{server: s, send: t.receive, fail: t.fail, require: requiresLeader(t.ctx)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.require && !isClosed(s.leader) {
+		return errNoLeader
+	}
+	s.streams = append(s.streams, r)
+	t.remote = r
+	return nil
 }
 
 // parcel is a message of a stream.
@@ -47,7 +75,7 @@ type clientStream struct {
 	client *Client
 	ctx    context.Context
 	method string
-	remote *serverStream
+	remote remote
 	broken <-chan struct{}
 
 	mu     sync.Mutex
@@ -106,7 +134,7 @@ func (t *clientStream) move() {
 }
 
 func (t *clientStream) deliver() {
-	s := t.remote.server
+	s := t.client.server
 	for {
 		t.mu.Lock()
 		if len(t.up) == 0 {
@@ -178,7 +206,7 @@ func (t *clientStream) RecvMsg(msg any) error {
 	err := t.next(msg)
 	if err != nil {
 		t.fail(err)
-		t.remote.server.forget(t.remote)
+		t.remote.forget()
 	}
 	return err
 }
@@ -234,7 +262,7 @@ func (t *clientStream) sleep(w waiter) error {
 		return errUnavailable
 	case <-t.client.link.closed:
 		return errClosing
-	case <-t.remote.server.done:
+	case <-t.client.server.done:
 		return errUnavailable
 	}
 }

@@ -12,8 +12,9 @@ import (
 // fatal is a test that stops where it fails.
 type fatal struct{ text string }
 
-func (*fatal) Helper()        {}
-func (*fatal) Cleanup(func()) {}
+func (*fatal) Helper()              {}
+func (*fatal) Cleanup(func())       {}
+func (*fatal) Skipf(string, ...any) {}
 func (r *fatal) Fatalf(format string, args ...any) {
 	r.text = fmt.Sprintf(format, args...)
 	panic(r)

@@ -60,6 +60,14 @@ func (t *serverStream) take(msg any) {
 	}
 }
 
+// forget removes the stream.
+func (t *serverStream) forget() {
+	s := t.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams = slices.DeleteFunc(s.streams, func(x *serverStream) bool { return x == t })
+}
+
 func (t *serverStream) create(r *pb.WatchCreateRequest) {
 	s := t.server
 	refuse := func(err error) {

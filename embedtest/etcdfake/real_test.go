@@ -1,0 +1,123 @@
+package etcdfake_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
+)
+
+// ownEtcd is the option that has a test run on a real etcd of its own.
+func ownEtcd(t *testing.T) etcdfake.Option {
+	t.Helper()
+	c := embedtest.Start(t, nil)
+	if c.External() {
+		t.Skip("the external cluster has other users, and this compacts its history")
+	}
+	return etcdfake.Endpoints(c.Endpoints()...)
+}
+
+// The faults of a client do the same to a fake and to a real etcd, as far as a real one has no exact moments.
+func TestFaultsOnBoth(t *testing.T) {
+	t.Parallel()
+	t.Run("fake", func(t *testing.T) { etcdfake.Test(t, faultsOnBoth) })
+	t.Run("real", func(t *testing.T) { etcdfake.Test(t, faultsOnBoth, ownEtcd(t)) })
+}
+
+func faultsOnBoth(t *testing.T, etcd *etcdfake.Server) {
+	ctx := context.Background()
+	one := etcd.NewClient()
+	w := one.Watch(ctx, "b", clientv3.WithCreatedNotify())
+	require.True(t, (<-w).Created)
+
+	inject := func(f etcdfake.Fault) {
+		one.Inject(func(m etcdfake.Message) etcdfake.Fault {
+			if m.Method == "Txn" {
+				return f
+			}
+			return etcdfake.Fault{}
+		})
+	}
+	inject(etcdfake.Fault{Err: etcdfake.ErrUnavailable})
+	code, _ := commit(ctx, one, "applied")
+	require.Equal(t, codes.Unavailable, code)
+	inject(etcdfake.Fault{Err: etcdfake.ErrUnavailable, DropRequest: true})
+	code, _ = commit(ctx, one, "lost")
+	require.Equal(t, codes.Unavailable, code)
+	inject(etcdfake.Fault{DropResponse: true})
+	code, _ = commit(after(t, 300*time.Millisecond), one, "unanswered")
+	require.Equal(t, codes.DeadlineExceeded, code)
+	inject(etcdfake.Fault{RequestDelay: time.Second})
+	code, _ = commit(after(t, 300*time.Millisecond), one, "late")
+	require.Equal(t, codes.DeadlineExceeded, code)
+	require.Equal(t, []string{"applied", "unanswered"}, etcd.Keys(""))
+	one.Inject(nil)
+	for len(etcd.Keys("late")) == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+
+	for name, away := range map[string]func(){"cut": one.Cut, "stalled": one.Stall} {
+		away()
+		code, _ = commit(after(t, 300*time.Millisecond), one, name)
+		require.Equal(t, codes.DeadlineExceeded, code)
+		require.Empty(t, etcd.Keys(name))
+		_, err := etcd.Client().Put(ctx, "b", name)
+		require.NoError(t, err)
+		select {
+		case resp := <-w:
+			t.Fatalf("%s: the watch has %v", name, resp.Events)
+		case <-time.After(100 * time.Millisecond):
+		}
+		one.Heal()
+		require.Equal(t, name, string((<-w).Events[0].Kv.Value))
+	}
+	one.Refuse()
+	code, _ = commit(ctx, one, "refused")
+	require.Equal(t, codes.Unavailable, code)
+	one.Heal()
+
+	l, err := one.Grant(ctx, 60)
+	require.NoError(t, err)
+	_, err = one.Put(ctx, "leased", "", clientv3.WithLease(l.ID))
+	require.NoError(t, err)
+	require.Contains(t, etcd.Leases(), l.ID)
+	silent := etcd.NewClient()
+	silent.Inject(func(m etcdfake.Message) etcdfake.Fault {
+		_, answer := m.Body.(*pb.LeaseKeepAliveResponse)
+		return etcdfake.Fault{DropResponse: answer}
+	})
+	_, err = silent.KeepAliveOnce(after(t, 300*time.Millisecond), l.ID)
+	require.Error(t, err)
+	_, err = one.KeepAliveOnce(ctx, l.ID)
+	require.NoError(t, err)
+	require.True(t, etcd.Expire(l.ID))
+	require.False(t, etcd.Expire(l.ID))
+	require.Empty(t, etcd.Keys("leased"))
+	require.Equal(t, etcd.Revision(), etcd.Compact())
+}
+
+// What only a fake can do skips a test on a real etcd, with the reason.
+func TestOnlyFake(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(*etcdfake.Server){
+		"SetLeader":  func(s *etcdfake.Server) { s.SetLeader(false) },
+		"ShiftClock": func(s *etcdfake.Server) { s.ShiftClock(time.Hour) },
+		"Backup":     func(s *etcdfake.Server) { s.Backup() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var skipped *testing.T
+			t.Run("skipped", func(t *testing.T) {
+				skipped = t
+				do(etcdfake.New(t, etcdfake.Endpoints("localhost:1")))
+			})
+			require.True(t, skipped.Skipped())
+		})
+	}
+}
