@@ -1,0 +1,78 @@
+package etcdfake_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
+)
+
+// session opens the session of one process, and closes it with the test.
+func session(t *testing.T, client *etcdfake.Client) *concurrency.Session {
+	t.Helper()
+	s, err := concurrency.NewSession(t.Context(), client.Client, "recipes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = s.Close(ctx)
+	})
+	return s
+}
+
+// ok stops the test at an error that is not expected.
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// example runs a test from an Example, which has no *testing.T for a bubble, and prints its result.
+func example(test func(t *testing.T)) {
+	out, ran := os.Stdout, false
+	os.Stdout = os.Stderr // for what -v prints
+	defer func() { os.Stdout = out }()
+	passed := testing.RunTests(func(pattern, _ string) (bool, error) {
+		return pattern != flag.Lookup("test.skip").Value.String(), nil
+	}, []testing.InternalTest{{Name: "Example", F: func(t *testing.T) {
+		if !ran { // -count and -cpu repeat tests and no examples
+			ran = true
+			test(t)
+		}
+	}}})
+	if passed && ran {
+		_, _ = fmt.Fprintln(out, "PASS")
+	} else {
+		_, _ = fmt.Fprintln(out, "FAIL")
+	}
+}
+
+// recipes are the tests of the examples that also run on a real etcd. No clock can be changed there.
+var recipes = map[string]func(t *testing.T, etcd *etcdfake.Server){
+	"lost permit":    lostPermit,
+	"outage":         outage,
+	"crash":          crash,
+	"asked to leave": askedToLeave,
+}
+
+// The same tests pass on a real etcd, with one option more.
+func TestRecipesOnRealEtcd(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a minute without etcd takes a minute")
+	}
+	for name, recipe := range recipes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcdfake.Test(t, recipe, ownEtcd(t))
+		})
+	}
+}
