@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
-	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 )
 
@@ -24,7 +24,11 @@ import (
 type pair struct {
 	real, fake *side
 	compacted  int64
+	version    string // of the server, if it is not that of the module
 }
+
+// old reports whether the real one is of the line 3.5.
+func (p *pair) old() bool { return strings.HasPrefix(p.version, "3.5.") }
 
 // side is one of the two. Its revisions are ahead of the fake's by offset.
 type side struct {
@@ -59,6 +63,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// unknownOrder is the name of a case that etcd 3.5 treats in another way.
+const unknownOrder = "order unknown"
+
 // TestConformanceOfRefusals asks for what etcd refuses before it looks at any state.
 func TestConformanceOfRefusals(t *testing.T) {
 	t.Parallel()
@@ -87,7 +94,7 @@ func TestConformanceOfRefusals(t *testing.T) {
 		"value given and ignored":      &pb.PutRequest{Key: []byte("a"), Value: []byte("v"), IgnoreValue: true},
 		"lease given and ignored":      &pb.PutRequest{Key: []byte("a"), Lease: 1, IgnoreLease: true},
 		"value of nothing":             &pb.PutRequest{Key: []byte("never"), IgnoreValue: true},
-		"order unknown":                &pb.RangeRequest{Key: []byte("a"), SortOrder: 7},
+		unknownOrder:                   &pb.RangeRequest{Key: []byte("a"), SortOrder: 7},
 		"empty operation":              &pb.TxnRequest{Success: ops{{}}},
 		"too many operations":          &pb.TxnRequest{Success: many(129)},
 		"as many as may be":            &pb.TxnRequest{Success: many(128)},
@@ -112,6 +119,9 @@ func TestConformanceOfRefusals(t *testing.T) {
 		"lease unknown, to renew":      &pb.LeaseKeepAliveRequest{ID: 4711},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == unknownOrder && p.old() {
+				t.Skip("etcd 3.5 does not check it, and returns the keys")
+			}
 			_, refused := p.ask(t, req)
 			t.Log(refused)
 		})
@@ -120,11 +130,11 @@ func TestConformanceOfRefusals(t *testing.T) {
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	cluster := embedtest.Start(t, nil)
-	if cluster.External() {
-		t.Skip("the external cluster has other users, and revisions of theirs")
-	}
-	p := &pair{real: &side{client: cluster.NewClient(t, nil).Client}, fake: &side{client: etcdfake.New(t).Client()}}
+	endpoints, version := ownVersion(t)
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	p := &pair{version: version, real: &side{client: client}, fake: &side{client: etcdfake.New(t).Client()}}
 	p.real.offset = head(t, p.real) - head(t, p.fake)
 	return p
 }
@@ -169,6 +179,9 @@ func (p *pair) ask(t failer, req any) (answer string, err error) {
 	t.Helper()
 	want, wantErr := p.real.ask(req)
 	got, gotErr := p.fake.ask(req)
+	if _, txn := req.(*pb.TxnRequest); txn && p.old() && wantErr != nil && gotErr != nil {
+		return "", gotErr // etcd 3.5 looks at the puts before the reads: another error of two
+	}
 	if fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
 		t.Fatalf("%T %v:\nreal: %v\nfake: %v", req, req, wantErr, gotErr)
 	}

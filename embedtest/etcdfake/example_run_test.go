@@ -35,24 +35,28 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// example runs a test from an Example, which has no *testing.T for a bubble, and prints its result.
+// example runs a test from an Example, and prints its result.
 func example(test func(t *testing.T)) {
-	out, ran := os.Stdout, false
+	if runTest(test) {
+		fmt.Println("PASS")
+	} else {
+		fmt.Println("FAIL")
+	}
+}
+
+// runTest runs a test where there is no *testing.T, which a bubble needs: in an Example, in a benchmark.
+func runTest(test func(t *testing.T)) (passed bool) {
+	ran, out := false, os.Stdout
 	os.Stdout = os.Stderr // for what -v prints
 	defer func() { os.Stdout = out }()
-	passed := testing.RunTests(func(pattern, _ string) (bool, error) {
-		return pattern != flag.Lookup("test.skip").Value.String(), nil
-	}, []testing.InternalTest{{Name: "Example", F: func(t *testing.T) {
+	match := func(pattern, _ string) (bool, error) { return pattern != flag.Lookup("test.skip").Value.String(), nil }
+	passed = testing.RunTests(match, []testing.InternalTest{{Name: "Test", F: func(t *testing.T) {
 		if !ran { // -count and -cpu repeat tests and no examples
 			ran = true
 			test(t)
 		}
 	}}})
-	if passed && ran {
-		_, _ = fmt.Fprintln(out, "PASS")
-	} else {
-		_, _ = fmt.Fprintln(out, "FAIL")
-	}
+	return passed && ran
 }
 
 // recipes are the tests of the examples that also run on a real etcd. No clock can be changed there.
@@ -72,7 +76,7 @@ func TestRecipesOnRealEtcd(t *testing.T) {
 	for name, recipe := range recipes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			etcdfake.Test(t, recipe, ownEtcd(t))
+			etcdfake.Test(t, recipe, etcdfake.Endpoints(ownEtcd(t)...))
 		})
 	}
 }

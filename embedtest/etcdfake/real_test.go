@@ -2,6 +2,7 @@ package etcdfake_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -12,23 +13,44 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
+	"github.com/etcdkit/etcdkit/internal/proof/procs"
 )
 
-// ownEtcd is the option that has a test run on a real etcd of its own.
-func ownEtcd(t *testing.T) etcdfake.Option {
+// ownEtcd returns the endpoints of a real etcd that no other test uses: a process of the
+// executable that ETCD_BINARY names, as in make compat, or a member of embedtest.
+func ownEtcd(t *testing.T) []string {
 	t.Helper()
-	c := embedtest.Start(t, nil)
-	if c.External() {
-		t.Skip("the external cluster has other users, and this compacts its history")
+	endpoints, _ := ownVersion(t)
+	return endpoints
+}
+
+// ownVersion is ownEtcd, with the version of the server.
+func ownVersion(t *testing.T) (endpoints []string, version string) {
+	t.Helper()
+	binary := os.Getenv("ETCD_BINARY")
+	if binary == "" {
+		c := embedtest.Start(t, nil)
+		if c.External() {
+			t.Skip("the external cluster has other users: name an executable in ETCD_BINARY")
+		}
+		return c.Endpoints(), ""
 	}
-	return etcdfake.Endpoints(c.Endpoints()...)
+	ctx, cancel := bounded()
+	defer cancel()
+	c, err := procs.Start(ctx, procs.Options{Binary: binary, Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	version, err = c.Version(ctx)
+	require.NoError(t, err)
+	t.Log("etcd", version)
+	return c.Endpoints(), version
 }
 
 // The faults of a client do the same to a fake and to a real etcd, as far as a real one has no exact moments.
 func TestFaultsOnBoth(t *testing.T) {
 	t.Parallel()
 	t.Run("fake", func(t *testing.T) { etcdfake.Test(t, faultsOnBoth) })
-	t.Run("real", func(t *testing.T) { etcdfake.Test(t, faultsOnBoth, ownEtcd(t)) })
+	t.Run("real", func(t *testing.T) { etcdfake.Test(t, faultsOnBoth, etcdfake.Endpoints(ownEtcd(t)...)) })
 }
 
 func faultsOnBoth(t *testing.T, etcd *etcdfake.Server) {
