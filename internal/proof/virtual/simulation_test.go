@@ -191,7 +191,7 @@ func (sim *simulation) step(p *process, x step) {
 		p.client.Stall()
 		sim.later(x.d, p.client.Heal)
 	case cut:
-		p.client.Refuse()
+		p.client.Cut()
 		sim.later(x.d, p.client.Heal)
 	case snap:
 		p.client.Break()
