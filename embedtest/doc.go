@@ -53,7 +53,7 @@
 // timeouts allow leases of one second (etcd's minimum TTL is ceil(1.5 × election timeout),
 // in whole seconds). [Cluster.ExpireLease] expires a lease at once. A testing/synctest
 // bubble cannot contain a server, because a goroutine that waits for a socket is not
-// durably blocked.
+// durably blocked; package etcdfake has an etcd for bubbles.
 //
 // # State of the process
 //

@@ -137,9 +137,9 @@ type realStream struct {
 }
 
 // openReal opens the stream behind t.
-func (t *clientStream) openReal(desc *grpc.StreamDesc, cc *grpc.ClientConn, fullMethod string, open grpc.Streamer, opts []grpc.CallOption) error {
+func (t *clientStream) openReal(desc *grpc.StreamDesc, cc *grpc.ClientConn, fullMethod string, streamer grpc.Streamer, opts []grpc.CallOption) error {
 	ctx, cancel := context.WithCancel(t.ctx)
-	stream, err := open(ctx, desc, cc, fullMethod, opts...)
+	stream, err := streamer(ctx, desc, cc, fullMethod, opts...)
 	if err != nil {
 		cancel()
 		return err

@@ -24,11 +24,11 @@ type remote interface {
 }
 
 // stream opens a stream of watches or renewals.
-func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, fullMethod string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, fullMethod string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	method := path.Base(fullMethod)
 	if method != watching && method != keepAlive {
 		if c.server.real != nil {
-			return open(ctx, desc, cc, fullMethod, opts...)
+			return streamer(ctx, desc, cc, fullMethod, opts...)
 		}
 		return nil, notSupported(method)
 	}
@@ -38,7 +38,7 @@ func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cli
 	}
 	t := &clientStream{client: c, ctx: ctx, method: method, broken: broken, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	if c.server.real != nil {
-		err = t.openReal(desc, cc, fullMethod, open, opts)
+		err = t.openReal(desc, cc, fullMethod, streamer, opts)
 	} else {
 		err = t.openFake()
 	}

@@ -28,13 +28,13 @@ type watcher struct {
 	in       span
 	from     int64 // revision
 	prevKV   bool
-	progress bool // wants a word from time to time
-	quiet    bool // nothing was sent since the last one
+	progress bool // asks for progress notifications
+	quiet    bool // nothing was sent since the last notification
 	noPut    bool
 	noDelete bool
 }
 
-// progressEvery is the time between two words of progress.
+// progressEvery is the time between two progress notifications.
 const progressEvery = 10 * time.Minute
 
 // take takes a message of the client's.
@@ -112,7 +112,7 @@ func (t *serverStream) create(r *pb.WatchCreateRequest) {
 		return
 	}
 	t.watchers = append(t.watchers, w)
-	t.tellOne(w, s.store.log)
+	t.sendTo(w, s.store.log)
 	if w.progress && t.progress == nil {
 		t.progress = time.AfterFunc(progressEvery, t.report)
 	}
@@ -132,11 +132,11 @@ func (t *serverStream) cancel(id int64) {
 // notify sends the changes of one revision to all watches that match them.
 func (t *serverStream) notify(changes []change) {
 	for _, w := range t.watchers {
-		t.tellOne(w, changes)
+		t.sendTo(w, changes)
 	}
 }
 
-func (t *serverStream) tellOne(w *watcher, changes []change) {
+func (t *serverStream) sendTo(w *watcher, changes []change) {
 	s := t.server
 	var events []*mvccpb.Event
 	for _, c := range changes {
