@@ -199,7 +199,6 @@ func TestOutageOfAnIdleService(t *testing.T) {
 					time.Sleep(lasts)
 					require.Empty(t, s.policies, "etcd is away")
 					s.client.Heal()
-					s.client.Resume()
 					time.Sleep(ttl)
 					require.False(t, came(t, s.changes, "the outage ends without a request"))
 					require.False(t, came(t, s.policies, "hooks see it").Active)
