@@ -39,7 +39,7 @@ var decoders = []decoder{
 	{"/run/", ok(record.DecodeRun)}, {"/lock", ok(record.DecodeLock)}, {"/cooldown", ok(record.DecodeLock)}, {"/settings", ok(record.DecodeSettings)},
 	{"/pause", ok(record.DecodePause)}, {"/operation", ok(record.DecodeOperated)}, {"/run-request", ok(record.DecodeRequestedRun)},
 	{"/plan", ok(record.DecodePlan)}, {"/reported-loss", ok(record.DecodeReported)}, {"jobs-of/", ok(record.DecodeUser)}, {"clock/", ok(record.DecodeClock)},
-	{"/record/", ok(record.DecodeAttempt)},
+	{"/record/", ok(record.DecodeAttempt)}, {"change/", ok(record.DecodeChange)},
 }
 
 // decodes shows that each record has a decoder that reads it, also those that are gone soon, and that all decoders have one.

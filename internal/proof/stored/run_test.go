@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+	"github.com/etcdkit/etcdkit/console"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -50,6 +53,7 @@ func fullRun(t *testing.T, f testkit.Fixture) []written {
 	rates(t, web)
 	jobs(t, f, web, operator)
 	requests(t, web)
+	changes(t, operator)
 	end, err := f.Client().Put(ctx, web.NamespacePrefix()+"end", "")
 	require.NoError(t, err)
 	var all []written
@@ -253,6 +257,23 @@ func requests(t *testing.T, web *concurrency.Session) {
 		return "", idempotency.Permanent(errors.New("card refused"))
 	})
 	require.Error(t, err)
+}
+
+// changes has an operator change something in the console.
+func changes(t *testing.T, operator *concurrency.Session) {
+	t.Helper()
+	h, err := console.Handler(operator, &console.Options{
+		Authorize: func(*http.Request, console.Action) error { return nil },
+		Actor:     func(*http.Request) string { return "ann" },
+	})
+	require.NoError(t, err)
+	form := url.Values{"do": {"set-limit"}, "name": {"limiter/api/key/tenant-8"}, "confirm": {"limiter/api/key/tenant-8"}, "value": {"3"}, "reason": {"more replicas"}}
+	r := httptest.NewRequestWithContext(testkit.Context(t), http.MethodPost, "http://localhost/action", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
 }
 
 func keyOf(id string) idempotency.Key {
