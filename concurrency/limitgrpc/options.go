@@ -74,7 +74,8 @@ type Options struct {
 	// an atomic.Bool to switch the limit at run time. Calls that run keep their permits. Defaults to
 	// always.
 	Enabled func() bool
-	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended.
+	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended: by
+	// a request or, if none came for five seconds, in the background, where a panic is logged.
 	// Defaults to nothing.
 	OnOutage func(error)
 	// ReportError is called with each error that an operator should know: etcd is unavailable, a

@@ -87,7 +87,8 @@ type Options struct {
 	// OnProblem writes a problem; all headers but Content-Type are set. A Transport has no use for
 	// it. Defaults to problem+json.
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
-	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended.
+	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended: by
+	// a request or, if none came for five seconds, in the background, where a panic is logged.
 	// Defaults to nothing.
 	OnOutage func(error)
 	// ReportError is called with each error that an operator should know: etcd is unavailable, a
