@@ -134,7 +134,7 @@ func checkRate(r Rate) error {
 func (l *RateLimiter) Allow() error {
 	in := l.in()
 	err := in.public(in.shares.Allow(in))
-	in.ended(err, nil, 0)
+	in.ended(err, nil, time.Time{})
 	if err != nil {
 		return fmt.Errorf("take a token of %q: %w", in.name, err)
 	}
@@ -156,9 +156,13 @@ func (l *RateLimiter) Allow() error {
 // is joined with an *UnavailableError (ErrUnavailable) if this process has no share and etcd does not
 // answer, and with a *RateExceededError (ErrRateExceeded) otherwise. No token is taken then.
 func (l *RateLimiter) Wait(ctx context.Context) error {
-	in, begun := l.in(), time.Now()
+	in := l.in()
+	var begun time.Time
+	if in.queue.sess.Hooks().On() { // without hooks, the clock is not read
+		begun = time.Now()
+	}
 	err := in.public(in.shares.Wait(ctx, in))
-	in.ended(err, ctx.Err(), time.Since(begun))
+	in.ended(err, ctx.Err(), begun)
 	if err != nil {
 		return fmt.Errorf("wait for a token of %q: %w", in.name, err)
 	}
@@ -218,11 +222,18 @@ func (l *rateLimiter) Accepts(stored rate.Rate) error {
 	return nil
 }
 
-// ended counts a call that returns err, if there are hooks that learn of it. ended is the error of its ctx.
-func (l *rateLimiter) ended(err, ended error, took time.Duration) {
-	if l.queue.sess.Hooks().Listens() {
-		l.queue.tally.add(err, ended, took > longWait && took.Seconds() > 2/l.want.PerSecond)
+// ended counts a call that returns err, if there are hooks that learn of it. ended is the error of its ctx, and begun
+// is when it began to wait, or zero.
+func (l *rateLimiter) ended(err, ended error, begun time.Time) {
+	if !l.queue.sess.Hooks().Listens() {
+		return
 	}
+	long := false
+	if !begun.IsZero() {
+		took := time.Since(begun)
+		long = took > longWait && took.Seconds() > 2/l.want.PerSecond
+	}
+	l.queue.tally.add(err, ended, long)
 }
 
 // public returns the error of a value by which the shares have refused a call, and another error as it is.
