@@ -58,6 +58,7 @@ func TestPages(t *testing.T) {
 				for _, text := range texts {
 					require.Contains(t, body, text, path)
 				}
+				require.Regexp(t, `<a href="[^"]*" aria-current="page">[A-Z]\w+</a></li>`, body, "the tab of %s", path)
 				for _, link := range regexp.MustCompile(`(?:href|src|action)="([^"]*)"`).FindAllStringSubmatch(body, -1) {
 					to := strings.ReplaceAll(link[1], "&amp;", "&")
 					require.NotRegexp(t, `^(/|https?:)`, to, "a link is relative, so that any path will do")

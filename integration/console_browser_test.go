@@ -346,6 +346,22 @@ func TestConsoleInABrowser(t *testing.T) {
 		b.do(chromedp.SendKeys("input[name=confirm]", c.name), chromedp.Click("button"), chromedp.WaitVisible(".done"))
 		b.shows(c.text)
 	}
+	// All requests of a process are ended by one form, and what was changed is listed with its reason.
+	process := fmt.Sprintf("%016x", s.Lease())
+	b.open("process?name=" + process)
+	b.do(chromedp.Click(`a[href^="bulk?do=evict"]`), chromedp.WaitVisible("form.act"))
+	b.do(chromedp.SendKeys("input[name=reason]", "it hangs"), chromedp.SendKeys("input[name=confirm]", process), chromedp.Click("form.act button"))
+	b.shows(" done")
+	require.Equal(t, "[]", b.eval(accessible))
+	b.open("process?name=" + process)
+	b.shows("It holds no permit.")
+	b.open("changes?show=evict")
+	b.shows("it hangs")
+	require.Equal(t, "[]", b.eval(accessible))
+	// A search by the key and the keyboard.
+	b.do(chromedp.KeyEvent("/"))
+	require.Equal(t, `"q"`, b.eval("document.activeElement.id"))
+	b.do(chromedp.SetValue("#q", "cleanup", chromedp.ByQuery), chromedp.SendKeys("#q", "\r", chromedp.ByQuery), chromedp.WaitVisible(`main a[href^="job?name=cleanup"]`, chromedp.ByQuery))
 	// No outcome is recorded that was not chosen.
 	lost, _, err := orders.Begin(ctx, key, nil)
 	require.NoError(t, err)
@@ -362,6 +378,10 @@ func TestConsoleInABrowser(t *testing.T) {
 	b.mu.Lock()
 	b.problems = slices.DeleteFunc(b.problems, func(p string) bool { return strings.Contains(p, "400 (Bad Request)") })
 	b.mu.Unlock()
+	b.open("process?name=" + process)
+	b.do(chromedp.Click(`a[href^="confirm?do=end-session"]`), chromedp.WaitVisible("form.act"))
+	b.do(chromedp.SendKeys("input[name=reason]", "it hangs"), chromedp.SendKeys("input[name=confirm]", process+"\r"), chromedp.WaitVisible(".done"))
+	b.shows("The session has ended.")
 	b.fine("the actions")
 
 	b.do(emulation.SetScriptExecutionDisabled(true))
