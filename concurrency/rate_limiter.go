@@ -352,7 +352,7 @@ func (e *RateExceededError) Error() string {
 	case e.Rate == (Rate{}):
 		return "there is no token yet: this process has not read the rate"
 	case e.RetryAfter == 0:
-		return fmt.Sprintf("there is no token yet: this process has no share of the rate (%v per second, burst %d), and is acquiring one", e.Rate.PerSecond, e.Rate.Burst)
+		return fmt.Sprintf("there is no token yet: this process has no share of the rate that it may use yet (%v per second, burst %d)", e.Rate.PerSecond, e.Rate.Burst)
 	}
 	return fmt.Sprintf("%v: %v per second, burst %d", ErrRateExceeded, e.Rate.PerSecond, e.Rate.Burst)
 }

@@ -71,9 +71,9 @@ func TestRateRefusalSaysWhy(t *testing.T) {
 	t.Parallel()
 	r := concurrency.Rate{PerSecond: 5, Burst: 2}
 	for want, e := range map[string]*concurrency.RateExceededError{
-		"there is no token yet: this process has not read the rate":                                                  {Starting: true},
-		"there is no token yet: this process has no share of the rate (5 per second, burst 2), and is acquiring one": {Rate: r},
-		"the rate is exceeded: 5 per second, burst 2":                                                                {Rate: r, RetryAfter: time.Second},
+		"there is no token yet: this process has not read the rate":                                                {Starting: true},
+		"there is no token yet: this process has no share of the rate that it may use yet (5 per second, burst 2)": {Rate: r},
+		"the rate is exceeded: 5 per second, burst 2":                                                              {Rate: r, RetryAfter: time.Second},
 	} {
 		require.EqualError(t, e, want)
 		require.ErrorIs(t, e, concurrency.ErrRateExceeded)
