@@ -146,7 +146,7 @@ func (t *clientStream) openReal(desc *grpc.StreamDesc, cc *grpc.ClientConn, full
 	}
 	r := &realStream{stream, cancel}
 	t.remote = r
-	t.client.server.background(func() { r.receive(t) })
+	t.client.server.start(func() { r.receive(t) })
 	return nil
 }
 

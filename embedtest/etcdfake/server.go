@@ -130,16 +130,23 @@ func (s *Server) stopped() bool {
 	}
 }
 
-// background runs fn in a goroutine that Close waits for.
-func (s *Server) background(fn func()) {
+// start runs fn in a goroutine that Close waits for, unless the server is closed.
+func (s *Server) start(fn func()) (started bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.stopped() {
-		s.travels.Add(1)
-		s.wg.Go(func() {
-			defer s.travels.Add(-1)
-			fn()
-		})
+	if s.stopped() {
+		return false
+	}
+	s.wg.Go(fn)
+	return true
+}
+
+// background is start for a message on its way.
+func (s *Server) background(fn func()) {
+	s.travels.Add(1)
+	arrived := func() { s.travels.Add(-1) }
+	if !s.start(func() { defer arrived(); fn() }) {
+		arrived()
 	}
 }
 
