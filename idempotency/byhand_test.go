@@ -39,7 +39,7 @@ func TestRecordPutByHand(t *testing.T) {
 			}
 			at := begin(t, a, key("1"), opts...)
 			record := f.working()[0]
-			former := f.Values("/r/")[record]
+			former := f.Values("/record/")[record]
 			restore := func() {
 				if _, err := f.Client().Put(context.Background(), record, former); err != nil {
 					t.Error(err)
@@ -73,7 +73,7 @@ func TestRecordPutAgainByHand(t *testing.T) {
 	again := func() {
 		t.Helper()
 		record := f.working()[0]
-		_, err := f.Client().Put(ctxT(t), record, f.Values("/r/")[record])
+		_, err := f.Client().Put(ctxT(t), record, f.Values("/record/")[record])
 		require.NoError(t, err)
 	}
 	again()
@@ -82,7 +82,7 @@ func TestRecordPutAgainByHand(t *testing.T) {
 	again()
 	require.True(t, f.guarded(at))
 	require.NoError(t, at.Commit(ctxT(t), []byte("a")))
-	resp, err := f.Client().Get(ctxT(t), f.Keys("/r/")[0])
+	resp, err := f.Client().Get(ctxT(t), f.Keys("/record/")[0])
 	require.NoError(t, err)
 	left, err := f.Client().TimeToLive(ctxT(t), clientv3.LeaseID(resp.Kvs[0].Lease))
 	require.NoError(t, err)

@@ -72,7 +72,7 @@ func TestReleaseAfterAStepWithoutSpace(t *testing.T) {
 		require.ErrorIs(t, rpctypes.Error(err), rpctypes.ErrNoSpace)
 		if !doubt {
 			require.NoError(t, at.Release(ctxT(t)))
-			require.Empty(t, f.Keys("/r/"))
+			require.Empty(t, f.Keys("/record/"))
 			require.NoError(t, f.SetNoSpace(ctxT(t), false))
 			continue
 		}
@@ -81,7 +81,7 @@ func TestReleaseAfterAStepWithoutSpace(t *testing.T) {
 		cancel()
 		require.Len(t, f.working(), 1)
 		require.NoError(t, f.SetNoSpace(ctxT(t), false))
-		f.NoKeys("/r/")
+		f.NoKeys("/record/")
 	}
 }
 

@@ -145,8 +145,8 @@ func TestTrapK11WhoComparesThePresenceKey(t *testing.T) {
 	space, err := keyspace.New(keyspace.DefaultPrefix, "payments")
 	require.NoError(t, err)
 	root := space.Root()
-	require.NoError(t, c.AddUser(ctx, "app", "secret", root+"session/", root+"idem/store/"))
-	require.NoError(t, c.AddUser(ctx, "part", "secret", root+"idem/"))
+	require.NoError(t, c.AddUser(ctx, "app", "secret", root+"session/", root+"idempotency/store/"))
+	require.NoError(t, c.AddUser(ctx, "part", "secret", root+"idempotency/"))
 	require.NoError(t, c.EnableAuth(ctx, "admin", "secret"))
 	dial := func(user string) *embedtest.Client {
 		return c.NewClient(t, &embedtest.ClientOptions{Username: user, Password: "secret"})
@@ -167,7 +167,7 @@ func TestTrapK11WhoComparesThePresenceKey(t *testing.T) {
 	a, b := store(), store()
 	at := begin(t, a, key("1"))
 	guarded := func(by *embedtest.Client) error {
-		_, err := by.Txn(ctx).If(at.Guard()...).Then(clientv3.OpGet(root + "idem/store/effect")).Commit()
+		_, err := by.Txn(ctx).If(at.Guard()...).Then(clientv3.OpGet(root + "idempotency/store/effect")).Commit()
 		return err
 	}
 	require.NoError(t, guarded(b.client))
