@@ -199,5 +199,5 @@ func (p past) turn(waiting int, every time.Duration) string {
 		return ""
 	}
 	rate := sum / float64(n)
-	return fmt.Sprintf("%s have ended in the last minutes: the last of those that wait waits about %s more.", rateText(rate), lasted(time.Duration(float64(waiting)/rate*float64(time.Second))))
+	return fmt.Sprintf("%s have ended in the last minutes: the last of those that wait waits about %s more.", rateText(max(0.1, math.Round(rate*10)/10)), lasted(time.Duration(float64(waiting)/rate*float64(time.Second))))
 }

@@ -138,6 +138,14 @@ func TestTurn(t *testing.T) {
 	require.Empty(t, past{ended: ended}.turn(0, sampleEvery))
 }
 
+// A rate is shown by the interval in which it allows one call at least, and never in powers of ten.
+func TestRateText(t *testing.T) {
+	t.Parallel()
+	for perSecond, want := range map[float64]string{1e6: "1000000 per second", 12345.5: "12346 per second", 20: "20 per second", 2.5: "2.5 per second", 0.5: "30 per minute", 0.3: "18 per minute", 1.0 / 3600: "1 per hour", 1e-5: "0.864 per day"} {
+		require.Equal(t, want, rateText(perSecond))
+	}
+}
+
 // The runs of a job are drawn by process: the worse, the higher.
 func TestStrip(t *testing.T) {
 	t.Parallel()

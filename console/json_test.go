@@ -44,7 +44,9 @@ func TestJSON(t *testing.T) {
 		require.Equal(t, "application/json", s.get(path+both+"format=json").Header.Get("Content-Type"))
 	}
 	var page struct {
-		Data struct{ Holders struct{ Rows []struct{ Owner string } } }
+		Data struct {
+			Holders struct{ Rows []struct{ Owner string } }
+		}
 	}
 	require.NoError(t, json.Unmarshal([]byte(s.get("/queue?name=semaphore/charge", asked).body), &page))
 	require.Equal(t, "web-7", page.Data.Holders.Rows[0].Owner)

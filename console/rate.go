@@ -99,5 +99,8 @@ func rateText(perSecond float64) string {
 		}
 		n, per = n*unit.of, unit.name
 	}
+	if n >= 1000 {
+		return strconv.FormatFloat(n, 'f', 0, 64) + " per " + per
+	}
 	return strconv.FormatFloat(n, 'g', 4, 64) + " per " + per
 }
