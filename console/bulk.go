@@ -33,6 +33,7 @@ type bulkTarget struct {
 	Name, Target, What string // Name as the action has it
 	Since              time.Time
 	Revision           int64  // of a record, as it was shown
+	Waits              bool   // it is a request that has no permit
 	Done, Failed       string // what became of it
 }
 
@@ -154,7 +155,7 @@ func (b *bulk) look() ([]bulkTarget, quality, error) {
 		found = append(found, bulkTarget{Name: r.Queue, Target: r.Token, What: "holds " + r.Note, Since: r.Since})
 	}
 	for _, r := range of.waits {
-		found = append(found, bulkTarget{Name: r.Queue, Target: r.Token, What: "waits " + r.Note, Since: r.Since})
+		found = append(found, bulkTarget{Name: r.Queue, Target: r.Token, What: "waits " + r.Note, Since: r.Since, Waits: true})
 	}
 	return slices.DeleteFunc(found, func(t bulkTarget) bool { return strings.HasPrefix(t.Name, "rate/") }), st, err
 }
@@ -227,7 +228,11 @@ func (b *bulk) order(t bulkTarget) order {
 func linesOf(targets []bulkTarget) string {
 	var lines []string
 	for _, t := range targets {
-		lines = append(lines, url.Values{"n": {t.Name}, "t": {t.Target}, "r": {strconv.FormatInt(t.Revision, 10)}}.Encode())
+		values := url.Values{"n": {t.Name}, "t": {t.Target}, "r": {strconv.FormatInt(t.Revision, 10)}}
+		if t.Waits {
+			values.Set("w", "1")
+		}
+		lines = append(lines, values.Encode())
 	}
 	return strings.Join(lines, " ")
 }
@@ -245,6 +250,7 @@ func (b *bulk) targetsOf(lines string) error {
 		}
 		t := bulkTarget{Name: values.Get("n"), Target: values.Get("t")}
 		t.Revision, _ = strconv.ParseInt(values.Get("r"), 10, 64)
+		t.Waits = values.Get("w") != ""
 		o := b.order(t)
 		s, _, err := o.subject()
 		switch {
@@ -321,32 +327,40 @@ func actOnMany(c *console, w http.ResponseWriter, r *http.Request) {
 
 func (b *bulk) title() string { return string(b.verb) + " many of " + b.name }
 
-// make makes the action on each target, several at a time.
+// make makes the action on each target, several at a time. Waiters are ended before holders: else the end of a holder
+// would admit them.
 func (b *bulk) make(ctx context.Context, actor string) {
-	c := b.q.console
-	var all sync.WaitGroup
-	places := make(chan struct{}, bulkAtOnce)
-	for i := range b.targets {
-		all.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			t := &b.targets[i]
-			o := b.order(*t)
-			err := b.may(*t)
-			if err == nil {
-				err = ctx.Err()
+	for _, waits := range []bool{true, false} {
+		var all sync.WaitGroup
+		places := make(chan struct{}, bulkAtOnce)
+		for i := range b.targets {
+			if b.targets[i].Waits != waits {
+				continue
 			}
-			if err == nil {
-				err = c.made(ctx, o, target{revision: t.Revision}, actor)
-			}
-			if err != nil {
-				t.Failed = err.Error()
-				return
-			}
-			t.Done = done[b.verb]
-		})
+			all.Go(func() {
+				places <- struct{}{}
+				defer func() { <-places }()
+				b.makeOne(ctx, &b.targets[i], actor)
+			})
+		}
+		all.Wait()
 	}
-	all.Wait()
+}
+
+// makeOne makes the action on one target.
+func (b *bulk) makeOne(ctx context.Context, t *bulkTarget, actor string) {
+	err := b.may(*t)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = b.q.console.made(ctx, b.order(*t), target{revision: t.Revision}, actor)
+	}
+	if err != nil {
+		t.Failed = err.Error()
+		return
+	}
+	t.Done = done[b.verb]
 }
 
 // bulkTitle is the title of the page.
