@@ -71,7 +71,7 @@ func TestFiguresLeadToWhatTheyCount(t *testing.T) {
 		"1 permit held too long":      {"semaphore/late"},
 		"1 foreign key":               {"semaphore/calm-1"},
 		"1 at its limit":              {"semaphore/full"},
-		"1 failed run of 1":           {"failing"},
+		"1 failed run of 1 job":       {"failing"},
 		"Waiting":                     {"semaphore/full"},
 		"Requests of unknown outcome": {"orders"},
 		"Elections without a leader":  nil,
