@@ -89,7 +89,7 @@ func (w *write) putOf(r *pb.PutRequest) *pb.PutResponse {
 	prev := w.get(string(r.Key), w.now())
 	value, lease := r.Value, r.Lease
 	if (r.IgnoreValue || r.IgnoreLease) && prev == nil {
-		panic("etcdfake: every member of a real etcd crashes on this transaction: it keeps the value or lease of a key that it has deleted before")
+		panic("etcdfake: a transaction is not imitated in which a put keeps the value or lease of a key that is not there when it comes")
 	}
 	if r.IgnoreValue {
 		value = prev.Value

@@ -288,16 +288,3 @@ func TestNotSupported(t *testing.T) {
 		require.ErrorContains(t, ended(one.Watch(context.Background(), "a", clientv3.WithFragment())), "WithFragment is not supported")
 	})
 }
-
-// etcd looks whether a transaction can be done before it does it, and crashes if it has
-// missed something: as it does with an open range.
-func TestCrash(t *testing.T) {
-	t.Parallel()
-	bubble(t, "", func(t *testing.T, _ *etcdfake.Server, one, _ *etcdfake.Client) {
-		ctx := context.Background()
-		commit(ctx, one, "a")
-		require.PanicsWithValue(t, "etcdfake: every member of a real etcd crashes on this transaction: it keeps the value or lease of a key that it has deleted before", func() {
-			_, _ = one.Txn(ctx).Then(clientv3.OpDelete("a", clientv3.WithFromKey()), clientv3.OpPut("a", "", clientv3.WithIgnoreValue())).Commit()
-		})
-	})
-}
