@@ -137,6 +137,8 @@ func TestDecide(t *testing.T) {
 		"a run was lost, and cools down":                {state{run: active, cooldown: cooldown}, timed(nil), decision{action: await, owner: "cooler"}},
 		"a run was lost, cools down, and is waited for": {state{run: active, cooldown: cooldown}, standby, decision{action: delegate, outcome: Claimed, owner: "runner"}},
 		"a run was lost, and a later tick claimed":      {state{run: active, latest: later}, timed(nil), skips(Late, "")},
+		"a run failed, and an attempt is left":          {state{run: run(record.RunFailed, 1)}, failed, sends(plan{tick: tick, attempt: 2, mod: token, before: string(run(record.RunFailed, 1)[0].Value), pause: time.Second})},
+		"a run failed, and a later tick was claimed":    {state{run: run(record.RunFailed, 1), latest: later}, failed, skips(Late, "")},
 		"done":                         {state{run: run(record.RunDone, 1)}, timed(nil), skips(Claimed, "runner")},
 		"failed":                       {state{run: run(record.RunFailed, 1)}, timed(nil), skips(Claimed, "runner")},
 		"unlocked":                     {state{run: run(record.RunUnlocked, 1)}, timed(nil), skips(Claimed, "runner")},
