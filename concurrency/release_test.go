@@ -109,7 +109,7 @@ func TestUnreadableID(t *testing.T) {
 	_, err := f.Client().Put(ctx, key, `{"v":2}`)
 	require.NoError(t, err)
 	_, err = sm.Acquire(ctx, concurrency.ID("job"))
-	require.ErrorContains(t, err, "cannot be read")
+	require.ErrorContains(t, err, "version 2")
 	require.ErrorContains(t, sm.Evict(ctx, "job", ""), "version 2")
 	require.Len(t, f.Keys("/request-id/"), 1)
 	require.NoError(t, p.Release(ctx))

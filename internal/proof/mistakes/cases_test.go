@@ -78,7 +78,7 @@ func (f *fixture) outage(endpoint string) (err error) {
 		ctx, cancel := context.WithTimeout(testkit.Context(f.t), d)
 		_, err = concurrency.NewSession(ctx, client, "shop", nil)
 		cancel()
-		if err == nil || strings.Contains(err.Error(), "rpc error") {
+		if err == nil || strings.Contains(err.Error(), "code = Unavailable") {
 			break
 		}
 	}

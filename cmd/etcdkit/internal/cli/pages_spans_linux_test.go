@@ -20,7 +20,6 @@ import (
 // said beside them.
 var fragments = map[string]string{
 	"requests resolve -N NAMESPACE STORE REF":   "with the flags that the page lists behind it",
-	"requests resolve STORE --state unknown":    "with what is to be recorded",
 	"requests resolve STORE REF --message FILE": "of a method whose message FILE has: TestRequestsResolveByEntry",
 }
 
