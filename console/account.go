@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -37,33 +39,55 @@ type accounts struct {
 	until time.Time
 }
 
+// changeOf returns the record of an action on one target.
+func changeOf(o order, at target) record.Change {
+	act := o.action()
+	return record.Change{Verb: string(act.Verb), Name: act.Name, Target: act.Target, Before: at.before, After: o.value, Reason: o.reason}
+}
+
 // begin records that an action begins, and returns what records how it has ended. An action that cannot be recorded is
 // made and logged nevertheless: it may be what ends an incident.
-func (a *accounts) begin(ctx context.Context, o order, at target, actor string) (ended func(error)) {
-	act := o.action()
+func (a *accounts) begin(ctx context.Context, change record.Change, actor string) (ended func(error)) {
 	now := a.now()
-	change := record.Change{AtMS: now.UnixMilli(), By: actor, Verb: string(act.Verb), Name: act.Name, Target: act.Target, Before: at.before, After: o.value, Reason: o.reason, Open: true}
+	change.AtMS, change.By, change.Open = now.UnixMilli(), actor, true
 	key := a.sess.Space().Change(now.UnixMilli(), strings.ToLower(rand.Text()[:8]))
-	store := func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), accountBound)
-		defer cancel()
-		lease, err := a.forChanges(ctx)
-		if err == nil {
-			_, err = a.sess.KV().Put(ctx, key, change.Encode(), clientv3.WithLease(lease))
-		}
-		return err
-	}
-	begun := store()
+	_ = a.store(ctx, key, change) // the outcome below is stored also if this was not
 	return func(failed error) {
 		change.Open = false
 		if failed != nil {
 			change.Failed = failed.Error()
 		}
-		if err := cmp.Or(begun, store()); err != nil {
-			a.log.Warn("an action of the console could not be recorded in etcd", zap.Error(err))
+		if err := a.store(ctx, key, change); err != nil {
+			a.log.Warn("an action of the console could not be recorded in etcd", zap.String("action", change.Verb), zap.String("name", change.Name), zap.String("target", change.Target),
+				zap.String("actor", actor), zap.String("failed", change.Failed), zap.Error(err))
 			return
 		}
 		a.trim(ctx)
+	}
+}
+
+// store writes a record, on another lease if that of the last one has ended.
+func (a *accounts) store(ctx context.Context, key string, change record.Change) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), accountBound)
+	defer cancel()
+	for again := true; ; again = false {
+		lease, err := a.forChanges(ctx)
+		if err == nil {
+			_, err = a.sess.KV().Put(ctx, key, change.Encode(), clientv3.WithLease(lease))
+		}
+		if !again || !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return err
+		}
+		a.forget(lease)
+	}
+}
+
+// forget has the next record take another lease than one that has ended.
+func (a *accounts) forget(lease clientv3.LeaseID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lease == lease {
+		a.until = time.Time{}
 	}
 }
 
@@ -102,7 +126,8 @@ type changeRow struct {
 	At                            time.Time
 	By, Verb, Name, Href, Target  string
 	Before, After, Reason, Failed string
-	Open                          bool // whether it was made is not known
+	Open                          bool     // whether it was made is not known
+	Queues                        []string // of an action on many, those that the viewer may read
 }
 
 // changeList is the page of the changes.
@@ -125,12 +150,19 @@ func readChanges(q request) (any, quality, error) {
 	mayRead := q.reader()
 	var some []changeRow
 	for _, r := range rows {
-		if mayRead(r.Name) && (l.Name == "" || r.Name == l.Name || strings.HasPrefix(r.Name, l.Name+"/")) {
+		all := r.Queues // all viewers share them
+		r.Queues = nil
+		for _, name := range all {
+			if mayRead(name) {
+				r.Queues = append(r.Queues, name)
+			}
+		}
+		if mayRead(r.Name) && (l.Name == "" || slices.ContainsFunc(append(r.Queues, r.Name), func(name string) bool { return name == l.Name || strings.HasPrefix(name, l.Name+"/") })) {
 			some = append(some, r)
 		}
 	}
 	var verbs []choice[changeRow]
-	for _, v := range []Verb{SetLimit, Evict, RequestStop, Pause, Resume, Unlock, Trigger, Resolve, Delete} {
+	for _, v := range []Verb{SetLimit, Evict, RequestStop, Pause, Resume, Unlock, Trigger, Resolve, Delete, EndSession} {
 		verbs = append(verbs, choice[changeRow]{name: string(v), label: string(v), is: func(r changeRow) bool { return r.Verb == string(v) }})
 	}
 	verbs = append(verbs, choice[changeRow]{"failed", "failed", true, func(r changeRow) bool { return r.Failed != "" || r.Open }})
@@ -145,7 +177,7 @@ func changesOf(s *fleet.State) (rows []changeRow) {
 	for _, c := range s.Changes {
 		rows = append(rows, changeRow{
 			At: record.Time(c.AtMS), By: c.By, Verb: c.Verb, Name: c.Name, Href: hrefOf(c.Name), Target: c.Target,
-			Before: c.Before, After: c.After, Reason: c.Reason, Failed: c.Failed, Open: c.Open,
+			Before: c.Before, After: c.After, Reason: c.Reason, Failed: c.Failed, Open: c.Open, Queues: c.Queues,
 		})
 	}
 	slices.SortFunc(rows, func(a, b changeRow) int {

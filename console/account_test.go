@@ -36,7 +36,7 @@ func TestChanges(t *testing.T) {
 	sm := s.semaphore("web-7", "charge", 2)
 	p := s.acquire(sm)
 	s.job("secret", nil)
-	require.Contains(t, s.page("/changes"), "No console has changed anything")
+	require.Contains(t, s.page("/changes"), "There is no recorded change here that you may see.")
 	s.followed(s.post(s.form("set-limit", "semaphore/charge", "", "value", "7", "reason", "Black Friday")))
 	s.followed(s.submit("evict", "semaphore/charge", fmt.Sprint(p.Token()), "reason", "stuck"))
 	require.Equal(t, http.StatusConflict, s.submit("evict", "semaphore/charge", "7").StatusCode)

@@ -177,12 +177,18 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 
 // made executes an action, and records it.
 func (c *console) made(ctx context.Context, o order, at target, actor string) error {
-	record := c.accounts.begin(ctx, o, at, actor)
+	record := c.accounts.begin(ctx, changeOf(o, at), actor)
+	err := c.bounded(ctx, o, at, actor)
+	record(err)
+	return err
+}
+
+// bounded executes an action, with an error that says what is not known after its time.
+func (c *console) bounded(ctx context.Context, o order, at target, actor string) error {
 	err := c.do(ctx, o, at, actor)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w; etcd has not confirmed the action within %v, and whether it is done is not known: look before you repeat it", err, actBound)
 	}
-	record(err)
 	return err
 }
 

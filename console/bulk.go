@@ -3,19 +3,14 @@ package console
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
@@ -168,12 +163,13 @@ func (b *bulk) lookStore() (found []bulkTarget, _ quality, _ error) {
 	}
 	of, st, err := look(b.q, fmt.Sprintf("bulk/%s/%#v/%s", b.verb, selected, b.name), func(s *fleet.State) *storeState {
 		kept := storeOf(s, b.q.console.inner.Space(), b.name, selected)
-		if store := s.Stores[b.name]; store != nil && b.verb == Resolve {
-			open := map[string]bool{}
-			for _, ref := range store.Refs(fleet.Unknown) {
-				open[ref] = true
+		if store := s.Stores[b.name]; store != nil {
+			stage := map[Verb]fleet.Stage{Resolve: fleet.Unknown, Delete: fleet.InProgress}[b.verb]
+			in := map[string]bool{}
+			for _, ref := range store.Refs(stage) {
+				in[ref] = true
 			}
-			kept.refs = slices.DeleteFunc(kept.refs, func(ref string) bool { return !open[ref] })
+			kept.refs = slices.DeleteFunc(kept.refs, func(ref string) bool { return in[ref] != (b.verb == Resolve) })
 		}
 		return kept
 	})
@@ -277,90 +273,6 @@ func (b *bulk) mistake(typed string) string {
 		return "The outcome is missing."
 	}
 	return ""
-}
-
-// actOnMany makes an action on each target that its page has shown, and answers with what became of each.
-func actOnMany(c *console, w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actBound)
-	defer cancel()
-	q := request{Request: r.WithContext(ctx), console: c}
-	b, err := bulkOf(q)
-	if err == nil {
-		err = b.targetsOf(r.PostFormValue("targets"))
-	}
-	if err == nil {
-		if no := c.opts.may(r, Action{Verb: Read, Name: b.subject()}); no != nil {
-			err = forbidden{no}
-		}
-	}
-	if err != nil {
-		c.logRefusal(r, err)
-		c.refuse(w, r, status(err), err)
-		return
-	}
-	p := b.page()
-	if wrong := b.mistake(r.PostFormValue("confirm")); wrong != "" {
-		p.Targets, p.Lines, p.Form, p.Alert = b.targets, linesOf(b.targets), rand.Text(), wrong+" Nothing was changed."
-		c.render(w, r, "bulk", http.StatusBadRequest, frame{Title: b.title(), Namespace: c.namespace(), AsOf: c.now(), Data: p})
-		return
-	}
-	if _, first := c.begin(cut(r.PostFormValue("form"), mostKey)); !first {
-		err := changed{errors.New("this form was sent before, and its action is made once: look at what it has done")}
-		c.logRefusal(r, err)
-		c.refuseTo(w, r, status(err), err, b.back)
-		return
-	}
-	b.make(ctx, cut(c.opts.Actor(r), mostActor))
-	p.Made, p.Targets = true, b.targets
-	for _, t := range b.targets {
-		if t.Failed != "" {
-			p.Failed++
-		} else {
-			p.Done++
-		}
-	}
-	c.opts.Logger.Info("an action of the console on many targets", zap.String("action", string(b.verb)), zap.String("name", b.name), zap.String("actor", cut(c.opts.Actor(r), mostActor)),
-		zap.String("reason", b.reason), zap.Int("done", p.Done), zap.Int("failed", p.Failed))
-	c.settle(ctx)
-	c.render(w, r, "bulk", http.StatusOK, frame{Title: b.title(), Namespace: c.namespace(), AsOf: c.now(), Data: p})
-}
-
-func (b *bulk) title() string { return string(b.verb) + " many of " + b.name }
-
-// make makes the action on each target, several at a time. Waiters are ended before holders: else the end of a holder
-// would admit them.
-func (b *bulk) make(ctx context.Context, actor string) {
-	for _, waits := range []bool{true, false} {
-		var all sync.WaitGroup
-		places := make(chan struct{}, bulkAtOnce)
-		for i := range b.targets {
-			if b.targets[i].Waits != waits {
-				continue
-			}
-			all.Go(func() {
-				places <- struct{}{}
-				defer func() { <-places }()
-				b.makeOne(ctx, &b.targets[i], actor)
-			})
-		}
-		all.Wait()
-	}
-}
-
-// makeOne makes the action on one target.
-func (b *bulk) makeOne(ctx context.Context, t *bulkTarget, actor string) {
-	err := b.may(*t)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil {
-		err = b.q.console.made(ctx, b.order(*t), target{revision: t.Revision}, actor)
-	}
-	if err != nil {
-		t.Failed = err.Error()
-		return
-	}
-	t.Done = done[b.verb]
 }
 
 // bulkTitle is the title of the page.

@@ -18,6 +18,9 @@ func TestChange(t *testing.T) {
 	require.Equal(t, c, got)
 	c.Reason = strings.Repeat("x", 1<<20)
 	require.Less(t, len(c.Encode()), MaxSize, "a text that is too long is cut")
+	c.Queues = []string{strings.Repeat("x", MaxText), "y"}
+	got, _ = DecodeChange([]byte(c.Encode()))
+	require.Equal(t, c.Queues[:1], got.Queues)
 	for _, value := range []string{"", "x", `{"v":2,"at":7}`, `{"at":7}`, "[]", strings.Repeat(" ", MaxSize) + c.Encode()} {
 		_, ok := DecodeChange([]byte(value))
 		require.False(t, ok, "%.20q", value)
