@@ -34,7 +34,7 @@ func chartsOf(p past, now time.Time, every time.Duration) []chart {
 	perSecond := func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) + "/s" }
 	all := []chart{
 		chartOf("Used", p.used, p.limit, plain), chartOf("Waiting", p.waiting, nil, plain),
-		chartOf("Oldest wait", p.wait, nil, seconds), chartOf("Ended", p.ended, nil, perSecond),
+		chartOf("Oldest wait", p.wait, nil, seconds), chartOf("Permits ended", p.ended, nil, perSecond),
 	}
 	for i := range all {
 		all[i].From = from

@@ -34,7 +34,7 @@ type sample struct {
 	at                   uint32 // the number of the moment
 	used, waiting, limit int32
 	wait                 uint32  // of the oldest waiter, in seconds
-	ended                float32 // requests in a second since the moment before; below 0 if it is not known
+	ended                float32 // permits in a second since the moment before; below 0 if it is not known
 }
 
 func (s sample) same(other sample) bool {
@@ -79,7 +79,7 @@ func (h *history) sample(s *fleet.State, now time.Time) {
 	if at == h.last {
 		return // what has ended counts in the next one
 	}
-	ended := s.TakeEnded()
+	served := s.TakeServed()
 	passed := at - h.last // a moment is skipped if the clock of the samples is at its edge
 	if passed == 2 {
 		h.seen[(at-1)%moments] = at - 1
@@ -92,11 +92,11 @@ func (h *history) sample(s *fleet.State, now time.Time) {
 	eachQueue(s, func(name subject, of *fleet.Queue) {
 		one := sampleOf(of.Now, now)
 		there[name.String()] = true
-		h.add(name.String(), one, at, h.perSecond(ended[name.String()], passed))
+		h.add(name.String(), one, at, h.perSecond(served[name.String()], passed))
 	})
 	for name := range h.tracks {
 		if !there[name] { // it is not in use
-			h.add(name, sample{}, at, h.perSecond(ended[name], passed))
+			h.add(name, sample{}, at, h.perSecond(served[name], passed))
 		}
 	}
 }
@@ -199,5 +199,5 @@ func (p past) turn(waiting int, every time.Duration) string {
 		return ""
 	}
 	rate := sum / float64(n)
-	return fmt.Sprintf("%s have ended in the last minutes: the last of those that wait waits about %s more.", rateText(max(0.1, math.Round(rate*10)/10)), lasted(time.Duration(float64(waiting)/rate*float64(time.Second))))
+	return fmt.Sprintf("%s were served in the last minutes: the last of those that wait waits about %s more.", rateText(max(0.1, math.Round(rate*10)/10)), lasted(time.Duration(float64(waiting)/rate*float64(time.Second))))
 }

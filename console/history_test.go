@@ -81,6 +81,37 @@ func TestHistory(t *testing.T) {
 	require.Empty(t, h.tracks)
 }
 
+// Only permits count as served: not waiters that leave, and no foreign keys. A queue whose holder hangs serves nothing,
+// however many give up.
+func TestServed(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	charge := f.space.Queue(keyspace.Semaphore, "charge")
+	f.put(charge.Limit, record.Limit{Limit: 2}.Encode(), 0)
+	for n := range 6 {
+		f.request(charge, n, 1)
+	}
+	f.put(charge.Range+"stray", "x", 0)
+	f.Settle(1000)
+	served := func() int { return f.TakeServed()["semaphore/charge"] }
+	f.request(charge, 6, 2)
+	f.end(charge, 2) // the oldest waiter gives up
+	f.end(charge, 6) // one that has just come
+	f.delete(charge.Range + "stray")
+	require.Zero(t, served())
+	f.end(charge, 0)
+	f.end(charge, 3) // it was admitted in place of the first one
+	require.Equal(t, 2, served())
+	f.end(charge, 5)
+	require.Zero(t, served())
+	f.Settle(2000)
+	f.end(charge, 1)
+	f.end(charge, 4)
+	f.request(charge, 7, 3) // it comes, holds and ends between two looks
+	f.end(charge, 7)
+	require.Equal(t, 3, served())
+}
+
 // The memory of the history is bounded by names and by moments.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
@@ -134,7 +165,7 @@ func TestTurn(t *testing.T) {
 	}
 	require.Empty(t, past{ended: ended}.turn(10, sampleEvery))
 	ended[moments-1], ended[moments-2] = 1, 3
-	require.Equal(t, "2 per second have ended in the last minutes: the last of those that wait waits about 5 s more.", past{ended: ended}.turn(10, sampleEvery))
+	require.Equal(t, "2 per second were served in the last minutes: the last of those that wait waits about 5 s more.", past{ended: ended}.turn(10, sampleEvery))
 	require.Empty(t, past{ended: ended}.turn(0, sampleEvery))
 }
 

@@ -39,11 +39,8 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 			lim.Keys[of] = l
 		}
 		s.touch(l)
-		before := l.Len()
+		s.countServed("limiter/"+name+"/"+of, l, key, kv)
 		l.change(key, kv, now)
-		if l.Len() < before {
-			s.countEnded("limiter/" + name + "/" + of)
-		}
 		if l.empty() {
 			delete(lim.Keys, of)
 			delete(s.dirty, l)
@@ -53,11 +50,8 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 			lim.Total = &Queue{keys: func() keyspace.Queue { return total }, limiter: lim, isTotal: true, details: s.details}
 		}
 		s.touch(lim.Total)
-		before := lim.Total.Len()
+		s.countServed("limiter/"+name, lim.Total, key, kv)
 		lim.Total.change(key, kv, now)
-		if lim.Total.Len() < before {
-			s.countEnded("limiter/" + name)
-		}
 		if lim.Total.empty() {
 			delete(s.dirty, lim.Total)
 			lim.Total = nil

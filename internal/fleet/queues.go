@@ -46,6 +46,7 @@ type entry struct {
 	at, maxHold        int64   // as the request says
 	value              *[]byte // with Options.Details, unless it is too long to be read
 	since, seen        int64   // the earliest time of its grant, and when it was first seen to be granted; 0: it waits
+	gone               bool
 }
 
 // Summary is what is known of a queue as a whole. It changes only with the keys.
@@ -78,11 +79,8 @@ func (s *State) changeQueue(kind keyspace.Kind, key string, kv *mvccpb.KeyValue,
 		s.Queues[id] = l
 	}
 	s.touch(l)
-	before := l.Len()
+	s.countServed(id.Label()+"/"+name, l, key, kv)
 	l.change(key, kv, now)
-	if l.Len() < before {
-		s.countEnded(id.Label() + "/" + name)
-	}
 	if l.empty() {
 		delete(s.Queues, id)
 		delete(s.dirty, l)
@@ -136,6 +134,9 @@ func (l *Queue) change(key string, kv *mvccpb.KeyValue, now int64) {
 	case key == keys.Limit && l.fixed == 0:
 		l.limit = kv
 	case kv == nil:
+		if e := l.entries[key]; e != nil {
+			e.gone = true
+		}
 		delete(l.entries, key)
 	default:
 		if l.entries == nil {
@@ -154,6 +155,32 @@ func (l *Queue) change(key string, kv *mvccpb.KeyValue, now int64) {
 		}
 		l.entries[key] = fresh
 	}
+}
+
+// served reports whether a request holds a permit, by the order as of settle: what is before it there, and has not ended
+// since, has its permits first. With Options.Details.
+func (l *Queue) served(key string) bool {
+	e := l.entries[key]
+	slot, ok := l.keys().ParseSlot(key)
+	switch {
+	case e == nil || !ok || e.lease != slot.Lease:
+		return false
+	case e.since != 0:
+		return true
+	}
+	used := slot.Weight
+	for _, r := range l.order {
+		if r.entry == e {
+			break
+		}
+		if !r.gone {
+			used += r.weight
+		}
+		if used > l.Now.Limit {
+			return false
+		}
+	}
+	return used <= l.Now.Limit
 }
 
 // inherit takes over since when the requests of a queue hold.

@@ -23,7 +23,7 @@ type State struct {
 	details bool             // values are kept as well
 	clocks  clocks
 	users   users
-	ended   map[string]int // the requests that have ended since they were taken, by queue; with Options.Details
+	served  map[string]int // the permits that have ended since they were taken, by queue; with Options.Details
 
 	// Sessions are the live ones, by lease.
 	Sessions map[int64]Session
@@ -61,7 +61,7 @@ func NewState(space keyspace.Space, details bool) *State {
 		space: space, keys: map[string]int64{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, details: details,
 		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, Changes: map[string]record.Change{}, dirty: map[*Queue]bool{}, working: map[int64]map[requestAt]struct{}{},
 		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users(), changes: space.Changes()},
-		ended:  map[string]int{},
+		served: map[string]int{},
 		users:  users{of: map[string][]string{}, have: map[string]int{}},
 	}
 	for kind := range kinds {
@@ -145,7 +145,7 @@ func (s *State) change(key string, kv *mvccpb.KeyValue, known bool, now int64) {
 
 // inherit takes over what an earlier state knows and a list does not show.
 func (s *State) inherit(from *State) {
-	s.ended = from.ended
+	s.served = from.served
 	for id, l := range s.Queues {
 		l.inherit(from.Queues[id])
 	}
@@ -177,19 +177,19 @@ func (s *State) inherit(from *State) {
 	}
 }
 
-// TakeEnded returns how many requests of each queue have ended since it was called last: permits that were released or
-// lost, and waiters that have left. Queues are named as by their labels, semaphore/charge or limiter/api/acme. What has
-// ended while the watch was interrupted is not counted. With Options.Details.
-func (s *State) TakeEnded() map[string]int {
-	ended := s.ended
-	s.ended = map[string]int{}
-	return ended
+// TakeServed returns how many requests of each queue have ended since it was called last that held a permit, released or
+// lost; waiters that have left are none of them. Queues are named as by their labels, semaphore/charge or
+// limiter/api/acme. What has ended while the watch was interrupted is not counted. With Options.Details.
+func (s *State) TakeServed() map[string]int {
+	served := s.served
+	s.served = map[string]int{}
+	return served
 }
 
-// countEnded notes that a request of a queue has ended.
-func (s *State) countEnded(queue string) {
-	if s.details {
-		s.ended[queue]++
+// countServed counts a request that ends by a change of its queue.
+func (s *State) countServed(queue string, l *Queue, key string, kv *mvccpb.KeyValue) {
+	if s.details && kv == nil && l.served(key) {
+		s.served[queue]++
 	}
 }
 
