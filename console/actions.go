@@ -109,7 +109,10 @@ func (o order) action() Action {
 
 // back is the page that shows what the action is about.
 func (o order) back() string {
-	page := map[Verb]string{Pause: "job", Resume: "job", Unlock: "job", Trigger: "job", Resolve: "store", Delete: "store", EndSession: "sessions"}[o.Verb]
+	if o.Verb == EndSession { // its page ends with it
+		return pageOf("changes", o.action().Name)
+	}
+	page := map[Verb]string{Pause: "job", Resume: "job", Unlock: "job", Trigger: "job", Resolve: "store", Delete: "store"}[o.Verb]
 	if page == "" {
 		page = "queue"
 	}

@@ -59,6 +59,8 @@ func (o order) confirmation(at target) confirmation {
 	p.Number, p.Outcome = o.Verb == SetLimit, o.Verb == Resolve
 	s, _, _ := o.subject()
 	switch {
+	case o.Verb == EndSession:
+		p.Back = pageOf("process", o.Name)
 	case o.Verb == Unlock && o.Target == "":
 		p.Question = "End the cooldown, so that the job may start again at once. If that has ended by then, nothing is done."
 	case o.Verb == Evict && at.waits:

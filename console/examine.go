@@ -262,12 +262,30 @@ func (q request) examineSession(ctx context.Context, t *target, name string) err
 	of, _, err := glance(q, "process/"+name, func(s *fleet.State) processView { return processOf(s, lease) })
 	t.say("Process", of.Owner)
 	t.since("Its session lives since", of.Since)
-	t.say("Holds", strconv.Itoa(len(of.holds)))
-	t.say("Waits", strconv.Itoa(len(of.waits)))
+	mayRead := q.reader()
+	_, holds := permitted(of.holds, mayRead)
+	_, waits := permitted(of.waits, mayRead)
+	t.say("Holds", andHidden(holds, len(of.holds)))
+	t.say("Waits", andHidden(waits, len(of.waits)))
+	shown := 0
 	for _, thing := range of.things {
-		t.say(thing.Kind, thing.Name)
+		if mayRead(thing.subject) {
+			shown++
+			t.say(thing.Kind, thing.Name)
+		}
+	}
+	if hidden := len(of.things) - shown; hidden > 0 {
+		t.say("Jobs and attempts that you may not see", strconv.Itoa(hidden))
 	}
 	return err
+}
+
+// andHidden returns how many there are, and how many of them the viewer may not see.
+func andHidden(shown, all int) string {
+	if shown == all {
+		return strconv.Itoa(all)
+	}
+	return fmt.Sprintf("%d, and %d that you may not see", shown, all-shown)
 }
 
 // glance is look for what a page shows beside that on which its action depends. The action itself waits for it only a

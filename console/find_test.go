@@ -121,7 +121,7 @@ func TestSearch(t *testing.T) {
 		"acme":                {"1 request of the scope acme", "store?name=orders&amp;scope=acme"},
 		string(ref)[:20]:      {"store?name=orders&amp;ref="},
 		string(ref):           {string(ref)},
-		"nothing has this":    {"Nothing here has <bdi>nothing has this</bdi>"},
+		"nothing has this":    {"Nothing here that you may see has <bdi>nothing has this</bdi>"},
 	} {
 		body := s.page("/search?q=" + url.QueryEscape(query))
 		for _, text := range want {
@@ -149,7 +149,7 @@ func TestFindsNothingUnread(t *testing.T) {
 	}})
 	sess := s.session("web-7")
 	lists := func(r *http.Request) { r.Header.Set("X-Lists", "1") }
-	for _, name := range []string{"open", "secret"} {
+	for _, name := range []string{"open", "other", "secret"} {
 		sm, err := concurrency.NewSemaphore(sess, name, 1, nil)
 		require.NoError(t, err)
 		s.acquire(sm, concurrency.Note("note of "+name))
@@ -176,7 +176,9 @@ func TestFindsNothingUnread(t *testing.T) {
 	require.Contains(t, s.get("/search?q=web-7", lists).body, "note of open")
 	require.Contains(t, s.get(process, lists).body, "note of open")
 	require.Equal(t, http.StatusForbidden, s.get("/search?q=web-7").StatusCode)
-	require.Contains(t, s.get("/queue?name=semaphore/open", lists).body, `id="side"`)
+	beside := s.get("/queue?name=semaphore/open", lists).body
+	require.Contains(t, beside, `id="side"`)
+	require.NotContains(t, beside, "semaphore/secret")
 	alone := s.get("/queue?name=semaphore/open")
 	require.Equal(t, http.StatusOK, alone.StatusCode)
 	require.NotContains(t, alone.body, `id="side"`, "a viewer of one queue sees no other names")

@@ -55,7 +55,7 @@ type sideRow struct {
 type side struct {
 	Label, All string
 	Names      []sideRow
-	More       int // how many there are, if that is more
+	More       bool // there are more
 }
 
 // mostSide bounds the names of a side.
@@ -64,9 +64,10 @@ const mostSide = 40
 // sides are the lists beside pages, by the path of the page.
 var sides = map[string]struct {
 	label, all string
+	subject    string // of a name, before it
 	rows       func(*fleet.State) []sideRow
 }{
-	"queue": {"Queues", "queues", sideQueues},
-	"job":   {"Jobs", "jobs", sideJobs},
-	"store": {"Stores", "stores", sideStores},
+	"queue": {"Queues", "queues", "", sideQueues},
+	"job":   {"Jobs", "jobs", "job/", sideJobs},
+	"store": {"Stores", "stores", "requests/", sideStores},
 }

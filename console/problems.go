@@ -29,7 +29,8 @@ func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow) (all []prob
 		if weight := r.trouble(); weight > 0 {
 			p := problem{mark: r.Marks[0], Kind: "queue", Name: r.Name, Href: pageOf("queue", r.Name), weight: weight}
 			switch {
-			case r.Waiting > 0:
+			case r.Paused: // since when is not stored
+			case r.Leaderless:
 				p.Since = r.OldestWait
 			case r.Overdue > 0:
 				p.Since = r.OldestHold

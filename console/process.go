@@ -52,6 +52,8 @@ type processPage struct {
 	HoldsOf      int
 	WaitsOf      int
 	Things       []processThing
+	ThingsOf     int
+	Hidden       bool // it has more, which the viewer may not see
 }
 
 func (p processPage) title() string { return "Process " + cmp.Or(p.Owner, p.Name) }
@@ -89,12 +91,15 @@ func readProcess(q request) (any, quality, error) {
 	p.Holds, p.HoldsOf = permitted(of.holds, mayRead)
 	p.Waits, p.WaitsOf = permitted(of.waits, mayRead)
 	for _, t := range of.things {
-		if mayRead(t.subject) && len(p.Things) < mostOfProcess {
-			p.Things = append(p.Things, t)
+		if mayRead(t.subject) {
+			if p.ThingsOf++; p.ThingsOf <= mostOfProcess {
+				p.Things = append(p.Things, t)
+			}
 		}
 	}
-	p.May[string(Evict)] = slices.ContainsFunc(slices.Concat(p.Holds, p.Waits), func(r processRequest) bool {
-		return q.console.opts.may(q.Request, Action{Verb: Evict, Name: r.Queue, Target: r.Token}) == nil
+	p.Hidden = p.HoldsOf+p.WaitsOf+p.ThingsOf < len(of.holds)+len(of.waits)+len(of.things)
+	p.May[string(Evict)] = slices.ContainsFunc(slices.Concat(of.holds, of.waits), func(r processRequest) bool {
+		return mayRead(r.Queue) && !strings.HasPrefix(r.Queue, "rate/") && q.console.opts.may(q.Request, Action{Verb: Evict, Name: r.Queue, Target: r.Token}) == nil
 	})
 	p.leaseView, _, err = read(q, "lease/"+q.name(), func(ctx context.Context) (leaseView, error) {
 		return askLease(ctx, q.console.inner.Etcd().Client, lease)

@@ -80,8 +80,10 @@ func readQueues(q request) (any, quality, error) {
 	}
 	l := queueList{Unused: len(rows) == 0, Prefix: q.console.inner.Space().Root()}
 	var states, kinds, orders chips
-	rows, kinds = choose(q, "kind", "Kind", rows, queueKinds())
-	rows, states = choose(q, "show", "State", rows, queueChoices)
+	ofKind, _ := choose(q, "kind", "Kind", rows, queueKinds())
+	inState, _ := choose(q, "show", "State", rows, queueChoices)
+	_, kinds = choose(q, "kind", "Kind", inState, queueKinds()) // each counts what its link shows, beside the other
+	rows, states = choose(q, "show", "State", ofKind, queueChoices)
 	rows, orders = sorted(q, rows, queueOrders)
 	l.Chips = []chips{states, kinds, orders}
 	rows, l.pager = paged(q, rows, "page")

@@ -3,6 +3,8 @@ package console
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -34,6 +36,7 @@ type hits struct {
 type searchPage struct {
 	Query  string
 	Groups []hits
+	More   bool // there is more than was looked through
 }
 
 // Bounds of a search.
@@ -52,7 +55,7 @@ func readSearch(q request) (any, quality, error) {
 		_, st, err := look(q, "nothing", func(*fleet.State) bool { return true })
 		return searchPage{}, st, err
 	}
-	found, st, err := look(q, "search/"+text, func(s *fleet.State) []hits { return search(s, q.console.inner.Space(), text) })
+	found, st, err := look(q, ofSearch+text, func(s *fleet.State) []hits { return search(s, q.console.inner.Space(), text) })
 	if err != nil {
 		return nil, st, err
 	}
@@ -60,6 +63,7 @@ func readSearch(q request) (any, quality, error) {
 	mayRead := q.reader()
 	for _, group := range found {
 		shown := hits{Label: group.Label, More: group.More}
+		p.More = p.More || group.More
 		for _, h := range group.Rows {
 			switch {
 			case !mayRead(h.subject):
@@ -104,7 +108,7 @@ func (f *finder) add(label string, rows []hit) {
 		if a.exact != b.exact {
 			return map[bool]int{true: -1, false: 1}[a.exact]
 		}
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.What, b.What))
+		return cmp.Or(strings.Compare(a.Name, b.Name), a.Since.Compare(b.Since), strings.Compare(a.What, b.What), strings.Compare(a.Href, b.Href))
 	})
 	if len(rows) > 0 {
 		f.groups = append(f.groups, hits{label, rows[:min(len(rows), mostFound)], len(rows) > mostFound})
@@ -147,38 +151,47 @@ func (f *finder) processes(s *fleet.State) {
 	for lease, of := range s.Sessions {
 		name := processName(lease)
 		if f.has(of.Owner, name) || strconv.FormatInt(lease, 10) == f.text {
-			rows = append(rows, hit{Name: cmp.Or(of.Owner, "–"), Href: pageOf("process", name), What: "lease " + name, Since: record.Time(of.Since), subject: "process/" + name, exact: of.Owner == f.text})
+			rows = append(rows, hit{Name: cmp.Or(of.Owner, "–"), Href: pageOf("process", name), What: "lease " + name, Since: record.Time(of.Since), subject: "process/" + name, exact: of.Owner == f.text || name == f.lower})
 		}
 	}
 	f.add("Processes", rows)
 }
 
-// requests searches the requests of all queues. It ends with as many as are kept.
+// requests searches the requests of all queues, in the order of their names. Of those that have the text somewhere it keeps
+// so many; those that are what was searched for it keeps all.
 func (f *finder) requests(s *fleet.State) {
-	var rows []hit
-	eachQueue(s, func(name subject, of *fleet.Queue) {
-		if len(rows) > mostFound {
-			return
-		}
-		of.Each(func(r fleet.Request, holds bool) bool {
-			token := strconv.FormatInt(r.Token, 10)
-			if !f.has(r.Owner, r.ID, r.Note) && token != f.text {
-				return true
+	queues := map[string]*fleet.Queue{}
+	eachQueue(s, func(name subject, of *fleet.Queue) { queues[name.String()] = of })
+	var exact, rows []hit
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		queues[name].Each(func(r fleet.Request, holds bool) bool {
+			is := strconv.FormatInt(r.Token, 10) == f.text || r.ID == f.text
+			switch {
+			case is:
+				exact = append(exact, requestHit(name, r, holds))
+			case len(rows) <= mostFound && f.has(r.Owner, r.ID, r.Note):
+				rows = append(rows, requestHit(name, r, holds))
 			}
-			h := hit{Name: name.String(), Href: pageOf("queue", name.String()), What: r.Owner + " waits", Since: record.Time(r.Requested), subject: name.String(), exact: token == f.text || r.ID == f.text}
-			if holds {
-				h.What, h.Since = r.Owner+" holds", record.Time(cmp.Or(r.Since, r.Requested))
-			}
-			for _, part := range []string{r.ID, r.Note} {
-				if part != "" {
-					h.What += ", " + part
-				}
-			}
-			rows = append(rows, h)
-			return len(rows) <= mostFound
+			return len(exact) <= mostFound
 		})
-	})
-	f.add("Requests in queues", rows)
+	}
+	for i := range exact {
+		exact[i].exact = true
+	}
+	f.add("Requests in queues", append(exact, rows...))
+}
+
+func requestHit(queue string, r fleet.Request, holds bool) hit {
+	h := hit{Name: queue, Href: pageOf("queue", queue), What: r.Owner + " waits", Since: record.Time(r.Requested), subject: queue}
+	if holds {
+		h.What, h.Since = r.Owner+" holds", record.Time(cmp.Or(r.Since, r.Requested))
+	}
+	for _, part := range []string{r.ID, r.Note} {
+		if part != "" {
+			h.What += ", " + part
+		}
+	}
+	return h
 }
 
 // leastReference is the shortest beginning of a reference that is searched for.
@@ -195,7 +208,9 @@ func (f *finder) records(s *fleet.State, space keyspace.Space) {
 		if len(f.text) < leastReference {
 			continue
 		}
-		for _, ref := range st.Find(f.text, mostFound) {
+		refs := st.Find(f.text, math.MaxInt)
+		slices.Sort(refs)
+		for _, ref := range refs[:min(len(refs), mostFound+1)] {
 			rows = append(rows, hit{Name: ref, Href: refOf(name, ref), What: "in the store " + name, subject: of, exact: ref == f.text})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 	patience  = time.Second      // with which a read is awaited, if there is an older one
 	firstWait = 5 * time.Second  // with which the first one is awaited
 	maxPages  = 512              // that are remembered
+	maxFound  = 16               // of them, searches
 	maxReads  = 64               // at the same time; they outlive the viewers that have left
 )
 
@@ -121,16 +123,28 @@ func (s *shared) remember(key string, p readings) {
 	if s.pages == nil {
 		s.pages = map[string]readings{}
 	}
-	if s.pages[key] = p; len(s.pages) <= maxPages {
-		return
-	}
-	oldest := key
-	for other, of := range s.pages {
-		if of.asked.Before(s.pages[oldest].asked) {
-			oldest = other
+	s.pages[key] = p
+	s.bound("", maxPages)
+	s.bound(ofSearch, maxFound)
+}
+
+// ofSearch begins the keys of searches.
+const ofSearch = "search/"
+
+// bound forgets the page that was requested least recently of those whose keys begin with a text, if they are more than so
+// many. s must be locked.
+func (s *shared) bound(prefix string, most int) {
+	oldest, n := "", 0
+	for key, of := range s.pages {
+		if strings.HasPrefix(key, prefix) {
+			if n++; n == 1 || of.asked.Before(s.pages[oldest].asked) {
+				oldest = key
+			}
 		}
 	}
-	delete(s.pages, oldest)
+	if n > most {
+		delete(s.pages, oldest)
+	}
 }
 
 // instead returns an older reading in place of one that is not there, or why it is not if there is no older one.

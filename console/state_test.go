@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -51,6 +52,58 @@ func (f *filled) delete(key string) {
 // end removes the nth request of a queue.
 func (f *filled) end(q keyspace.Queue, n int) {
 	f.delete(q.Slot(keyspace.Slot{Lease: 7, Number: n, Weight: 1}))
+}
+
+// What was searched for itself is found behind any number of others, and the same search finds the same.
+func TestSearchFindsWhatIsExact(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		q := f.space.Queue(keyspace.Semaphore, name)
+		f.put(q.Limit, record.Limit{Limit: 2}.Encode(), 0)
+		for n := range 300 {
+			f.put(q.Slot(keyspace.Slot{Lease: 7, Number: n, Weight: 1}), record.Request{Nonce: "n", Owner: "web-7", ID: fmt.Sprint("pay-", name, n), AtMS: 1}.Encode(), 7)
+		}
+	}
+	exact := f.put(f.space.Queue(keyspace.Semaphore, "z").Slot(keyspace.Slot{Lease: 7, Number: 1, Weight: 1}), record.Request{Nonce: "n", Owner: "web-7", ID: "pay", Note: "the one", AtMS: 1}.Encode(), 7)
+	f.Settle(1000)
+	first := search(f.State, f.space, "pay")
+	rows := first[len(first)-1].Rows
+	require.Contains(t, rows[0].What, "the one")
+	require.Len(t, rows, mostFound)
+	require.Equal(t, "semaphore/a", rows[1].Name)
+	for range 5 {
+		require.Equal(t, first, search(f.State, f.space, "pay"))
+	}
+	byToken := search(f.State, f.space, fmt.Sprint(exact))
+	require.Contains(t, byToken[0].Rows[0].What, "the one")
+}
+
+// A problem has lasted since what it is about began, not since something else in its queue did.
+func TestSinceWhenAProblem(t *testing.T) {
+	t.Parallel()
+	wait, hold := time.Unix(10, 0), time.Unix(20, 0)
+	row := func(r queueRow) queueRow {
+		r.Waiting, r.OldestWait, r.OldestHold = 3, wait, hold
+		return r.marked()
+	}
+	for _, p := range problemsOf([]queueRow{row(queueRow{Name: "paused", Paused: true}), row(queueRow{Name: "late", Overdue: 1}), row(queueRow{Name: "stray", Foreign: 1}), row(queueRow{Name: "leaderless", Election: true, Leaderless: true})}, nil, nil) {
+		require.Equal(t, map[string]time.Time{"late": hold, "leaderless": wait}[p.Name], p.Since, p.Name)
+	}
+}
+
+// Searches do not push the pages out of what is remembered.
+func TestRememberedSearches(t *testing.T) {
+	t.Parallel()
+	s := &shared{}
+	s.remember("queues", readings{asked: time.Unix(0, 1)})
+	for n := range 100 {
+		s.remember(ofSearch+strconv.Itoa(n), readings{asked: time.Unix(int64(n+1), 0)})
+	}
+	require.Len(t, s.pages, maxFound+1)
+	require.Contains(t, s.pages, "queues")
+	require.Contains(t, s.pages, ofSearch+"99")
+	require.Contains(t, s.pages, ofSearch+"84")
 }
 
 // The overview counts what wants an operator. A request of a limiter with a total waits at its key or at the

@@ -125,7 +125,7 @@ type storePage struct {
 	Name    string
 	Chips   []chips
 	Records []recordRow
-	Refused int        // of unknown outcome, whose duplicates wait for an operator
+	Open    int        // of unknown outcome, whose duplicates wait for an operator
 	many    url.Values // which records an action on many of them is about, or nil
 	Known   bool       // whether etcd has anything of it
 	May     map[string]bool
@@ -134,13 +134,16 @@ type storePage struct {
 
 // Many returns the address of an action on many of the records, or "" if there is none.
 func (p storePage) Many(verb Verb) string {
-	if p.many == nil || !p.May[string(verb)] || verb == Resolve && p.Refused == 0 {
+	if p.many == nil || !p.May[string(verb)] || verb == Resolve && p.Open == 0 || verb == Delete && p.many.Get("state") == inProgress {
 		return ""
 	}
 	values := maps.Clone(p.many)
 	values.Set("do", string(verb))
 	return "bulk?" + values.Encode()
 }
+
+// inProgress is the state of which no record is deleted, in an address.
+var inProgress = strconv.Itoa(int(idempotency.InProgress))
 
 // Pager returns the place in the table.
 func (p storePage) Pager() pager { return p.pager }
@@ -150,6 +153,7 @@ type storeState struct {
 	known   bool
 	counts  map[idempotency.State]int
 	refused int      // of unknown outcome, whose duplicates wait for an operator
+	open    int      // of them, those that are selected
 	refs    []string // of the records that are selected
 	sort    sync.Once
 }
@@ -201,6 +205,15 @@ func storeOf(state *fleet.State, space keyspace.Space, name string, selected sel
 		return &storeState{}
 	}
 	out := &storeState{known: true, counts: map[idempotency.State]int{}, refused: st.Count[fleet.Unknown], refs: selected.refs(st, space.Store(name))}
+	if out.refused > 0 {
+		open := st.Refs(fleet.Unknown)
+		slices.Sort(open)
+		for _, ref := range out.refs {
+			if _, is := slices.BinarySearch(open, ref); is {
+				out.open++
+			}
+		}
+	}
 	for state, stages := range counted {
 		for _, stage := range stages {
 			out.counts[state] += st.Count[stage]
@@ -249,7 +262,7 @@ func readStore(q request) (any, quality, error) {
 			return nil, st, err
 		}
 	}
-	p := storePage{Name: name, May: q.offers("requests/"+name, Resolve, Delete), Known: of.known, Chips: []chips{selected.chips(name, of)}, many: selected.params(name), Refused: of.refused, pager: place}
+	p := storePage{Name: name, May: q.offers("requests/"+name, Resolve, Delete), Known: of.known, Chips: []chips{selected.chips(name, of)}, many: selected.params(name), Open: of.open, pager: place}
 	for _, r := range found {
 		resolve := "Resolve"
 		if r.State != idempotency.Unknown {

@@ -105,14 +105,24 @@ func (q request) sideOf(path string) *side {
 		return nil
 	}
 	s := &side{Label: list.label, All: list.all}
-	shown := false
-	for _, row := range all[:min(len(all), mostSide)] {
+	mayRead, shown := q.reader(), false
+	for _, row := range all {
 		row.Current = row.Name == q.name() || path == "queue" && keyIn(q.name(), row.Name)
-		shown = shown || row.Current
-		s.Names = append(s.Names, row)
+		switch last := len(s.Names) - 1; {
+		case shown && s.More:
+			return s
+		case s.More && !row.Current, !mayRead(list.subject + row.Name):
+		case last+1 < mostSide:
+			shown = shown || row.Current
+			s.Names = append(s.Names, row)
+		case row.Current:
+			shown, s.More, s.Names[last] = true, true, row
+		default:
+			s.More = true
+		}
 	}
-	if len(all) > mostSide {
-		s.More = len(all)
+	if len(s.Names) < 2 {
+		return nil
 	}
 	return s
 }
