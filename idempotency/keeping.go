@@ -191,15 +191,11 @@ func (p *pool) renewOnce(ctx context.Context, l *pooled) error {
 
 // exists asks etcd whether a lease exists.
 func (p *pool) exists(ctx context.Context, l *pooled) error {
-	call, cancel := commit.Call(ctx)
-	defer cancel()
-	return p.sess.LetIn(call, func() error {
-		left, err := p.sess.Etcd().TimeToLive(call, l.id)
-		if err == nil && left.TTL <= 0 {
-			err = rpctypes.ErrLeaseNotFound
-		}
-		return err
-	})
+	granted, err := grantedTo(ctx, p.sess, l.id)
+	if err == nil && granted <= 0 {
+		err = rpctypes.ErrLeaseNotFound
+	}
+	return err
 }
 
 // lose forgets a lease that is not trusted any more.

@@ -86,6 +86,26 @@ func outlived(ttl time.Duration) time.Duration {
 	return min(max(ttl-time.Second, 0)*2/3, maxDuration)
 }
 
+// grantedTo returns the TTL of a lease, or 0 if it does not exist. A leader that has been replaced and does not know it yet
+// says that of a lease that was granted since; a renewal it refuses. So what counts is that a renewal does not find it.
+func grantedTo(ctx context.Context, sess *engine.Session, id clientv3.LeaseID) (granted time.Duration, err error) {
+	call, cancel := commit.Call(ctx)
+	defer cancel()
+	var seconds int64
+	err = sess.LetIn(call, func() error {
+		left, err := sess.Etcd().TimeToLive(call, id)
+		if err == nil && left.TTL > 0 {
+			seconds = left.GrantedTTL
+			return nil
+		}
+		if err == nil {
+			seconds, err = engine.RenewOnce(call, sess, id)
+		}
+		return err
+	})
+	return time.Duration(max(0, seconds)) * time.Second, err
+}
+
 // class rounds a retention up by less than a twentieth, so that similar durations share leases.
 func class(d time.Duration) time.Duration {
 	s := math.Ceil(d.Seconds())

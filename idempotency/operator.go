@@ -152,11 +152,6 @@ func (o operator) amend(ctx context.Context, mine func(*mvccpb.KeyValue) bool, t
 // keptUnknown returns for how long the store that has begun the request keeps it with an unknown outcome, which is no
 // shorter than its Retain: the lease of the record shows it. It returns 0 if that has expired, and the record with it.
 func (o operator) keptUnknown(ctx context.Context) (time.Duration, error) {
-	call, done := commit.Call(ctx)
-	defer done()
-	resp, err := o.sess.Etcd().TimeToLive(call, clientv3.LeaseID(o.st.kv.Lease))
-	if err != nil {
-		return 0, err
-	}
-	return outlived(time.Duration(resp.GrantedTTL) * time.Second), nil
+	granted, err := grantedTo(ctx, o.sess, clientv3.LeaseID(o.st.kv.Lease))
+	return outlived(granted), err
 }
