@@ -65,7 +65,9 @@ func (k *claim) take(ctx context.Context, tick time.Time) (*claimed, Result, err
 	defer intime()
 	ctx, cancel := k.untilClose(sent)
 	defer cancel()
-	c, res, err := k.ask(ctx, sent, plan{tick: tick, attempt: 1, settings: k.job.expected(k.shared())})
+	p := plan{tick: tick, attempt: 1}
+	p.settings, p.value = k.job.expected(k.shared())
+	c, res, err := k.ask(ctx, sent, p)
 	if tooLate(ctx, err) {
 		if err != errLate { //nolint:errorlint // joined with what was in the way
 			k.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", k.job.name), zap.Time("tick", tick), zap.Error(err))
@@ -152,8 +154,9 @@ func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
 		if err != nil {
 			return decision{}, err
 		}
-		k.job.read(st.settled())
-		warnOfFires(k.log, k.job, k.shared(), st.settled())
+		settled, as := st.settled()
+		k.job.read(settled, as)
+		warnOfFires(k.log, k.job, k.shared(), settled)
 		if now := k.opts.Now(); st.latest.After(now.Add(early)) {
 			k.job.ahead.Do(func() { warnOfAhead(k.log, k.job.name, st.latest.Sub(now), k.Clocks()) })
 		}

@@ -46,6 +46,7 @@ type plan struct {
 	pause    time.Duration // after a failure, from seen on; 0 after a loss
 	seen     time.Time     // when this call has seen the record first
 	settings string        // in etcd, or ""
+	value    string        // theirs, if it is not as this release writes them: it has further fields
 }
 
 // observed is what events have shown of a tick.
@@ -72,7 +73,8 @@ func (r request) unread(p plan, h observed, late bool) decision {
 
 // decide decides from what was read of a job. own is the lease of this process's session.
 func (st state) decide(job string, tick time.Time, r request, own clientv3.LeaseID) decision {
-	p := plan{tick: tick, attempt: 1, settings: st.settled()}
+	p := plan{tick: tick, attempt: 1}
+	p.settings, p.value = st.settled()
 	if len(st.run) > 0 {
 		last, ok := record.DecodeRun(st.run[0].Value)
 		active := len(st.lock) > 0 && st.lock[0].CreateRevision == st.run[0].ModRevision
@@ -143,7 +145,7 @@ func (st state) over(p plan, r request, out Outcome) decision {
 	if st.latest.After(p.tick) {
 		p.tick = st.latest
 	}
-	return decision{action: send, plan: plan{tick: p.tick.Add(smallest), attempt: 1, settings: p.settings}}
+	return decision{action: send, plan: plan{tick: p.tick.Add(smallest), attempt: 1, settings: p.settings, value: p.value}}
 }
 
 // await decides about a tick that may be claimed again when a run or a cooldown ends.
@@ -163,12 +165,16 @@ func (st state) skip(out Outcome) decision {
 	return next
 }
 
-// settled returns the settings in etcd, or "".
-func (st state) settled() string {
+// settled returns the settings in etcd, or "", and their value if this release writes another one for them.
+func (st state) settled() (text, value string) {
 	if len(st.settings) == 0 {
-		return ""
+		return "", ""
 	}
-	return settingsOf(st.settings[0])
+	text, value = settingsOf(st.settings[0]), string(st.settings[0].Value)
+	if value == (record.Settings{Text: text}).Encode() {
+		value = ""
+	}
+	return text, value
 }
 
 // owner returns the owner of the run, lock or cooldown that causes an outcome, or "".

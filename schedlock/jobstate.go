@@ -19,6 +19,7 @@ type job struct {
 	mu          sync.Mutex
 	print       string               // the settings of this process
 	stored      string               // the settings in etcd, at the last read
+	storedAs    string               // their value, if this release writes another one for them
 	claimed     map[string]string    // by key of a run record that events have shown: its owner
 	order       []string             // the keys of claimed, oldest first
 	runners     map[int64]bool       // leases of the processes that have claimed a tick
@@ -62,21 +63,21 @@ func (j *job) use(print string) error {
 }
 
 // expected returns the settings that are most likely in etcd: those that were read last, if mine agree
-// with them, otherwise mine.
-func (j *job) expected(mine string) string {
+// with them, otherwise mine; and their value, see plan.
+func (j *job) expected(mine string) (text, value string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if _, ok := agree(mine, j.stored); j.stored != "" && ok {
-		return j.stored
+		return j.stored, j.storedAs
 	}
-	return mine
+	return mine, ""
 }
 
 // read records the settings in etcd.
-func (j *job) read(stored string) {
+func (j *job) read(stored, as string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.stored = stored
+	j.stored, j.storedAs = stored, as
 }
 
 // seen returns what events have shown of a tick, by the key of its record, and a channel that is

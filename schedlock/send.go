@@ -96,7 +96,7 @@ func (k *claim) creation(c *claimed, p plan) commit.Creation {
 	} else {
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(run), "=", p.mod), none(run+"\x00", horizon))
 	}
-	settled := clientv3.Compare(clientv3.Value(k.job.keys.Settings()), "=", record.Settings{Text: p.settings}.Encode())
+	settled := clientv3.Compare(clientv3.Value(k.job.keys.Settings()), "=", cmp.Or(p.value, record.Settings{Text: p.settings}.Encode()))
 	if p.settings == "" {
 		settled = clientv3.Compare(clientv3.CreateRevision(k.job.keys.Settings()), "=", 0)
 	}

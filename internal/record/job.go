@@ -66,8 +66,8 @@ type Lock struct {
 	AtMS    int64  `json:"at"`
 }
 
-// Settings is what the live users of a job agree on, as a text: see SettingsText. A claim compares the whole value, so there is
-// one for each text.
+// Settings is what the live users of a job agree on, as a text: see SettingsText. A claim compares the whole value, as it
+// was read.
 type Settings struct {
 	header
 	Text string `json:"settings"`
