@@ -99,6 +99,9 @@ func (j *Job) past(ctx context.Context) (past, error) {
 		if r.Attempt > 1 {
 			p.began = p.last // of the earlier attempts only that is known
 		}
+		if later(kvs[0][0]) { // it may have been active until now
+			p.began, p.ended = p.last, l.opts.Now()
+		}
 	}
 	if len(kvs[0]) == 0 && len(kvs[4]) > 0 {
 		plan, _ := record.DecodePlan(kvs[4][0].Value)
@@ -113,6 +116,9 @@ func (j *Job) past(ctx context.Context) (past, error) {
 			if len(kvs[4]) > 0 && kvs[4][0].ModRevision < at {
 				plan, _ := record.DecodePlan(kvs[4][0].Value)
 				p.resumed = time.UnixMilli(max(r.AtMS, plan.AliveMS))
+			}
+			if later(kvs[3][0]) { // the job may have been paused until now
+				p.resumed = l.opts.Now()
 			}
 		}
 	}

@@ -133,6 +133,8 @@ func (r *records) due(plan []*mvccpb.KeyValue, last *Record, operated []*mvccpb.
 	if len(operated) > 0 {
 		if at, ok := record.DecodeOperated(operated[0].Value); ok { // of another clock
 			after = max(after, min(at.AtMS, r.locker.opts.Now().UnixMilli()))
+		} else if later(operated[0]) {
+			after = max(after, r.locker.opts.Now().UnixMilli())
 		}
 	}
 	due := p.Due(after)

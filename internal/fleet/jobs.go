@@ -98,6 +98,8 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 		if j.operated = 0; kv != nil {
 			if at, ok := record.DecodeOperated(kv.Value); ok {
 				j.operated, j.operatedMod = min(at.AtMS, now), kv.ModRevision // it is of another clock
+			} else if record.Later(kv.Value) > 0 {
+				j.operated, j.operatedMod = now, kv.ModRevision // until when the job may have been paused
 			}
 		}
 	case j.queues.Plan():

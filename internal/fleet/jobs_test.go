@@ -172,3 +172,16 @@ func TestForgotten(t *testing.T) {
 	s.Remove(keys.Floor(time.Unix(60, 0)))
 	require.Empty(t, s.Jobs)
 }
+
+// A202: the time of a resumption of a later version is not known: nothing is due that came before it has arrived here.
+func TestResumedByALaterRelease(t *testing.T) {
+	t.Parallel()
+	s, put := planned(t)
+	keys := s.space.Job("nightly")
+	put(keys.Plan(), record.Plan{Schedule: "fire time like", DueMS: 1000, NextMS: []int64{1000, 6000}}.Encode())
+	put(s.space.User(7, 0), record.User{Jobs: []string{"nightly"}}.Encode())
+	next := func() int64 { return s.Jobs["nightly"].History(time.UnixMilli(500)).Next }
+	require.EqualValues(t, 1000, next())
+	put(keys.Operated(), `{"v":2,"at":[1,2]}`)
+	require.EqualValues(t, 6000, next())
+}

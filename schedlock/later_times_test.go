@@ -1,0 +1,42 @@
+package schedlock_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// A202: the end of a run, or the time of a resumption, is in a value of a later version. A tick that may have been
+// suppressed by it is not started, and is not reported as overdue.
+func TestOnceAfterLaterValues(t *testing.T) {
+	t.Parallel()
+	saturday := friday.AddDate(0, 0, 1)
+	for name, tt := range map[string]struct {
+		key    string
+		starts int64
+	}{"none": {"/none", 1}, "run": {"/run/", 0}, "operation": {"/operation", 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			h := clock(friday)
+			a := f.instance(nil, h.options())
+			_, err := a.Do(ctxT(t), "job", nothing, schedlock.Tick(friday), schedlock.Retries(1))
+			require.NoError(t, err)
+			h.set(friday.Add(time.Hour))
+			require.NoError(t, a.Pause(ctxT(t), "job", ""))
+			require.NoError(t, a.Resume(ctxT(t), "job"))
+			require.NoError(t, a.sess.Close(ctxT(t)))
+			for key, value := range f.Values(tt.key) {
+				_, err := f.Client().Put(ctxT(t), key, `{"v":2`+strings.TrimPrefix(value, `{"v":1`))
+				require.NoError(t, err)
+			}
+			_, starts, reported := f.begins(saturday.Add(time.Hour))
+			got(t, reported, "it has looked for what was missed")
+			require.Equal(t, tt.starts, starts.Load())
+		})
+	}
+}
