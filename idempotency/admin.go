@@ -133,7 +133,7 @@ func (s *Store) Get(ctx context.Context, ref Ref) (r Record, out *Outcome, err e
 // function. Other processes may replay a deleted outcome for CacheFor. What the record says can
 // change between the look at it and the call: pass OnlyRevision. Delete returns ErrInProgress, as an
 // *InProgressError; ErrAlive, without EvenIfAlive, for a lost attempt whose process lives, also if an operator
-// has recorded its outcome; ErrNotFound,
+// has recorded its outcome, and for a record of a later version, which may be of an attempt in progress; ErrNotFound,
 // ErrInvalid, ErrClosed, ErrConflict if the record has changed meanwhile, ctx's error or one of etcd's;
 // after the last two the record may be deleted or not.
 func (s *Store) Delete(ctx context.Context, ref Ref, opts ...ChangeOption) error {

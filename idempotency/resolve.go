@@ -134,10 +134,16 @@ func (c change) resolves(what Resolution, st state) error {
 	return nil
 }
 
-// spares returns ErrAlive if the process of a lost attempt lives, unless the options say that this does not count.
+// spares returns ErrAlive if the process of a lost attempt lives, unless the options say that this does not count. That
+// of a record of a later version may.
 // It looks after the record was read: a session that the attempt's process has lost does not come back.
 func (c change) spares(ctx context.Context, sess *engine.Session, st state) error {
-	if c.evenIfAlive || !st.lost() && !st.resolved() {
+	switch {
+	case c.evenIfAlive:
+		return nil
+	case st.bad && record.Later(st.kv.Value) > 0:
+		return fmt.Errorf("%w, as far as can be seen: %w; an attempt may still be working (EvenIfAlive)", ErrAlive, record.Why(string(st.kv.Key), st.kv.Value))
+	case !st.lost() && !st.resolved():
 		return nil
 	}
 	exist, err := readSessions(ctx, sess)

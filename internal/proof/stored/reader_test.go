@@ -250,8 +250,12 @@ func TestLaterVersionsAreRefused(t *testing.T) {
 		r.refuses(t, err, "idempotency/orders/record/"+string(st.Ref(keyOf(name))))
 		err = st.Resolve(ctx, st.Ref(keyOf(name)), idempotency.NotDone())
 		r.refuses(t, err, "idempotency/orders/record/"+string(st.Ref(keyOf(name))))
+		err = st.Delete(ctx, st.Ref(keyOf(name)))
+		require.ErrorIs(t, err, idempotency.ErrAlive, "it may be in progress")
+		r.refuses(t, err, "idempotency/orders/record/"+string(st.Ref(keyOf(name))))
 	}
 	r.unchanged(t)
+	require.NoError(t, st.Delete(ctx, st.Ref(keyOf("K-works")), idempotency.EvenIfAlive()))
 }
 
 // keepsPlan has a process plan a job, and claim a tick of it, whose plan is of a later version: see unchanged.
