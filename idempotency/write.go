@@ -38,7 +38,7 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 		_, err = k.putParts(ctx, lease)
 		switch {
 		case err == nil: // also if the record was changed: writing it will show that
-			res, err = o.writeRecord(ctx, lease)
+			res, err = o.writeRecord(ctx, lease, len(parts) > 0)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			err = nil
 		}
@@ -73,8 +73,8 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 }
 
 // writeRecord writes the record of the outcome, with what is attached. It
-// returns errRejected if etcd refuses what is attached.
-func (o *settlement) writeRecord(ctx context.Context, lease *pooled) (commit.Amending, error) {
+// returns errRejected if etcd refuses what is attached. If parts were put, a late copy of one may be under way.
+func (o *settlement) writeRecord(ctx context.Context, lease *pooled, parts bool) (commit.Amending, error) {
 	a, own, s, attached := o.a, &o.a.own, o.a.store, len(o.ifs)+len(o.then) > 0
 	then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id))}
 	var together commit.Together
@@ -88,7 +88,7 @@ func (o *settlement) writeRecord(ctx context.Context, lease *pooled) (commit.Ame
 		Same: func() clientv3.Op {
 			return clientv3.OpPut(a.entry.Record, own.rec.Encode(), clientv3.WithLease(a.work.id))
 		},
-		Together: together, Doubt: o.doubt,
+		Together: together, Doubt: o.doubt || parts, // of a part, too: until the record is put again
 	})
 	o.doubt = o.doubt || res.Doubt
 	if err == nil {
