@@ -34,6 +34,7 @@ type cache struct {
 	keep time.Duration
 
 	mu    sync.Mutex
+	past  moment // when an outcome was forgotten last: of what was asked for before that, none is kept
 	size  int
 	byRef map[string]*list.Element
 	order list.List // of *cached, latest use first
@@ -69,7 +70,7 @@ func (c *cache) put(ref string, rec *Outcome, since moment, retain time.Duration
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.remove(ref)
-	if rec.size() > c.most/4 || c.keep == 0 {
+	if rec.size() > c.most/4 || c.keep == 0 || !c.past.IsZero() && !since.After(c.past.Time) {
 		return
 	}
 	c.byRef[ref] = c.order.PushFront(&cached{ref, rec, since, min(c.keep, retain)})
@@ -79,9 +80,11 @@ func (c *cache) put(ref string, rec *Outcome, since moment, retain time.Duration
 	}
 }
 
+// forget drops an outcome that was changed or deleted, also for a call that has read it before and still has to put it.
 func (c *cache) forget(ref string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.past = now()
 	c.remove(ref)
 }
 

@@ -129,6 +129,7 @@ func (o operator) put(ctx context.Context, text string, lease clientv3.LeaseID) 
 // amend changes the record, if it is as the call has read it and no attempt is in progress; mine reports whether
 // a record is as the change leaves it. It returns the revision of the change.
 func (o operator) amend(ctx context.Context, mine func(*mvccpb.KeyValue) bool, then ...clientv3.Op) (int64, error) {
+	defer o.cache.forget(o.entry.Ref) // after saw: a later read by one member is of what this call has left
 	sent := now()
 	res, err := commit.Amend(ctx, o.sess.KV(), commit.Amendment{
 		Key: o.entry.Record, Mod: o.st.mod(), Then: then, Mine: mine,
@@ -136,7 +137,6 @@ func (o operator) amend(ctx context.Context, mine func(*mvccpb.KeyValue) bool, t
 			return clientv3.OpPut(o.entry.Record, string(o.st.kv.Value), clientv3.WithLease(clientv3.LeaseID(o.st.kv.Lease)))
 		},
 	})
-	o.cache.forget(o.entry.Ref)
 	switch {
 	case err != nil:
 		return 0, err
