@@ -154,7 +154,8 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 		}
 	}
 	if !steps && (!o.ran || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace)) {
-		lease = nil
+		lease, o.doubt = nil, o.doubt || res.Doubt
+		free.Doubt = o.doubt
 		res, err = commit.Amend(ctx, kv, free)
 	}
 	o.doubt = o.doubt || res.Doubt

@@ -87,9 +87,9 @@ func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 				return Amending{Outcome: LeaseGone}, nil
 			}
 			// An earlier copy may have been applied before the lease ended.
-			return a.readState(ctx, kv, Amending{Outcome: LeaseGone}, nil)
+			return a.readState(ctx, kv, Amending{Outcome: LeaseGone}, nil, doubt)
 		case answered:
-			return a.readState(ctx, kv, Amending{Doubt: doubt}, err)
+			return a.readState(ctx, kv, Amending{Doubt: doubt}, err, true)
 		case unanswered:
 			doubt = true
 		}
@@ -140,7 +140,7 @@ func applied(stands *mvccpb.KeyValue) Amending {
 
 // readState finds out with a linearizable read whether the amendment was applied. No copy of
 // it may be under way any more. If it was not applied, out and failed are returned.
-func (a Amendment) readState(ctx context.Context, kv clientv3.KV, out Amending, failed error) (Amending, error) {
+func (a Amendment) readState(ctx context.Context, kv clientv3.KV, out Amending, failed error, doubt bool) (Amending, error) {
 	resp, err := Read(ctx, func(call context.Context) (*clientv3.GetResponse, error) { return kv.Get(call, a.Key) })
 	if err != nil {
 		return Amending{Doubt: true}, err
@@ -155,7 +155,7 @@ func (a Amendment) readState(ctx context.Context, kv clientv3.KV, out Amending, 
 	case a.Mine(stands):
 		return applied(stands), nil
 	}
-	return Amending{Outcome: Overtaken, Found: stands}, nil
+	return Amending{Outcome: Overtaken, Doubt: doubt, Found: stands}, nil
 }
 
 // PutAt puts if key has that mod revision, and reports whether it has. After a lost response
