@@ -157,7 +157,7 @@ func readChanges(q request) (any, quality, error) {
 				r.Queues = append(r.Queues, name)
 			}
 		}
-		if mayRead(r.Name) && (l.Name == "" || slices.ContainsFunc(append(r.Queues, r.Name), func(name string) bool { return name == l.Name || strings.HasPrefix(name, l.Name+"/") })) {
+		if mayRead(r.Name) && (l.Name == "" || slices.ContainsFunc(append(r.Queues, r.Name), func(name string) bool { return name == l.Name || keyIn(name, l.Name) })) {
 			some = append(some, r)
 		}
 	}

@@ -236,6 +236,12 @@ func (c *console) refuseTo(w http.ResponseWriter, r *http.Request, code int, err
 		c.opts.Logger.Warn("the console could not answer", zap.String("path", r.URL.Path), zap.Error(err))
 	}
 	w.Header().Del("ETag")
+	if wantsJSON(r) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(map[string]string{"Error": err.Error()})
+		return
+	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	up := strings.Repeat("../", max(0, strings.Count(r.URL.Path, "/")-1))
 	f := frame{Title: http.StatusText(code), Up: up, Data: refusal{err.Error(), back, up}, Live: code >= http.StatusInternalServerError && r.Method == http.MethodGet}

@@ -196,6 +196,11 @@ func TestStrip(t *testing.T) {
 	require.Equal(t, []string{"late", "7"}, []string{s.Lanes[0].Runs[1].State, s.Lanes[0].Runs[1].Y})
 	require.Contains(t, s.Lanes[0].Runs[1].Title, "started 1 m 0 s behind its tick")
 	require.Equal(t, "done", s.Lanes[1].Runs[0].State)
+	var many []runRow
+	for n := range 11 {
+		many = append(many, run(fmt.Sprint(n%10), "done", time.Hour, time.Minute, 0, false))
+	}
+	require.Equal(t, []int{mostLanes, 2}, []int{len(stripOf(many, now).Lanes), stripOf(many, now).More})
 	require.Equal(t, s, stripOf([]runRow{
 		run("b", "done", time.Hour, time.Minute, 0, false), run("a", "failed", 2*time.Hour, time.Minute, 0, true),
 		run("a", "done", 50*time.Hour, time.Hour, time.Minute, false),

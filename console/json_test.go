@@ -50,7 +50,12 @@ func TestJSON(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(s.get("/queue?name=semaphore/charge", asked).body), &page))
 	require.Equal(t, "web-7", page.Data.Holders.Rows[0].Owner)
-	require.Equal(t, http.StatusNotFound, s.get("/job?name=none", asked).StatusCode)
+	missing := s.get("/job?name=none", asked)
+	require.Equal(t, http.StatusNotFound, missing.StatusCode)
+	require.Equal(t, "application/json", missing.Header.Get("Content-Type"))
+	var failed struct{ Error string }
+	require.NoError(t, json.Unmarshal([]byte(missing.body), &failed))
+	require.Contains(t, failed.Error, "none")
 
 	writes := open(t, "", &console.Options{Authorize: all})
 	writes.acquire(writes.semaphore("web-7", "charge", 3))

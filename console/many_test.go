@@ -60,6 +60,7 @@ func TestManyAreOneChange(t *testing.T) {
 	require.NotContains(t, body, "semaphore/secret")
 	require.Contains(t, s.get("/changes", everything).body, "<bdi>semaphore/secret</bdi>")
 	require.Contains(t, s.page("/changes?name=semaphore/charge"), "5 targets: ")
+	require.NotContains(t, s.page("/changes?name=semaphore"), "5 targets: ")
 	require.Contains(t, s.page("/changes?name=semaphore/none"), "There is no recorded change here that you may see.")
 	outcome := func() map[string]string {
 		of := map[string]string{}

@@ -13,6 +13,7 @@ import (
 type strip struct {
 	From, To time.Time
 	Lanes    []lane
+	More     int // processes that have no lane
 }
 
 // lane has the runs of one process.
@@ -53,9 +54,11 @@ func stripOf(runs []runRow, now time.Time) *strip {
 	// The edges move on by steps, so that an unchanged job is an unchanged page.
 	step := max(time.Second, now.Sub(s.From)/100).Truncate(time.Second)
 	s.From, s.To = s.From.Add(-step).Truncate(time.Second), now.Truncate(step).Add(step)
+	more := map[string]bool{}
 	for _, r := range shown {
 		i := slices.IndexFunc(s.Lanes, func(l lane) bool { return l.Owner == r.Owner })
 		if i < 0 && len(s.Lanes) == mostLanes {
+			more[r.Owner] = true
 			continue
 		}
 		if i < 0 {
@@ -64,6 +67,7 @@ func stripOf(runs []runRow, now time.Time) *strip {
 		}
 		s.Lanes[i].Runs = append(s.Lanes[i].Runs, s.drawn(r))
 	}
+	s.More = len(more)
 	slices.SortFunc(s.Lanes, func(a, b lane) int { return strings.Compare(a.Owner, b.Owner) })
 	for i, l := range s.Lanes {
 		bad := 0
