@@ -101,7 +101,9 @@ func TestResolveMany(t *testing.T) {
 	}
 	require.Contains(t, s.page("/store?name=orders&only=refused"), `href="bulk?do=resolve&amp;only=refused&amp;store=orders"`)
 	form := s.many("do=resolve&store=orders&scope=acme", "confirm", "orders", "reason", "the bank has nothing of them")
-	require.Contains(t, s.postMany(form).body, "The outcome is missing.")
+	wrong := s.postMany(form)
+	require.Contains(t, wrong.body, "The outcome is missing.")
+	require.Equal(t, 3, strings.Count(wrong.body, "unknown, POST /payments"), "what was shown is shown again")
 	form.Set("value", "not-done")
 	s.attempt("orders", "K-1") // meanwhile it was resolved, begun again and lost again
 	late := s.lose("orders", "K-9")
@@ -114,6 +116,7 @@ func TestResolveMany(t *testing.T) {
 	require.Contains(t, s.page("/store?name=orders&only=refused"), string(late), "the page had not shown it")
 
 	released := fmt.Sprintf("do=delete&store=orders&state=%d", idempotency.Released)
+	require.Equal(t, 2, strings.Count(s.postMany(s.many(released, "confirm", "x", "reason", "tidy")).body, "released, POST /payments"))
 	made = s.postMany(s.many(released, "confirm", "orders", "reason", "tidy"))
 	require.Contains(t, made.body, "2 done")
 	require.Contains(t, s.page("/store?name=orders&scope=acme"), "Records 1 to 2 of 2")

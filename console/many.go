@@ -59,11 +59,12 @@ func (b *bulk) title() string { return string(b.verb) + " many of " + b.name }
 
 // describe adds what the namespace shows of the targets of a form, as far as its page shows it.
 func (b *bulk) describe() {
-	found, _, err := b.look()
-	if err == nil && b.of == "store" {
-		found, err = b.read(slices.DeleteFunc(found, func(t bulkTarget) bool {
-			return !slices.ContainsFunc(b.targets, func(of bulkTarget) bool { return of.Target == t.Target })
-		}))
+	var found []bulkTarget
+	var err error
+	if b.of == "store" {
+		found, err = b.read(b.targets)
+	} else {
+		found, _, err = b.look()
 	}
 	if err != nil {
 		return // the form has the targets

@@ -153,3 +153,26 @@ func TestChangesOnALeaseThatHasEnded(t *testing.T) {
 	s.followed(s.submit("set-limit", "semaphore/charge", "", "value", "8"))
 	require.Len(t, s.Keys("/change/"), 1)
 }
+
+// All requests of a process at a limiter with a total can be ended: those that hold, that wait for the total, and that wait
+// at their key.
+func TestEndAllAtALimiter(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	sess := s.session("web-7")
+	lim, err := concurrency.NewKeyedLimiter(sess, "api", 1, &concurrency.KeyedLimiterOptions{Total: 1})
+	require.NoError(t, err)
+	s.acquire(lim.Key("acme"))
+	ctx := testkit.Context(t)
+	ended := make(chan error, 2)
+	for _, key := range []string{"acme", "globex"} {
+		go func() { _, err := lim.Key(key).Acquire(ctx); ended <- err }()
+	}
+	process := fmt.Sprintf("%016x", sess.Lease())
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/process?name="+process), "Waits 2<") }, testkit.Soon, testkit.Soon/1000)
+	made := s.postMany(s.many("do=evict&process="+process, "confirm", process, "reason", "stuck"))
+	require.Contains(t, made.body, "3 done", made.body)
+	for range 2 {
+		require.ErrorContains(t, <-ended, "stuck")
+	}
+}
