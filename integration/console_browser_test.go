@@ -257,7 +257,7 @@ func TestConsoleInABrowser(t *testing.T) {
 		"jobs": "cleanup", "job?name=cleanup": "the disk is full", "stores": "orders", "store?name=orders": "POST /payments", "sessions": "web-7",
 		"doctor": "a majority answers reads in", fmt.Sprintf("confirm?do=evict&name=semaphore/charge&target=%d", second.Token()): "<b>order 13</b>",
 		"confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)): "choose what the lost attempt has done", "confirm?do=pause&name=cleanup": "Keep the job from starting", "queue?name=semaphore/none": "No request waits",
-		"queues": "semaphore/charge", "search?q=order": "web-7 holds", "changes": "No console has changed", "bulk?do=delete&store=orders&only=refused": "1 target", fmt.Sprintf("process?name=%016x", s.Lease()): "order 12",
+		"queues": "semaphore/charge", "search?q=order": "web-7 holds", "changes": "There is no recorded change", "bulk?do=delete&store=orders&only=refused": "1 target", fmt.Sprintf("process?name=%016x", s.Lease()): "order 12",
 	}
 	names := map[string]string{"": "queues", "queue?name=semaphore/charge": "queue", "job?name=cleanup": "job", "store?name=orders": "requests", "confirm?do=pause&name=cleanup": "confirm"}
 	for _, scheme := range []string{"light", "dark"} {
