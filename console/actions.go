@@ -171,7 +171,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		c.refuseTo(w, r, actStatus(err), err, o.back())
 		return
 	}
-	log.Info("an action of the console")
+	logMade(log)
 	c.settle(ctx)
 	c.did(key, o.Verb)
 	w.Header().Set("Location", o.back()+"&"+url.Values{"done": {key}}.Encode())
@@ -185,6 +185,9 @@ func (c *console) made(ctx context.Context, o order, at target, actor string) er
 	record(err)
 	return err
 }
+
+// logMade logs an action that was made.
+func logMade(log *zap.Logger) { log.Info("an action of the console") }
 
 // bounded executes an action, with an error that says what is not known after its time.
 func (c *console) bounded(ctx context.Context, o order, at target, actor string) error {

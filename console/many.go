@@ -163,7 +163,7 @@ func (b *bulk) makeOne(ctx context.Context, t *bulkTarget, now func() (concurren
 		return
 	}
 	t.Done = done[b.verb]
-	c.opts.Logger.Info("an action of the console", fields...)
+	logMade(c.opts.Logger.With(fields...))
 }
 
 // now reads the queue of a target.
