@@ -24,39 +24,56 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	case <-ctx.Done():
 		return nil, c.ended(ctx)
 	}
-	if !f.print.agree(c.print) {
-		return nil, c.mismatch(f.print, false)
-	}
+	agrees := f.print.agree(c.print)
 	var here <-chan struct{}
-	if !c.set.waits() {
+	if !agrees || !c.set.waits() {
 		here = f.here
-		if !f.isHere() { // the leader may not have noticed yet that the other attempt has ended
-			c.since = time.Now()
-			asking, answered, err := c.store.away.ask(ctx, c.set)
-			if err != nil {
+		if !f.isHere() {
+			if err := c.behind(ctx, f); err != nil {
 				return nil, err
 			}
-			st, err := c.store.reader.read(asking, c.entry, true, f.lease)
-			answered()
-			if err != nil {
-				return nil, c.because(asking, err)
-			}
-			if st.live && st.prints().agree(c.print) {
-				return nil, c.inProgress(ctx, st)
-			}
-			f.recheck()
 		}
 	}
 	select {
 	case <-f.done:
 		return f.outcome, nil
 	case <-here:
+		if !agrees {
+			return nil, c.mismatch(f.print, false)
+		}
 		return nil, c.inProgress(ctx, c.ofFlight(f))
 	case <-c.bound.Done():
 		return nil, c.inProgress(ctx, c.ofFlight(f))
 	case <-ctx.Done():
 		return nil, c.ended(ctx)
 	}
+}
+
+// behind returns the error of a call that another process's attempt refuses, if that is still in progress: the leader of
+// the flight may not have noticed yet that it has ended, and is asked to look then.
+func (c *call) behind(ctx context.Context, f *flight) error {
+	c.since = time.Now()
+	asking, answered, err := c.store.away.ask(ctx, c.set)
+	if err != nil {
+		return err
+	}
+	st, err := c.store.reader.read(asking, c.entry, true, f.lease)
+	answered()
+	if err != nil {
+		return c.because(asking, err)
+	}
+	if !st.live || !st.prints().agree(f.print) {
+		f.recheck()
+	}
+	switch {
+	case !st.live:
+		return nil
+	case !st.prints().agree(c.print):
+		return c.mismatch(st.prints(), false)
+	case !c.set.waits():
+		return c.inProgress(ctx, st)
+	}
+	return nil
 }
 
 // ofFlight returns what this process knows of a request in progress, without asking etcd.

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -219,6 +220,44 @@ func TestOtherPayloadBehindAWaitingCall(t *testing.T) {
 		require.ErrorIs(t, <-failed, idempotency.ErrMismatch)
 		require.NoError(t, other.Commit(t.Context(), nil))
 	})
+}
+
+// The same, and the second call has the payload of the attempt that is in progress now: it is not judged by that of the
+// call before it, which waits for an attempt that has ended. Nor is it once that attempt has recorded its outcome.
+func TestPayloadOfTheAttemptAndNotOfAWaitingCall(t *testing.T) {
+	for _, then := range []bool{true, false} {
+		bubble(t, 3, func(t *testing.T, on []*desk) {
+			a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
+			first := started(t, a, order("1"))
+			failed := make(chan error, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() {
+				_, _, err := b.Begin(ctx, order("1"), "payload")
+				failed <- err
+			}()
+			synctest.Wait()
+			on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+				_, event := m.Body.(*pb.WatchResponse)
+				return etcdfake.Fault{DropResponse: event}
+			})
+			require.NoError(t, first.Release(t.Context()))
+			other, _, err := c.Begin(t.Context(), order("1"), "another payload")
+			require.NoError(t, err)
+			if then {
+				_, _, err = b.Begin(t.Context(), order("1"), "another payload", idempotency.Wait(0))
+				require.ErrorIs(t, err, idempotency.ErrInProgress)
+				require.ErrorIs(t, <-failed, idempotency.ErrMismatch)
+				require.NoError(t, other.Commit(t.Context(), nil))
+				return
+			}
+			require.NoError(t, other.Commit(t.Context(), []byte("x")))
+			_, out, err := b.Begin(t.Context(), order("1"), "another payload", idempotency.Wait(time.Minute))
+			require.NoError(t, err)
+			require.Equal(t, "x", string(out.Value))
+			require.ErrorIs(t, <-failed, idempotency.ErrMismatch)
+		})
+	}
 }
 
 // K10: a waiting call listens to the end of the session of the attempt, by one watch for all calls that wait for attempts of
