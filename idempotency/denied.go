@@ -22,13 +22,41 @@ var errAttachedDenied = errors.New("the role of the client's user has no permiss
 // try writes the outcome once. again reports that a later try may succeed.
 func (o *settlement) try(ctx context.Context) (err error, again bool) {
 	err, again = o.write(ctx)
+	if errors.Is(err, errRejected) {
+		return o.rejected(ctx, err)
+	}
 	switch verdict := o.attachedIsDenied(ctx, o.a.store.sess.KV(), o.a.entry, err); {
 	case verdict:
-		return fmt.Errorf("%w: %w: %w", errRejected, errAttachedDenied, err), false
+		return o.rejected(ctx, fmt.Errorf("%w: %w: %w", errRejected, errAttachedDenied, err))
 	case !o.denied.IsZero():
 		return fmt.Errorf("%w: %w", errAttachedDenied, err), again
 	}
 	return err, again
+}
+
+// rejected returns why nothing was written. If a try was not answered, the record is put again as it is before, so that no
+// copy of that can take effect any more; or it has taken effect, and that is the outcome.
+func (o *settlement) rejected(ctx context.Context, why error) (err error, again bool) {
+	a, own, s := o.a, &o.a.own, o.a.store
+	if !o.doubt {
+		return why, false
+	}
+	was := own.rec.Encode()
+	res, err := own.put(ctx, was, was)
+	switch {
+	case err != nil:
+		return err, true
+	case res.Outcome == commit.Amended:
+		own.mod, o.doubt = res.Mod, false
+		return why, false
+	case res.Outcome == commit.LeaseGone: // and the record with it
+		return why, false
+	case res.Found == nil || string(res.Found.Value) != o.text:
+		return &fencedError{res.Found}, false
+	}
+	k := kept{kv: s.sess.KV(), entry: a.entry, text: o.text, token: a.token, parts: o.prepare()}
+	err = k.prolong(ctx, s.retention.of(a.set.Retain), &pooled{}, commit.Amending{Mod: res.Found.ModRevision, Found: res.Found})
+	return err, err != nil
 }
 
 // attachedIsDenied reports whether an error of write is such a verdict. While etcd denies the store's own keys as
