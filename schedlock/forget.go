@@ -61,7 +61,7 @@ type remains struct {
 	floor                    *mvccpb.KeyValue // of that tick, or nil
 	claimers                 []int64          // the leases of the sessions in the records
 	user                     string           // the owner of a live process that has the job, or ""
-	unread                   *mvccpb.KeyValue // a record of a later release, or nil
+	unread                   *mvccpb.KeyValue // a value of a later release, or nil
 	alive                    map[int64]string // the owners of the processes that run jobs, by lease
 }
 
@@ -94,6 +94,9 @@ func (r *remains) take(keys keyspace.Job, kv *mvccpb.KeyValue) {
 		return
 	}
 	r.keys++
+	if later(kv) {
+		r.unread = kv
+	}
 	switch key {
 	case keys.Lock():
 		r.lock = append(r.lock, kv)
@@ -103,10 +106,7 @@ func (r *remains) take(keys keyspace.Job, kv *mvccpb.KeyValue) {
 		r.settings = append(r.settings, kv)
 	}
 	if tick, ok := keys.ParseRun(key); ok {
-		run, ok := record.DecodeRun(kv.Value)
-		if !ok && later(kv) {
-			r.unread = kv
-		}
+		run, _ := record.DecodeRun(kv.Value)
 		r.claimers = append(r.claimers, run.Lease)
 		if tick.After(r.latest) {
 			r.latest, r.floor = tick, nil
@@ -130,7 +130,7 @@ func (r *remains) check(horizon time.Time) error {
 	case r.user != "":
 		return fmt.Errorf("%w: %q has it (Locker.Job or gocronlock.Cron.Plan), and is alive", ErrInUse, r.user)
 	case r.unread != nil:
-		return fmt.Errorf("%w: whether a live process has run it is not known: %w", ErrInUse, record.Why(string(r.unread.Key), r.unread.Value))
+		return fmt.Errorf("%w: whether a live process has it is not known: %w", ErrInUse, record.Why(string(r.unread.Key), r.unread.Value))
 	case r.latest.After(horizon):
 		return fmt.Errorf("%w: its tick %s has not come; a process with a wrong clock has claimed it", ErrInUse, stamp(r.latest))
 	}

@@ -72,7 +72,10 @@ func (s *losses) lockGone() {
 
 // mark takes the mark of reported runs.
 func (s *losses) mark(value []byte) {
-	r, _ := record.DecodeReported(value)
+	r, ok := record.DecodeReported(value)
+	if !ok && record.Later(value) > 0 {
+		r.Token = math.MaxInt64 // the later release reports
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reported = r.Token
