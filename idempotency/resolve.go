@@ -138,12 +138,10 @@ func (c change) resolves(what Resolution, st state) error {
 // of a record of a later version may.
 // It looks after the record was read: a session that the attempt's process has lost does not come back.
 func (c change) spares(ctx context.Context, sess *engine.Session, st state) error {
-	switch {
-	case c.evenIfAlive:
-		return nil
-	case st.bad && record.Later(st.kv.Value) > 0:
+	if !c.evenIfAlive && st.bad && record.Later(st.kv.Value) > 0 {
 		return fmt.Errorf("%w, as far as can be seen: %w; an attempt may still be working (EvenIfAlive)", ErrAlive, record.Why(string(st.kv.Key), st.kv.Value))
-	case !st.lost() && !st.resolved():
+	}
+	if c.evenIfAlive || !st.lost() && !st.resolved() {
 		return nil
 	}
 	exist, err := readSessions(ctx, sess)

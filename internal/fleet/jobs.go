@@ -96,11 +96,7 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 		}
 	case j.queues.Operated():
 		if j.operated = 0; kv != nil {
-			if at, ok := record.DecodeOperated(kv.Value); ok {
-				j.operated, j.operatedMod = min(at.AtMS, now), kv.ModRevision // it is of another clock
-			} else if record.Later(kv.Value) > 0 {
-				j.operated, j.operatedMod = now, kv.ModRevision // until when the job may have been paused
-			}
+			j.operate(kv, now)
 		}
 	case j.queues.Plan():
 		if j.plan = (record.Plan{}); kv != nil {
@@ -141,6 +137,18 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 				j.Success = max(j.Success, r.EndMS)
 			}
 		}
+	}
+}
+
+// operate takes the time of a pause or a resumption, which is of another clock. Until now the job may have been paused if
+// that is of a later version.
+func (j *Job) operate(kv *mvccpb.KeyValue, now int64) {
+	at, ok := record.DecodeOperated(kv.Value)
+	switch {
+	case ok:
+		j.operated, j.operatedMod = min(at.AtMS, now), kv.ModRevision
+	case record.Later(kv.Value) > 0:
+		j.operated, j.operatedMod = now, kv.ModRevision
 	}
 }
 
