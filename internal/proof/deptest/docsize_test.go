@@ -21,7 +21,7 @@ type bound struct {
 // that is more than slack above the size is a breach as well. A class that has to grow is a decision, for this list.
 var bounds = map[string]bound{
 	"user":        {most: 249_800},
-	"front":       {most: 55_700},
+	"front":       {most: 55_150},
 	"contributor": {most: 364_000},
 	"design":      {most: 12_801, each: true},
 }
