@@ -66,8 +66,12 @@ func wait(f *fixture) {
 	k.waitRunning(first)
 	r, now := other.request(), other.request()
 	now.Wait = noWait
-	r.Wait = new(20 * time.Millisecond)
+	r.Wait = new(200 * time.Millisecond)
+	begun := time.Now()
 	f.wantKind(b.do(r), InProgress)
+	if took := time.Since(begun); took < *r.Wait {
+		f.failf("a call that may wait for %v does not wait: it has ended after %v", *r.Wait, took)
+	}
 	f.wantKind(b.do(now), InProgress)
 	r.Wait = nil
 	waiting := c.start(f.ctx, r)
