@@ -129,10 +129,11 @@ func (b *bulk) make(ctx context.Context, actor string) {
 			if states[t.Name] == nil {
 				states[t.Name] = sync.OnceValues(func() (concurrency.Status, error) { return b.now(ctx, t) })
 			}
+			now := states[t.Name]
 			all.Go(func() {
 				places <- struct{}{}
 				defer func() { <-places }()
-				b.makeOne(ctx, &b.targets[i], states[t.Name], actor)
+				b.makeOne(ctx, &b.targets[i], now, actor)
 			})
 		}
 		all.Wait()
