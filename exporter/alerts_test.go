@@ -27,7 +27,7 @@ func published() signals.Metrics {
 // says more than is needed there.
 func TestAlertsAndDashboard(t *testing.T) {
 	t.Parallel()
-	used := signals.Rules(t, observability+"fleet_alerts.yaml", []string{observability + "fleet_alerts_test.yaml", observability + "fleet_alerts_healthy_test.yaml"}, published())
+	used := signals.Rules(t, observability+"fleet_alerts.yaml", []string{observability + "fleet_alerts_test.yaml", observability + "fleet_alerts_healthy_test.yaml", observability + "fleet_week_alerts_test.yaml"}, published())
 	used = append(used, signals.Dashboard(t, observability+"fleet_dashboard.json", published())...)
 	signals.Shown(t, exporter.Metrics(), used, "etcdkit_exporter_lists_total", "etcdkit_exporter_revision")
 }
