@@ -8,7 +8,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -66,6 +70,43 @@ func (el *Election) campaign(ctx context.Context, r request, invalid error) (*Pe
 	}
 	el.queue.sess.Background(term.followKey)
 	return term, nil
+}
+
+// followKey ends a term whose key is gone, until it ends otherwise. For a permit that is held
+// for a moment its Release reports that; a leader for months has to be stopped. Where few requests
+// wait, it follows the queue, as they do; where many do, only its own key: a leader pays nothing for them.
+func (p *Permit) followKey() {
+	if !p.followQueue() {
+		return
+	}
+	mirror.AwaitGone(p.Context(), p.queue.sess.Source(), p.ticket.Key, p.token)
+	if p.Context().Err() == nil {
+		p.keyGone()
+	}
+}
+
+// followQueue follows the queue until the term ends, or crowded is set.
+func (p *Permit) followQueue() (crowded bool) {
+	q := p.queue
+	m := q.View.Join()
+	defer m.Leave()
+	for p.Context().Err() == nil { // a term that was released first is not looked for
+		gone, changed := m.Gone(p.ticket.Key, p.token)
+		if gone {
+			p.keyGone()
+			return false
+		}
+		if int64(m.Requests()) > q.Crowd.Horizon.Distance(limit.SeenN(q.Limit)) {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-m.Replaced:
+			m.Next()
+		case <-p.Context().Done():
+		}
+	}
+	return false
 }
 
 // Leader is the leader of an election as of one revision of etcd. Without a leader only
@@ -143,4 +184,50 @@ func (el *Election) Status(ctx context.Context, opts ...StatusOption) (Status, e
 // other errors of Semaphore.Evict.
 func (el *Election) EvictToken(ctx context.Context, token int64, reason string) error {
 	return owners{el.queue}.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
+}
+
+// StepDown asks the present leader to release its term, and returns that leader. Without
+// a leader it returns no error, and Elected of its result is false. A successor is never
+// asked: if the term ends before the request arrives, the request has no effect, and the
+// former leader is returned. The reason may be empty, or up to 1024 bytes of valid UTF-8.
+//
+// StepDown returns as soon as etcd has stored the request; it does not wait for the term to
+// end (Watch shows that). In Lead, the context of the leader's function ends with a
+// *StepDownError as its cause, and the term is released when the function has returned. A
+// caller of Campaign receives the request through Permit.StopRequested; a leader that never
+// checks keeps leading. If the leader's process has not seen yet that it leads, its request is withdrawn:
+// Lead campaigns again, and Campaign returns a *LostError that matches ErrEvicted. To end a term without the
+// leader's consent, use EvictToken.
+//
+// It returns ErrInvalid, ErrClosed, ctx's error or one of etcd's. After an error the
+// request may have been stored or not; StepDown may safely be called again: the first request that
+// the leader receives gives the reason.
+func (el *Election) StepDown(ctx context.Context, reason string) (asked Leader, err error) {
+	q := el.queue
+	if err := engine.CheckReason(reason); err != nil {
+		return Leader{}, q.failed("step down in", err)
+	}
+	err = q.do(ctx, func(ctx context.Context) error {
+		v, err := q.Read(ctx)
+		if err != nil {
+			return err
+		}
+		if asked = leading(q.describe(queue.State{View: v})); !asked.Elected() {
+			return nil
+		}
+		_, err = owners{q}.found().AskToStop(ctx, v.Holders[0], reason)
+		return err
+	})
+	if err != nil {
+		return Leader{}, q.failed("step down in", err)
+	}
+	return asked, nil
+}
+
+// RequestStop asks the leader whose term has this token to resign, or the candidate with this token to
+// withdraw, as Semaphore.RequestStop does. It is StepDown for a leader that is known: another one is
+// never asked. It returns ErrNotHeld if no live request has this token. Its other errors are those of
+// StepDown.
+func (el *Election) RequestStop(ctx context.Context, token int64, reason string) error {
+	return owners{el.queue}.requestStop(ctx, token, reason)
 }

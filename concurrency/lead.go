@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // Lead campaigns and runs fn while this process is the leader, term after term, until fn has
@@ -127,13 +126,4 @@ func (p *Permit) judge(ctx context.Context, own, early, lost error) (again bool,
 		return false, own // as it is
 	}
 	return false, withEnd(own, lost)
-}
-
-// withEnd joins fn's error with what has ended its context, unless fn's error wraps that: it
-// is printed once.
-func withEnd(own, ended error) error {
-	if errors.Is(own, ended) {
-		return own
-	}
-	return join.Errors(own, ended)
 }

@@ -99,3 +99,9 @@ func (m *Mutex) ReleaseID(ctx context.Context, id string, opts ...ReleaseOption)
 func (m *Mutex) EvictToken(ctx context.Context, token int64, reason string) error {
 	return owners{m.queue}.endToken(ctx, token, record.Notice{Cause: record.CauseEvicted, Reason: reason})
 }
+
+// RequestStop asks the request with this token to unlock the mutex, or to wait no longer, as
+// Semaphore.RequestStop does. It returns ErrNotHeld, ErrInvalid, ErrClosed, ctx's error or one of etcd's.
+func (m *Mutex) RequestStop(ctx context.Context, token int64, reason string) error {
+	return owners{m.queue}.requestStop(ctx, token, reason)
+}

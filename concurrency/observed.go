@@ -3,32 +3,18 @@ package concurrency
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	"go.uber.org/zap"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/hook"
-	"github.com/etcdkit/etcdkit/internal/outage"
+	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
-// How calls, permits and limits are reported to the hooks of a session.
-
-// call describes a call in the queue.
-func (q *sessionQueue) call(op observe.Op, weight, token int64) observe.Call {
-	c := observe.Call{Op: op, Kind: q.kind, Name: q.name, Weight: int(weight), Token: token}
-	switch {
-	case q.kind == observe.Limiter:
-		c.Name, c.Key, _ = strings.Cut(q.name, "/")
-	case q.kind == observe.Election && op == observe.Acquire:
-		c.Op = observe.Campaign
-	case q.kind == observe.Election && op == observe.Hold:
-		c.Op = observe.Lead
-	}
-	return c
-}
+// How calls and permits are reported to the hooks of a session.
 
 // endOfAsking returns how a call for a permit has ended that returns err. ended is the error of its ctx,
 // and waited is set if its Wait has passed.
@@ -82,6 +68,18 @@ func endOfHold(lost *LostError, session bool) (observe.Result, observe.Reason) {
 		return observe.Lost, observe.SessionEnded
 	}
 	return observe.Lost, observe.KeyGone
+}
+
+// endOfRelease returns how a call of Release has ended that returns err.
+func endOfRelease(err error, session bool) (observe.Result, observe.Reason) {
+	lost, ok := errors.AsType[*LostError](err)
+	switch {
+	case err == nil:
+		return observe.Released, ""
+	case ok:
+		return endOfHold(lost, session)
+	}
+	return observe.Unconfirmed, ""
 }
 
 // holding is the hold of a permit as hooks see it. Permit.mu guards it.
@@ -177,70 +175,83 @@ func (p *Permit) overrun() {
 	}
 }
 
-// endOfRelease returns how a call of Release has ended that returns err.
-func endOfRelease(err error, session bool) (observe.Result, observe.Reason) {
-	lost, ok := errors.AsType[*LostError](err)
-	switch {
-	case err == nil:
-		return observe.Released, ""
-	case ok:
-		return endOfHold(lost, session)
-	}
-	return observe.Unconfirmed, ""
+// maxBlocking bounds the holders in one report.
+const maxBlocking = 10
+
+// reporter is the part of a call that reports why its request waits, a queue.Caller.
+type reporter struct {
+	queue   *sessionQueue
+	entry   *entry                   // of a call for a permit of a KeyedLimiter
+	fetches func(before *queue.Full) // is called when it waits, if it is for whichever call is first in the local queue; or nil
 }
 
-func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Duration) {
-	c := q.call("", 0, 0)
-	e := observe.OutagePolicy{Namespace: q.sess.Hooks().Namespace(), Kind: c.Kind, Name: c.Name, Policy: policy, Active: err != nil, Err: err}
-	if err == nil {
-		e.Lasted = lasted
+func (c *reporter) Landed() { c.entry.landed() }
+
+func (c *reporter) Waits(before *queue.Full) {
+	if c.fetches != nil {
+		c.fetches(before)
 	}
-	q.sess.Post(e)
 }
 
-// askInOutage asks etcd in an outage as long as no request does, and calls answered at its first answer. A session
-// without a lease does not ask: its requests would wait for one.
-func (q *sessionQueue) askInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
-	q.sess.Background(func() {
-		t := time.NewTicker(outage.Every)
-		defer t.Stop()
-		for {
+// Follows reports once when the mirror shows the request's place, and then every SessionOptions.ReportEvery.
+func (c *reporter) Follows(ctx context.Context, t *queue.Ticket, since time.Time, m *mirror.Mirror) (stop func()) {
+	q := c.queue.at(t.Level())
+	if !q.sess.Hooks().Listens() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	report := func() {
+		defer close(done)
+		for again := false; ; {
+			b, changed := m.Brief(t.Key, t.Token, maxBlocking)
+			if b.Revision < t.Token { // the mirror has not seen the request yet
+				select {
+				case <-changed:
+					continue
+				case <-ctx.Done():
+					return
+				}
+			}
+			if ctx.Err() != nil || !b.Waits {
+				return
+			}
+			info := observe.Waiting{Waited: time.Since(since), Limit: int(b.Limit), Ahead: b.Ahead}
+			for _, r := range b.Holders {
+				blocker := holder(describe(r))
+				if again { // most waits are over before
+					lease := q.leases.recent(ctx, q.sess, clientv3.LeaseID(blocker.Lease), q.reportEvery/2)
+					blocker.Renewed, blocker.ExpiresBy = lease.renewed, lease.freesBy
+				}
+				info.Blocking = append(info.Blocking, blocker)
+			}
+			c.report(ctx, t, info)
+			again = true
 			select {
-			case <-t.C:
-			case <-q.sess.Accepting().Done():
-				return
-			}
-			on, alone := idle(time.Now())
-			if !on {
-				return
-			}
-			if !alone || !q.sess.Trusted() {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(q.sess.Accepting(), outage.Every)
-			_, err := q.sess.Get(ctx, q.Keys.Limit)
-			cancel()
-			if err == nil {
-				q.contain(answered)
+			case <-time.After(q.reportEvery):
+			case <-ctx.Done():
 				return
 			}
 		}
-	})
+	}
+	if !q.sess.Background(report) {
+		close(done)
+	}
+	return func() { cancel(); <-done }
 }
 
-// contain calls what calls a function of the user's in the background, where a panic would end the process.
-func (q *sessionQueue) contain(answered func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			q.sess.Log().Warn("a hook has panicked: OnOutage of a middleware; the outage has ended: mend the hook (Options.OnOutage)",
-				zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
-		}
-	}()
-	answered()
+// Sleeps reports that the request waits, and how many others were before it.
+func (c *reporter) Sleeps(ctx context.Context, t *queue.Ticket, since time.Time) {
+	c.report(ctx, t, observe.Waiting{Waited: time.Since(since), Limit: int(limit.SeenN(c.queue.at(t.Level()).Limit)), Ahead: t.Ahead()})
 }
 
-// limitChanged reports that the session has seen another limit than before.
-func (q *sessionQueue) limitChanged(from, to int64) {
-	c := q.call("", 0, 0)
-	q.sess.Post(observe.LimitChanged{Namespace: q.sess.Hooks().Namespace(), Kind: c.Kind, Name: c.Name, Key: c.Key, Level: string(q.Level()), From: int(from), To: int(to)})
+// report reports why the request waits.
+func (c *reporter) report(ctx context.Context, t *queue.Ticket, why observe.Waiting) {
+	why.Call, why.Level = c.queue.call(observe.Acquire, t.Weight(), t.Token), string(t.Level())
+	c.queue.sess.Hooks().Event(ctx, why)
+}
+
+// holder returns a request as hooks see it.
+func holder(r Request) observe.Holder {
+	return observe.Holder{Token: r.Token, ID: r.ID, Owner: r.Owner, Note: r.Note, Weight: r.Weight, Lease: int64(r.Lease), Requested: r.Requested, MaxHold: r.MaxHold}
 }

@@ -377,13 +377,3 @@ func (e *RateMismatchError) Error() string {
 
 // Is reports whether target is ErrLimitMismatch.
 func (e *RateMismatchError) Is(target error) bool { return target == ErrLimitMismatch }
-
-// ReportOutage is that of a semaphore.
-func (l *rateLimiter) ReportOutage(policy string, err error, lasted time.Duration) {
-	l.queue.reportOutage(policy, err, lasted)
-}
-
-// AskInOutage is that of a semaphore.
-func (l *rateLimiter) AskInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
-	l.queue.askInOutage(idle, answered)
-}

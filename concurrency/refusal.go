@@ -4,26 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 // Why a call has no permit: a queue returns values, and errorOf makes the error of them.
-
-// unavailable returns why etcd cannot be asked, or nil if it answers.
-func (q *sessionQueue) unavailable() *UnavailableError {
-	if o, ok := q.sess.Unavailable(); ok {
-		return unavailable(o)
-	}
-	return nil
-}
-
-// unanswered is unavailable for a call that began at a time and has no answer. It is never nil.
-func (q *sessionQueue) unanswered(begun time.Time) *UnavailableError {
-	o, _ := q.sess.Unanswered(begun)
-	return unavailable(o)
-}
 
 // errorOf returns the error of a call that has no permit. timed is its ctx with the bound of Wait or
 // TryTimeout, which must not look like the end of the caller's.
@@ -125,11 +110,6 @@ func (a *attempt) waitEnded(timed context.Context, at *queue.Full, err error) er
 		return q.Unknown() // etcd answers, but not so soon
 	}
 	return u
-}
-
-// full is the form of a refusal for callers.
-func (q *sessionQueue) full(f *queue.Full) *FullError {
-	return &FullError{Name: q.at(f.Level()).name, Limit: int(f.Limit), Used: int(f.Used), Waiting: f.Waiting, unseen: f.Unseen}
 }
 
 // refused is full with the level of a limiter that has refused, and with what its holders say of the time

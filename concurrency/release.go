@@ -7,6 +7,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
@@ -77,6 +78,33 @@ func (p *Permit) release(ctx context.Context) error {
 		return lost.loss()
 	}
 	return p.unconfirmed(why)
+}
+
+// do runs fn under a permit and releases it, however fn ends: by return, panic or
+// runtime.Goexit.
+func (p *Permit) do(ctx context.Context, fn func(context.Context, *Permit) error) (err error) {
+	work, cancel := context.WithCancelCause(p.working(ctx))
+	stop := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
+	defer func() {
+		stop()
+		cancel(nil)
+		if lost := p.releaseAfterWork(ctx); lost != nil {
+			err = withEnd(err, lost)
+		}
+	}()
+	if p.source != nil {
+		work = NewContext(work, p)
+	}
+	return fn(work, p)
+}
+
+// withEnd joins fn's error with what has ended its context, unless fn's error wraps that: it
+// is printed once.
+func withEnd(own, ended error) error {
+	if errors.Is(own, ended) {
+		return own
+	}
+	return join.Errors(own, ended)
 }
 
 // releaseAfterWork is Release for a permit whose function has returned. It waits for

@@ -187,13 +187,6 @@ func (s semaphore) request(ctx context.Context, try bool, opts []AcquireOption) 
 	return r, nil
 }
 
-// Weight returns the weight of a call of Acquire, for the middlewares, or ErrInvalid if the call would be
-// refused without a request to etcd.
-func (s semaphore) Weight(ctx context.Context, opts []AcquireOption) (int64, error) {
-	r, err := s.request(ctx, false, opts)
-	return r.Weight, err
-}
-
 // acquire is every call for a permit. That of a permit that was kept needs nothing else.
 func (s semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
 	if len(opts) == 0 && s.keeper != nil && s.source == nil && !s.queue.sess.Hooks().On() {
@@ -309,17 +302,22 @@ func (s *Semaphore) ReleaseID(ctx context.Context, id string, opts ...ReleaseOpt
 	return owners{s.in().queue}.releaseID(ctx, id, opts)
 }
 
-// ReportOutage reports to hooks that the outage policy of a middleware decides from now on, because of err,
-// or, if err is nil, that it does so no more, after that time.
-func (s semaphore) ReportOutage(policy string, err error, lasted time.Duration) {
-	if s.queue != nil {
-		s.queue.reportOutage(policy, err, lasted)
-	}
-}
-
-// AskInOutage asks etcd, in the background and while an outage lasts in which no request does, whether it answers again.
-func (s semaphore) AskInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
-	if s.queue != nil {
-		s.queue.askInOutage(idle, answered)
-	}
+// RequestStop asks the request with this token, as Status shows it, to end, and leaves it to its process
+// to do so. A holder is asked to finish its work and release its permit: the context of its
+// Permit.StopRequested ends, with a *StepDownError as its cause. Nothing else changes: the permit stays
+// valid until its holder releases it, and a holder that never checks keeps it. A holder with
+// SemaphoreOptions.Keep or Handover releases the permit too, instead of passing it on. A request that
+// waits is withdrawn, and its call returns a *LostError that matches ErrEvicted; one that is admitted
+// meanwhile is asked as a holder. So RequestStop never takes a permit from a holder. No other request is
+// asked: if this one ends before the request arrives, there is no effect. The reason may be empty, or up
+// to 1024 bytes of valid UTF-8.
+//
+// RequestStop returns as soon as etcd has stored the request; Watch shows when the permit has been
+// released. To end a permit without its holder's consent, use EvictToken.
+//
+// It returns ErrNotHeld if no live request has this token; ErrInvalid, ErrClosed, ctx's error or one of
+// etcd's. After the last two the request may have been stored or not; RequestStop may be called again:
+// the first request that arrives gives the reason.
+func (s *Semaphore) RequestStop(ctx context.Context, token int64, reason string) error {
+	return owners{s.in().queue}.requestStop(ctx, token, reason)
 }

@@ -24,15 +24,14 @@ type extent struct{ methods, files int }
 // tooLarge are the types that were above a bound when the rule came. A number that is within its bound
 // is the bound. The list may only shrink: a row is lowered or removed, never raised, and none is added.
 var tooLarge = map[string]extent{
-	"concurrency.Permit":                        {maxMethods, 6},
 	"concurrency/internal/middleware.Admission": {maxMethods, 5},
-	"console.console":                           {maxMethods, 10},
-	"idempotency/conformance.fixture":           {maxMethods, 7},
-	"idempotency/idemhttp.config":               {maxMethods, 5},
-	"internal/engine.Epoch":                     {maxMethods, 5},
-	"internal/engine.Session":                   {47, 6},
-	"internal/fleet.State":                      {maxMethods, 6},
-	"internal/mirror.Source":                    {maxMethods, 5},
+	"console.console":                 {maxMethods, 10},
+	"idempotency/conformance.fixture": {maxMethods, 7},
+	"idempotency/idemhttp.config":     {maxMethods, 5},
+	"internal/engine.Epoch":           {maxMethods, 5},
+	"internal/engine.Session":         {47, 6},
+	"internal/fleet.State":            {maxMethods, 6},
+	"internal/mirror.Source":          {maxMethods, 5},
 }
 
 // receivers measures the types of the product that have methods, by folder and name. A method that is

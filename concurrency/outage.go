@@ -1,0 +1,141 @@
+package concurrency
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/outage"
+	"github.com/etcdkit/etcdkit/internal/share"
+	"github.com/etcdkit/etcdkit/observe"
+)
+
+// What the limiting middlewares ask of a Semaphore or a RateLimiter, which its users do not.
+
+// Weight returns the weight of a call of Acquire, for the middlewares, or ErrInvalid if the call would be
+// refused without a request to etcd.
+func (s semaphore) Weight(ctx context.Context, opts []AcquireOption) (int64, error) {
+	r, err := s.request(ctx, false, opts)
+	return r.Weight, err
+}
+
+// Share is the part of a limit that this process may use while it cannot reach etcd, under the
+// outage policy Share of limithttp and limitgrpc.
+type Share struct {
+	Limit    int // as last read from etcd; 0 if it is not known
+	Sessions int // that share the limit, as last counted; 0 if that is not known
+	Size     int // Limit divided by Sessions, rounded down; 0 if Sessions is 0
+	// Running is the weight of the requests of this process that run under its share and have no
+	// permit yet.
+	Running int
+	// Permits is the weight of the permits that this process was granted and has not released, lost
+	// ones included. In an outage they use the share as well.
+	Permits int
+}
+
+// Share returns this process's share of the limit, as last known; it does no I/O. That of a
+// KeyedLimiter is the share of its Total. ok is false if no middleware of this session has the
+// outage policy Share for this limit.
+//
+// Only requests of such a middleware run under the share. Another call for a permit, such as Acquire
+// of the same limiter, does not run without a permit, and after an outage it does not wait until
+// the work under the share has permits: what runs in all processes is then bounded by twice the limit
+// for this outage, as during it; each later cut of other processes can add the limit once more. Its
+// permits count in Permits.
+func (s *Semaphore) Share() (_ Share, ok bool) {
+	shared := s.in().queue.sharing.share.Load()
+	if shared == nil {
+		return Share{}, false
+	}
+	f := shared.Facts()
+	return Share{int(f.Limit), int(f.Sessions), int(f.Size()), int(f.Running), int(f.Permits)}, true
+}
+
+// Shared returns this process's share of the limit, for the middlewares, or why it has none.
+func (s semaphore) Shared() (*share.Share, error) {
+	q := s.queue
+	switch {
+	case q == nil, q.base != nil && q.invalid == nil: // the second is the semaphore of one key, in Single
+		return nil, invalid("the outage policy Share needs a limit of all keys together: a KeyedLimiter with a total, or Single of a NewSemaphore")
+	case q.invalid != nil:
+		return nil, invalid("the outage policy Share divides the total of limiter %q, and %w", q.name, q.invalid)
+	}
+	return q.sharing.of(q), nil
+}
+
+// ReportOutage reports to hooks that the outage policy of a middleware decides from now on, because of err,
+// or, if err is nil, that it does so no more, after that time.
+func (s semaphore) ReportOutage(policy string, err error, lasted time.Duration) {
+	if s.queue != nil {
+		s.queue.reportOutage(policy, err, lasted)
+	}
+}
+
+// AskInOutage asks etcd, in the background and while an outage lasts in which no request does, whether it answers again.
+func (s semaphore) AskInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
+	if s.queue != nil {
+		s.queue.askInOutage(idle, answered)
+	}
+}
+
+// ReportOutage is that of a semaphore.
+func (l *rateLimiter) ReportOutage(policy string, err error, lasted time.Duration) {
+	l.queue.reportOutage(policy, err, lasted)
+}
+
+// AskInOutage is that of a semaphore.
+func (l *rateLimiter) AskInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
+	l.queue.askInOutage(idle, answered)
+}
+
+func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Duration) {
+	c := q.call("", 0, 0)
+	e := observe.OutagePolicy{Namespace: q.sess.Hooks().Namespace(), Kind: c.Kind, Name: c.Name, Policy: policy, Active: err != nil, Err: err}
+	if err == nil {
+		e.Lasted = lasted
+	}
+	q.sess.Post(e)
+}
+
+// askInOutage asks etcd in an outage as long as no request does, and calls answered at its first answer. A session
+// without a lease does not ask: its requests would wait for one.
+func (q *sessionQueue) askInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
+	q.sess.Background(func() {
+		t := time.NewTicker(outage.Every)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+			case <-q.sess.Accepting().Done():
+				return
+			}
+			on, alone := idle(time.Now())
+			if !on {
+				return
+			}
+			if !alone || !q.sess.Trusted() {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(q.sess.Accepting(), outage.Every)
+			_, err := q.sess.Get(ctx, q.Keys.Limit)
+			cancel()
+			if err == nil {
+				q.contain(answered)
+				return
+			}
+		}
+	})
+}
+
+// contain calls what calls a function of the user's in the background, where a panic would end the process.
+func (q *sessionQueue) contain(answered func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			q.sess.Log().Warn("a hook has panicked: OnOutage of a middleware; the outage has ended: mend the hook (Options.OnOutage)",
+				zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
+		}
+	}()
+	answered()
+}
