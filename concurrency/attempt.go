@@ -225,6 +225,9 @@ func (a *attempt) on(ctx context.Context, call *queue.Call, e *engine.Epoch) (*P
 // permit returns a permit for a call, which no request in etcd has yet.
 func (t terms) permit(q *sessionQueue, r *request) *Permit {
 	p := &Permit{queue: q, maxHold: r.MaxHold, source: t.source}
+	if hooks := q.sess.Hooks(); hooks.On() {
+		p.hold = &holding{hooks: hooks}
+	}
 	p.kept.Permit = (*held)(p)
 	return p
 }

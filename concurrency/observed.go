@@ -3,6 +3,7 @@ package concurrency
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -82,96 +83,73 @@ func endOfRelease(err error, session bool) (observe.Result, observe.Reason) {
 	return observe.Unconfirmed, ""
 }
 
-// holding is the hold of a permit as hooks see it. Permit.mu guards it.
+// holding is the hold of a permit as hooks see it; nil without hooks.
 type holding struct {
-	span  *hook.Span
+	hooks *hook.Set
+
+	mu    sync.Mutex
+	ctx   context.Context  // of the work
+	span  *hook.Span       // nil until a caller has the permit
 	ended *observe.Outcome // nil while it lasts
 	at    time.Time        // when it has ended
 	late  bool             // its holder has released it after its end, and before that was reported
 }
 
-// observe reports the beginning of the hold, for the call that gets the permit. If the permit has ended
-// already, that is reported next.
-func (p *Permit) observe(ctx context.Context) {
-	work, span := p.queue.sess.Hooks().Start(ctx, p.queue.call(observe.Hold, p.ticket.Weight(), p.token))
-	p.mu.Lock()
-	p.within.Context = work
-	h := p.hold
+// begin reports the beginning of the hold, for the call that gets the permit, and returns the ctx of the work under it.
+// If the permit has ended already, that is reported next.
+func (h *holding) begin(ctx context.Context, call observe.Call) context.Context {
+	work, span := h.hooks.Start(ctx, call)
+	h.mu.Lock()
+	h.ctx, h.span = work, span
+	ended := h.ended
+	h.mu.Unlock()
+	if ended != nil {
+		h.report(*ended)
+	}
+	return work
+}
+
+// end reports that the holder has ended the hold, or that it was lost. Of several reports the first one counts. If no
+// caller has the permit yet, and none may ever, begin reports it.
+func (h *holding) end(o observe.Outcome) {
 	if h == nil {
-		p.hold = &holding{span: span}
-	} else {
-		h.span = span
-	}
-	p.mu.Unlock()
-	if h != nil {
-		p.reportEnd(span, *h.ended)
-	}
-}
-
-// working returns the ctx of work under the permit: that of the call that got it, with the values that hooks
-// have given the hold.
-func (p *Permit) working(ctx context.Context) context.Context {
-	if !p.queue.sess.Hooks().On() {
-		return ctx
-	}
-	return hook.With(ctx, p.within.Context)
-}
-
-// holdEnded reports that the holder has ended the hold, or that it was lost, after that time. Of several
-// reports the first one counts.
-func (p *Permit) holdEnded(result observe.Result, reason observe.Reason, cause error, held time.Duration) {
-	if !p.queue.sess.Hooks().On() {
 		return
 	}
-	o := observe.Outcome{Result: result, Reason: reason, Err: cause, Took: held, Token: p.token}
-	p.mu.Lock()
-	h := p.hold
-	if h == nil { // no caller has it yet, and none may ever
-		p.hold = &holding{ended: &o, at: time.Now()}
-		p.mu.Unlock()
+	h.mu.Lock()
+	if h.ended != nil {
+		h.mu.Unlock()
 		return
 	}
-	again := h.ended != nil
-	if !again {
-		h.ended, h.at = &o, time.Now()
+	ended := o // not o: without hooks, it stays off the heap
+	h.ended, h.at = &ended, time.Now()
+	begun, late := h.span != nil, h.late
+	h.mu.Unlock()
+	if begun {
+		h.report(o)
 	}
-	late := h.late
-	p.mu.Unlock()
-	if again {
-		return
-	}
-	p.reportEnd(h.span, o)
 	if late {
-		p.overrun()
+		h.overrun()
 	}
 }
 
-// holdLost is holdEnded for an end that is not the holder's own release.
-func (p *Permit) holdLost(lost *LostError, held time.Duration) {
-	result, reason := endOfHold(lost, p.epoch.Context().Err() != nil)
-	p.holdEnded(result, reason, lost, held)
-}
-
-func (p *Permit) reportEnd(span *hook.Span, o observe.Outcome) {
+func (h *holding) report(o observe.Outcome) {
 	if o.Result == observe.Lost {
-		p.queue.sess.Hooks().Event(p.within.Context, observe.PermitLost{Call: span.Call, Reason: o.Reason, Cause: o.Err, HeldFor: o.Took})
+		h.hooks.Event(h.ctx, observe.PermitLost{Call: h.span.Call, Reason: o.Reason, Cause: o.Err, HeldFor: o.Took})
 	}
-	span.End(o)
+	h.span.End(o)
 }
 
 // overrun reports that the holder of a permit releases it only now that it has been lost.
-func (p *Permit) overrun() {
-	p.mu.Lock()
-	h := p.hold
-	if h == nil || h.span == nil {
-		p.mu.Unlock()
+func (h *holding) overrun() {
+	if h == nil {
 		return
 	}
-	ended := h.ended
-	h.late = ended == nil
-	p.mu.Unlock()
-	if ended != nil && ended.Result == observe.Lost {
-		p.queue.sess.Hooks().Event(p.within.Context, observe.Overrun{Call: h.span.Call, For: time.Since(h.at)})
+	h.mu.Lock()
+	begun, ended := h.span != nil, h.ended
+	h.late = begun && ended == nil
+	h.mu.Unlock()
+	if begun && ended != nil && ended.Result == observe.Lost {
+		h.hooks.Event(h.ctx, observe.Overrun{Call: h.span.Call, For: time.Since(h.at)})
 	}
 }
 

@@ -12,10 +12,12 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/keep"
 	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // Permit is what a semaphore or a mutex grants, or the term of an election. It is valid
@@ -32,6 +34,7 @@ type Permit struct {
 	within  within        // of Context, then; its ctx is that of the call
 	life    life.Life
 	kept    keep.Holder // by which its key may serve the next caller of this process
+	hold    *holding    // nil without hooks
 
 	releasing atomic.Bool // Release was called
 	released  atomic.Bool // its holder has ended it
@@ -39,7 +42,6 @@ type Permit struct {
 	err       error       // the outcome of the release
 
 	mu      sync.Mutex      // of the rest, which is made when it is needed
-	hold    *holding        // with hooks
 	asked   context.Context // of StopRequested
 	ask     context.CancelCauseFunc
 	closing sync.Once     // asked ends with Close, too: from the first StopRequested on
@@ -136,6 +138,32 @@ func (p *Permit) heldFor(d time.Duration) {
 	if b := p.queue.base; b != nil {
 		b.holds.add(d)
 	}
+}
+
+// observe reports the beginning of the hold, for the call that gets the permit.
+func (p *Permit) observe(ctx context.Context) {
+	work := p.hold.begin(ctx, p.queue.call(observe.Hold, p.ticket.Weight(), p.token))
+	p.within.Context = work
+}
+
+// working returns the ctx of work under the permit: that of the call that got it, with the values that hooks
+// have given the hold.
+func (p *Permit) working(ctx context.Context) context.Context {
+	if p.hold == nil {
+		return ctx
+	}
+	return hook.With(ctx, p.within.Context)
+}
+
+// holdEnded reports to the hooks how the hold has ended, after that time.
+func (p *Permit) holdEnded(result observe.Result, reason observe.Reason, cause error, held time.Duration) {
+	p.hold.end(observe.Outcome{Result: result, Reason: reason, Err: cause, Took: held, Token: p.token})
+}
+
+// holdLost is holdEnded for an end that is not the holder's own release.
+func (p *Permit) holdLost(lost *LostError, held time.Duration) {
+	result, reason := endOfHold(lost, p.epoch.Context().Err() != nil)
+	p.holdEnded(result, reason, lost, held)
 }
 
 // register has the permit end with its epoch. It returns engine.ErrEpoch or ErrClosed if it is

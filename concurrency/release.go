@@ -128,7 +128,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	if !p.released.Load() && (p.Err() != nil || !p.life.End(p.queue.ending(p.ticket, ErrReleased, ""))) {
 		lost, _ := errors.AsType[*LostError](p.Err())
 		p.finishRelease(lost.loss())
-		p.overrun()
+		p.hold.overrun()
 		return nil
 	}
 	p.released.Store(true)
