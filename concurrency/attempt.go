@@ -8,20 +8,20 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/entry"
 	"github.com/etcdkit/etcdkit/internal/keep"
 	"github.com/etcdkit/etcdkit/internal/queue"
-	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
 // terms are what a primitive has its calls for a permit ask by.
 type terms struct {
-	agreement *agreement   // of the stored limits with this program's; nil if there is none to compare
-	limit     int64        // this program's, to be stored if there is none
-	rate      record.Rate  // that the limit divides, for a share of a rate
-	source    source       // of a call through a Limiter
-	keeper    *keep.Keeper // that may keep the permit, or nil
+	agreement *entry.Agreement // of the stored limits with this program's; nil if there is none to compare
+	limit     int64            // this program's, to be stored if there is none
+	rate      record.Rate      // that the limit divides, for a share of a rate
+	source    source           // of a call through a Limiter
+	keeper    *keep.Keeper     // that may keep the permit, or nil
 }
 
 // attempt is one call for a permit.
@@ -41,16 +41,10 @@ func (a *attempt) call() *queue.Call {
 	if a.keeper != nil { // a kept request serves several calls, each with a bound of its own
 		c.MaxHold = 0
 	}
-	c.Total, c.MaxTotalWaiters = a.ofTotal().limit, a.ofTotal().waiters
-	return c
-}
-
-// ofTotal returns the agreement on the total, empty without one.
-func (a *attempt) ofTotal() *agreement {
-	if a.agreement == nil || a.agreement.total == nil {
-		return &agreement{}
+	if a.agreement != nil && a.agreement.Total != nil {
+		c.Total, c.MaxTotalWaiters = a.agreement.Total.Limit, a.agreement.Total.MaxWaiters
 	}
-	return a.agreement.total
+	return c
 }
 
 // acquire is every call for a permit. invalid is the error of one that is refused without a request to
@@ -95,11 +89,8 @@ func (t terms) ask(ctx context.Context, q *sessionQueue, r request) (*Permit, er
 			return p, nil
 		}
 	}
-	a := &attempt{reporter: reporter{queue: q}, request: r, terms: t, caller: ctx, begun: time.Now()}
-	if t.agreement != nil && t.agreement.keys != nil {
-		a.entry = &entry{t.agreement.keys, t.agreement.keys.admits()}
-		defer a.entry.landed()
-	}
+	a := &attempt{reporter: reporter{queue: q, entry: t.agreement.Begin()}, request: r, terms: t, caller: ctx, begun: time.Now()}
+	defer a.entry.Landed()
 	return a.run(ctx)
 }
 
@@ -128,7 +119,7 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 func (a *attempt) within(ctx context.Context) (*Permit, error) {
 	q := a.queue
 	lease := q.sess.Lease()
-	if err := a.enter(ctx); err != nil {
+	if err := a.entry.Enter(ctx, q.Queue, a.Weight, a.begun); err != nil {
 		return nil, err
 	}
 	var pause commit.Backoff
@@ -158,52 +149,6 @@ func (a *attempt) within(ctx context.Context) (*Permit, error) {
 			return nil, err
 		}
 	}
-}
-
-// enter does what comes before anything is written: it counts the keys of a limiter, and compares the
-// request and the stored limits with this program's.
-func (a *attempt) enter(ctx context.Context) error {
-	q := a.queue
-	if a.entry != nil && !a.entry.admitted {
-		if err := q.sess.Do(ctx, func(ctx context.Context) error { return a.entry.enter(ctx, q.Queue, a.begun) }); err != nil {
-			return err
-		}
-	}
-	if a.agreement == nil || a.agreement.agreed() && a.Weight == 1 {
-		return nil
-	}
-	leave, err := q.Turn(ctx, &q.sess.Sending, a.begun)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return q.sess.Do(ctx, a.check)
-}
-
-// check compares the request with the limit before anything is written. The first call compares the stored
-// limit with this program's.
-func (a *attempt) check(ctx context.Context) error {
-	for own := a.agreement; own != nil; own = own.total {
-		if own.checked.Load() {
-			continue
-		}
-		if err := own.check(ctx, a.queue.sess.Log(), a.Weight); err != nil {
-			return err
-		}
-		own.checked.Store(true)
-	}
-	q := a.queue
-	if seen := q.Limit.Seen(); a.Weight > 1 && (seen == nil || rank.TooHeavy(a.Weight, seen.N)) {
-		// It may have been raised since this process last saw it.
-		stored, known, err := q.Limit.Read(ctx)
-		if err != nil {
-			return err
-		}
-		if known && rank.TooHeavy(a.Weight, stored.N) {
-			return tooHeavy(Level(q.Level()), a.Weight, stored.N)
-		}
-	}
-	return nil
 }
 
 // on asks on one lease, and has the permit end with it: see queue.Call.Admit.
@@ -236,7 +181,7 @@ func (t terms) permit(q *sessionQueue, r *request) *Permit {
 func (a *attempt) granted(ctx context.Context, e *engine.Epoch, c *queue.Ticket) *Permit {
 	p := a.permit(a.queue, &a.request)
 	(*held)(p).Begin(ctx, e, c, time.Now())
-	p.queue.last().sharing.permits.Add(c.Weight())
+	p.queue.CountPermits(c.Weight())
 	if a.keeper != nil {
 		a.keeper.Grant(&p.kept, e, c, &LostError{Name: p.queue.name, Cause: ErrReleased})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/entry"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/share"
@@ -210,7 +211,7 @@ func (e *LimitMismatchError) Error() string {
 	if e.Level == "" {
 		options = "SemaphoreOptions"
 	}
-	return fmt.Sprintf("the limit is %d in etcd and %d in this program (set %s.AdoptLimit, or call %s)", e.Stored, e.Wanted, options, setterOf(e.Level))
+	return fmt.Sprintf("the limit is %d in etcd and %d in this program (set %s.AdoptLimit, or call %s)", e.Stored, e.Wanted, options, entry.SetBy(queue.Level(e.Level)))
 }
 
 // Is reports whether target is ErrLimitMismatch.
@@ -287,6 +288,15 @@ func (e *StepDownError) Error() string {
 
 // Is reports whether target is ErrStepDown.
 func (e *StepDownError) Is(target error) bool { return target == ErrStepDown }
+
+// tooManyKeys is an ErrTooMany whose text is not that of a session.
+type tooManyKeys struct{ most int64 }
+
+func (e tooManyKeys) Error() string {
+	return fmt.Sprintf("the limiter has %d live keys, as many as KeyedLimiterOptions.MaxKeys allows", e.most)
+}
+
+func (tooManyKeys) Is(target error) bool { return target == ErrTooMany }
 
 func invalid(format string, args ...any) error { return engine.Invalid(format, args...) }
 

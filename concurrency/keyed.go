@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/entry"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/queue"
@@ -31,11 +32,12 @@ import (
 //
 // A KeyedLimiter is safe for concurrent use and need not be closed.
 type KeyedLimiter struct {
-	base  *base
-	own   *shared
-	keys  keyspace.Limiter
-	total *sessionQueue // nil without a total
-	*agreement
+	sess   *engine.Session
+	own    *shared
+	keys   keyspace.Limiter
+	base   *queue.Base
+	total  *sessionQueue // nil without a total
+	limits *entry.Agreement
 }
 
 // KeyedLimiterOptions configure a KeyedLimiter. nil means all defaults.
@@ -106,12 +108,13 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 		return nil, invalid("KeyedLimiterOptions.MaxKeys of %d is not between 1 and %d", o.MaxKeys, math.MaxInt32)
 	}
 	core, own := engine.Of(s), engine.Own(s)
-	l := &KeyedLimiter{own: own, keys: core.Space().Limiter(name)}
+	l := &KeyedLimiter{sess: core, own: own, keys: core.Space().Limiter(name)}
 	l.base = own.base(core, l.keys.Default, o.Total > 0)
-	l.agreement = &agreement{stored: l.base, name: name, level: LevelKey, limit: int64(limit), adopt: o.AdoptLimit, adopted: &l.base.adopted,
-		keys: newKeyCap(core, l.keys, cmp.Or(o.MaxKeys, defaultMaxKeys))}
 	totals := own.queue(core, l.keys.Total(), observe.Limiter, name, 0, nil, nil)
-	l.totals = totals.Limit
+	l.limits = &entry.Agreement{
+		Session: core, Stored: l.base, Name: name, Level: queue.AtKey, Limit: int64(limit), Adopt: o.AdoptLimit, Adopted: &l.base.Adopted,
+		Keys: entry.NewKeys(core, l.keys, cmp.Or(o.MaxKeys, entry.DefaultMaxKeys)), Totals: totals.Limit,
+	}
 	if o.Total > 0 {
 		l.total = totals
 		own.mu.Lock()
@@ -119,7 +122,9 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 			l.total.Totals(l.atKey)
 		}
 		own.mu.Unlock()
-		l.agreement.total = &agreement{stored: l.total.Limit, name: name, level: LevelTotal, limit: int64(o.Total), adopt: o.AdoptLimit, adopted: &l.total.adopted, waiters: o.MaxTotalWaiters}
+		l.limits.Total = &entry.Agreement{
+			Session: core, Stored: totals.Limit, Name: name, Level: queue.AtTotal, Limit: int64(o.Total), Adopt: o.AdoptLimit, Adopted: &totals.Adopted, MaxWaiters: o.MaxTotalWaiters,
+		}
 	}
 	return l, nil
 }
@@ -132,13 +137,13 @@ func newKeyedLimiter(s *Session, name string, limit int, o KeyedLimiterOptions) 
 // total, the token of a permit is that of its request in the total.
 func (l *KeyedLimiter) Key(key string) *Semaphore {
 	if err := keyspace.CheckID(key); err != nil {
-		return semaphore{&sessionQueue{sess: l.base.sess, name: l.name, base: l.base, kind: observe.Limiter, invalid: invalid("the key %w", err)}, l.agreement, nil, nil}.public()
+		return semaphore{&sessionQueue{sess: l.sess, name: l.limits.Name, base: l.base, kind: observe.Limiter, invalid: invalid("the key %w", err)}, l.limits, nil, nil}.public()
 	}
 	q := l.own.known(queueKey{l.keys.KeyRange(key), l.total != nil}) // most calls are for few keys
 	if q == nil {
-		q = l.own.queue(l.base.sess, l.keys.Key(key), observe.Limiter, l.name+"/"+key, 0, l.base, l.total)
+		q = l.own.queue(l.sess, l.keys.Key(key), observe.Limiter, l.limits.Name+"/"+key, 0, l.base, l.total)
 	}
-	return semaphore{q, l.agreement, l.base, nil}.public()
+	return semaphore{q, l.limits, l.base, nil}.public()
 }
 
 // atKey returns the queue of the key to which a request belongs, see queue.Totals.
@@ -155,9 +160,9 @@ func (l *KeyedLimiter) atKey(request string) *queue.Queue {
 // of it does.
 func (l *KeyedLimiter) Total() *Semaphore {
 	if l.total == nil {
-		return semaphore{&sessionQueue{sess: l.base.sess, name: l.name, kind: observe.Limiter, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.agreement, nil, nil}.public()
+		return semaphore{&sessionQueue{sess: l.sess, name: l.limits.Name, kind: observe.Limiter, invalid: invalid("the limiter has no total (KeyedLimiterOptions.Total)")}, l.limits, nil, nil}.public()
 	}
-	return semaphore{l.total, l.agreement.total, nil, nil}.public()
+	return semaphore{l.total, l.limits.Total, nil, nil}.public()
 }
 
 // SetDefault changes the default limit for all keys that have no limit of their own, in all
@@ -170,12 +175,12 @@ func (l *KeyedLimiter) Total() *Semaphore {
 func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOption) error {
 	c, err := newLimitChange(n, opts)
 	if err == nil {
-		err = l.base.sess.Do(ctx, func(ctx context.Context) error { return l.base.Set(ctx, int64(n), c.create) })
+		err = l.sess.Do(ctx, func(ctx context.Context) error { return l.base.Set(ctx, int64(n), c.create) })
 	}
 	if err != nil {
-		return fmt.Errorf("set default limit of %q: %w", l.name, l.base.sess.Explain(err))
+		return fmt.Errorf("set default limit of %q: %w", l.limits.Name, l.sess.Explain(err))
 	}
-	l.checked.Store(true) // this program agrees with the limit that it sets
+	l.limits.Settle() // this program agrees with the limit that it sets
 	return nil
 }
 

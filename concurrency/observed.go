@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/entry"
 	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
@@ -36,7 +37,7 @@ func endOfAsking(err, ended error, waited bool) (observe.Result, observe.Reason)
 	for _, refusal := range []struct {
 		err    error
 		reason observe.Reason
-	}{{ErrFull, observe.Full}, {ErrHeld, observe.Held}, {ErrLimitMismatch, observe.Mismatch}, {ErrTooMany, observe.TooMany}, {ErrRateExceeded, observe.Exceeded}} {
+	}{{ErrFull, observe.Full}, {ErrHeld, observe.Held}, {ErrLimitMismatch, observe.Mismatch}, {ErrTooMany, observe.TooMany}} {
 		if errors.Is(err, refusal.err) {
 			return observe.Refused, refusal.reason
 		}
@@ -159,11 +160,11 @@ const maxBlocking = 10
 // reporter is the part of a call that reports why its request waits, a queue.Caller.
 type reporter struct {
 	queue   *sessionQueue
-	entry   *entry                   // of a call for a permit of a KeyedLimiter
+	entry   entry.Entry
 	fetches func(before *queue.Full) // is called when it waits, if it is for whichever call is first in the local queue; or nil
 }
 
-func (c *reporter) Landed() { c.entry.landed() }
+func (c *reporter) Landed() { c.entry.Landed() }
 
 func (c *reporter) Waits(before *queue.Full) {
 	if c.fetches != nil {
@@ -198,8 +199,8 @@ func (c *reporter) Follows(ctx context.Context, t *queue.Ticket, since time.Time
 			for _, r := range b.Holders {
 				blocker := holder(describe(r))
 				if again { // most waits are over before
-					lease := q.leases.recent(ctx, q.sess, clientv3.LeaseID(blocker.Lease), q.reportEvery/2)
-					blocker.Renewed, blocker.ExpiresBy = lease.renewed, lease.freesBy
+					lease := q.Leases.State(ctx, clientv3.LeaseID(blocker.Lease), q.reportEvery/2)
+					blocker.Renewed, blocker.ExpiresBy = lease.Renewed, lease.ExpiresBy
 				}
 				info.Blocking = append(info.Blocking, blocker)
 			}

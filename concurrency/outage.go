@@ -12,7 +12,7 @@ import (
 	"github.com/etcdkit/etcdkit/observe"
 )
 
-// What the limiting middlewares ask of a Semaphore or a RateLimiter, which its users do not.
+// What the limiting middlewares reach behind the door of a Semaphore or a RateLimiter.
 
 // Weight returns the weight of a call of Acquire, for the middlewares, or ErrInvalid if the call would be
 // refused without a request to etcd.
@@ -45,7 +45,7 @@ type Share struct {
 // for this outage, as during it; each later cut of other processes can add the limit once more. Its
 // permits count in Permits.
 func (s *Semaphore) Share() (_ Share, ok bool) {
-	shared := s.in().queue.sharing.share.Load()
+	shared := s.in().queue.Sharing.Share()
 	if shared == nil {
 		return Share{}, false
 	}
@@ -62,7 +62,7 @@ func (s semaphore) Shared() (*share.Share, error) {
 	case q.invalid != nil:
 		return nil, invalid("the outage policy Share divides the total of limiter %q, and %w", q.name, q.invalid)
 	}
-	return q.sharing.of(q), nil
+	return q.Sharing.Divide(), nil
 }
 
 // ReportOutage reports to hooks that the outage policy of a middleware decides from now on, because of err,

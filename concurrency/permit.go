@@ -131,12 +131,12 @@ func (e *ends) LateCause() error  { return (*Permit)(e).heldTooLong() }
 func (e *ends) Ended(cause error) { (*Permit)(e).after(cause) }
 
 // workEnded ends the count of the permit's work.
-func (p *Permit) workEnded() { p.queue.last().sharing.permits.Add(-p.ticket.Weight()) }
+func (p *Permit) workEnded() { p.queue.CountPermits(-p.ticket.Weight()) }
 
 // heldFor counts the permit in the estimates of its limiter.
 func (p *Permit) heldFor(d time.Duration) {
 	if b := p.queue.base; b != nil {
-		b.holds.add(d)
+		b.Holds.Add(d)
 	}
 }
 

@@ -136,9 +136,9 @@ func (l *KeyedLimiter) Keys(ctx context.Context) iter.Seq2[KeyInfo, error] {
 		now := KeyInfo{}
 		shown := func() bool { return now.Requests == 0 && !now.Stored || yield(now, nil) }
 		var of keyspace.Queue
-		for kv, err := range engine.Pages(ctx, l.base.sess, l.keys.Keys(), queuePage) {
+		for kv, err := range engine.Pages(ctx, l.sess, l.keys.Keys(), queuePage) {
 			if err != nil {
-				yield(KeyInfo{}, fmt.Errorf("keys of limiter %q: %w", l.name, err))
+				yield(KeyInfo{}, fmt.Errorf("keys of limiter %q: %w", l.limits.Name, err))
 				return
 			}
 			name := string(kv.Key)

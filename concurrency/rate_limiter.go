@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/etcdkit/etcdkit/internal/door"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -14,6 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/rate"
 	"github.com/etcdkit/etcdkit/internal/ratelimit"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // Rate is how often something may happen.
@@ -108,7 +111,7 @@ func NewRateLimiter(s *Session, name string, r Rate, opts *RateLimiterOptions) (
 	if err != nil {
 		return nil, fmt.Errorf("new rate limiter %q: %w", name, err)
 	}
-	l := &rateLimiter{shares: engine.Own(s).sharesOf(q), queue: q, name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
+	l := &rateLimiter{shares: engine.Own(s).shares(q, acquireShare), queue: q, name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
 	return (*RateLimiter)(door.New(l)), nil
 }
 
@@ -214,7 +217,7 @@ func (l *rateLimiter) Accepts(stored rate.Rate) error {
 	switch q := l.queue; {
 	case stored == l.want:
 	case l.adopt:
-		q.sess.Background(func() { q.adopted.rate(q.sess.Log(), l, publicRate(stored)) }) // the shares are locked
+		q.sess.Background(func() { l.adopted(publicRate(stored)) }) // the shares are locked
 	default:
 		return &RateMismatchError{Name: l.name, Stored: publicRate(stored), Wanted: publicRate(l.want)}
 	}
@@ -222,18 +225,43 @@ func (l *rateLimiter) Accepts(stored rate.Rate) error {
 	return nil
 }
 
+// adopted logs the rate that is in force in place of the program's.
+func (l *rateLimiter) adopted(stored Rate) {
+	if l.queue.Adopted.IsNew(stored) {
+		l.queue.sess.Log().Info("the rate in etcd is in force, and not the one of this program", zap.String("name", l.name),
+			zap.Any("in_etcd", stored), zap.Any("in_program", publicRate(l.want)), zap.String("changed_by", "SetRate"))
+	}
+}
+
+// longWait is a wait for a token that is reported: a rate that is used up, and whose calls have no deadline, refuses
+// none of them.
+const longWait = 10 * time.Second
+
 // ended counts a call that returns err, if there are hooks that learn of it. ended is the error of its ctx, and begun
 // is when it began to wait, or zero.
 func (l *rateLimiter) ended(err, ended error, begun time.Time) {
 	if !l.queue.sess.Hooks().Listens() {
 		return
 	}
-	long := false
-	if !begun.IsZero() {
-		took := time.Since(begun)
-		long = took > longWait && took.Seconds() > 2/l.want.PerSecond
+	result, reason := endOfAsking(err, ended, false)
+	took := time.Since(begun)
+	switch {
+	case result == observe.Error && errors.Is(err, ErrRateExceeded):
+		result, reason = observe.Refused, observe.Exceeded
+	case err == nil && !begun.IsZero() && took > longWait && took.Seconds() > 2/l.want.PerSecond:
+		reason = observe.Waited
 	}
-	l.queue.tally.add(err, ended, long)
+	l.shares.Ended(result, reason)
+}
+
+// acquireShare acquires a share of a rate, and stores the division if none is stored.
+func acquireShare(ctx context.Context, q *sessionQueue, d rate.Division) (*ratelimit.Share, error) {
+	r := request{doing: "acquire a share of", Request: queue.Request{Weight: 1}}
+	p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, q, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &ratelimit.Share{Permit: p, Epoch: p.epoch, Token: p.token, Since: p.since}, nil
 }
 
 // public returns the error of a value by which the shares have refused a call, and another error as it is.
@@ -256,25 +284,6 @@ func (l *rateLimiter) public(err error) error {
 		return e
 	}
 	return err
-}
-
-// sharesOf returns the shares of a queue. There are as many as rate limiters, so they are kept.
-func (s *shared) sharesOf(q *sessionQueue) *ratelimit.Shares {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.rates[q.Keys.Range]
-	if known == nil {
-		known = ratelimit.New(ratelimit.Options{Session: q.sess, Queue: q.Queue, Stepped: func() { q.tally.report(q) }, Acquire: func(ctx context.Context, d rate.Division) (*ratelimit.Share, error) {
-			r := request{doing: "acquire a share of", Request: queue.Request{Weight: 1}}
-			p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, q, r, nil)
-			if err != nil {
-				return nil, err
-			}
-			return &ratelimit.Share{Permit: p, Epoch: p.epoch, Token: p.token, Since: p.since}, nil
-		}})
-		s.rates[q.Keys.Range] = known
-	}
-	return known
 }
 
 // RateStatus is the state of a rate limiter at one revision of etcd.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/etcdkit/etcdkit/internal/entry"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
@@ -35,6 +36,10 @@ func (a *attempt) public(err error) error {
 		r := describe(v.Request)
 		r.WaitsFor = Level(v.At)
 		return &HeldError{Name: a.queue.name, ID: a.ID, Request: r}
+	case *entry.TooManyKeys:
+		return tooManyKeys{v.Most}
+	case *entry.Mismatch:
+		return &LimitMismatchError{Name: v.Name, Level: Level(v.Level), Stored: int(v.Stored), Wanted: int(v.Wanted)}
 	case *queue.Noticed:
 		return a.queue.endingBy(v.Ticket, v.Notice)
 	case *queue.TooHeavy:
@@ -57,8 +62,8 @@ func (a *attempt) bounding(timed context.Context, err error) string {
 		return fmt.Sprintf("Wait(%v) has passed", a.wait)
 	case !isFull || a.try:
 		return ""
-	case f.Level() == queue.AtTotal && a.ofTotal().waiters > 0 && !(a.Bounded && a.MaxWaiters == 0):
-		return fmt.Sprintf("KeyedLimiterOptions.MaxTotalWaiters of %d admits no more to the queue", a.ofTotal().waiters)
+	case f.Level() == queue.AtTotal && a.agreement.Total.MaxWaiters > 0 && !(a.Bounded && a.MaxWaiters == 0):
+		return fmt.Sprintf("KeyedLimiterOptions.MaxTotalWaiters of %d admits no more to the queue", a.agreement.Total.MaxWaiters)
 	case a.Bounded:
 		return fmt.Sprintf("MaxWaiters(%d) admits no more to the queue", a.MaxWaiters)
 	default:
@@ -123,7 +128,7 @@ func (a *attempt) refused(f *queue.Full) *FullError {
 	e := q.full(f)
 	e.Level = Level(f.Level())
 	if !e.unseen {
-		e.RetryAfter = q.base.holds.retryAfter(e.Waiting, e.Limit)
+		e.RetryAfter = q.base.Holds.RetryAfter(e.Waiting, e.Limit)
 	}
 	return e
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/door"
+	"github.com/etcdkit/etcdkit/internal/entry"
 	"github.com/etcdkit/etcdkit/internal/keep"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
@@ -28,7 +29,7 @@ type Semaphore door.Door[semaphore]
 // semaphore is what is behind a Semaphore; it is zero if that is nil. Nothing changes it.
 type semaphore struct {
 	queue *sessionQueue
-	*agreement
+	*entry.Agreement
 	source source       // if it was made by a Limiter
 	keeper *keep.Keeper // nil unless it keeps permits
 }
@@ -61,7 +62,7 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 	if err != nil {
 		return nil, fmt.Errorf("new semaphore %q: %w", name, err)
 	}
-	sem := semaphore{queue: q, agreement: &agreement{stored: q.Limit, name: name, limit: int64(limit), adopt: opts.AdoptLimit, adopted: &q.adopted}}
+	sem := semaphore{queue: q, Agreement: &entry.Agreement{Session: q.sess, Stored: q.Limit, Name: name, Limit: int64(limit), Adopt: opts.AdoptLimit, Adopted: &q.Adopted}}
 	sem.keeper = newKeeper(&sem, opts)
 	return sem.public(), nil
 }
@@ -70,16 +71,16 @@ func NewSemaphore(s *Session, name string, limit int, opts *SemaphoreOptions) (*
 func newKeeper(s *semaphore, o *SemaphoreOptions) *keep.Keeper {
 	q := s.queue
 	return keep.New(keep.Options{
-		Session: q.sess, Queue: q.Queue, Keep: o.Keep, Handover: o.Handover, Wanted: s.limit,
+		Session: q.sess, Queue: q.Queue, Keep: o.Keep, Handover: o.Handover, Wanted: s.Limit,
 		Fetch: func(ctx context.Context, waits func(*queue.Full)) (*keep.Holder, error) {
 			r := request{doing: "acquire", Request: queue.Request{Weight: 1}}
-			p, err := (&attempt{reporter: reporter{queue: q, fetches: waits}, request: r, terms: s.terms(), caller: ctx, begun: time.Now()}).within(ctx)
+			p, err := (&attempt{reporter: reporter{queue: q, entry: s.Begin(), fetches: waits}, request: r, terms: s.terms(), caller: ctx, begun: time.Now()}).within(ctx)
 			if err != nil {
 				return nil, err
 			}
 			return &p.kept, nil
 		},
-		Ended: func() { q.sharing.permits.Add(-1) },
+		Ended: func() { q.CountPermits(-1) },
 	})
 }
 
@@ -174,10 +175,10 @@ func (s semaphore) request(ctx context.Context, try bool, opts []AcquireOption) 
 		err = invalid("a permit of the total has a key: use KeyedLimiter.Key")
 	case s.queue.invalid != nil:
 		err = s.queue.invalid
-	case s.queue.base == nil && r.Weight > s.limit && s.limit > 0 && !s.adopt && !s.checked.Load():
-		err = tooHeavy(s.level, r.Weight, s.limit)
-	case s.total != nil && r.Weight > s.total.limit && !s.adopt && !s.total.checked.Load():
-		err = tooHeavy(LevelTotal, r.Weight, s.total.limit)
+	case s.queue.base == nil && r.Weight > s.Limit && s.Limit > 0 && !s.Adopt && !s.Settled():
+		err = tooHeavy(Level(s.Level), r.Weight, s.Limit)
+	case s.Total != nil && r.Weight > s.Total.Limit && !s.Adopt && !s.Total.Settled():
+		err = tooHeavy(LevelTotal, r.Weight, s.Total.Limit)
 	default:
 		err = nested(ctx, s.source)
 	}
@@ -203,7 +204,7 @@ func (s semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) 
 
 // terms are those of all its calls.
 func (s semaphore) terms() terms {
-	return terms{agreement: s.agreement, limit: s.limit, source: s.source, keeper: s.keeper}
+	return terms{agreement: s.Agreement, limit: s.Limit, source: s.source, keeper: s.keeper}
 }
 
 // SetLimit changes the limit for all processes, at once: every later admission fits the new
@@ -240,7 +241,7 @@ func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption)
 		return q.failed("set limit of", err)
 	}
 	if q.base == nil {
-		s.in().checked.Store(true) // this program agrees with the limit that it sets
+		s.in().Settle() // this program agrees with the limit that it sets
 	}
 	s.in().keeper.Doubt()
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rank"
+	"github.com/etcdkit/etcdkit/internal/rate"
 	"github.com/etcdkit/etcdkit/internal/ratelimit"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -58,7 +59,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("new session in %q: %w", namespace, err)
 	}
-	own := &shared{horizon: horizons(ctx), reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*base{}, rates: map[string]*ratelimit.Shares{}}
+	own := &shared{horizon: horizons(ctx), reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*queue.Base{}, rates: map[string]*ratelimit.Shares{}}
 	log := o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner))
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout, AllowProxy: o.AllowProxy,
@@ -136,7 +137,7 @@ type shared struct {
 	mu     sync.Mutex
 	queues map[queueKey]weak.Pointer[sessionQueue]
 	most   int                          // how many there have been since the map was made
-	bases  map[queueKey]*base           // by the key of the default limit
+	bases  map[queueKey]*queue.Base     // by the key of the default limit
 	rates  map[string]*ratelimit.Shares // by the range of the queue of shares
 }
 
@@ -169,7 +170,7 @@ func (s *shared) known(as queueKey) *sessionQueue {
 }
 
 // queue returns the queue with those keys.
-func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.Kind, name string, fixed int64, b *base, total *sessionQueue) *sessionQueue {
+func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.Kind, name string, fixed int64, b *queue.Base, total *sessionQueue) *sessionQueue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	as := queueKey{keys.Range, total != nil}
@@ -178,14 +179,11 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	}
 	q := &sessionQueue{sess: core, name: name, reportEvery: s.reportEvery, base: b, kind: kind, total: total}
 	o := queue.Options{
-		Session: core, Keys: keys, Name: name, Fixed: fixed, Horizon: s.horizon(fixed > 0), ReportEvery: s.reportEvery,
+		Session: core, Keys: keys, Name: name, Fixed: fixed, Base: b, Horizon: s.horizon(fixed > 0), ReportEvery: s.reportEvery,
 		Alone: kind == observe.Election, // a request to step down names a token only
 	}
 	if core.Hooks().On() {
 		o.Changed = q.limitChanged
-	}
-	if b != nil {
-		o.Base = b.Base
 	}
 	if total != nil {
 		o.Total = total.Queue
@@ -199,16 +197,31 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 
 // base returns the default limit with that key. There are as many as limiters, and each is small, so
 // they are kept.
-func (s *shared) base(core *engine.Session, key string, total bool) *base {
+func (s *shared) base(core *engine.Session, key string, total bool) *queue.Base {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	as := queueKey{key, total}
 	b := s.bases[as]
 	if b == nil {
-		b = &base{Base: queue.NewBase(core, key, total), sess: core}
+		b = queue.NewBase(core, key, total)
 		s.bases[as] = b
 	}
 	return b
+}
+
+// shares returns the shares of a rate, of which acquire acquires one. There are as many as rate limiters, so they are
+// kept.
+func (s *shared) shares(q *sessionQueue, acquire func(context.Context, *sessionQueue, rate.Division) (*ratelimit.Share, error)) *ratelimit.Shares {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.rates[q.Keys.Range]
+	if known == nil {
+		known = ratelimit.New(ratelimit.Options{Session: q.sess, Queue: q.Queue, Acquire: func(ctx context.Context, d rate.Division) (*ratelimit.Share, error) {
+			return acquire(ctx, q, d)
+		}})
+		s.rates[q.Keys.Range] = known
+	}
+	return known
 }
 
 // forget is called when nothing refers to a queue any more: a session of a process that uses

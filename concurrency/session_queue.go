@@ -5,34 +5,26 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
-	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
-	"github.com/etcdkit/etcdkit/internal/share"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
-// sessionQueue is one queue in etcd as one session uses it, with what users see of it: its name, its hooks, its
-// share of the limit. All semaphores of a name, or all mutexes, share it.
+// sessionQueue is one queue in etcd as one session uses it, with what users see of it: its name in errors, its
+// state, its hooks. All semaphores of a name, or all mutexes, share it.
 type sessionQueue struct {
 	*queue.Queue // nil if invalid is set
 	sess         *engine.Session
 	name         string
 	reportEvery  time.Duration
-	base         *base // the default limit, or nil
+	base         *queue.Base // the default limit, or nil
 	kind         observe.Kind
 	total        *sessionQueue // which a request joins when it is admitted here, or nil
-	sharing      sharing       // of a semaphore or a total: this process's share of the limit without etcd
-	leases       leases        // of holders, as the reports to waiters have found them
-	adopted      adopted       // of a semaphore, a total or a rate
-	tally        rateTally     // of a rate: how calls have ended
 	invalid      error         // what every call returns, if the queue cannot exist
 }
 
@@ -198,19 +190,19 @@ const maxLeases = 64
 // checkLeases completes holders by what etcd says of their leases, as long as it answers.
 func checkLeases(ctx context.Context, sess *engine.Session, holders []Request) {
 	_ = sess.Do(ctx, func(ctx context.Context) (err error) {
-		seen := map[clientv3.LeaseID]leaseSeen{}
+		seen := map[clientv3.LeaseID]queue.LeaseState{}
 		for i := range holders {
 			lease, known := seen[holders[i].Lease]
 			if !known {
 				if len(seen) == maxLeases {
 					continue
 				}
-				if lease, err = askLease(ctx, sess, holders[i].Lease); err != nil {
+				if lease, err = queue.AskLease(ctx, sess, holders[i].Lease); err != nil {
 					return err
 				}
 				seen[holders[i].Lease] = lease
 			}
-			holders[i].Renewed, holders[i].ExpiresBy = lease.renewed, lease.freesBy
+			holders[i].Renewed, holders[i].ExpiresBy = lease.Renewed, lease.ExpiresBy
 		}
 		return nil
 	})
@@ -234,20 +226,4 @@ func (q *sessionQueue) call(op observe.Op, weight, token int64) observe.Call {
 func (q *sessionQueue) limitChanged(from, to int64) {
 	c := q.call("", 0, 0)
 	q.sess.Post(observe.LimitChanged{Namespace: q.sess.Hooks().Namespace(), Kind: c.Kind, Name: c.Name, Key: c.Key, Level: string(q.Level()), From: int(from), To: int(to)})
-}
-
-// sharing is a session's share of the limit of a queue.
-type sharing struct {
-	permits atomic.Int64 // weight of the permits that were granted and not released
-	once    sync.Once
-	share   atomic.Pointer[share.Share] // nil if no middleware uses it
-}
-
-// of returns the share of the queue's limit, and has the sessions counted from now on.
-func (s *sharing) of(q *sessionQueue) *share.Share {
-	s.once.Do(func() {
-		s.share.Store(share.New(share.Source{Trusted: q.sess.Trusted, Permits: s.permits.Load, Limit: func() int64 { return limit.SeenN(q.Limit) }}))
-		q.sess.Background(queue.NewMember(q.Queue, s.share.Load().Count).Run)
-	})
-	return s.share.Load()
 }

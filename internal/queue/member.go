@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -9,15 +11,38 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/internal/share"
 )
 
 // countEvery is how often a session counts the sessions that share a limit; with a TTL below three
 // times that, it is more often.
 const countEvery = 5 * time.Second
 
-// Member keeps the key that says that a session shares the limit of a queue, and the count of such keys.
-type Member struct {
+// Sharing is a session's share of the limit of a queue, which it uses without etcd.
+type Sharing struct {
+	queue   *Queue
+	permits atomic.Int64 // weight of the permits that were granted and not released
+	once    sync.Once
+	share   atomic.Pointer[share.Share]
+}
+
+// Share returns the share, or nil if Divide was not called.
+func (s *Sharing) Share() *share.Share { return s.share.Load() }
+
+// Divide returns the share, and has the sessions counted from now on.
+func (s *Sharing) Divide() *share.Share {
+	s.once.Do(func() {
+		q := s.queue
+		s.share.Store(share.New(share.Source{Trusted: q.sess.Trusted, Permits: s.permits.Load, Limit: func() int64 { return limit.SeenN(q.Limit) }}))
+		q.sess.Background(newMember(q, s.Share().Count).run)
+	})
+	return s.Share()
+}
+
+// member keeps the key that says that a session shares the limit of a queue, and the count of such keys.
+type member struct {
 	queue   *Queue
 	counted func(sessions int64)
 	every   time.Duration
@@ -26,14 +51,14 @@ type Member struct {
 	joined  time.Time        // when that was
 }
 
-// NewMember returns the member of a queue's session. counted is called with each count, 0 if that is not known.
-func NewMember(q *Queue, counted func(sessions int64)) *Member {
+// newMember returns the member of a queue's session. counted is called with each count, 0 if that is not known.
+func newMember(q *Queue, counted func(sessions int64)) *member {
 	every := min(q.sess.TTL()/3, countEvery)
-	return &Member{queue: q, counted: counted, every: every, alone: every + q.sess.TTL()}
+	return &member{queue: q, counted: counted, every: every, alone: every + q.sess.TTL()}
 }
 
-// Run counts until Close begins.
-func (m *Member) Run() {
+// run counts until Close begins.
+func (m *member) run() {
 	sess := m.queue.sess
 	for ctx := sess.Accepting(); ; {
 		e, err := sess.Live(ctx)
@@ -55,7 +80,7 @@ func (m *Member) Run() {
 // not there. The number counts only once all others have counted this session as well, or have lost
 // their leases since they last counted: two sessions that lose etcd together never divide a limit by
 // numbers that leave each other out.
-func (m *Member) count(ctx context.Context, e *engine.Epoch) error {
+func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	q, space := m.queue, m.queue.sess.Space()
 	key := space.Member(q.Keys, int64(e.Lease()))
 	reads := q.Limit.Reads()

@@ -34,7 +34,10 @@ type Options struct {
 // safe for concurrent use.
 type Queue struct {
 	Reader
-	Crowd *crowd.Crowd // of the requests that wait
+	Crowd   *crowd.Crowd  // of the requests that wait
+	Adopted limit.Adopted // the limit, or what it divides
+	Sharing Sharing       // with a total, that of the total counts
+	Leases  Leases        // of holders
 
 	sess     *engine.Session
 	base     *Base                            // the default limit, or nil
@@ -57,6 +60,7 @@ func New(o Options) *Queue {
 	if o.Base != nil {
 		q.Default = o.Base.Key
 	}
+	q.Sharing.queue, q.Leases.sess = q, sess
 	q.View, q.Limit = mirror.NewShared(o.Keys, o.Fixed, q.run), o.limit()
 	q.Crowd = crowd.New(crowd.Queue{
 		Session: sess, Keys: o.Keys, Limit: q.Limit, View: q.View, Horizon: o.Horizon, ReportEvery: o.ReportEvery,
@@ -134,6 +138,9 @@ func (q *Queue) last() *Queue {
 	}
 	return q
 }
+
+// CountPermits counts the weight of a permit that was granted, or less that of one that was released.
+func (q *Queue) CountPermits(weight int64) { q.last().Sharing.permits.Add(weight) }
 
 // run keeps a mirror of the queue up to date until it is stopped. It lives as long as
 // its view, so that a caller that comes soon finds both.

@@ -33,10 +33,10 @@ func (s *Shares) loop() {
 	closing := s.Session.Accepting()
 	t := time.NewTicker(stepEvery)
 	defer t.Stop()
-	defer s.Stepped()
+	defer s.report()
 	for s.step(closing) {
 		s.settle(closing)
-		s.Stepped()
+		s.report()
 		select {
 		case <-t.C:
 		case <-s.wake:

@@ -15,8 +15,6 @@ import (
 type Options struct {
 	Session *engine.Session
 	Queue   *queue.Queue // of the shares
-	// Stepped is called after each step, and when no other one follows.
-	Stepped func()
 	// Acquire acquires a share, and stores the division if none is stored.
 	Acquire func(ctx context.Context, d rate.Division) (*Share, error)
 }
@@ -46,6 +44,7 @@ type User interface {
 type Shares struct {
 	Options
 	leases func() bool // reports whether the leases of the shares are trusted now; for tests
+	tally  tally       // of calls, which are reported after each step
 
 	mu       sync.Mutex
 	bucket   rate.Bucket

@@ -1,8 +1,7 @@
-package concurrency
+package entry
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -11,13 +10,12 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
 const (
-	// defaultMaxKeys is far above the keys that a service has in use at once, and far below what
+	// DefaultMaxKeys is far above the keys that a service has in use at once, and far below what
 	// harms etcd: 100,000 requests there take about 50 MB.
-	defaultMaxKeys = 100_000
+	DefaultMaxKeys = 100_000
 	// capShare is which part of the free keys one process may use on one count, and capLeast the
 	// least number.
 	capShare, capLeast = 64, 16
@@ -27,9 +25,9 @@ const (
 	capPage = 5000
 )
 
-// keyCap bounds how many keys of a limiter are live. It counts seldom: each count lets a part of the
+// Keys bounds how many keys of a limiter are live. It counts seldom: each count lets a part of the
 // free keys in without another.
-type keyCap struct {
+type Keys struct {
 	sess *engine.Session
 	keys keyspace.Limiter
 	most int64
@@ -40,12 +38,13 @@ type keyCap struct {
 	fullAt time.Time // when a count found no free key; only with turn
 }
 
-func newKeyCap(sess *engine.Session, keys keyspace.Limiter, most int) *keyCap {
-	return &keyCap{sess: sess, keys: keys, most: int64(most), turn: make(chan struct{}, 1)}
+// NewKeys returns the bound of a limiter on its keys.
+func NewKeys(sess *engine.Session, keys keyspace.Limiter, most int) *Keys {
+	return &Keys{sess: sess, keys: keys, most: int64(most), turn: make(chan struct{}, 1)}
 }
 
-// admits reports whether a request may be written without a count. If so, landed is to be called.
-func (k *keyCap) admits() bool {
+// admits reports whether a request may be written without a count. If so, Entry.Landed is to be called.
+func (k *Keys) admits() bool {
 	k.sent.Add(1) // first: a count that begins now must know of it
 	if k.room.Add(-1) >= 0 {
 		return true
@@ -54,45 +53,13 @@ func (k *keyCap) admits() bool {
 	return false
 }
 
-// entry is one call's admission by a keyCap.
-type entry struct {
-	cap      *keyCap
-	admitted bool
-}
+// TooManyKeys is a refusal because as many keys of the limiter are live as it may have.
+type TooManyKeys struct{ Most int64 }
 
-// landed ends the time in which a count may not show the request: it was written, or it failed.
-func (e *entry) landed() {
-	if e != nil && e.admitted {
-		e.admitted = false
-		e.cap.sent.Add(-1)
-	}
-}
-
-// enter counts, and returns an error if no key is free and the queue's own is not live.
-func (e *entry) enter(ctx context.Context, q *queue.Queue, begun time.Time) (err error) {
-	k := e.cap
-	if e.admitted, err = k.free(ctx); err != nil || e.admitted {
-		return err
-	}
-	leave, err := q.Turn(ctx, &k.sess.Sending, begun)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	resp, err := k.sess.Read(ctx, q.Keys.Range, clientv3.WithPrefix(), clientv3.WithCountOnly())
-	if err != nil || resp.Count > 0 {
-		return err
-	}
-	return tooManyKeys{fmt.Errorf("the limiter has %d live keys, as many as KeyedLimiterOptions.MaxKeys allows", k.most)}
-}
-
-// tooManyKeys is an ErrTooMany whose text is not that of a session.
-type tooManyKeys struct{ error }
-
-func (tooManyKeys) Is(target error) bool { return target == engine.ErrTooMany }
+func (*TooManyKeys) Error() string { return "the limiter has too many live keys" }
 
 // free reports whether a key is free for this call, as of a count by this one or another.
-func (k *keyCap) free(ctx context.Context) (bool, error) {
+func (k *Keys) free(ctx context.Context) (bool, error) {
 	select {
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()
@@ -129,7 +96,7 @@ func (k *keyCap) free(ctx context.Context) (bool, error) {
 
 // count returns how many keys are live, or at least MaxKeys. There are no more keys than requests
 // and limits, and these etcd counts at once. Only if they are too many, their names are read.
-func (k *keyCap) count(ctx context.Context) (live int64, err error) {
+func (k *Keys) count(ctx context.Context) (live int64, err error) {
 	resp, err := k.sess.Read(ctx, k.keys.Keys(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, err

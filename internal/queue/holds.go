@@ -1,24 +1,13 @@
-package concurrency
+package queue
 
 import (
 	"sync"
 	"time"
-
-	"github.com/etcdkit/etcdkit/internal/engine"
-	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
-// base is the default limit of a limiter, with how long the permits of its keys were held.
-type base struct {
-	*queue.Base
-	sess    *engine.Session
-	holds   holds
-	adopted adopted
-}
-
-// holds records for how long permits of a limiter were held, to estimate when one is free. Older
+// Holds records for how long permits of a limiter were held, to estimate when one is free. Older
 // ones count less. It is safe for concurrent use.
-type holds struct {
+type Holds struct {
 	mu      sync.Mutex
 	sum     float64 // of seconds
 	squares float64
@@ -27,18 +16,19 @@ type holds struct {
 // holdsKeep is by how much an earlier hold counts less after each later one: the last 50 or so count.
 const holdsKeep = 0.98
 
-func (h *holds) add(d time.Duration) {
+// Add records one.
+func (h *Holds) Add(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := d.Seconds()
 	h.sum, h.squares = h.sum*holdsKeep+s, h.squares*holdsKeep+s*s
 }
 
-// retryAfter estimates when a request that found so many others waiting would be admitted: a permit
+// RetryAfter estimates when a request that found so many others waiting would be admitted: a permit
 // that is held at any moment is held for the mean of the squares over twice the mean, from then on,
 // which is longer than half of the mean if a few are held long (N13 in internal/proof/tested-failures.md). It is
 // 0 if that is unknown.
-func (h *holds) retryAfter(waiting, limit int) time.Duration {
+func (h *Holds) RetryAfter(waiting, limit int) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if limit <= 0 || h.sum <= 0 {
