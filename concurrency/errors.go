@@ -289,15 +289,6 @@ func (e *StepDownError) Error() string {
 // Is reports whether target is ErrStepDown.
 func (e *StepDownError) Is(target error) bool { return target == ErrStepDown }
 
-// tooManyKeys is an ErrTooMany whose text is not that of a session.
-type tooManyKeys struct{ most int64 }
-
-func (e tooManyKeys) Error() string {
-	return fmt.Sprintf("the limiter has %d live keys, as many as KeyedLimiterOptions.MaxKeys allows", e.most)
-}
-
-func (tooManyKeys) Is(target error) bool { return target == ErrTooMany }
-
 func invalid(format string, args ...any) error { return engine.Invalid(format, args...) }
 
 func unavailable(o engine.Outage) *UnavailableError {

@@ -111,7 +111,10 @@ func NewRateLimiter(s *Session, name string, r Rate, opts *RateLimiterOptions) (
 	if err != nil {
 		return nil, fmt.Errorf("new rate limiter %q: %w", name, err)
 	}
-	l := &rateLimiter{shares: engine.Own(s).shares(q, acquireShare), queue: q, name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
+	shares := engine.Own(s).shares(q.Keys.Range, func() *ratelimit.Shares {
+		return ratelimit.New(ratelimit.Options{Session: q.sess, Queue: q.Queue, Acquire: q.acquireShare})
+	})
+	l := &rateLimiter{shares: shares, queue: q, name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
 	return (*RateLimiter)(door.New(l)), nil
 }
 
@@ -255,7 +258,7 @@ func (l *rateLimiter) ended(err, ended error, begun time.Time) {
 }
 
 // acquireShare acquires a share of a rate, and stores the division if none is stored.
-func acquireShare(ctx context.Context, q *sessionQueue, d rate.Division) (*ratelimit.Share, error) {
+func (q *sessionQueue) acquireShare(ctx context.Context, d rate.Division) (*ratelimit.Share, error) {
 	r := request{doing: "acquire a share of", Request: queue.Request{Weight: 1}}
 	p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, q, r, nil)
 	if err != nil {

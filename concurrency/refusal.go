@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/etcdkit/etcdkit/internal/entry"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
 
@@ -37,7 +38,7 @@ func (a *attempt) public(err error) error {
 		r.WaitsFor = Level(v.At)
 		return &HeldError{Name: a.queue.name, ID: a.ID, Request: r}
 	case *entry.TooManyKeys:
-		return tooManyKeys{v.Most}
+		return join.Kind(ErrTooMany, fmt.Errorf("the limiter has %d live keys, as many as KeyedLimiterOptions.MaxKeys allows", v.Most))
 	case *entry.Mismatch:
 		return &LimitMismatchError{Name: v.Name, Level: Level(v.Level), Stored: int(v.Stored), Wanted: int(v.Wanted)}
 	case *queue.Noticed:

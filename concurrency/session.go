@@ -17,7 +17,6 @@ import (
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rank"
-	"github.com/etcdkit/etcdkit/internal/rate"
 	"github.com/etcdkit/etcdkit/internal/ratelimit"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -195,33 +194,25 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	return q
 }
 
-// base returns the default limit with that key. There are as many as limiters, and each is small, so
-// they are kept.
+// base returns the default limit with that key.
 func (s *shared) base(core *engine.Session, key string, total bool) *queue.Base {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	as := queueKey{key, total}
-	b := s.bases[as]
-	if b == nil {
-		b = queue.NewBase(core, key, total)
-		s.bases[as] = b
-	}
-	return b
+	return kept(s, s.bases, queueKey{key, total}, func() *queue.Base { return queue.NewBase(core, key, total) })
 }
 
-// shares returns the shares of a rate, of which acquire acquires one. There are as many as rate limiters, so they are
-// kept.
-func (s *shared) shares(q *sessionQueue, acquire func(context.Context, *sessionQueue, rate.Division) (*ratelimit.Share, error)) *ratelimit.Shares {
+// shares returns the shares of the rate that a queue divides.
+func (s *shared) shares(of string, made func() *ratelimit.Shares) *ratelimit.Shares {
+	return kept(s, s.rates, of, made)
+}
+
+// kept returns what is in a map, and makes it if it is not. There are as many as limiters, and each is small, so they
+// are kept.
+func kept[K comparable, V any](s *shared, in map[K]*V, as K, made func() *V) *V {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := s.rates[q.Keys.Range]
-	if known == nil {
-		known = ratelimit.New(ratelimit.Options{Session: q.sess, Queue: q.Queue, Acquire: func(ctx context.Context, d rate.Division) (*ratelimit.Share, error) {
-			return acquire(ctx, q, d)
-		}})
-		s.rates[q.Keys.Range] = known
+	if in[as] == nil {
+		in[as] = made()
 	}
-	return known
+	return in[as]
 }
 
 // forget is called when nothing refers to a queue any more: a session of a process that uses

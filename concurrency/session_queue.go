@@ -28,18 +28,10 @@ type sessionQueue struct {
 	invalid      error         // what every call returns, if the queue cannot exist
 }
 
-// last returns the queue in which the permits are held, whose limit a session's share is part of.
-func (q *sessionQueue) last() *sessionQueue {
-	if q.total != nil {
-		return q.total
-	}
-	return q
-}
-
 // at returns the queue of a level: this one, or that of the total.
 func (q *sessionQueue) at(l queue.Level) *sessionQueue {
-	if l == queue.AtTotal {
-		return q.last()
+	if l == queue.AtTotal && q.total != nil {
+		return q.total
 	}
 	return q
 }

@@ -58,15 +58,6 @@ func (c *contact) ask(a *asked) {
 	c.newest = a
 }
 
-// enter is ask for a request that may have to wait for a login. If it returns an error, the request is not sent.
-func (c *contact) enter(ctx context.Context, l *login, a *asked) (left func(error), err error) {
-	c.ask(a)
-	if left, err = l.enter(ctx); err != nil {
-		c.unsent(a, err)
-	}
-	return left, err
-}
-
 // unsent records why a request was not sent: it has waited in vain for the login of another, which is silence of
 // etcd's, or it is known that etcd refuses the login, which is no answer of now.
 func (c *contact) unsent(a *asked, err error) {
@@ -234,35 +225,46 @@ func (e *Epoch) probe() {
 	})
 }
 
-// recorded is a caller's client whose reads and Txns contact records.
-type recorded struct {
-	clientv3.KV
+// recording is what records the requests of a session and their answers. One request at a time logs in while that is
+// refused.
+type recording struct {
 	contact *contact
 	login   *login
 }
 
-func (r *recorded) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	var a asked
-	left, err := r.contact.enter(ctx, r.login, &a)
+// send sends a request, of which a is the record. It may have to wait for a login.
+func send[R any](ctx context.Context, r recording, a *asked, request func() (R, error)) (resp R, err error) {
+	r.contact.ask(a)
+	left, err := r.login.enter(ctx)
 	if err != nil {
-		return nil, err
+		r.contact.unsent(a, err)
+		return resp, err
 	}
-	resp, err := r.KV.Get(ctx, key, opts...)
-	r.contact.answer(&a, err)
+	resp, err = request()
+	r.contact.answer(a, err)
 	left(err)
 	return resp, err
 }
 
+// recorded is a caller's client whose reads and Txns are recorded.
+type recorded struct {
+	clientv3.KV
+	recording
+}
+
+func (r *recorded) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return send(ctx, r.recording, &asked{}, func() (*clientv3.GetResponse, error) { return r.KV.Get(ctx, key, opts...) })
+}
+
 func (r *recorded) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{Txn: r.KV.Txn(ctx), ctx: ctx, contact: r.contact, login: r.login}
+	return &txn{Txn: r.KV.Txn(ctx), ctx: ctx, recording: r.recording}
 }
 
 type txn struct {
 	clientv3.Txn
-	ctx     context.Context // of its one call
-	asked   asked
-	contact *contact
-	login   *login
+	recording
+	ctx   context.Context // of its one call
+	asked asked
 }
 
 func (t *txn) If(cmps ...clientv3.Cmp) clientv3.Txn { t.Txn = t.Txn.If(cmps...); return t }
@@ -270,33 +272,17 @@ func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...)
 func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
 
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
-	left, err := t.contact.enter(t.ctx, t.login, &t.asked)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := t.Txn.Commit()
-	t.contact.answer(&t.asked, err)
-	left(err)
-	return resp, err
+	return send(t.ctx, t.recording, &t.asked, t.Txn.Commit)
 }
 
-// leases is the API of leases, whose grants and renewals contact records, and which logs in one call at a time while that is refused.
+// leases is the API of leases, whose grants and renewals are recorded.
 type leases struct {
 	lease.API
-	contact *contact
-	login   *login
+	recording
 }
 
 func (l leases) Grant(ctx context.Context, id, seconds int64) (int64, error) {
-	var a asked
-	left, err := l.contact.enter(ctx, l.login, &a)
-	if err != nil {
-		return 0, err
-	}
-	granted, err := l.API.Grant(ctx, id, seconds)
-	l.contact.answer(&a, err)
-	left(err)
-	return granted, err
+	return send(ctx, l.recording, &asked{}, func() (int64, error) { return l.API.Grant(ctx, id, seconds) })
 }
 
 func (l leases) Revoke(ctx context.Context, id int64) error {
@@ -319,14 +305,13 @@ func (l leases) Renewals(ctx context.Context) (lease.Stream, error) {
 		l.contact.answer(nil, err)
 		return nil, err
 	}
-	return &renewals{Stream: s, contact: l.contact, login: l.login}, nil
+	return &renewals{Stream: s, recording: l.recording}, nil
 }
 
 // renewals is a stream on which one renewal at a time is under way.
 type renewals struct {
 	lease.Stream
-	contact *contact
-	login   *login
+	recording
 
 	mu    sync.Mutex
 	asked *asked // the renewal under way, or nil

@@ -36,7 +36,7 @@ func TestRenewalThatCannotBeSent(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := &contact{}
-				renew(&renewals{Stream: brokenStream{}, contact: c})
+				renew(&renewals{Stream: brokenStream{}, recording: recording{contact: c}})
 				u, bad := c.trouble()
 				require.True(t, bad, "the stream has failed")
 				require.ErrorIs(t, u.Err, errBroken)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // The errors that package concurrency returns as its own: they are the same values there,
@@ -15,14 +17,10 @@ var (
 	ErrTooMany = errors.New("too many requests on one session")
 )
 
-// invalidError is an ErrInvalid whose text is only the reason.
-type invalidError struct{ error }
-
-func (e invalidError) Unwrap() error        { return e.error }
-func (e invalidError) Is(target error) bool { return target == ErrInvalid }
-
 // Invalid returns an error that is ErrInvalid and has the formatted text.
-func Invalid(format string, args ...any) error { return invalidError{fmt.Errorf(format, args...)} }
+func Invalid(format string, args ...any) error {
+	return join.Kind(ErrInvalid, fmt.Errorf(format, args...))
+}
 
 // Apply applies the options of a call to what they change. It returns ErrInvalid for one that is nil.
 func Apply[T any, O ~func(*T)](opts []O, to *T) error {

@@ -104,8 +104,8 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
 	}
 	s.denials = newDenials(opts.Log, s.Explain, in.asks)
-	s.kv = &recorded{KV: s.etcd.KV, contact: &s.contact, login: in}
-	s.lease = leases{API: lease.Etcd(etcd, s.etcd.Leases), contact: &s.contact, login: in}
+	s.kv = &recorded{s.etcd.KV, recording{&s.contact, in}}
+	s.lease = leases{lease.Etcd(etcd, s.etcd.Leases), recording{&s.contact, in}}
 	seen := func(revision int64) { s.contact.answer(nil, nil); s.See(revision) }
 	s.source = &mirror.Source{KV: s.kv, Watcher: s.etcd.Watcher, Refresh: opts.TTL, Log: opts.Log, Seen: seen, Met: s.seen.Load, Rewound: s.Rewind, Enter: in.enter}
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())

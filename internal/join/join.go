@@ -34,3 +34,14 @@ func (e *joined) Error() string {
 }
 
 func (e *joined) Unwrap() []error { return *e }
+
+// Kind returns an error whose text is that of err, and which errors.Is finds to be kind as well.
+func Kind(kind, err error) error { return kinded{err, kind} }
+
+type kinded struct {
+	error
+	kind error
+}
+
+func (k kinded) Unwrap() error        { return k.error }
+func (k kinded) Is(target error) bool { return target == k.kind }

@@ -132,22 +132,13 @@ const (
 // uncontended acquire.
 func (r Request) Encode() string {
 	b := make([]byte, 0, 96+len(r.Nonce)+len(r.Owner)+len(r.ID)+len(r.Of)+len(r.Note))
-	b = append(b, `{"v":1,"nonce":`...)
-	b = appendString(b, r.Nonce)
-	for _, field := range [...]struct{ name, value string }{{"owner", r.Owner}, {"id", r.ID}, {"at_key", r.Of}, {"note", r.Note}} {
-		if field.value != "" {
-			b = append(b, ',', '"')
-			b = append(b, field.name...)
-			b = append(b, '"', ':')
-			b = appendString(b, field.value)
-		}
-	}
-	b = append(b, `,"at":`...)
-	b = strconv.AppendInt(b, r.AtMS, 10)
-	if r.MaxHoldMS != 0 {
-		b = append(b, `,"max_hold_ms":`...)
-		b = strconv.AppendInt(b, r.MaxHoldMS, 10)
-	}
+	b = appendString(append(b, `{"v":1,"nonce":`...), r.Nonce)
+	b = appendText(b, "owner", r.Owner)
+	b = appendText(b, "id", r.ID)
+	b = appendText(b, "at_key", r.Of)
+	b = appendText(b, "note", r.Note)
+	b = strconv.AppendInt(appendName(b, "at"), r.AtMS, 10)
+	b = appendNumber(b, "max_hold_ms", r.MaxHoldMS)
 	return string(append(b, '}'))
 }
 
