@@ -32,6 +32,10 @@ const (
 	Events      Metric = "events_per_op"    // watch events that the server has sent
 	Reads       Metric = "reads_per_op"     // Range requests that the server has executed
 	ServerCPU   Metric = "server_us_per_op" // processor time of the server
+	ClientCPU   Metric = "client_us_per_op" // processor time of the process with the callers
+	BothCPU     Metric = "cpu_us_per_op"    // of client and server, which share the machine
+	Heap        Metric = "heap_bytes"       // live heap of one operation in progress
+	Stacks      Metric = "stack_bytes"      // the stacks of its goroutines
 	IdleLongest Metric = "idle_slot_max_ms" // from the end of a permit to the next one, the longest
 	IdleMedian  Metric = "idle_slot_p50_ms" //
 	WorstPut    Metric = "put_max_ms"       // of another client meanwhile

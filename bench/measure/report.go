@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -158,7 +159,9 @@ func rows(verdicts []Verdict) [][]string {
 			row[5] = v.Missing
 		} else {
 			row[2] = Figure(v.Ratio) + "×"
-			row[3] = Figure(Quantile(v.Ratios, 0)) + " … " + Figure(Quantile(v.Ratios, 1))
+			if len(v.Ratios) > 1 {
+				row[3] = Figure(Quantile(v.Ratios, 0)) + " … " + Figure(Quantile(v.Ratios, 1))
+			}
 			if reached, known := v.Reached(); known {
 				row[5] = map[bool]string{true: "yes", false: "no"}[reached]
 			}
@@ -187,6 +190,7 @@ var columns = []struct {
 	{PassMedian, "hand-over p50, ms"}, {Pass99, "p99"},
 	{IdleMedian, "idle slot p50, ms"}, {IdleLongest, "longest"}, {WorstPut, "worst Put, ms"},
 	{Events, "events/op"}, {Reads, "reads/op"}, {ServerCPU, "server µs/op"},
+	{ClientCPU, "client µs/op"}, {BothCPU, "both, µs/op"}, {Heap, "heap, bytes"}, {Stacks, "stacks, bytes"},
 }
 
 // figures are the absolute figures of the cells of a group; only columns that one of them has.
@@ -220,6 +224,18 @@ func figures(r *Results, ids []string) [][]string {
 	return all
 }
 
+// Only returns the cells of some kinds.
+func (r *Results) Only(kinds ...string) *Results {
+	some := *r
+	some.Order = nil
+	for _, id := range r.Order {
+		if kind, _, _ := strings.Cut(id, ":"); slices.Contains(kinds, kind) {
+			some.Order = append(some.Order, id)
+		}
+	}
+	return &some
+}
+
 // kinds returns the cells by their kind, the part of their ID before the first colon.
 func (r *Results) kinds() (kinds []string, of map[string][]string) {
 	of = map[string][]string{}
@@ -237,8 +253,10 @@ func (r *Results) kinds() (kinds []string, of map[string][]string) {
 func Table(w io.Writer, m Machine, r *Results, verdicts []Verdict) error {
 	fmt.Fprintf(w, "%s, %s, %d cores, %s, %s\netcd %s, Redis %s, fsync %s ms; %d rounds of %s each, medians%s\n\n",
 		m.Date, m.CPU, m.Cores, m.OS, m.Go, m.Etcd, m.Redis, Figure(m.Fsync), m.Rounds, m.Each, m.note())
-	if err := aligned(w, rows(verdicts)); err != nil {
-		return err
+	if len(verdicts) > 0 {
+		if err := aligned(w, rows(verdicts)); err != nil {
+			return err
+		}
 	}
 	kinds, of := r.kinds()
 	for _, kind := range kinds {
@@ -263,17 +281,18 @@ func Markdown(w io.Writer, m Machine, r *Results, verdicts []Verdict) error {
 	fmt.Fprintf(w, "%s; %s, %d cores; %s, %s; etcd %s, Redis %s; a write of 4 KB with fsync takes %s ms; medians of %d rounds, each cell measured for %s%s.\n\n",
 		m.Date, m.CPU, m.Cores, m.OS, m.Go, m.Etcd, m.Redis, Figure(m.Fsync), m.Rounds, m.Each, m.note())
 	if len(verdicts) > 0 {
-		grid(w, rows(verdicts))
+		Grid(w, rows(verdicts))
 	}
 	kinds, of := r.kinds()
 	for _, kind := range kinds {
 		fmt.Fprintln(w)
-		grid(w, figures(r, of[kind]))
+		Grid(w, figures(r, of[kind]))
 	}
 	return nil
 }
 
-func grid(w io.Writer, rows [][]string) {
+// Grid writes a table of a page, its head first.
+func Grid(w io.Writer, rows [][]string) {
 	for i, row := range rows {
 		fmt.Fprintln(w, "| "+strings.Join(row, " | ")+" |")
 		if i == 0 {

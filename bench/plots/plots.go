@@ -82,7 +82,9 @@ var pictures = []picture{
 		x: "requests in flight", y: "requests per second",
 		curves: []curve{
 			{work.PlotRequests, "ours", measure.Rate, "etcdkit", solid},
+			{work.PlotRequests, "ours, LikelyNew", measure.Rate, "etcdkit, LikelyNew", dashed},
 			{work.PlotRequests, "claim + complete", measure.Rate, "two bare Txns on etcd", solid},
+			{work.PlotRequests, "floor", measure.Rate, "floor: etcd's client alone", solid},
 			{work.PlotRequests, "Redis everysec", measure.Rate, "Redis, fsync everysec", solid},
 			{work.PlotRequests, "Redis always", measure.Rate, "Redis, fsync always", dashed},
 		},
@@ -95,7 +97,7 @@ func look(series string) (color.Color, draw.GlyphDrawer) {
 	switch series {
 	case "ours":
 		return rgb(0x00, 0x5a, 0xa0), draw.CircleGlyph{}
-	case "ours, Handover":
+	case "ours, Handover", "ours, LikelyNew":
 		return rgb(0x2a, 0x9f, 0xd8), draw.CircleGlyph{}
 	case "etcd Mutex", "claim + complete":
 		return rgb(0xc8, 0x50, 0x00), draw.SquareGlyph{}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,6 +110,9 @@ func (r *Redis) start(ctx context.Context, binary, dir string, p Policy) error {
 	}
 }
 
+// Missing returns why there is no server for some policy, and "" if there is one for each.
+func (r *Redis) Missing() string { return r.missing }
+
 func version(ctx context.Context, c *redis.Client) string {
 	info, _ := c.Info(ctx, "server").Result()
 	for line := range strings.Lines(info) {
@@ -127,6 +131,41 @@ func (r *Redis) Client(p Policy, connections int) (c *redis.Client, missing stri
 		return nil, r.missing
 	}
 	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: connections, PoolTimeout: time.Minute}), ""
+}
+
+// Counters returns the processor time that the server with that policy has used so far.
+func (r *Redis) Counters(ctx context.Context, p Policy) (used Counters, err error) {
+	c, missing := r.Client(p, 1)
+	if c == nil {
+		return used, errors.New(missing)
+	}
+	defer func() { _ = c.Close() }()
+	info, err := c.Info(ctx, "cpu").Result()
+	if err != nil {
+		return used, fmt.Errorf("read the processor time of Redis: %w", err)
+	}
+	used.CPU, err = usedCPU(info)
+	return used, err
+}
+
+// usedCPU sums the processor time in an INFO of Redis: that of the server, and of its children, which write its files
+// anew.
+func usedCPU(info string) (sum time.Duration, err error) {
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children":
+			s, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read the processor time of Redis: %s: %w", name, err)
+			}
+			sum += time.Duration(s * float64(time.Second))
+		}
+	}
+	if sum == 0 {
+		return 0, errors.New("read the processor time of Redis: its INFO has none")
+	}
+	return sum, nil
 }
 
 // Close ends the servers that were started, and removes their data.

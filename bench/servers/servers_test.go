@@ -77,11 +77,28 @@ func TestRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if c, missing := r.Client(Always, 1); c != nil || missing != "no redis-server in PATH, and REDIS_ADDR is not set" {
+	if c, missing := r.Client(Always, 1); c != nil || missing != "no redis-server in PATH, and REDIS_ADDR is not set" || missing != r.Missing() {
 		t.Errorf("client %v, missing %q", c, missing)
+	}
+	if _, err := r.Counters(t.Context(), Always); err == nil {
+		t.Error("a server that does not exist has used processor time")
 	}
 	t.Setenv("REDIS_ADDR", "127.0.0.1:1")
 	if _, err := StartRedis(t.Context(), t.TempDir()); err == nil {
 		t.Error("a Redis that does not answer is accepted")
+	}
+}
+
+// The processor time of Redis is that of the server and its children, and never none.
+func TestProcessorTimeOfRedis(t *testing.T) {
+	t.Parallel()
+	const info = "# CPU\r\nused_cpu_sys:1.5\r\nused_cpu_user:0.25\r\nused_cpu_sys_children:1\r\nused_cpu_user_children:2\r\nused_cpu_sys_main_thread:9\r\n"
+	if got, err := usedCPU(info); got != 4750*time.Millisecond || err != nil {
+		t.Errorf("%v %v", got, err)
+	}
+	for _, wrong := range []string{"", "used_cpu_sys:much\r\n", "# CPU\r\nused_cpu_sys_main_thread:9\r\n"} {
+		if got, err := usedCPU(wrong); err == nil {
+			t.Errorf("%q: %v", wrong, got)
+		}
 	}
 }

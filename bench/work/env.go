@@ -17,6 +17,18 @@ type Env struct {
 	Etcd  *servers.Etcd
 	Redis *servers.Redis
 	For   time.Duration // how long a cell is measured
+
+	// counters returns what the servers of a cell have done so far; nil is those of Etcd.
+	counters func(context.Context) (servers.Counters, error)
+	client   bool // the processor time of this process counts as well
+}
+
+// used returns what the servers have done so far.
+func (e *Env) used(ctx context.Context) (servers.Counters, error) {
+	if e.counters != nil {
+		return e.counters(ctx)
+	}
+	return e.Etcd.Counters(ctx)
 }
 
 var names atomic.Int64
@@ -107,10 +119,11 @@ func (e *Env) window(ctx context.Context, on *atomic.Bool, callers []*caller, re
 	if err := ready(ctx); err != nil {
 		return nil, err
 	}
-	before, err := e.Etcd.Counters(ctx)
+	before, err := e.used(ctx)
 	if err != nil {
 		return nil, err
 	}
+	mine, known := processorTime()
 	on.Store(true)
 	begun := time.Now()
 	err = after(e.For)(ctx)
@@ -121,13 +134,18 @@ func (e *Env) window(ctx context.Context, on *atomic.Bool, callers []*caller, re
 	if err != nil {
 		return nil, err
 	}
-	after, err := e.Etcd.Counters(ctx)
+	mineNow, _ := processorTime()
+	after, err := e.used(ctx)
 	if err != nil {
 		return nil, err
 	}
 	done := done(callers)
 	sample := measure.Sample{measure.Rate: float64(done) / took.Seconds()}
 	fromEtcd(sample, after.Sub(before), done)
+	if e.client && known && done > 0 {
+		sample[measure.ClientCPU] = float64((mineNow - mine).Microseconds()) / float64(done)
+		sample[measure.BothCPU] = sample[measure.ClientCPU] + sample[measure.ServerCPU]
+	}
 	return sample, nil
 }
 

@@ -35,6 +35,27 @@ const ttl = 15 * time.Second
 
 // Ours is etcdkit's semaphore, with a session and a connection of its own in each process.
 func Ours(kind string, opts *concurrency.SemaphoreOptions) Lock {
+	return semaphores(kind, opts, func(ctx context.Context, sem *concurrency.Semaphore) (*concurrency.Permit, error) {
+		return sem.Acquire(ctx)
+	})
+}
+
+// Bounded is the same with MaxWaiters. A call that is refused is made again after a while.
+func Bounded(kind string, most int, again time.Duration) Lock {
+	return semaphores(kind, nil, func(ctx context.Context, sem *concurrency.Semaphore) (*concurrency.Permit, error) {
+		for {
+			p, err := sem.Acquire(ctx, concurrency.MaxWaiters(most))
+			if !errors.Is(err, concurrency.ErrFull) {
+				return p, err
+			}
+			if err := after(again)(ctx); err != nil {
+				return nil, err
+			}
+		}
+	})
+}
+
+func semaphores(kind string, opts *concurrency.SemaphoreOptions, call func(context.Context, *concurrency.Semaphore) (*concurrency.Permit, error)) Lock {
 	return Lock{Name: kind, open: func(ctx context.Context, e *Env, process int, name string, limit int) (acquire, func(), error) {
 		s, err := e.session(ctx, process, name)
 		if err != nil {
@@ -45,7 +66,7 @@ func Ours(kind string, opts *concurrency.SemaphoreOptions) Lock {
 			return nil, nil, err
 		}
 		return func(ctx context.Context) (func(context.Context) error, error) {
-			p, err := sem.Acquire(ctx)
+			p, err := call(ctx, sem)
 			if err != nil {
 				return nil, err
 			}
@@ -121,7 +142,7 @@ func Bare() Lock {
 		if err != nil {
 			return nil, nil, err
 		}
-		key, value := "/etcdkit/v1/"+name+"/semaphore/work/queue/light/0123456789abcdef-00", string(make([]byte, 60))
+		key, value := bareKey(name), string(make([]byte, 60))
 		return func(ctx context.Context) (func(context.Context) error, error) {
 			r, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 				Then(clientv3.OpPut(key, value, clientv3.WithLease(lease.ID))).Commit()
@@ -131,6 +152,10 @@ func Bare() Lock {
 			return func(ctx context.Context) error { _, err := client.Delete(ctx, key); return err }, err
 		}, func() { end(func(ctx context.Context) error { _, err := client.Revoke(ctx, lease.ID); return err }) }, nil
 	}}
+}
+
+func bareKey(name string) string {
+	return "/etcdkit/v1/" + name + "/semaphore/work/queue/light/0123456789abcdef-00"
 }
 
 // poll is how long Redis's locks wait between two attempts: they have no queue.

@@ -25,6 +25,12 @@ var result = func() string {
 	return fmt.Sprintf("%x", b)[:200]
 }()
 
+// working and outcome are the values of a bare request, as long as ours.
+var working, outcome = strings.Repeat("w", 249), strings.Repeat("d", 289) + result
+
+// requestRoot is the beginning of the keys of bare requests, so that they are as long as ours.
+func requestRoot() string { return "/" + name() + "/" + strings.Repeat("0", 59) }
+
 // requests has that many callers begin and finish new requests, each with a name of its own.
 func (e *Env) requests(ctx context.Context, inFlight int, request func(ctx context.Context, id string) error) (measure.Sample, error) {
 	var next atomic.Int64
@@ -38,7 +44,9 @@ func (e *Env) requests(ctx context.Context, inFlight int, request func(ctx conte
 			return err
 		}
 	}
-	return e.drive(ctx, ops, after(min(e.For/2, 300*time.Millisecond)))
+	on := *e
+	on.client = true
+	return on.drive(ctx, ops, after(min(e.For/2, 300*time.Millisecond)))
 }
 
 // Requests is new requests of etcdkit's idempotency, through Do.
@@ -133,7 +141,7 @@ func (e *Env) BareRequests(id string, inFlight int) measure.Cell {
 		if err != nil {
 			return nil, err
 		}
-		root := "/" + name() + "/"
+		root := requestRoot()
 		if _, err := client.Put(ctx, root+"fence", "x", clientv3.WithLease(lease.ID)); err != nil {
 			return nil, err
 		}
@@ -147,9 +155,8 @@ func (e *Env) BareRequests(id string, inFlight int) measure.Cell {
 			}
 			return r.Header.Revision, nil
 		}
-		working := strings.Repeat("w", 230)
 		s, err := e.requests(ctx, inFlight, func(ctx context.Context, id string) error {
-			key := root + strings.Repeat("0", 20) + id
+			key := root + id
 			rev, err := txn(ctx, []clientv3.Cmp{
 				clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 				clientv3.Compare(clientv3.CreateRevision(root+"fence"), ">", 0),
@@ -158,7 +165,7 @@ func (e *Env) BareRequests(id string, inFlight int) measure.Cell {
 				return err
 			}
 			_, err = txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", rev)},
-				clientv3.OpPut(key, working+result, clientv3.WithLease(lease.ID)))
+				clientv3.OpPut(key, outcome, clientv3.WithLease(lease.ID)))
 			return err
 		})
 		return []measure.Sample{s}, err
@@ -173,15 +180,17 @@ func (e *Env) RedisRequests(id string, p servers.Policy, inFlight int) measure.C
 			return nil, measure.Unavailable(missing)
 		}
 		defer func() { _ = client.Close() }()
-		working := strings.Repeat("w", 230)
-		s, err := e.requests(ctx, inFlight, func(ctx context.Context, id string) error {
+		on := *e
+		on.counters = func(ctx context.Context) (servers.Counters, error) { return e.Redis.Counters(ctx, p) }
+		s, err := on.requests(ctx, inFlight, func(ctx context.Context, id string) error {
 			key := "{etcdkit-bench}:" + id
 			if err := client.SetArgs(ctx, key, working, redis.SetArgs{Mode: "NX", TTL: time.Minute}).Err(); err != nil {
 				return err
 			}
-			return client.Set(ctx, key, working+result, time.Minute).Err()
+			return client.Set(ctx, key, outcome, time.Minute).Err()
 		})
-		withoutEtcd(s)
+		delete(s, measure.Events)
+		delete(s, measure.Reads)
 		return []measure.Sample{s}, err
 	}}
 }

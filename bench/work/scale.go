@@ -7,6 +7,7 @@ import (
 	"github.com/etcdkit/etcdkit/bench/measure"
 	"github.com/etcdkit/etcdkit/bench/servers"
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
 )
 
 // The plots that the sweeps are drawn in.
@@ -18,6 +19,14 @@ const (
 	PlotRequests  = "requests"  // idempotent requests in flight
 	PlotProcesses = "processes" // real processes
 )
+
+const (
+	limitSweep   = "limit, 256 processes, 5 ms of work"
+	requestSweep = "idempotent requests in flight"
+)
+
+// Undrawn are the sweeps of which no plot shows all: the limit, and the processor time of requests.
+var Undrawn = []string{limitSweep, requestSweep}
 
 // Scale returns the groups of `make bench-scale`.
 func Scale(s Setup) []measure.Group {
@@ -50,7 +59,7 @@ func (s Setup) manyWaiting(members int) measure.Group {
 
 // limits sweeps the limit, with as much work as keeps the holders' part of all processes the same.
 func (s Setup) limits() measure.Group {
-	const kind = "limit, 256 processes, 5 ms of work"
+	const kind = limitSweep
 	return measure.Group{Name: kind, Cells: s.on(1, func(e *Env) (cells []measure.Cell) {
 		for _, limit := range []int{1, 10, 50, 100} {
 			for _, l := range []Lock{Ours("ours", nil), Ideal()} {
@@ -87,13 +96,15 @@ func modes() []Lock {
 
 // inFlight sweeps idempotent requests.
 func (s Setup) inFlight() measure.Group {
-	const kind = "idempotent requests in flight"
+	const kind = requestSweep
 	return measure.Group{Name: kind, Cells: s.on(1, func(e *Env) (cells []measure.Cell) {
 		for _, n := range []int{1, 8, 64, 512} {
 			id := func(series string) string { return fmt.Sprintf("%s: %s, %d", kind, series, n) }
 			x := float64(n)
 			cells = append(cells,
 				at(PlotRequests, "ours", x, e.Requests(id("ours"), n)),
+				at(PlotRequests, "ours, LikelyNew", x, e.Requests(id("ours, LikelyNew"), n, idempotency.LikelyNew())),
+				at(PlotRequests, "floor", x, e.FloorRequests(id("floor"), n)),
 				at(PlotRequests, "claim + complete", x, e.BareRequests(id("claim + complete"), n)),
 				at(PlotRequests, "Redis always", x, e.RedisRequests(id("Redis always"), servers.Always, n)),
 				at(PlotRequests, "Redis everysec", x, e.RedisRequests(id("Redis everysec"), servers.Everysec, n)))

@@ -39,10 +39,14 @@ func Table(s Setup) []measure.Group {
 		s.waiting(1, "waiting, limit 1", []int{8, 64, 256, 512}),
 		s.waiting(10, "waiting, limit 10", []int{64, 256, 512}),
 		s.large(),
+		s.passes(),
 		s.short(),
 		s.alone(),
 		s.shared(),
+		s.bounded(),
+		s.newRequests(1),
 		s.newRequests(512),
+		s.inProgress(),
 	}
 	return append(groups, s.idle()...)
 }
@@ -104,8 +108,11 @@ func (s Setup) short() measure.Group {
 	})}
 	for _, l := range locks[1:] {
 		c := measure.Comparison{Work: kind, Of: kind + ": ours", Against: kind + ": " + l.Name, Name: l.Name, Metric: measure.Rate}
-		if l.Name == "etcd Mutex" {
+		switch l.Name {
+		case "etcd Mutex":
 			c.Target = 6
+		case Redislock(servers.Always).Name:
+			c.Target = 1
 		}
 		g.Compare = append(g.Compare, c)
 	}
@@ -153,24 +160,23 @@ func (s Setup) shared() measure.Group {
 	}}
 }
 
-// newRequests is idempotent requests.
-func (s Setup) newRequests(inFlight int) measure.Group {
-	kind := fmt.Sprintf("new idempotent requests, %d in flight", inFlight)
-	const replay = "replay from the cache"
+// passes is how a lock gets from one process to the next.
+func (s Setup) passes() measure.Group {
+	const kind = "hand-over, limit 1, 8 processes"
 	return measure.Group{Name: kind, Cells: s.on(1, func(e *Env) []measure.Cell {
-		return []measure.Cell{
-			e.Requests(kind+": ours", inFlight),
-			e.BareRequests(kind+": claim + complete", inFlight),
-			e.RedisRequests(kind+": Redis always", servers.Always, inFlight),
-			e.RedisRequests(kind+": Redis everysec", servers.Everysec, inFlight),
-			e.Replay(replay + ": ours"),
-		}
+		return []measure.Cell{e.Cell(kind+": ours", Mutex(), Crowd{Processes: 8, Limit: 1}), e.Deletion(kind + ": delete + event")}
 	}), Compare: []measure.Comparison{
-		{Work: kind, Of: kind + ": ours", Against: kind + ": claim + complete", Name: "claim + complete", Metric: measure.Rate, Target: 2},
-		{Work: kind, Of: kind + ": ours", Against: kind + ": Redis always", Name: "Redis, fsync always", Metric: measure.Rate, Target: 0.5},
-		{Work: kind, Of: kind + ": ours", Against: kind + ": Redis everysec", Name: "Redis, fsync everysec", Metric: measure.Rate},
-		{Work: "server's processor time for each of them", Of: kind + ": ours", Figure: 60, Name: "60 µs", Metric: measure.ServerCPU, Target: 1, AtMost: true},
-		{Work: replay + ", allocations", Of: replay + ": ours", Figure: 27, Name: "27, before", Metric: measure.Allocs, Target: 0.5, AtMost: true},
-		{Work: replay + ", time", Of: replay + ": ours", Figure: 5.7, Name: "5.7 µs, before", Metric: measure.EachTime, Target: 0.5, AtMost: true},
+		{Work: kind + ", median", Of: kind + ": ours", Against: kind + ": delete + event", Name: "delete + event", Metric: measure.PassMedian, Target: 1.4, AtMost: true},
+	}}
+}
+
+// bounded is callers that do not join a long queue.
+func (s Setup) bounded() measure.Group {
+	const kind, hold = "limit 7, 5 ms of work, 3 processes, 30 callers", 5 * time.Millisecond
+	w := Crowd{Processes: 3, Callers: 10, Limit: 7, Hold: hold}
+	return measure.Group{Name: kind, Cells: s.on(1, func(e *Env) []measure.Cell {
+		return []measure.Cell{e.Cell(kind+": ours", Ours("ours", nil), w), e.Cell(kind+": ours, MaxWaiters(5)", Bounded("ours, MaxWaiters(5)", 5, hold), w)}
+	}), Compare: []measure.Comparison{
+		{Work: kind + ", MaxWaiters(5)", Of: kind + ": ours, MaxWaiters(5)", Against: kind + ": ours", Name: "itself without", Metric: measure.Rate, Target: 0.9},
 	}}
 }

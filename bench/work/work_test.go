@@ -3,15 +3,19 @@ package work
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/bench/measure"
 	"github.com/etcdkit/etcdkit/bench/servers"
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
 )
 
 // newEnv starts the servers of a test.
@@ -133,7 +137,7 @@ func TestRequests(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	for _, c := range []measure.Cell{
-		e.Requests("ours", 8), e.BareRequests("bare", 8), e.RedisRequests("Redis", servers.Always, 8), e.Replay("replay"),
+		e.Requests("ours", 8), e.BareRequests("bare", 8), e.FloorRequests("floor", 100), e.FloorRequests("floor, alone", 1), e.RedisRequests("Redis", servers.Always, 8), e.Replay("replay"),
 	} {
 		t.Run(c.IDs[0], func(t *testing.T) {
 			samples, err := c.Run(t.Context())
@@ -143,11 +147,169 @@ func TestRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s := samples[0]; s[measure.Rate] <= 0 && s[measure.EachTime] <= 0 {
+			s := samples[0]
+			if s[measure.Rate] <= 0 && s[measure.EachTime] <= 0 {
 				t.Errorf("%v", s)
+			}
+			client, server, both := s[measure.ClientCPU], s[measure.ServerCPU], s[measure.BothCPU]
+			if _, known := processorTime(); known && s[measure.Rate] > 0 && (client <= 0 || server <= 0 || both != client+server) {
+				t.Errorf("processor time: client %v, server %v, both %v", client, server, both)
 			}
 		})
 	}
+}
+
+// The floor writes what a request needs: the outcome replaces the claim of the same key, and a key that exists is not
+// claimed.
+func TestFloor(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	client, err := e.Etcd.Process(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := client.Grant(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, prefix := newFloor(client), "/"+name()+"/"
+	const requests = 3 * floorParts
+	request := func(i int) error {
+		return f.request(fmt.Sprintf("%s%03d", prefix, i), clientv3.WithLease(lease.ID))
+	}
+	errs := make(chan error, requests)
+	for i := range requests {
+		go func() { errs <- request(i) }()
+	}
+	for len(f.waiting) < requests { // they wait before any is sent, so that they share Txns
+		time.Sleep(time.Millisecond)
+	}
+	defer close(f.stopped)
+	for range floorSenders {
+		go f.serve(t.Context())
+	}
+	for range requests {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := request(0); !errors.Is(err, errCondition) {
+		t.Errorf("a key that exists is claimed: %v", err)
+	}
+	var both []*floorPart
+	for _, key := range []string{prefix + "000", "/other"} {
+		p := &floorPart{done: make(chan error, 1)}
+		p.ifs[0], p.then[0] = clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.OpPut(key, working)
+		both = append(both, p)
+	}
+	f.send(t.Context(), both, nil)
+	if err := <-both[0].done; !errors.Is(err, errCondition) {
+		t.Errorf("a key that exists is claimed beside another one: %v", err)
+	}
+	if err := <-both[1].done; err != nil || both[1].rev == 0 {
+		t.Errorf("a key is not claimed beside one that exists: %v, revision %d", err, both[1].rev)
+	}
+	r, err := client.Get(t.Context(), prefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		if string(kv.Value) != outcome || kv.Version != 2 || kv.Lease != int64(lease.ID) {
+			t.Errorf("%s, version %d, lease %x: %.20s", kv.Key, kv.Version, kv.Lease, kv.Value)
+		}
+	}
+	if len(r.Kvs) != requests || r.Header.Revision > requests {
+		t.Errorf("%d requests have %d keys at revision %d", requests, len(r.Kvs), r.Header.Revision)
+	}
+}
+
+// The floor and the bare Txns write about as many bytes for a request as ours.
+func TestBytesOfRequests(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	client, err := e.Etcd.Process(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := func() (key, value int) {
+		r, err := client.Get(t.Context(), "/etcdkit/v1/", clientv3.WithPrefix())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range r.Kvs {
+			if strings.Contains(string(kv.Key), "/record/") {
+				key, value = len(kv.Key), len(kv.Value)
+			}
+		}
+		return key, value
+	}
+	st, closing, err := e.store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closing()
+	id, begun := name()+"-00000001", 0
+	if _, err := idempotency.Do(t.Context(), st, idempotency.Key{Op: "POST /payments", ID: id}, "payload", func(context.Context, *idempotency.Attempt) (string, error) {
+		_, begun = stored()
+		return result, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	key, done := stored()
+	for what, bytes := range map[string][2]int{"key": {key, len(requestRoot() + id)}, "claim": {begun, len(working)}, "outcome": {done, len(outcome)}} {
+		t.Logf("%s: ours has %d bytes, a bare one %d", what, bytes[0], bytes[1])
+		if ours, bare := bytes[0], bytes[1]; bare < ours*95/100 || bare > ours*105/100 {
+			t.Errorf("%s: ours has %d bytes, a bare one %d", what, ours, bare)
+		}
+	}
+}
+
+// The event of a deletion is not earlier than its call.
+func TestDeletion(t *testing.T) {
+	t.Parallel()
+	samples, err := newEnv(t).Deletion("delete + event").Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := samples[0]; s[measure.PassMedian] <= 0 || s[measure.Pass99] < s[measure.PassMedian] {
+		t.Errorf("%v", s)
+	}
+}
+
+// Attempts that end again have used memory, and no record of them is left.
+func TestAttempts(t *testing.T) {
+	e := newEnv(t) // not in parallel: the memory of other tests would count
+	samples, err := e.Attempts("ours", 600).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if heap := samples[0][measure.Heap]; heap < 200 || heap > 50_000 {
+		t.Errorf("an attempt has %v bytes", heap)
+	}
+	client, err := e.Etcd.Process(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := client.Get(t.Context(), "/etcdkit/v1/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range r.Kvs {
+		if strings.Contains(string(kv.Key), "/record/") {
+			t.Errorf("%s is left", kv.Key)
+		}
+	}
+}
+
+// Calls with MaxWaiters are repeated until they have a permit.
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	s, err := e.crowd(t.Context(), Bounded("bounded", 1, time.Millisecond), Crowd{Processes: 2, Callers: 5, Limit: 1, Hold: time.Millisecond})
+	if err != nil || s[measure.Rate] <= 0 {
+		t.Errorf("%v %v", s, err)
+	}
+	exclusive(t, e, Bounded("bounded", 1, time.Millisecond))
 }
 
 func TestWorkers(t *testing.T) {
