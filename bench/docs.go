@@ -27,6 +27,21 @@ func read(file string) (measure.Machine, *measure.Results, error) {
 	return m, results, nil
 }
 
+// shown prints the tables of a file.
+func shown(file string, stdout io.Writer) error {
+	m, results, err := read(file)
+	if err != nil {
+		return err
+	}
+	var ratios []measure.Verdict // of what the file has
+	for _, v := range judged(work.Table(work.Setup{}), results) {
+		if len(v.Ratios) > 0 {
+			ratios = append(ratios, v)
+		}
+	}
+	return measure.Table(stdout, m, results, ratios)
+}
+
 // drawn draws what a file has.
 func drawn(file, dir string, stdout io.Writer) error {
 	m, results, err := read(file)
@@ -40,21 +55,12 @@ func drawn(file, dir string, stdout io.Writer) error {
 	return err
 }
 
-// The part of a page that documented writes is between these lines.
+// The part of a page that rewrite writes is between these lines.
 var begin, finish = []byte("<!-- measured: begin -->\n"), []byte("<!-- measured: end -->\n")
 
-// documented draws the plots of dir/scale.jsonl into dir, and writes them and the tables of
-// dir/table.jsonl into the page.
-func documented(dir, page string) error {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	before, rest, found := bytes.Cut(text, begin)
-	_, after, ends := bytes.Cut(rest, finish)
-	if !found || !ends {
-		return fmt.Errorf("%s has no lines %q and %q", page, begin, finish)
-	}
+// documented draws the plots of dir/scale.jsonl into dir, writes them and the tables of dir/table.jsonl
+// into the page, and the tables for users into the page for those, if there is one.
+func documented(dir, page, users string) error {
 	swept, sweeps, err := read(filepath.Join(dir, "scale.jsonl"))
 	if err != nil {
 		return err
@@ -67,27 +73,46 @@ func documented(dir, page string) error {
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	b.Write(before)
-	b.Write(begin)
-	for _, f := range files {
-		path, err := filepath.Rel(filepath.Dir(page), f.Path)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&b, "![%s](%s)\n\n", f.Title, filepath.ToSlash(path))
-	}
 	lines, err := filepath.Rel(filepath.Dir(page), dir)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "The lines that this was made from: [table.jsonl](%[1]s), [scale.jsonl](%[2]s).\n\n",
-		filepath.ToSlash(filepath.Join(lines, "table.jsonl")), filepath.ToSlash(filepath.Join(lines, "scale.jsonl")))
-	err = measure.Markdown(&b, m, results, judged(work.Table(work.Setup{}), results))
-	fmt.Fprint(&b, "\n<details><summary>The sweeps of `make bench-scale`</summary>\n\n")
-	err = errors.Join(err, measure.Markdown(&b, swept, sweeps, nil))
-	fmt.Fprint(&b, "\n</details>\n")
+	err = rewrite(page, func(b *bytes.Buffer) error {
+		for _, f := range files {
+			fmt.Fprintf(b, "![%s](%s)\n\n", f.Title, filepath.ToSlash(filepath.Join(lines, filepath.Base(f.Path))))
+		}
+		fmt.Fprintf(b, "The lines that this was made from: [table.jsonl](%[1]s), [scale.jsonl](%[2]s).\n\n",
+			filepath.ToSlash(filepath.Join(lines, "table.jsonl")), filepath.ToSlash(filepath.Join(lines, "scale.jsonl")))
+		err := measure.Markdown(b, m, results, judged(work.Table(work.Setup{}), results))
+		fmt.Fprint(b, "\n<details><summary>Sweeps of `make bench-scale` that no plot shows</summary>\n\n")
+		err = errors.Join(err, measure.Markdown(b, swept, sweeps.Only(work.Undrawn...), nil))
+		fmt.Fprint(b, "\n</details>\n")
+		return err
+	})
+	if err != nil || users == "" {
+		return err
+	}
+	return rewrite(users, func(b *bytes.Buffer) error { summarize(b, m, results); return nil })
+}
+
+// rewrite writes what is between begin and finish on a page anew.
+func rewrite(page string, measured func(*bytes.Buffer) error) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, rest, found := bytes.Cut(text, begin)
+	_, after, ends := bytes.Cut(rest, finish)
+	if !found || !ends {
+		return fmt.Errorf("%s has no lines %q and %q", page, begin, finish)
+	}
+	var b bytes.Buffer
+	b.Write(before)
+	b.Write(begin)
+	if err := measured(&b); err != nil {
+		return err
+	}
 	b.Write(finish)
 	b.Write(after)
-	return errors.Join(err, os.WriteFile(page, b.Bytes(), 0o644))
+	return os.WriteFile(page, b.Bytes(), 0o644)
 }

@@ -2,8 +2,10 @@
 //
 //	bench [flags] table   the table of `make bench`
 //	bench [flags] scale   the sweeps of `make bench-scale`
+//	bench show FILE       the tables of a file of JSON lines
 //	bench plots FILE DIR  the plots of a file of JSON lines
-//	bench docs DIR PAGE   the tables and plots of a page, of DIR's table.jsonl and scale.jsonl
+//	bench docs DIR PAGE   the tables and plots of a page, of DIR's table.jsonl and scale.jsonl;
+//	                      with one more page, also the tables for users
 package main
 
 import (
@@ -68,15 +70,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		return err
 	}
+	if f.Arg(0) == "show" && f.NArg() == 2 {
+		return shown(f.Arg(1), stdout)
+	}
 	if f.Arg(0) == "plots" && f.NArg() == 3 {
 		return drawn(f.Arg(1), f.Arg(2), stdout)
 	}
-	if f.Arg(0) == "docs" && f.NArg() == 3 {
-		return documented(f.Arg(1), f.Arg(2))
+	if f.Arg(0) == "docs" && (f.NArg() == 3 || f.NArg() == 4) {
+		return documented(f.Arg(1), f.Arg(2), f.Arg(3))
 	}
 	groups := map[string]func(work.Setup) []measure.Group{"table": work.Table, "scale": work.Scale}[f.Arg(0)]
 	if f.NArg() != 1 || groups == nil {
-		return fmt.Errorf("what to run is %q; it is table, scale, plots FILE DIR, or docs DIR PAGE", f.Args())
+		return fmt.Errorf("what to run is %q; it is table, scale, show FILE, plots FILE DIR, or docs DIR PAGE [PAGE]", f.Args())
 	}
 	if o.rounds < 1 || o.each <= 0 {
 		return errors.New("-rounds and -benchtime must be positive")
@@ -95,6 +100,9 @@ func measureAll(ctx context.Context, all func(work.Setup) []measure.Group, o opt
 		return err
 	}
 	defer redis.Close()
+	if why := redis.Missing(); why != "" {
+		fmt.Fprintf(stderr, "bench: rows with Redis have no figures: %s\n", why)
+	}
 	fsync, err := servers.Fsync(dir)
 	if err != nil {
 		return err
