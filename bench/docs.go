@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/etcdkit/etcdkit/bench/measure"
 	"github.com/etcdkit/etcdkit/bench/plots"
@@ -40,6 +41,23 @@ func shown(file string, stdout io.Writer) error {
 		}
 	}
 	return measure.Table(stdout, m, results, ratios)
+}
+
+// paired compares two builds by files that were measured in turn: former, latter, former, latter.
+func paired(files []string, stdout io.Writer) error {
+	var pairs []measure.Pair
+	for two := range slices.Chunk(files, 2) {
+		_, former, err := read(two[0])
+		if err != nil {
+			return err
+		}
+		_, latter, err := read(two[1])
+		if err != nil {
+			return err
+		}
+		pairs = append(pairs, measure.Pair{Former: former, Latter: latter})
+	}
+	return measure.Pairs(stdout, pairs)
 }
 
 // drawn draws what a file has.

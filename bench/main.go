@@ -3,6 +3,7 @@
 //	bench [flags] table   the table of `make bench`
 //	bench [flags] scale   the sweeps of `make bench-scale`
 //	bench show FILE       the tables of a file of JSON lines
+//	bench pairs OLD NEW   two builds by their files, measured in turn; more pairs may follow
 //	bench plots FILE DIR  the plots of a file of JSON lines
 //	bench docs DIR PAGE   the tables and plots of a page, of DIR's table.jsonl and scale.jsonl;
 //	                      with one more page, also the tables for users
@@ -73,6 +74,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if f.Arg(0) == "show" && f.NArg() == 2 {
 		return shown(f.Arg(1), stdout)
 	}
+	if f.Arg(0) == "pairs" && f.NArg() > 1 && f.NArg()%2 == 1 {
+		return paired(f.Args()[1:], stdout)
+	}
 	if f.Arg(0) == "plots" && f.NArg() == 3 {
 		return drawn(f.Arg(1), f.Arg(2), stdout)
 	}
@@ -81,7 +85,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	groups := map[string]func(work.Setup) []measure.Group{"table": work.Table, "scale": work.Scale}[f.Arg(0)]
 	if f.NArg() != 1 || groups == nil {
-		return fmt.Errorf("what to run is %q; it is table, scale, show FILE, plots FILE DIR, or docs DIR PAGE [PAGE]", f.Args())
+		return fmt.Errorf("what to run is %q; it is table, scale, show FILE, pairs OLD NEW …, plots FILE DIR, or docs DIR PAGE [PAGE]", f.Args())
 	}
 	if o.rounds < 1 || o.each <= 0 {
 		return errors.New("-rounds and -benchtime must be positive")

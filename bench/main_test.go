@@ -50,6 +50,11 @@ func TestFromCellsToPage(t *testing.T) {
 			t.Errorf("what is shown has %q, or lacks it:\n%s", what, &shown)
 		}
 	}
+	table := filepath.Join(dir, "table.jsonl")
+	var pairs bytes.Buffer
+	if err := run(t.Context(), []string{"pairs", table, table}, &pairs, io.Discard); err != nil || !strings.Contains(pairs.String(), "  1×") {
+		t.Errorf("a build beside itself: %v\n%s", err, &pairs)
+	}
 	page, users := filepath.Join(dir, "page.md"), filepath.Join(dir, "users.md")
 	for _, file := range []string{page, users} {
 		if err := os.WriteFile(file, []byte("above\n"+string(begin)+"former figures\n"+string(finish)+"below\n"), 0o600); err != nil {
@@ -116,7 +121,7 @@ func TestSummaries(t *testing.T) {
 
 func TestWrongArguments(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"tables"}, {"table", "more"}, {"-rounds", "0", "table"}, {"-only", "no such group", "table"}, {"docs", "nowhere", "nothing"}, {"docs", "a", "b", "c", "d"}, {"show", "nothing"}} {
+	for _, args := range [][]string{{}, {"tables"}, {"table", "more"}, {"-rounds", "0", "table"}, {"-only", "no such group", "table"}, {"docs", "nowhere", "nothing"}, {"docs", "a", "b", "c", "d"}, {"show", "nothing"}, {"pairs", "a"}, {"pairs", "a", "b"}, {"pairs", "a", "b", "c"}} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q is accepted", args)
 		}

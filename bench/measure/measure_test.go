@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -205,5 +206,27 @@ func TestInterrupted(t *testing.T) {
 	next := Cell{IDs: []string{"k: b"}, Run: func(context.Context) ([]Sample, error) { t.Error("measured"); return nil, nil }}
 	if _, err := Run(ctx, []Group{group([]Cell{first, next})}, 1, func(int, string, string) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The ratio of two builds is the median of the ratios of pairs, not that of the medians, and of a cell that one of them
+// lacks there is none.
+func TestPairs(t *testing.T) {
+	var pairs []Pair
+	for _, rates := range [][2]float64{{100, 200}, {1000, 1500}, {10, 300}} {
+		p := Pair{NewResults(), NewResults()}
+		for i, r := range []*Results{p.Former, p.Latter} {
+			r.Order = []string{"k: a", fmt.Sprint("k: only ", i)}
+			r.Samples["k: a"], r.Samples[r.Order[1]] = []Sample{{Rate: rates[i]}}, []Sample{{Rate: 7}}
+		}
+		pairs = append(pairs, p)
+	}
+	var b bytes.Buffer
+	if err := Pairs(&b, pairs); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(lines) != 2 || strings.Join(strings.Fields(lines[1]), " ") != "k: a per_s 100 300 2× 1.5 … 30" {
+		t.Errorf("%s", &b)
 	}
 }

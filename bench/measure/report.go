@@ -159,9 +159,7 @@ func rows(verdicts []Verdict) [][]string {
 			row[5] = v.Missing
 		} else {
 			row[2] = Figure(v.Ratio) + "×"
-			if len(v.Ratios) > 1 {
-				row[3] = Figure(Quantile(v.Ratios, 0)) + " … " + Figure(Quantile(v.Ratios, 1))
-			}
+			row[3] = spread(v.Ratios)
 			if reached, known := v.Reached(); known {
 				row[5] = map[bool]string{true: "yes", false: "no"}[reached]
 			}
