@@ -46,7 +46,15 @@ func (e *Env) requests(ctx context.Context, inFlight int, request func(ctx conte
 	}
 	on := *e
 	on.client = true
-	return on.drive(ctx, ops, after(min(e.For/2, 300*time.Millisecond)))
+	return on.drive(ctx, ops, func(ctx context.Context) error {
+		// The first requests grant leases.
+		for late := time.Now().Add(5 * time.Second); next.Load() < 3*int64(inFlight) && time.Now().Before(late); {
+			if err := after(time.Millisecond)(ctx); err != nil {
+				return err
+			}
+		}
+		return after(min(e.For/2, 300*time.Millisecond))(ctx)
+	})
 }
 
 // Requests is new requests of etcdkit's idempotency, through Do.
