@@ -5,12 +5,14 @@ import (
 	"io"
 	"time"
 
+	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // config is the flags.
 type config struct {
 	program.Common
+	front   backend.Choice
 	users   int
 	greedy  int
 	load    time.Duration
@@ -36,6 +38,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.IntVar(&c.greedy, "greedy", 96, "requests that the greedy user sends at the same time")
 	f.DurationVar(&c.load, "load", 6*time.Second, "how long the users send requests, in each of the two ways")
 	f.StringVar(&c.picture, "picture", "", "write a picture of the waits to this SVG file")
+	c.front.Define(f)
 	c.OnlyFlag(f, "parts")
 	if err := c.Parse(f, args); err != nil {
 		return c, err

@@ -20,7 +20,7 @@ type demo struct {
 	config
 	settings
 	*backend.Fleet
-	proxy    *backend.Proxy
+	proxy    backend.Front
 	model    downstream.Client
 	limiter  *concurrency.KeyedLimiter // the operator's
 	client   *waits.Client             // of the proxy
@@ -34,9 +34,14 @@ type demo struct {
 
 // demonstrate runs the program, and returns its outcome.
 func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
+	front, err := c.front.Front(gateways, true)
+	if err != nil {
+		return nil, err
+	}
+	defer front.Close()
 	err = c.Run(ctx, 1, progress, func(ctx context.Context, at program.Place) (err error) {
-		d := &demo{config: c, proxy: backend.NewProxy(gateways, true), progress: progress, begun: time.Now(), events: map[backend.Event]int{}}
-		d.settings = settings{Place: at, TTL: c.TTL}
+		d := &demo{config: c, proxy: front, progress: progress, begun: time.Now(), events: map[backend.Event]int{}}
+		d.settings = settings{Place: at, TTL: c.TTL, Sockets: front.Sockets()}
 		d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
 		return d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err })
 	})
@@ -52,11 +57,10 @@ func (d *demo) run(ctx context.Context, fn func() error) error {
 		if err = d.startAll(ctx); err != nil {
 			return err
 		}
-		url, shut, err := d.proxy.Listen()
+		url, err := d.proxy.Listen()
 		if err != nil {
 			return err
 		}
-		defer shut()
 		d.client = waits.NewClient(url)
 		return fn()
 	})
@@ -74,7 +78,7 @@ func (d *demo) startAll(ctx context.Context) error {
 		s := d.settings
 		s.Name = fmt.Sprintf("gateway-%d", i+1)
 		if d.gateways[i], err = d.Start(ctx, s.Name, s); err == nil {
-			d.proxy.Set(i, d.gateways[i].URL)
+			err = d.proxy.Set(i, d.gateways[i].URL)
 		}
 		return err
 	})
@@ -100,7 +104,7 @@ func (d *demo) say(format string, args ...any) {
 // experiment runs all parts, one after the other.
 func (d *demo) experiment(ctx context.Context) (*outcome, error) {
 	fmt.Fprintf(d.progress, "%d gateways, %d users and a greedy one; half a minute with the default flags\n", gateways, d.users)
-	o := &outcome{Users: d.users, AtOnce: d.greedy, Total: total, PerUser: perUser, Steps: []step{}, Violations: []string{}}
+	o := &outcome{Front: d.proxy.Name(), Users: d.users, AtOnce: d.greedy, Total: total, PerUser: perUser, Steps: []step{}, Violations: []string{}}
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, *outcome) error

@@ -102,7 +102,9 @@ func (d *demo) flows(ctx context.Context, o *outcome) error {
 
 	o.step("flow-2 begins at gateway-1", answered(at(0, "flow-2")), "200", 0)
 	o.step("gateway-3 begins it too", answered(at(2, "flow-2")), "409", 0)
-	d.proxy.Set(0, "")
+	if err := d.proxy.Set(0, ""); err != nil {
+		return err
+	}
 	if err := d.Kill(d.gateways[0]); err != nil {
 		return err
 	}

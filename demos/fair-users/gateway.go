@@ -25,12 +25,14 @@ type settings struct {
 	Name  string // of a gateway; empty for the model
 	Model string // its URL
 	TTL   time.Duration
+
+	Sockets string // where gateways listen as well: see backend.Front
 }
 
 // childMain runs the model or a gateway, until its standard input ends.
 func childMain(ctx context.Context, s settings) error {
 	if s.Name == "" {
-		return backend.Serve(ctx, downstream.New().Handler())
+		return backend.Serve(ctx, "", downstream.New().Handler())
 	}
 	return serve(ctx, s)
 }
@@ -99,7 +101,7 @@ func serve(ctx context.Context, set settings) error {
 	}
 	mux.HandleFunc("POST /flows/{user}/{flow}", g.begin)
 	mux.HandleFunc("POST /flows/{user}/{flow}/end", g.end)
-	return backend.Serve(ctx, mux)
+	return backend.Serve(ctx, set.Sockets, mux)
 }
 
 // user returns the key of a request. A service of yours takes it from what it has authenticated.

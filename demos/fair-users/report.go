@@ -13,6 +13,7 @@ import (
 // outcome is the result of a run, and its last line of output.
 type outcome struct {
 	OK         bool     `json:"ok"`
+	Front      string   `json:"reverse_proxy,omitempty"` // if it is a program of its own
 	Users      int      `json:"users"`
 	AtOnce     int      `json:"greedy_requests"`
 	Total      int      `json:"total"`
@@ -104,7 +105,11 @@ func (o *outcome) Passed() bool { return o.OK }
 
 // Write prints the picture, the tables and, unless out is a terminal, the line of JSON.
 func (o *outcome) Write(out io.Writer) {
-	fmt.Fprintf(out, "%d users and a greedy one, who sends %d requests at a time; the model serves %d at a time\n\n", o.Users, o.AtOnce, o.Total)
+	fmt.Fprintf(out, "%d users and a greedy one, who sends %d requests at a time; the model serves %d at a time\n", o.Users, o.AtOnce, o.Total)
+	if o.Front != "" {
+		fmt.Fprintf(out, "the reverse proxy is %s\n", o.Front)
+	}
+	fmt.Fprintln(out)
 	o.writeWaits(out)
 	for _, s := range o.Steps {
 		got := s.Got

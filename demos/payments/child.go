@@ -19,6 +19,7 @@ type settings struct {
 	TTL      time.Duration
 	Margin   time.Duration
 	Lifetime time.Duration // of the markers of marker.go
+	Sockets  string        // where servers listen as well: see backend.Front
 }
 
 // evHungUp is the event of a server that has noticed that the client of a payment has hung up. Its
@@ -28,7 +29,7 @@ const evHungUp = "hung up"
 // childMain runs the provider or a server, until its standard input ends.
 func childMain(ctx context.Context, s settings) error {
 	if s.Name == "" {
-		return backend.Serve(ctx, newProvider().handler())
+		return backend.Serve(ctx, "", newProvider().handler())
 	}
 	return serverMain(ctx, s)
 }

@@ -45,7 +45,12 @@ func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome,
 // demonstrateAt runs the program on an etcd.
 func demonstrateAt(ctx context.Context, c config, at program.Place, progress io.Writer, begun time.Time) (o *outcome, err error) {
 	d := &demo{config: c}
-	d.fleet, ctx = newFleet(ctx, settings{Place: at, TTL: c.TTL, Margin: c.Margin(), Lifetime: lifetime})
+	front, err := c.front.Front(servers, false)
+	if err != nil {
+		return nil, err
+	}
+	defer front.Close()
+	d.fleet, ctx = newFleet(ctx, front, settings{Place: at, TTL: c.TTL, Margin: c.Margin(), Lifetime: lifetime})
 	defer d.Fail(nil)
 	if d.etcd, err = at.Dial(); err != nil {
 		return nil, err
@@ -61,12 +66,11 @@ func demonstrateAt(ctx context.Context, c config, at program.Place, progress io.
 		if err = d.startAll(ctx); err != nil {
 			return err
 		}
-		front, shut, err := d.proxy.Listen()
+		url, err := d.proxy.Listen()
 		if err != nil {
 			return err
 		}
-		defer shut()
-		d.bank, d.client = newBank(d.Provider), newClient(front)
+		d.bank, d.client = newBank(d.Provider), newClient(url)
 		o, err = d.experiment(ctx, progress, begun)
 		return err
 	}
@@ -107,9 +111,9 @@ func (d *demo) withStore(ctx context.Context, run func() error) (err error) {
 
 // experiment runs all phases, one after the other.
 func (d *demo) experiment(ctx context.Context, progress io.Writer, begun time.Time) (*outcome, error) {
-	o := &outcome{OK: true, Servers: servers, Copies: copies, TTL: d.config.TTL.Seconds(), Phases: []report{}, Others: []report{}, Violations: []string{}, Skipped: []string{}}
+	o := &outcome{OK: true, Servers: servers, Copies: copies, Front: d.proxy.Name(), TTL: d.config.TTL.Seconds(), Phases: []report{}, Others: []report{}, Violations: []string{}, Skipped: []string{}}
 	fmt.Fprintf(progress, "%d servers, each payment sent %d times at once with one key; 55 s with the default flags\n", servers, copies)
-	for _, p := range append(phases(), others()...) {
+	for _, p := range d.phases() {
 		switch {
 		case !d.Only.MatchString(p.Name):
 			continue
@@ -137,6 +141,15 @@ func (d *demo) experiment(ctx context.Context, progress io.Writer, begun time.Ti
 	}
 	o.Elapsed = time.Since(begun).Round(time.Millisecond).Seconds()
 	return o, nil
+}
+
+// phases returns the phases of this run and the other ways, in their order.
+func (d *demo) phases() []phase {
+	all := phases()
+	if d.curl != "" {
+		all = append(all, byCurl())
+	}
+	return append(all, others()...)
 }
 
 // request returns a request for a new order.

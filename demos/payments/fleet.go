@@ -13,7 +13,7 @@ import (
 type fleet struct {
 	*backend.Fleet
 	settings
-	proxy *backend.Proxy
+	proxy backend.Front
 
 	mu     sync.Mutex
 	rows   [servers]member
@@ -26,8 +26,9 @@ type member struct {
 	generation int
 }
 
-func newFleet(ctx context.Context, s settings) (*fleet, context.Context) {
-	f := &fleet{settings: s, proxy: backend.NewProxy(servers, false), hungUp: map[string]chan struct{}{}}
+func newFleet(ctx context.Context, front backend.Front, s settings) (*fleet, context.Context) {
+	f := &fleet{settings: s, proxy: front, hungUp: map[string]chan struct{}{}}
+	f.Sockets = front.Sockets()
 	f.Fleet, ctx = backend.NewFleet(ctx, childEnv, func(_ string, e backend.Event) {
 		if e.Kind == evHungUp {
 			f.notice(e.Text)
@@ -56,8 +57,7 @@ func (f *fleet) startServer(ctx context.Context, row, generation int) error {
 	f.mu.Lock()
 	f.rows[row] = member{started, generation}
 	f.mu.Unlock()
-	f.proxy.Set(row, started.URL)
-	return nil
+	return f.proxy.Set(row, started.URL)
 }
 
 func (f *fleet) notice(order string) {
@@ -98,7 +98,9 @@ func (f *fleet) replace(ctx context.Context, name string) error {
 	if found < 0 {
 		return fmt.Errorf("kill %q: no such server", name)
 	}
-	f.proxy.Set(found, "")
+	if err := f.proxy.Set(found, ""); err != nil {
+		return err
+	}
 	if err := f.Kill(m.Server); err != nil {
 		return err
 	}

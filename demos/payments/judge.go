@@ -123,11 +123,13 @@ func (r result) last(n int) (all []int) {
 	return all
 }
 
-// differences describes how the answers with 2xx differ, except for Date and the replay header.
+// differences describes how the answers with 2xx differ, except for Date, the replay header and Connection, which is of
+// the connection and not of the answer.
 func (r result) differences() string {
 	alike := func(h http.Header) http.Header {
 		h = h.Clone()
 		h.Del("Date")
+		h.Del("Connection")
 		h.Del(replayHeader)
 		return h
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -46,6 +47,8 @@ type plan struct {
 	Order string `json:"order"`
 	Fail  int    `json:"fail"` // that many calls get 503
 	Hold  string `json:"hold"` // the stage at which the first call is held
+
+	Takes time.Duration `json:"takes"` // each call; 0 for 100 to 500 ms
 }
 
 // The stages at which a call is held.
@@ -143,13 +146,14 @@ func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	a.Calls++
 	a.Open++
+	takes := cmp.Or(a.Takes, 100*time.Millisecond+rand.N(400*time.Millisecond))
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
 		a.Open--
 		p.mu.Unlock()
 	}()
-	time.Sleep(100*time.Millisecond + rand.N(400*time.Millisecond))
+	time.Sleep(takes)
 	if !p.pass(a, holdAsked, in.Server, r) {
 		return
 	}

@@ -17,6 +17,7 @@ type outcome struct {
 	OK         bool     `json:"ok"`
 	Servers    int      `json:"servers"`
 	Copies     int      `json:"requests_at_once"`
+	Front      string   `json:"reverse_proxy,omitempty"` // if it is a program of its own
 	TTL        float64  `json:"ttl_s"`
 	Phases     []report `json:"phases"`
 	Others     []report `json:"other_ways"`
@@ -78,6 +79,9 @@ func (o *outcome) Passed() bool { return o.OK }
 
 func (o *outcome) Write(out io.Writer) {
 	fmt.Fprintf(out, "%d servers behind a round-robin proxy; each payment is sent %d times at once, with one key\n", o.Servers, o.Copies)
+	if o.Front != "" {
+		fmt.Fprintf(out, "the proxy is %s\n", o.Front)
+	}
 	head := func(title string) {
 		fmt.Fprintf(out, "\n%-42s %6s %4s %4s  %-9s %-12s %5s %7s %7s %7s\n", title, "orders", "2xx", "409", "other", "asked again", "calls", "charges", "p50 ms", "p95 ms")
 	}

@@ -45,7 +45,7 @@ func serverMain(ctx context.Context, set settings) (err error) {
 	for name, way := range naiveWays {
 		mux.HandleFunc("POST /pay/"+name+"/{order}", s.payNaively(way))
 	}
-	return backend.Serve(ctx, mux)
+	return backend.Serve(ctx, s.Sockets, mux)
 }
 
 // newStore returns the store of the servers and of the operator.

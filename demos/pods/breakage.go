@@ -27,7 +27,9 @@ func (d *demo) killed(ctx context.Context) error {
 	if err := d.pauseHolding(ctx, pod); err != nil {
 		return err
 	}
-	d.proxy.Set(victim, "")
+	if err := d.proxy.Set(victim, ""); err != nil {
+		return err
+	}
 	d.mark("killed")
 	if err := d.Kill(pod); err != nil {
 		return err

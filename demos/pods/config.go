@@ -5,12 +5,14 @@ import (
 	"io"
 	"time"
 
+	"github.com/etcdkit/etcdkit/demos/internal/backend"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
 )
 
 // config is the flags.
 type config struct {
 	program.Common
+	front    backend.Choice
 	limit    int
 	clients  int
 	timeline string
@@ -33,6 +35,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	f.IntVar(&c.limit, "limit", 10, "calls of the downstream service at the same time")
 	f.IntVar(&c.clients, "clients", 40, "clients that send one request after the other")
 	f.StringVar(&c.timeline, "timeline", "", "write a timeline of the run to this SVG file")
+	c.front.Define(f)
 	c.OnlyFlag(f, "phases")
 	if err := c.Parse(f, args); err != nil {
 		return c, err

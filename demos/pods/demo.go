@@ -21,7 +21,7 @@ type demo struct {
 	config
 	settings
 	*backend.Fleet
-	proxy      *backend.Proxy
+	proxy      backend.Front
 	downstream downstream.Client
 	sem        *concurrency.Semaphore // the operator's
 	client     *waits.Client
@@ -46,9 +46,14 @@ type mark struct {
 
 // demonstrate runs the program, and returns its outcome.
 func demonstrate(ctx context.Context, c config, progress io.Writer) (o *outcome, err error) {
+	front, err := c.front.Front(instances, true)
+	if err != nil {
+		return nil, err
+	}
+	defer front.Close()
 	err = c.Run(ctx, 1, progress, func(ctx context.Context, at program.Place) (err error) {
-		d := &demo{config: c, proxy: backend.NewProxy(instances, true), progress: progress, begun: hostclock.Now(), outages: map[string]bool{}}
-		d.settings = settings{Place: at, Limit: c.limit, TTL: c.TTL, Margin: c.Margin()}
+		d := &demo{config: c, proxy: front, progress: progress, begun: hostclock.Now(), outages: map[string]bool{}}
+		d.settings = settings{Place: at, Limit: c.limit, TTL: c.TTL, Margin: c.Margin(), Sockets: front.Sockets()}
 		d.Fleet, ctx = backend.NewFleet(ctx, childEnv, d.event)
 		return d.run(ctx, func() (err error) { o, err = d.experiment(ctx); return err })
 	})
@@ -64,11 +69,10 @@ func (d *demo) run(ctx context.Context, fn func() error) error {
 		if err = d.startAll(ctx); err != nil {
 			return err
 		}
-		url, shut, err := d.proxy.Listen()
+		url, err := d.proxy.Listen()
 		if err != nil {
 			return err
 		}
-		defer shut()
 		d.client = waits.NewClient(url)
 		return fn()
 	})
@@ -99,8 +103,7 @@ func (d *demo) startPod(ctx context.Context, i int) error {
 	d.mu.Lock()
 	d.pods[i] = pod
 	d.mu.Unlock()
-	d.proxy.Set(i, pod.URL)
-	return nil
+	return d.proxy.Set(i, pod.URL)
 }
 
 // event handles an event of an instance.
@@ -152,7 +155,7 @@ func (d *demo) wrong(format string, args ...any) {
 func (d *demo) experiment(ctx context.Context) (*outcome, error) {
 	begun := time.Now()
 	fmt.Fprintf(d.progress, "%d instances, limit %d, %d clients; 80 s with the default flags\n", instances, d.limit, d.clients)
-	o := &outcome{OK: true, Instances: instances, Limit: d.limit, TTL: d.config.TTL.Seconds(), Wait: wait.Seconds(), Skipped: []string{}}
+	o := &outcome{OK: true, Instances: instances, Front: d.proxy.Name(), Limit: d.limit, TTL: d.config.TTL.Seconds(), Wait: wait.Seconds(), Skipped: []string{}}
 	for _, p := range phases() {
 		switch {
 		case !d.Only.MatchString(p.name):

@@ -26,12 +26,13 @@ type settings struct {
 	Limit      int
 	TTL        time.Duration
 	Margin     time.Duration
+	Sockets    string // where instances listen as well: see backend.Front
 }
 
 // childMain runs the downstream service or an instance, until its standard input ends.
 func childMain(ctx context.Context, s settings) error {
 	if s.Name == "" {
-		return backend.Serve(ctx, downstream.New().Handler())
+		return backend.Serve(ctx, "", downstream.New().Handler())
 	}
 	return serve(ctx, s)
 }
@@ -91,7 +92,7 @@ func serve(ctx context.Context, set settings) error {
 		share, _ := sem.Share()
 		backend.Reply(w, http.StatusOK, state{s.without.Load(), share.Sessions})
 	})
-	return backend.Serve(ctx, mux)
+	return backend.Serve(ctx, set.Sockets, mux)
 }
 
 // newLimit returns the limit that all instances share. What an operator has set is in force: see

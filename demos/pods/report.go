@@ -12,6 +12,7 @@ import (
 type outcome struct {
 	OK         bool     `json:"ok"`
 	Instances  int      `json:"instances"`
+	Front      string   `json:"reverse_proxy,omitempty"` // if it is a program of its own
 	Limit      int      `json:"limit"`
 	TTL        float64  `json:"ttl_s"`
 	Wait       float64  `json:"wait_s"`
@@ -36,8 +37,11 @@ func (o *outcome) Passed() bool { return o.OK }
 
 // Write prints the table and, unless out is a terminal, the line of JSON.
 func (o *outcome) Write(out io.Writer) {
-	fmt.Fprintf(out, "%d instances behind a reverse proxy, limit %d, a request waits for up to %g s\n\n", o.Instances, o.Limit, o.Wait)
-	fmt.Fprintf(out, "%-38s %4s %6s %6s %5s %5s %6s %9s %7s %7s  %s\n", "phase", "peak", "bound", "2xx", "429", "503", "other", "no permit", "p50 s", "p95 s", "held")
+	fmt.Fprintf(out, "%d instances behind a reverse proxy, limit %d, a request waits for up to %g s\n", o.Instances, o.Limit, o.Wait)
+	if o.Front != "" {
+		fmt.Fprintf(out, "the reverse proxy is %s\n", o.Front)
+	}
+	fmt.Fprintf(out, "\n%-38s %4s %6s %6s %5s %5s %6s %9s %7s %7s  %s\n", "phase", "peak", "bound", "2xx", "429", "503", "other", "no permit", "p50 s", "p95 s", "held")
 	for _, r := range o.Rows {
 		bound, held := "none", "yes"
 		if r.Bound > 0 {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -55,18 +56,32 @@ func Child[Settings any](env string, run func(context.Context, Settings) error) 
 }
 
 // Serve serves h in a child until ctx ends, and then waits for the requests in progress, for two
-// seconds at most. It returns an error if the child cannot listen.
-func Serve(ctx context.Context, h http.Handler) error {
+// seconds at most. If sockets is not empty, it serves on a socket in that folder as well: see Front. It
+// returns an error if the child cannot listen.
+func Serve(ctx context.Context, sockets string, h http.Handler) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+	all := []net.Listener{ln}
+	if sockets != "" {
+		_, port, _ := net.SplitHostPort(ln.Addr().String())
+		also, err := net.Listen("unix", socket(sockets, port))
+		if err != nil {
+			_ = ln.Close()
+			return err
+		}
+		all = append(all, also)
+	}
 	srv := &http.Server{Handler: h}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
+	served := make(chan error, len(all))
+	for _, ln := range all {
+		go func() { served <- srv.Serve(ln) }()
+	}
 	Emit(ready, ln.Addr().String())
 	select {
 	case err = <-served:
+		_ = srv.Close()
 		return err
 	case <-ctx.Done():
 	}
@@ -75,9 +90,14 @@ func Serve(ctx context.Context, h http.Handler) error {
 	if srv.Shutdown(closing) != nil {
 		_ = srv.Close()
 	}
-	<-served
+	for range all {
+		<-served
+	}
 	return nil
 }
+
+// socket returns the name of the socket, in a folder, of the server on a port.
+func socket(folder, port string) string { return filepath.Join(folder, port) }
 
 // Session opens the session of a child, with a client of its own. shut closes both. What the session reports is in the
 // metrics of the parent, with its Owner as the label instance.

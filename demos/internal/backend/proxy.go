@@ -19,6 +19,9 @@ type Proxy struct {
 	leastBusy bool
 	reverse   *httputil.ReverseProxy
 
+	front  *http.Server  // nil until Listen
+	served chan struct{} // closed when front has ended
+
 	mu     sync.Mutex
 	places []place
 	next   int
@@ -57,11 +60,18 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey{}, host)))
 }
 
-// Set sets the URL of the server in a place; empty for a dead one.
-func (p *Proxy) Set(i int, url string) {
+// Name implements Front.
+func (p *Proxy) Name() string { return "" }
+
+// Sockets implements Front.
+func (p *Proxy) Sockets() string { return "" }
+
+// Set implements Front. It returns no error.
+func (p *Proxy) Set(i int, url string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.places[i].host = strings.TrimPrefix(url, "http://")
+	return nil
 }
 
 // pick chooses a server for a request.
@@ -94,21 +104,24 @@ func (p *Proxy) done(i int) {
 	}
 }
 
-// Listen serves the proxy on a port of the loopback interface until shut is called. It returns an
-// error if it cannot listen.
-func (p *Proxy) Listen() (url string, shut func(), err error) {
+// Listen implements Front.
+func (p *Proxy) Listen() (url string, err error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	front := &http.Server{Handler: p}
-	served := make(chan struct{})
+	p.front, p.served = &http.Server{Handler: p}, make(chan struct{})
 	go func() {
-		defer close(served)
-		_ = front.Serve(ln)
+		defer close(p.served)
+		_ = p.front.Serve(ln)
 	}()
-	return "http://" + ln.Addr().String(), func() {
-		_ = front.Close()
-		<-served
-	}, nil
+	return "http://" + ln.Addr().String(), nil
+}
+
+// Close implements Front.
+func (p *Proxy) Close() {
+	if p.front != nil {
+		_ = p.front.Close()
+		<-p.served
+	}
 }

@@ -23,6 +23,25 @@ func status(t *testing.T, url string) int {
 	return resp.StatusCode
 }
 
+// listen begins to serve a reverse proxy.
+func listen(t *testing.T, front Front) (url string) {
+	t.Helper()
+	t.Cleanup(front.Close)
+	url, err := front.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// set sets the URL of the server in a place.
+func set(t *testing.T, front Front, i int, url string) {
+	t.Helper()
+	if err := front.Set(i, url); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func answering(t *testing.T, status int) (url string) {
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	t.Cleanup(back.Close)
@@ -32,16 +51,12 @@ func answering(t *testing.T, status int) (url string) {
 func TestProxyTakesTurns(t *testing.T) {
 	t.Parallel()
 	p := NewProxy(3, false)
-	front, shut, err := p.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer shut()
+	front := listen(t, p)
 	if got := status(t, front); got != http.StatusBadGateway {
 		t.Errorf("no server is there, and the answer is %d", got)
 	}
 	for i := range 3 {
-		p.Set(i, answering(t, 200+i))
+		set(t, p, i, answering(t, 200+i))
 	}
 	ask := func() (all []int) {
 		for range 4 {
@@ -52,7 +67,7 @@ func TestProxyTakesTurns(t *testing.T) {
 	if got := ask(); !slices.Equal(got, []int{200, 201, 202, 200}) {
 		t.Error(got)
 	}
-	p.Set(2, "")
+	set(t, p, 2, "")
 	if got := ask(); !slices.Equal(got, []int{201, 200, 201, 200}) {
 		t.Error(got)
 	}
@@ -62,19 +77,15 @@ func TestProxyTakesTurns(t *testing.T) {
 func TestProxyChoosesTheLeastBusy(t *testing.T) {
 	t.Parallel()
 	p := NewProxy(2, true)
-	front, shut, err := p.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer shut()
+	front := listen(t, p)
 	begun, end := make(chan struct{}), make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		begun <- struct{}{}
 		<-end
 	}))
 	defer slow.Close()
-	p.Set(0, slow.URL)
-	p.Set(1, answering(t, 204))
+	set(t, p, 0, slow.URL)
+	set(t, p, 1, answering(t, 204))
 	first := make(chan int, 1)
 	go func() { first <- status(t, front) }()
 	<-begun
