@@ -22,8 +22,9 @@ ROUNDS      ?= 3
 SCALEROUNDS ?= $(ROUNDS)
 NOTE        ?=
 ARGS        ?=
-PARTS       ?= test race etcd37 bench-test demos-test integration browser first-output stall chaos chaos-processes runbook mutants compat model fuzz
+PARTS       ?= test race etcd37 bench-test demos-test integration browser first-output stall chaos chaos-processes runbook seeds mutants compat model fuzz
 FILE        ?=
+ONLY        ?=
 OUT         ?=
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -75,6 +76,10 @@ demo-limits: ## Share limits among real processes that are killed and paused, wh
 demo-console: ## Run a small shop with limits, jobs and payments, and serve the operators' page of it at a printed address, until ^C (ARGS="-listen 127.0.0.1:8080")
 	@$(patiently) go build -o bin/console ./examples/console
 	@bin/console $(ARGS)
+
+.PHONY: seeds
+seeds: ## Judge the five systems that etcdkit was written for, as fleets of real processes behind nginx; five minutes (ONLY="payments pods")
+	@.ci/seeds $(ONLY)
 
 .PHONY: test
 test: ## Vet and run the tests of the main module; needs only Go
@@ -179,7 +184,7 @@ alerts-day: ## Record five hours of a fleet that is healthy and busy, a second f
 lint: export GOTOOLCHAIN := local
 lint: ## gofmt, go mod tidy, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed
 	@bad=$$(gofmt -l .); [[ -z $$bad ]] || { echo "not gofmt'ed (make fmt):" $$bad >&2; exit 1; }
-	@for script in .ci/run .ci/verify .ci/patiently docs/model/run; do bash -n $$script; done
+	@for script in .ci/run .ci/verify .ci/patiently .ci/release-check .ci/seeds docs/model/run; do bash -n $$script; done
 	@for module in . bench demos integration; do go -C $$module mod tidy -diff; done
 	@for os in linux darwin windows; do GOOS=$$os $(patiently) go vet $(PKGS); done
 	@$(patiently) go run $(STATICCHECK) $(PKGS)

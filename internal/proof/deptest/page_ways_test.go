@@ -41,6 +41,7 @@ var ways = map[string]way{
 	"make chaos":           {part: "chaos"},
 	"make chaos-processes": {part: "chaos-processes"},
 	"make runbook":         {part: "runbook"},
+	"make seeds":           {part: "seeds"},
 	"make mutants":         {part: "mutants"},
 	"make compat":          {part: "compat"},
 	"make model":           {part: "model"},
