@@ -67,6 +67,7 @@ type run struct {
 	socket   string
 	clients  []*client
 	life     context.Context
+	required []string // effects that the run must contain, once at least
 
 	pauses atomic.Int64 // of clients, so far
 
@@ -111,9 +112,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		err = r.provoke()
 	}
 	if err == nil {
-		faults, over := context.WithTimeout(life, c.Duration)
-		r.env.Harm(faults, r.strikers())
-		over()
+		err = goOn(c.Duration, r.lacking, r.strikeAll)
 	}
 	stop()
 	watchers.Wait()
@@ -222,6 +221,7 @@ func (r *run) settings(version string) {
 	for _, effect := range required {
 		r.recorder.Set(check.RequirePrefix+effect, "1")
 	}
+	r.required = required
 }
 
 // blindFor bounds how late a holder may learn of the end of its lease while no server is stopped
