@@ -27,13 +27,13 @@ func goOn(length time.Duration, lacking func() ([]string, error), strike func(le
 	return nil
 }
 
-// strikeAll lets all nemeses strike; or, if effects are missing, those that have them. What no nemesis has for its
-// effect can follow from any.
+// strikeAll lets all nemeses strike; or, if effects are missing, those that have them. Attempts are killed with their
+// clients; what else no nemesis has for its effect can follow from any.
 func (r *run) strikeAll(length time.Duration, missing []string) {
 	all := r.strikers()
 	var some []string
 	for _, n := range nemeses {
-		if slices.Contains(missing, n.effect) {
+		if slices.Contains(missing, n.effect) || n.effect == clientsKilled && slices.Contains(missing, attemptsKilled) {
 			some = append(some, n.name)
 		}
 	}
