@@ -13,9 +13,9 @@ import (
 // part is how long nemeses strike before the run is looked at again.
 const part = 30 * time.Second
 
-// goOn lets nemeses strike for a length of time. While the run lacks something that it must contain, they go on, in
+// extend lets nemeses strike for a length of time. While the run lacks an effect that it must contain, they continue, in
 // parts, for as long again at most: chance decides what a killed process was doing, and a void run says nothing.
-func goOn(length time.Duration, lacking func() ([]string, error), strike func(length time.Duration, missing []string)) error {
+func extend(length time.Duration, lacking func() ([]string, error), strike func(length time.Duration, missing []string)) error {
 	strike(length, nil)
 	for rest := length; rest > 0; rest -= part {
 		missing, err := lacking()
@@ -38,7 +38,7 @@ func (r *run) strikeAll(length time.Duration, missing []string) {
 		}
 	}
 	if len(missing) > 0 {
-		r.note("the run goes on, since it lacks %s", strings.Join(missing, ", "))
+		r.note("the run continues, since it lacks %s", strings.Join(missing, ", "))
 	}
 	if len(some) > 0 {
 		all = slices.DeleteFunc(all, func(n chaos.Nemesis) bool { return !slices.Contains(some, n.Name) })

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A225: a run goes on while it lacks what it must contain, and for as long again at most.
-func TestRunGoesOn(t *testing.T) {
+// A225: a run continues while it lacks what it must contain, and for as long again at most.
+func TestRunContinues(t *testing.T) {
 	t.Parallel()
 	bad := errors.New("unreadable")
 	for name, tt := range map[string]struct {
@@ -27,7 +27,7 @@ func TestRunGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var strikes []time.Duration
-			err := goOn(tt.length, func() (missing []string, err error) {
+			err := extend(tt.length, func() (missing []string, err error) {
 				if tt.lacks >= len(strikes) {
 					missing = []string{attemptsKilled}
 				}

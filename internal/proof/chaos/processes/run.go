@@ -112,7 +112,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		err = r.provoke()
 	}
 	if err == nil {
-		err = goOn(c.Duration, r.lacking, r.strikeAll)
+		err = extend(c.Duration, r.lacking, r.strikeAll)
 	}
 	stop()
 	watchers.Wait()
