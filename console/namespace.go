@@ -69,8 +69,8 @@ func queueFindings(s *fleet.State) (found []doctor.Finding) {
 		if q.kind == concurrency.KindLimiter && q.key == "" {
 			word += " --total"
 		}
-		if n := q.of.Now.Foreign; n > 0 {
-			found = append(found, doctor.QueueForeign(q.String(), n)...)
+		if q.of.Now.Foreign > 0 {
+			found = append(found, doctor.QueueForeign(q.String(), q.of.ForeignKeys())...)
 		}
 		inherits := q.key != "" && !q.of.Own() // the default is a finding of its own
 		if q.of.Now.Known && q.of.Now.Limit == 0 && !inherits {

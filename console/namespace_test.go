@@ -49,7 +49,7 @@ func TestFindingsOfANamespace(t *testing.T) {
 		f.put(f.space.Store("orders").Entry("acme", "POST /payments", fmt.Sprint(i)).Record, state.Encode(), 0)
 	}
 	require.Equal(t, []string{
-		`keys: foreign keys (1): "elsewhere"`, "queues: limiter/api: its keys are paused by a default limit of 0", "queues: mutex/report: 1 foreign key",
+		`keys: foreign keys (1): "elsewhere"`, "queues: limiter/api: its keys are paused by a default limit of 0", `queues: mutex/report: 1 foreign key: "/etcdkit/v1/shop/mutex/report/queue/stray"`,
 		"queues: semaphore/charge: paused by a limit of 0, 1 wait", "jobs: job invoices: 1 foreign key", "jobs: job invoices: paused by ada for 1h0m0s: moving",
 		"jobs: job invoices: 1 of 1 stored runs were lost", "requests: store orders: 1 of 2 requests have an unknown outcome",
 	}, warnings())

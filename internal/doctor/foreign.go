@@ -32,6 +32,21 @@ func Foreign(ctx context.Context, kv clientv3.KV, space keyspace.Space) (found [
 	return keys.Findings(), read, nil
 }
 
+// mostNamed is how many foreign keys a finding names.
+const mostNamed = 5
+
+// quotedKeys names some of the keys.
+func quotedKeys(keys []string) string {
+	var names []string
+	for _, key := range keys[:min(len(keys), mostNamed)] {
+		names = append(names, fmt.Sprintf("%q", key))
+	}
+	if len(keys) > mostNamed {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
+}
+
 // ForeignKeys are those that were looked at.
 type ForeignKeys struct {
 	names []string // some of them
@@ -40,13 +55,12 @@ type ForeignKeys struct {
 
 // Look looks at a key of a namespace, in the order of the keys.
 func (f *ForeignKeys) Look(space keyspace.Space, key string) {
-	const shown = 5
 	if !keyspace.Foreign(space, key) {
 		return
 	}
-	if f.count++; f.count <= shown {
+	if f.count++; f.count <= mostNamed {
 		f.names = append(f.names, fmt.Sprintf("%q", strings.TrimPrefix(key, space.Root())))
-	} else if f.count == shown+1 {
+	} else if f.count == mostNamed+1 {
 		f.names = append(f.names, "…")
 	}
 }

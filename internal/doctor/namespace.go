@@ -58,10 +58,11 @@ func DefaultPaused(name, word string) []Finding {
 	return One(Warn, fmt.Sprintf("'etcdkit limit %s N' admits again.", word), "%s: its keys are paused by a default limit of 0", name)
 }
 
-// QueueForeign is the finding of a queue with foreign keys.
-func QueueForeign(name string, keys int) []Finding {
+// QueueForeign is the finding of a queue with foreign keys, of which it names some.
+func QueueForeign(name string, keys []string) []Finding {
+	named := quotedKeys(keys)
 	return One(Warn, "Such a key holds up no request, and never expires: find the program that writes it, and delete it with etcdctl.",
-		"%s: %s", name, count(keys, "foreign key", "foreign keys"))
+		"%s: %s: %s", name, count(len(keys), "foreign key", "foreign keys"), named)
 }
 
 // QueuePaused is the finding of a queue with a limit of 0. word is its name, as a shell takes it, with the options that

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"slices"
+
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -345,6 +347,25 @@ func (l *Queue) Each(fn func(r Request, holds bool) bool) {
 			return
 		}
 	}
+}
+
+// ForeignKeys returns the keys in the range of the queue that are no requests, in order, and that of a limit that cannot be
+// read. With Options.Details.
+func (l *Queue) ForeignKeys() (keys []string) {
+	requests := make(map[*entry]bool, len(l.order))
+	for _, r := range l.order {
+		requests[r.entry] = true
+	}
+	for key, e := range l.entries {
+		if !requests[e] {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) < l.Now.Foreign && l.limit != nil {
+		keys = append(keys, string(l.limit.Key))
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func describe(all []ranked) []Request {

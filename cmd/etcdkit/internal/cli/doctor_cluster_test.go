@@ -109,7 +109,7 @@ func TestDoctorOfForeignKeys(t *testing.T) {
 	}
 	_, by := findings(t, f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m"))
 	require.Equal(t, "WARN foreign keys (4): \"idempotency/orders/junk\", \"limiter/api/junk\", \"session/xyz\", \"zzz/unknown\"\n", by["keys"])
-	require.Contains(t, by["queues"], "WARN semaphore/charge: 1 foreign key")
+	require.Contains(t, by["queues"], fmt.Sprintf("WARN semaphore/charge: 1 foreign key: %q\n", space.Root()+"semaphore/charge/junk"), "the key that is to be deleted")
 	require.Contains(t, by["jobs"], "WARN job sweep: 1 foreign key")
 	require.Contains(t, by["session"], "OK a renewal is answered")
 }

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ func TestDoctor(t *testing.T) {
 		{Of: regexp.MustCompile(`(OK|WARN)  compaction: .*\n(  Each acquire .*\n)?`), As: "OK  compaction: fewer than 200000 revisions are kept\n"},
 		{Of: regexp.MustCompile(`"level":"(OK|WARN)","check":"compaction",[^}]*`), As: `"level":"OK","check":"compaction","text":"fewer than 200000 revisions are kept"`},
 	}
+	f.Shows(strings.TrimSuffix(f.Prefix, "/"), "/etcdkit")
 	ctx := testkit.Context(t)
 	f.Shell("doctor --slow 1m")
 	f.Shell("doctor -N test --slow 1m")

@@ -183,7 +183,7 @@ func (d *examination) queues(ctx context.Context) (found []finding) {
 		if q.Of.Kind == concurrency.KindLimiter && q.Of.Key == "" {
 			limit += " --total"
 		}
-		if q.Foreign > 0 {
+		if len(q.Foreign) > 0 {
 			found = append(found, doctor.QueueForeign(q.Name, q.Foreign)...)
 		}
 		if q.Paused {

@@ -21,13 +21,18 @@ type Busy struct {
 	OldestWait time.Time `json:"oldest_wait,omitzero"`
 	OldestHold time.Time `json:"oldest_hold,omitzero"`
 	Of         Subject   `json:"-"`
-	Foreign    int       `json:"-"`
+	Foreign    []string  `json:"-"` // keys
 }
 
-func busy(of Subject, q fleet.Summary) Busy {
+func busy(of Subject, from *fleet.Queue) Busy {
+	q := from.Now
+	var foreign []string
+	if q.Foreign > 0 {
+		foreign = from.ForeignKeys()
+	}
 	return Busy{
 		of.String(), q.Limit, q.Known && !of.Fixed(), q.Known && q.Limit == 0, q.Used, q.Waiting,
-		record.Time(q.OldestWait).UTC(), record.Time(q.OldestHold).UTC(), of, q.Foreign,
+		record.Time(q.OldestWait).UTC(), record.Time(q.OldestHold).UTC(), of, foreign,
 	}
 }
 
@@ -46,11 +51,11 @@ func (b Busy) LimitText() string {
 // elections last. A request that waits for the total of a limiter waits there, and uses a permit of its key.
 func Busiest(s *fleet.State) (all []Busy) {
 	for id, q := range s.Queues {
-		all = append(all, busy(Subject{Kind: concurrency.QueueKind(id.Label()), Name: id.Name}, q.Now))
+		all = append(all, busy(Subject{Kind: concurrency.QueueKind(id.Label()), Name: id.Name}, q))
 	}
 	for name, l := range s.Limiters {
 		if l.Total != nil {
-			all = append(all, busy(Subject{Kind: concurrency.KindLimiter, Name: name}, l.Total.Now))
+			all = append(all, busy(Subject{Kind: concurrency.KindLimiter, Name: name}, l.Total))
 		}
 		all = append(all, BusyKeys(name, l)...)
 	}
@@ -61,7 +66,7 @@ func Busiest(s *fleet.State) (all []Busy) {
 // BusyKeys returns the keys of a limiter.
 func BusyKeys(name string, l *fleet.Limiter) (all []Busy) {
 	for key, q := range l.Keys {
-		all = append(all, busy(Subject{Kind: concurrency.KindLimiter, Name: name, Key: key}, q.Now))
+		all = append(all, busy(Subject{Kind: concurrency.KindLimiter, Name: name, Key: key}, q))
 	}
 	sortBusy(all)
 	return all
