@@ -180,6 +180,12 @@ alerts-day: ## Record five hours of a fleet that is healthy and busy, a second f
 		echo "make alerts-day: promtool is not installed (Debian and Ubuntu: apt install prometheus; otherwise prometheus.io/download); nothing was checked." >&2; exit 1; }
 	@ALERTS_DAY=$(or $(SAMPLES),300) go test -count=1 -v -timeout 30m ./internal/proof/alertday
 
+.PHONY: night
+night: ## Cause five faults of a seed's choice in a fleet of 300 names, with console and Prometheus, for whoever wants to find them by docs alone; -check causes all and verifies alerts, first steps and remedies, a quarter of an hour (ARGS="-seed 7")
+	@$(patiently) go build -o bin/etcdkit ./cmd/etcdkit
+	@$(patiently) go build -o bin/night ./internal/proof/night
+	@bin/night $(ARGS)
+
 .PHONY: lint
 lint: export GOTOOLCHAIN := local
 lint: ## gofmt, go mod tidy, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed

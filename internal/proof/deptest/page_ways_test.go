@@ -60,6 +60,7 @@ var ways = map[string]way{
 	"make hung":            {none: "it measures, five minutes"},
 	"make referee":         {none: "it measures, ten minutes"},
 	"make alerts":          {none: "it needs promtool"},
+	"make night":           {test: "internal/proof/night TestFirstSteps"},
 	"make lint":            {none: "it downloads staticcheck"},
 	"make release-check":   {none: "half an hour; it downloads goreleaser"},
 	"make fmt":             {none: "it changes files: gofmt -s -w"},

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ruleFiles are the delivered rules, from the root of the repository.
+var ruleFiles = []string{"docs/observability/alerts.yaml", "docs/observability/fleet_alerts.yaml"}
+
+var (
+	// spans are the times of a rule: its ranges, its offsets, and how long it is pending.
+	spans = regexp.MustCompile(`(\[|offset |for: )(\d+)([smhd])\b`)
+	// bounds are numbers with which a line compares seconds.
+	bounds = regexp.MustCompile(`(_seconds.* > )(\d{2,})$`)
+
+	units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+)
+
+// leastSpan is the shortest time in a compressed rule: a range needs two samples.
+const leastSpan = 3 * scrape
+
+// compress returns rules in which a minute lasts for so long. Counts and parts stay as they are, and so does a
+// difference of clocks: both are bounds below 10 s, or of no time.
+func compress(rules string, minute time.Duration) string {
+	shorter := func(d time.Duration) time.Duration { return time.Duration(float64(d) * minute.Seconds() / 60) }
+	var out strings.Builder
+	for line := range strings.Lines(rules) {
+		line = spans.ReplaceAllStringFunc(line, func(found string) string {
+			m := spans.FindStringSubmatch(found)
+			n, _ := strconv.Atoi(m[2])
+			return fmt.Sprintf("%s%dms", m[1], max(shorter(time.Duration(n)*units[m[3]]), leastSpan).Milliseconds())
+		})
+		if m := bounds.FindStringSubmatch(strings.TrimSuffix(line, "\n")); m != nil {
+			n, _ := strconv.Atoi(m[2])
+			line = fmt.Sprintf("%s%g\n", strings.TrimSuffix(strings.TrimSuffix(line, "\n"), m[2]), shorter(time.Duration(n)*time.Second).Seconds())
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
+
+// writeRules writes the delivered rules, compressed, into a folder.
+func writeRules(root, dir string, minute time.Duration) (files []string, err error) {
+	for _, name := range ruleFiles {
+		rules, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(dir, filepath.Base(name))
+		if err := os.WriteFile(file, []byte(compress(string(rules), minute)), 0o600); err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
