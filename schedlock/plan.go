@@ -288,7 +288,9 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable) err
 	if err := p.publish(ctx, e); err != nil || has {
 		return err
 	}
-	return p.unplan(ctx, name, func(record.Plan) bool { return true })
+	// Settings have the period, from which readers know the next fire time. They go as they do with the process that has
+	// stored them: the next claim stores its own.
+	return p.unplan(ctx, name, func(record.Plan) bool { return true }, l.job(name).keys.Settings())
 }
 
 // planOf reads a job's plan, or returns nil.

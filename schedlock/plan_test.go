@@ -203,6 +203,38 @@ func TestPlanAfterAResume(t *testing.T) {
 	require.True(t, st.Plan.Next[1].Equal(friday.Add(22*time.Minute)))
 }
 
+// A job of periods that ran has no next fire time after Remove, although the process whose claim has stored its settings
+// lives (A220 in internal/proof/tested-failures.md).
+func TestRemoveOfPeriods(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	operator := f.instance(nil, nil)
+	var jobs []*schedlock.Job
+	for range 2 {
+		job, err := f.instance(nil, schedlock.Settled(nil)).Job("job", schedlock.Periods(time.Hour), nothing)
+		require.NoError(t, err)
+		job.Next(time.Now())
+		jobs = append(jobs, job)
+	}
+	res, err := jobs[0].RunContext(ctx)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	next := func() time.Time {
+		st, err := operator.Status(ctx, "job")
+		require.NoError(t, err)
+		return st.NextFire(time.Now())
+	}
+	require.Eventually(t, func() bool {
+		st, err := operator.Status(ctx, "job")
+		return err == nil && st.Plan != nil && st.Plan.Live
+	}, soon, 5*time.Millisecond)
+	require.NoError(t, jobs[0].Remove(ctx))
+	require.NotZero(t, next(), "another process has it")
+	require.NoError(t, jobs[1].Remove(ctx))
+	require.Zero(t, next())
+}
+
 // K14: the plan of a job goes with the last process that has removed it, and that process is known no more.
 func TestRemove(t *testing.T) {
 	t.Parallel()
