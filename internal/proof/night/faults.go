@@ -92,15 +92,16 @@ var faults = []fault{
 	},
 	{
 		name: "a run hangs", kind: "job",
-		cause: func(ctx context.Context, n *night, i item) error {
-			return errors.Join(n.fleet.order(ctx, i.homes[0], "hang", i.name), n.fleet.order(ctx, i.homes[1], "hang", i.name))
-		},
+		cause: func(_ context.Context, n *night, i item) error { return n.writeFile(i.name + hangs) },
 		fires: []string{"EtcdkitRunOutlastsPeriod NAME"},
 		may:   []string{"EtcdkitRunsLost NAME", "EtcdkitRunsFailed NAME", "EtcdkitJobLostRun NAME", "EtcdkitJobUnsuccessful NAME", "EtcdkitJobLate NAME"},
 		look:  []string{"jobs"}, shows: "NAME *running",
 		page: "jobs?show=running", has: "NAME",
-		remedy: "etcdkit jobs unlock NAME, or restart the process that it names; a second run hangs in the other process",
-		mend:   restartHomes,
+		remedy: "etcdkit jobs unlock NAME",
+		mend: func(ctx context.Context, n *night, i item) error {
+			_, err := n.command(ctx, "jobs", "unlock", i.name, "--reason", "it hangs", "--yes")
+			return err
+		},
 	},
 	{
 		name: "an election has no candidates", kind: "election",

@@ -85,7 +85,7 @@ func begin(ctx context.Context, c config) (n *night, err error) {
 	if err := n.serve(); err != nil {
 		return n, err
 	}
-	if err := n.startFleet(ctx, c, page.Children()); err != nil {
+	if err := n.startFleet(ctx, c); err != nil {
 		return n, err
 	}
 	if c.blind {
@@ -129,7 +129,7 @@ func (n *night) etcdURL() string {
 }
 
 // startFleet starts the processes, and waits until they work.
-func (n *night) startFleet(ctx context.Context, c config, children string) error {
+func (n *night) startFleet(ctx context.Context, c config) error {
 	n.files = filepath.Join(n.dir, "files")
 	if err := os.Mkdir(n.files, 0o700); err != nil {
 		return err
@@ -141,8 +141,9 @@ func (n *night) startFleet(ctx context.Context, c config, children string) error
 			}
 		}
 	}
+	n.fleet.targets = filepath.Join(n.dir, "targets.json")
 	running, cancel := context.WithCancel(ctx)
-	n.fleet.settings = settings{Etcd: n.etcd, Namespace: n.space, Metrics: children, Part: c.part, Period: c.period, Files: n.files}
+	n.fleet.settings = settings{Etcd: n.etcd, Namespace: n.space, Part: c.part, Period: c.period, Files: n.files}
 	n.fleet.start(running)
 	n.stops = append(n.stops, func() {
 		cancel()

@@ -47,7 +47,8 @@ func watch(ctx context.Context, root, dir, metrics, etcd string, minute time.Dur
 		return fmt.Sprintf("  - {job_name: %s, scheme: %s, honor_labels: true, tls_config: {insecure_skip_verify: true}, static_configs: [{targets: [%q]}]}\n", job, u.Scheme, u.Host)
 	}
 	config := fmt.Sprintf("global: {scrape_interval: %v, scrape_timeout: %v, evaluation_interval: %v}\nrule_files: [%s]\nscrape_configs:\n%s%s",
-		scrape, scrape, scrape, strings.Join(rules, ", "), target("etcdkit", metrics), target("etcd", etcd))
+		scrape, scrape, scrape, strings.Join(rules, ", "), target("exporter", metrics), target("etcd", etcd)) +
+		"  - {job_name: etcdkit, file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]}\n"
 	file := filepath.Join(dir, "prometheus.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err

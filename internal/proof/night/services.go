@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -13,9 +15,12 @@ import (
 
 // services start the processes of the fleet again when they have ended, as a service manager does.
 type services struct {
-	settings // of all processes, without a node
+	settings        // of all processes, without a node
+	targets  string // a file in which Prometheus finds their metrics
 	all      map[string]*service
 	running  sync.WaitGroup
+
+	publishing sync.Mutex
 }
 
 // service is one process, or the next one in its place.
@@ -30,6 +35,8 @@ type service struct {
 	ready chan struct{} // closed when the process works
 	did   chan answer
 	error error // of the latest end
+
+	metrics string // where its metrics are
 }
 
 // newServices returns the services, of which none is started.
@@ -44,21 +51,22 @@ func newServices() *services {
 // start starts all processes, which end with ctx.
 func (s *services) start(ctx context.Context) {
 	for _, one := range s.all {
-		s.running.Go(func() { one.keep(ctx, s.settings) })
+		s.running.Go(func() { one.keep(ctx, s) })
 	}
 }
 
 // keep runs the process, again and again.
-func (s *service) keep(ctx context.Context, common settings) {
+func (s *service) keep(ctx context.Context, all *services) {
 	for ctx.Err() == nil {
-		err := s.run(ctx, common)
+		err := s.run(ctx, all)
 		s.ends(err)
 		sleep(ctx, time.Second)
 	}
 }
 
 // run runs the process once.
-func (s *service) run(ctx context.Context, common settings) error {
+func (s *service) run(ctx context.Context, all *services) error {
+	common := all.settings
 	s.mu.Lock()
 	common.Node, common.Ahead = s.node, s.ahead
 	proc, err := child.Start(ctx, workerEnv, common)
@@ -77,11 +85,44 @@ func (s *service) run(ctx context.Context, common settings) error {
 		case !ok:
 			return errors.Join(err, proc.Wait())
 		case a.Did == "":
+			s.mu.Lock()
+			s.metrics = a.Metrics
+			s.mu.Unlock()
+			if err := all.publish(); err != nil {
+				return err
+			}
 			close(ready)
 		default:
 			s.did <- a
 		}
 	}
+}
+
+// publish writes where the metrics of the processes are, as Prometheus reads it.
+func (s *services) publish() error {
+	type group struct {
+		Targets []string          `json:"targets"`
+		Labels  map[string]string `json:"labels"`
+	}
+	groups := []group{}
+	for _, node := range nodes {
+		one := s.all[node]
+		one.mu.Lock()
+		if one.metrics != "" {
+			groups = append(groups, group{[]string{one.metrics}, map[string]string{"instance": node}})
+		}
+		one.mu.Unlock()
+	}
+	text, err := json.Marshal(groups)
+	if err != nil {
+		return err
+	}
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	if err := os.WriteFile(s.targets+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(s.targets+".new", s.targets)
 }
 
 // ends says that the process ends: a call that needs one waits for the next.
@@ -184,8 +225,8 @@ func (s *services) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 			if one.proc != nil {
 				state = fmt.Sprintf("process %d, since %s, started %d times", one.proc.ID(), one.since.UTC().Format(time.RFC3339), one.count)
 			}
+			fmt.Fprintf(out, "%s  %s, http://%s/metrics\n", node, state, one.metrics)
 			one.mu.Unlock()
-			fmt.Fprintf(out, "%s  %s\n", node, state)
 		}
 	})
 	act := func(path string, do func(ctx context.Context, node string) error) {

@@ -17,6 +17,9 @@ import (
 // mails is the rate of each of the rates.
 var mails = concurrency.Rate{PerSecond: 2, Burst: 4}
 
+// hangs is what the name of a file has at its end that makes a run of a job hang.
+const hangs = ".hang"
+
 // loop calls do until ctx ends, with a pause after each call that is half as long to one and a half times as long.
 func (w *worker) loop(ctx context.Context, pause time.Duration, do func(n int)) {
 	w.work.Go(func() {
@@ -87,12 +90,12 @@ func (w *worker) semaphore(ctx context.Context, i item) error {
 	if err != nil {
 		return err
 	}
-	pause := 8 * time.Second
+	pause, most := 8*time.Second, 800*time.Millisecond
 	if i.limit == wide {
-		pause = 2 * time.Second
+		pause, most = 2*time.Second, 2*time.Second
 	}
 	for range i.limit / 2 {
-		w.loop(ctx, pause, func(n int) { _ = sem.Do(ctx, some(800*time.Millisecond), concurrency.Note(fmt.Sprint("order ", n))) })
+		w.loop(ctx, pause, func(n int) { _ = sem.Do(ctx, some(most), concurrency.Note(fmt.Sprint("order ", n))) })
 	}
 	return nil
 }
@@ -101,11 +104,7 @@ func (w *worker) semaphore(ctx context.Context, i item) error {
 func (w *worker) job(ctx context.Context, cancel func(), i item) error {
 	ending := ctx
 	run := func(ctx context.Context, _ *schedlock.Run) error {
-		w.mu.Lock()
-		hangs := w.hang[i.name]
-		delete(w.hang, i.name)
-		w.mu.Unlock()
-		if hangs {
+		if os.Remove(filepath.Join(w.Files, i.name+hangs)) == nil { // one run, of whichever process
 			select {
 			case <-ctx.Done(): // it was unlocked
 			case <-ending.Done():

@@ -6,16 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/examples/child"
 	"github.com/etcdkit/etcdkit/internal/examples/cluster"
-	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+	"github.com/etcdkit/etcdkit/observe"
+	"github.com/etcdkit/etcdkit/observe/promkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -26,7 +32,6 @@ const workerEnv = "NIGHT_WORKER"
 type settings struct {
 	Etcd      cluster.Etcd
 	Namespace string
-	Metrics   string // where it joins the metrics of the parent process
 	Node      string
 	Part      int           // see fleetOf
 	Files     string        // a folder with a file for each job, which its runs read
@@ -37,10 +42,11 @@ type settings struct {
 // order is a fault that a process causes in itself.
 type order struct{ Do, Name string }
 
-// answer is what a process reports of an order; that to the order "" says that it works.
+// answer is what a process reports of an order; that to the order "" says that it works, and where its metrics are.
 type answer struct {
-	Did   string
-	Error string
+	Did     string
+	Error   string
+	Metrics string // host and port
 }
 
 // worker is a process of the fleet.
@@ -52,23 +58,26 @@ type worker struct {
 
 	mu     sync.Mutex
 	leave  map[string]func() // ends the work on a name
-	hang   map[string]bool   // jobs whose next run hangs
 	stores map[string]*idempotency.Store
 }
 
-// ttl is that of the sessions: with -minute 6s less than the two minutes after which EtcdkitElectionLeaderless fires.
-const ttl = 8 * time.Second
+// ttl is that of the sessions: the default.
+const ttl = 15 * time.Second
 
 // workerMain is the main function of a process of the fleet. It returns at the end of in.
 func workerMain(raw string, in io.Reader, out io.Writer) error {
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches the parent too, which closes our input
-	w := &worker{leave: map[string]func(){}, hang: map[string]bool{}, stores: map[string]*idempotency.Store{}}
+	w := &worker{leave: map[string]func(){}, stores: map[string]*idempotency.Store{}}
 	if err := json.Unmarshal([]byte(raw), &w.settings); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	stop, err := w.open(ctx)
+	hooks, at, err := serveMetrics()
+	if err != nil {
+		return err
+	}
+	stop, err := w.open(ctx, hooks)
 	if err != nil {
 		return err
 	}
@@ -82,7 +91,7 @@ func workerMain(raw string, in io.Reader, out io.Writer) error {
 			}
 		}
 	}
-	child.WriteJSON(out, answer{})
+	child.WriteJSON(out, answer{Metrics: at})
 	for dec := json.NewDecoder(in); ; {
 		var o order
 		if dec.Decode(&o) != nil {
@@ -96,19 +105,33 @@ func workerMain(raw string, in io.Reader, out io.Writer) error {
 	}
 }
 
-// open starts the session.
-func (w *worker) open(ctx context.Context) (stop func(), err error) {
-	hooks, _, err := metrics.Join(w.Metrics, w.Node) // until the process ends
-	if err != nil {
-		return nil, err
+// serveMetrics serves what the session reports, until the process ends. Of the buckets it has those that the alerts
+// need, and some between.
+func serveMetrics() (hooks observe.Hooks, at string, err error) {
+	reg := prometheus.NewRegistry()
+	if hooks, err = promkit.New(reg, &promkit.Options{Buckets: []float64{0.1, 0.5, 1, 2, 5, 10, 30}}); err != nil {
+		return hooks, "", err
 	}
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return hooks, "", err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(lis) }()
+	return hooks, lis.Addr().String(), nil
+}
+
+// open starts the session.
+func (w *worker) open(ctx context.Context, hooks observe.Hooks) (stop func(), err error) {
 	client, err := w.Etcd.Dial()
 	if err != nil {
 		return nil, err
 	}
 	opening, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	w.sess, err = concurrency.NewSession(opening, client, w.Namespace, &concurrency.SessionOptions{Owner: w.Node, TTL: ttl, Hooks: hooks})
+	w.sess, err = concurrency.NewSession(opening, client, w.Namespace, &concurrency.SessionOptions{Owner: w.Node, TTL: ttl, Hooks: []observe.Hooks{hooks}})
 	if err == nil {
 		w.jobs, err = schedlock.New(w.sess, &schedlock.Options{Now: func() time.Time { return time.Now().Add(w.Ahead) }})
 	}
@@ -135,8 +158,6 @@ func (w *worker) obey(ctx context.Context, o order) error {
 			return errors.New("this process does not use it")
 		}
 		leave()
-	case "hang": // the next run of the job does not return
-		w.hang[o.Name] = true
 	case "hold": // a holder of all permits does not return
 		return w.hold(ctx, o.Name)
 	case "flood": // calls for a rate, far beyond it
