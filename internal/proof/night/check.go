@@ -60,10 +60,14 @@ func checkGroup(ctx context.Context, c config, n *night, group []planned) error 
 	if err := allFire(ctx, c, n, group, begun); err != nil {
 		return err
 	}
+	var hidden []error // causes that are not shown
 	for _, p := range group {
 		if err := n.leads(ctx, p); err != nil {
-			return fmt.Errorf("%s (%s): %w", p.name, p.on, err)
+			hidden = append(hidden, fmt.Errorf("%s (%s): %w", p.name, p.on, err))
 		}
+	}
+	if err := errors.Join(hidden...); err != nil {
+		return err
 	}
 	c.say("each first step shows the cause")
 	for _, p := range group {
@@ -127,12 +131,8 @@ func (n *night) leads(ctx context.Context, p planned) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return persist(ctx, time.Second, func() error {
-		printed, err := n.command(ctx, p.on.texts(p.look)...)
-		if err != nil && !errors.As(err, new(*exec.ExitError)) { // doctor ends with 1 if it has found a fault
+		if err := n.prints(ctx, p); err != nil {
 			return err
-		}
-		if !regexp.MustCompile(p.on.text(p.shows)).MatchString(printed) {
-			return fmt.Errorf("etcdkit %s does not show %q:\n%s", strings.Join(p.on.texts(p.look), " "), p.on.text(p.shows), printed)
 		}
 		page, err := n.page(ctx, p.on.text(p.page))
 		if err != nil {
@@ -150,6 +150,21 @@ func (n *night) leads(ctx context.Context, p planned) error {
 		}
 		return err
 	})
+}
+
+// prints verifies what the command prints in the first step, if it is one of the command.
+func (n *night) prints(ctx context.Context, p planned) error {
+	if p.look == nil {
+		return nil
+	}
+	printed, err := n.command(ctx, p.on.texts(p.look)...)
+	if err != nil && !errors.As(err, new(*exec.ExitError)) { // doctor ends with 1 if it has found a fault
+		return err
+	}
+	if !regexp.MustCompile(p.on.text(p.shows)).MatchString(printed) {
+		return fmt.Errorf("etcdkit %s does not show %q:\n%s", strings.Join(p.on.texts(p.look), " "), p.on.text(p.shows), printed)
+	}
+	return nil
 }
 
 // fatal is an error that does not pass.

@@ -26,7 +26,7 @@ type fault struct {
 	fires []string // alerts that docs/observability.md names; without NAME any name counts
 	may   []string // alerts that come with it or with its remedy
 
-	look   []string // arguments of etcdkit: the first step of the page
+	look   []string // arguments of etcdkit: the first step of the page, if it is one of the command
 	shows  string   // what it prints then
 	page   string   // of the console
 	has    string   // what that has, as JSON
@@ -108,8 +108,7 @@ var faults = []fault{
 		cause: abandon,
 		fires: []string{"EtcdkitElectionGone NAME"},
 		asks:  `last_over_time(etcdkit_active{etcdkit_op="campaign",etcdkit_name="NAME",instance="NODE"}[1h])`,
-		look:  []string{"ls"}, shows: "semaphore/",
-		page: "elections", has: "shard",
+		page:  "elections", has: "shard",
 		remedy: "restart the processes that campaigned: etcdkit_active has them",
 		mend:   restartHomes, may: restarts,
 	},
@@ -147,8 +146,7 @@ var faults = []fault{
 		},
 		fires: []string{"EtcdkitClocksDiffer"},
 		may:   restarts,
-		look:  []string{"doctor"}, shows: "clock of NAME is ahead",
-		page: "sessions?show=clock", has: "NAME",
+		page:  "sessions?show=clock", has: "NAME",
 		remedy: "set the clock of NAME",
 		mend:   func(ctx context.Context, n *night, i item) error { return n.fleet.turn(ctx, i.name, 0) },
 	},

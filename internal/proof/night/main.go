@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -94,6 +95,9 @@ func (c config) say(format string, args ...any) {
 
 // run runs a night until ctx ends, or a check.
 func run(ctx context.Context, c config) error {
+	if _, err := exec.LookPath("prometheus"); err != nil && c.check {
+		return fmt.Errorf("nothing was checked: %w", errNoPrometheus)
+	}
 	n, err := begin(ctx, c)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -110,8 +114,8 @@ func run(ctx context.Context, c config) error {
 		c.say("every fault has fired its alerts, shown its cause and been ended by its remedy")
 		return nil
 	}
-	told := filepath.Join(n.dir, "answers")
-	fmt.Printf("answers     %s\n\nThe first fault comes after %v of a healthy fleet, the last one before %v. ^C ends the night.\n", told, healthy*c.minute, healthy*c.minute+c.within)
+	answers := filepath.Join(n.dir, "answers")
+	fmt.Printf("answers     %s\n\nThe first fault comes after %v of a healthy fleet, the last one before %v. ^C ends the night.\n", answers, healthy*c.minute, healthy*c.minute+c.within)
 	sleep(ctx, healthy*c.minute)
 	begun := time.Now()
 	for _, p := range plan(c.seed, c.faults(n), n.names, c.count, c.within) {
@@ -121,14 +125,13 @@ func run(ctx context.Context, c config) error {
 		if err := p.cause(ctx, n, p.on); err != nil {
 			return fmt.Errorf("a fault could not be caused: %w", err)
 		}
-		if err := p.tell(told); err != nil {
+		if err := p.record(answers); err != nil {
 			return err
 		}
 	}
 	<-ctx.Done()
-	answers, err := os.ReadFile(told)
-	if err == nil {
-		fmt.Printf("\n%s", answers)
+	if text, err := os.ReadFile(answers); err == nil {
+		fmt.Printf("\n%s", text)
 	}
 	return nil
 }
@@ -144,13 +147,19 @@ func (n *night) greet(c config) {
 	fmt.Printf("etcd        export %s\ncommand     %s\n", strings.Join(n.variables(), " "), c.etcdkit)
 }
 
-// tell adds an answer to the file of the answers.
-func (p planned) tell(file string) error {
+// record adds the fault to the file of the answers.
+func (p planned) record(file string) error {
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "%s UTC  %s: %s\n  alerts: %s\n  first step: etcdkit %s; console: %s\n  remedy: %s\n",
-		time.Now().UTC().Format(time.TimeOnly), p.name, p.on, strings.Join(p.on.texts(p.fires), ", "), strings.Join(p.on.texts(p.look), " "), p.on.text(p.page), p.on.text(p.remedy))
+	fmt.Fprintf(f, "%s UTC  %s: %s\n  alerts: %s\n  console: %s\n", time.Now().UTC().Format(time.TimeOnly), p.name, p.on, strings.Join(p.on.texts(p.fires), ", "), p.on.text(p.page))
+	if p.look != nil {
+		fmt.Fprintf(f, "  command: etcdkit %s\n", strings.Join(p.on.texts(p.look), " "))
+	}
+	if p.asks != "" {
+		fmt.Fprintf(f, "  Prometheus: %s\n", p.on.text(p.asks))
+	}
+	_, err = fmt.Fprintf(f, "  remedy: %s\n", p.on.text(p.remedy))
 	return errors.Join(err, f.Close())
 }

@@ -70,9 +70,12 @@ func begin(ctx context.Context, c config) (n *night, err error) {
 		return n, err
 	}
 	n.stops = append(n.stops, func() {
-		closing, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		closing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		_ = n.sess.Close(closing)
+		if !n.own { // it stays: nothing of the night does
+			_, _ = n.client.Delete(closing, n.sess.NamespacePrefix(), clientv3.WithPrefix())
+		}
 	})
 	page, err := metrics.Listen("127.0.0.1:0", &address{&n.metrics})
 	if err != nil {
@@ -91,7 +94,14 @@ func begin(ctx context.Context, c config) (n *night, err error) {
 	if c.blind {
 		return n, nil
 	}
-	n.seen, err = watch(ctx, c.root, n.dir, n.metrics, strings.TrimSuffix(n.etcdURL(), "/"), c.minute)
+	watching, cancel := context.WithCancel(ctx)
+	n.stops = append(n.stops, func() {
+		cancel()
+		if n.seen != nil {
+			<-n.seen.done
+		}
+	})
+	n.seen, err = watch(watching, c.root, n.dir, n.metrics, strings.TrimSuffix(n.etcdURL(), "/"), c.minute)
 	if errors.Is(err, errNoPrometheus) && !c.check {
 		fmt.Fprintln(os.Stderr, "night: no alert is evaluated:", err)
 		err = nil
@@ -258,7 +268,7 @@ func (n *night) page(ctx context.Context, path string) (string, error) {
 	return answered(r)
 }
 
-// setLimit changes a limit by the console, as somebody did before the night.
+// setLimit changes a limit by the console, as an operator did before the night.
 func (n *night) setLimit(ctx context.Context, name, limit, reason string) error {
 	form := url.Values{"do": {"set-limit"}, "name": {name}, "confirm": {name}, "value": {limit}, "reason": {reason}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, n.console+"/action", strings.NewReader(form.Encode()))

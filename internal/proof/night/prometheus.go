@@ -22,7 +22,7 @@ const scrape = 2 * time.Second
 // watcher is a Prometheus of the night's own.
 type watcher struct {
 	url  string
-	done chan error // has its end
+	done chan struct{} // closed at its end
 }
 
 // errNoPrometheus says how to get one.
@@ -70,10 +70,11 @@ func watch(ctx context.Context, root, dir, metrics, etcd string, minute time.Dur
 		_ = log.Close()
 		return nil, err
 	}
-	w := &watcher{url: "http://" + addr, done: make(chan error, 1)}
+	w := &watcher{url: "http://" + addr, done: make(chan struct{})}
 	go func() {
-		w.done <- cmd.Wait()
+		_ = cmd.Wait() // the log says why it has ended
 		_ = log.Close()
+		close(w.done)
 	}()
 	for {
 		if _, err = w.query(ctx, "vector(1)"); err == nil {

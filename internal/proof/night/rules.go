@@ -22,8 +22,12 @@ var (
 	units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 )
 
-// leastSpan is the shortest time in a compressed rule: a range needs two samples.
-const leastSpan = 3 * scrape
+// leastSpan is the shortest time in a compressed rule, since a range needs two samples, and leastBound the lowest bound:
+// on a busy machine a call takes seconds.
+const (
+	leastSpan  = 3 * scrape
+	leastBound = 5 * time.Second
+)
 
 // compress returns rules in which a minute lasts for so long. Counts and parts stay as they are, and so does a
 // difference of clocks: both are bounds below 10 s, or of no time.
@@ -38,7 +42,7 @@ func compress(rules string, minute time.Duration) string {
 		})
 		if m := bounds.FindStringSubmatch(strings.TrimSuffix(line, "\n")); m != nil {
 			n, _ := strconv.Atoi(m[2])
-			line = fmt.Sprintf("%s%g\n", strings.TrimSuffix(strings.TrimSuffix(line, "\n"), m[2]), shorter(time.Duration(n)*time.Second).Seconds())
+			line = fmt.Sprintf("%s%g\n", strings.TrimSuffix(strings.TrimSuffix(line, "\n"), m[2]), max(shorter(time.Duration(n)*time.Second), leastBound).Seconds())
 		}
 		out.WriteString(line)
 	}
