@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Await returns when the state is complete up to a revision, also of a change elsewhere; and with the reason
@@ -45,4 +47,37 @@ func TestAwait(t *testing.T) {
 	require.NoError(t, ctx.Err(), "that is not for want of time")
 	c.Heal()
 	require.Eventually(t, func() bool { return cut.Await(ctx, 1) == nil }, testkit.Soon, 10*time.Millisecond)
+}
+
+// What was awaited is in the next View, also in a queue that is too large to be settled for each one.
+func TestAwaitALargeQueue(t *testing.T) {
+	t.Parallel()
+	f, ctx := testkit.Shared(t), testkit.Context(t)
+	s, client := f.Session(nil)
+	fl, space := following(t, f, s)
+	crowd := space.Queue(keyspace.Semaphore, "crowd")
+	_, err := client.Put(ctx, crowd.Limit, record.Limit{Limit: 1}.Encode())
+	require.NoError(t, err)
+	lease, err := client.Grant(ctx, 300)
+	require.NoError(t, err)
+	const before, rounds = 1100, 20
+	put := func(from, to int) int64 {
+		var ops []clientv3.Op
+		for n := from; n < to; n++ {
+			ops = append(ops, clientv3.OpPut(crowd.Slot(keyspace.Slot{Lease: int64(lease.ID), Number: n, Weight: 1}), record.Request{Nonce: "n", AtMS: 1}.Encode(), clientv3.WithLease(lease.ID)))
+		}
+		resp, err := client.Txn(ctx).Then(ops...).Commit()
+		require.NoError(t, err)
+		return resp.Header.Revision
+	}
+	for n := 0; n < before; n += 100 {
+		put(n, n+100)
+	}
+	for n := range rounds {
+		require.NoError(t, fl.Await(ctx, put(before+n, before+n+1)))
+		fl.View(func(s *fleet.State, _ fleet.Meta) {
+			of := s.Queues[fleet.QueueID{Kind: keyspace.Semaphore, Name: "crowd"}]
+			require.Equal(t, before+n, of.Now.Waiting)
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,7 @@ type Fleet struct {
 	failure  error         // of the latest attempt to follow, or nil
 	silent   bool          // the present failure has been logged
 	unprobed bool          // it has been logged that the watch answers no probe
+	awaited  bool          // a revision was awaited since the latest View
 	moved    chan struct{} // closed at the next answer or failure; nil if no call waits for it
 }
 
@@ -92,13 +94,18 @@ type Meta struct {
 }
 
 // View calls fn with the state, or nil if nothing was read yet. fn must not keep the state, nor call
-// methods of f.
+// methods of f. Which requests of a queue of more than 1,000 hold may be as of a second ago, unless Await has returned for a
+// revision since then.
 func (f *Fleet) View(fn func(s *State, m Meta)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	m := f.meta()
 	if f.state != nil && m.Up {
-		f.state.Settle(f.now())
+		most := large
+		if f.awaited {
+			most, f.awaited = math.MaxInt, false
+		}
+		f.state.settleUpTo(most, f.now())
 	}
 	fn(f.state, m)
 }
@@ -110,6 +117,7 @@ func (f *Fleet) Await(ctx context.Context, revision int64) error {
 		f.mu.Lock()
 		switch {
 		case f.state != nil && f.revision >= revision:
+			f.awaited = f.awaited || revision > 1 // otherwise it is the first list that was awaited
 			f.mu.Unlock()
 			return nil
 		case f.state == nil && f.failure != nil:

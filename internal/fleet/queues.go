@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"math"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -115,6 +116,22 @@ func (l *Queue) Own() bool {
 	return stored.Rev != 0 && !stored.Damaged && !stored.Inherit
 }
 
+// LimitChange returns which operator or program has changed the stored limit last, and when, in milliseconds; "" if none has, as of
+// what the first program was built with.
+func (l *Queue) LimitChange() (by string, at int64) {
+	return changeOf(mirror.ReadLimitRecord(l.limit))
+}
+
+// DefaultChange is LimitChange of the default limit of the keys.
+func (l *Limiter) DefaultChange() (by string, at int64) { return changeOf(l.Base) }
+
+func changeOf(stored mirror.LimitRecord) (by string, at int64) {
+	if stored.Rev == 0 || stored.Damaged || stored.Initial || stored.Inherit {
+		return "", 0
+	}
+	return stored.By, stored.AtMS
+}
+
 // PerSecond returns the stored rate of a queue of shares, or 0 if there is none that can be read.
 func (l *Queue) PerSecond() float64 {
 	rate, _ := l.Rate()
@@ -199,12 +216,20 @@ func (l *Queue) inherit(from *Queue) {
 	}
 }
 
+// large is how many requests a queue has at most that is settled for each View. Ten thousand take ten milliseconds.
+const large = 1000
+
 // Settle computes which requests hold, in the queues that have changed.
-func (s *State) Settle(now int64) {
+func (s *State) Settle(now int64) { s.settleUpTo(math.MaxInt, now) }
+
+// settleUpTo is Settle for the queues of at most so many requests.
+func (s *State) settleUpTo(most int, now int64) {
 	for l := range s.dirty {
-		l.settle(s.revision, now)
+		if len(l.entries) <= most {
+			l.settle(s.revision, now)
+			delete(s.dirty, l)
+		}
 	}
-	clear(s.dirty)
 }
 
 func (l *Queue) settle(revision, now int64) {
