@@ -87,6 +87,7 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.view(w, r, path, page) })
 	}
 	c.mux.HandleFunc("GET /static/{name}", c.static)
+	c.mux.HandleFunc("GET /alert", func(w http.ResponseWriter, r *http.Request) { alertOf(request{r, c}).lead(w) })
 	c.mux.HandleFunc("POST /action", c.act)
 	c.mux.HandleFunc("POST /bulk", func(w http.ResponseWriter, r *http.Request) { actOnMany(c, w, r) })
 	c.mux.HandleFunc("GET /", c.missing)

@@ -31,6 +31,7 @@ var printedBy = map[string]string{
 	"docs/operations.md: --auto-compaction-mode=periodic --auto-compaction-retention=10m":                                   "internal/proof/pagerun TestFlagsOfEtcd",
 	"docs/observability.md: time() - max(etcdkit_job_last_success_timestamp_seconds{etcdkit_name=\"nightly\"}) > 26 * 3600": "exporter TestQueriesOfThePage",
 	"docs/observability.md: sum by (etcdkit_cluster, etcdkit_namespace, etcdkit_name) (rate(etcdkit_rate_calls_total{etcdkit_result=\"granted\"}[5m]))":                                                     "exporter TestQueriesOfThePage",
+	"docs/observability.md: {{ range .Alerts }}https://ops.example.com/etcdkit/alert?{{ range .Labels.SortedPairs }}{{ .Name }}={{ .Value | urlquery }}&{{ end }} {{ end }}":                                "console TestEachAlertLeadsToItsPage",
 	"internal/proof/mutants.md: In: internal/lease, (*window).open":                                                                                                                                         "internal/proof/deptest TestMutantOfThePage",
 	"examples/quickstart/shell/README.md: $ etcdkit jobs run backup --cron '30 2 * * *' --zone Europe/Berlin -- ./backup.sh":                                                                                "examples/quickstart/shell TestPage",
 	"examples/quickstart/shell/README.md: 30 2 * * *  set -a; . /etc/etcdkit.env; /usr/local/bin/etcdkit jobs run backup --cron '30 2 * * *' --zone Europe/Berlin --at-most 2h -- /usr/local/bin/backup.sh": "examples/quickstart/shell TestPage",

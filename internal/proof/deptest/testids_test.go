@@ -57,6 +57,7 @@ func requiredIDs() []string {
 	add("A", "%d", 219, 219)
 	add("A", "%d", 219, 220)
 	add("A", "%d", 219, 221)
+	add("A", "%d", 217, 217)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)

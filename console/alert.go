@@ -1,0 +1,159 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+)
+
+// The parameters of the address that an alert leads to are the labels of the metrics. All others are ignored, so a
+// template can pass each label that an alert has.
+const (
+	ofNamespace = "etcdkit_namespace"
+	ofKind      = "etcdkit_kind"
+	ofName      = "etcdkit_name"
+)
+
+// Kinds of the metrics that are no kinds of queues.
+const (
+	kindJob    = "job"
+	kindStore  = "store"
+	kindTotal  = "limiter_total"
+	otherNames = "_other" // what otelkit and promkit report of names beyond their MaxNames
+)
+
+// place is a page, and the name that Authorize is asked about.
+type place struct{ href, subject string }
+
+// alert is what the labels of an alert name.
+type alert struct {
+	request
+	namespace, kind, name string // each may be ""
+}
+
+func alertOf(q request) alert {
+	label := q.URL.Query().Get
+	return alert{q, label(ofNamespace), label(ofKind), label(ofName)}
+}
+
+// lead sends a browser to the page of what an alert is about: in this namespace, or in the console of another one.
+func (a alert) lead(w http.ResponseWriter) {
+	c := a.console
+	find := a.meant
+	if _, own := c.inner.Space().Parts(); a.namespace != "" && a.namespace != own {
+		find = a.elsewhere
+	}
+	at, err := find()
+	if err == nil {
+		if no := c.opts.may(a.Request, Action{Verb: Read, Name: at.subject}); no != nil {
+			err = forbidden{no}
+		}
+	}
+	if err != nil {
+		c.refuse(w, a.Request, status(err), err)
+		return
+	}
+	w.Header().Set("Location", at.href) // it is relative: the handler does not know its path
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// meant returns the page of what the labels name.
+func (a alert) meant() (place, error) {
+	if err := checkName(a.name); err != nil {
+		return place{}, err
+	}
+	switch {
+	case a.name == "" || a.name == otherNames:
+		return place{href: listOf(a.kind)}, nil
+	case a.kind == "":
+		return a.anyKind(), nil
+	}
+	return placeOf(a.kind, a.name)
+}
+
+// listOf returns the page that lists what is of a kind, or the overview.
+func listOf(kind string) string {
+	switch kind {
+	case kindJob:
+		return "jobs"
+	case kindStore:
+		return "stores"
+	case string(concurrency.KindElection):
+		return "elections"
+	case "":
+		return "./"
+	}
+	return "queues?" + url.Values{"kind": {strings.TrimSuffix(kind, "_total")}}.Encode()
+}
+
+// placeOf returns the page of a name of a kind, as the metrics have them.
+func placeOf(kind, name string) (place, error) {
+	switch kind {
+	case kindJob:
+		return place{pageOf("job", name), "job/" + name}, nil
+	case kindStore:
+		return place{pageOf("store", name), "requests/" + name}, nil
+	case kindTotal:
+		kind = string(concurrency.KindLimiter)
+	}
+	s, err := parse(kind + "/" + name)
+	if err != nil {
+		return place{}, badRequest{fmt.Errorf("the labels name nothing: %w", err)}
+	}
+	return place{pageOf("queue", s.String()), s.String()}, nil
+}
+
+// anyKind returns the page of what has the name, or the search for it if that is not one thing: not each alert has a kind.
+func (a alert) anyKind() place {
+	search := place{href: "search?" + url.Values{"q": {a.name}}.Encode()}
+	queues, _, ofQueues := look(a.request, "queues", queuesOf)
+	jobs, _, ofJobs := look(a.request, "jobs", jobsOf)
+	stores, _, ofStores := look(a.request, "stores", storesOf)
+	if ofQueues != nil || ofJobs != nil || ofStores != nil {
+		return search // which says why
+	}
+	var all []place
+	mayRead := a.reader()
+	add := func(kind string) {
+		if at, err := placeOf(kind, a.name); err == nil && mayRead(at.subject) {
+			all = append(all, at)
+		}
+	}
+	for _, r := range queues {
+		if r.Name == r.Kind+"/"+a.name {
+			add(r.Kind)
+		}
+	}
+	if slices.ContainsFunc(jobs, func(r jobRow) bool { return r.Name == a.name }) {
+		add(kindJob)
+	}
+	if slices.ContainsFunc(stores, func(r storeRow) bool { return r.Name == a.name }) {
+		add(kindStore)
+	}
+	if len(all) != 1 {
+		return search
+	}
+	return all[0]
+}
+
+// elsewhere returns the address of the same alert in the console of another namespace. A program is not asked for the
+// console of a namespace that etcd does not have.
+func (a alert) elsewhere() (place, error) {
+	names, _, err := readFor(a.request, "namespaces", time.Minute, a.console.namespaces)
+	if err != nil {
+		return place{}, err
+	}
+	at := ""
+	if link := a.console.opts.Elsewhere; link != nil && slices.Contains(names, a.namespace) {
+		at = link(a.namespace)
+	}
+	if at == "" {
+		return place{}, notFound{fmt.Errorf("the alert is about the namespace %q, of which there is no console here", a.namespace)}
+	}
+	return place{href: strings.TrimSuffix(at, "/") + "/alert?" + a.URL.RawQuery}, nil
+}

@@ -1,0 +1,195 @@
+package console_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+)
+
+// pair and pairs are the labels of an alert, as a template of Alertmanager has them.
+type pair struct{ Name, Value string }
+type pairs map[string]string
+
+// SortedPairs returns the labels.
+func (p pairs) SortedPairs() (all []pair) {
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		all = append(all, pair{name, p[name]})
+	}
+	return all
+}
+
+// alertsOf returns the labels of all alerts that the tests of the rules expect.
+func alertsOf(t *testing.T) (all []pairs) {
+	t.Helper()
+	files, err := filepath.Glob("../docs/observability/*alerts_test.yaml")
+	require.NoError(t, err)
+	for _, file := range files {
+		var tests struct {
+			Tests []struct {
+				Rules []struct {
+					Alert  string `yaml:"alertname"`
+					Alerts []struct {
+						Labels pairs `yaml:"exp_labels"`
+					} `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			}
+		}
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, yaml.Unmarshal(text, &tests))
+		for _, one := range tests.Tests {
+			for _, rule := range one.Rules {
+				for _, a := range rule.Alerts {
+					a.Labels["alertname"] = rule.Alert
+					all = append(all, a.Labels)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// linkOf returns the link of an alert, by the template of docs/observability.md.
+func linkOf(t *testing.T, labels pairs, base string) string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/observability.md")
+	require.NoError(t, err)
+	text := regexp.MustCompile(`(?m)^    (\{\{ range \.Alerts \}\}.*)$`).FindSubmatch(page)
+	require.NotNil(t, text, "the page has the template")
+	tmpl, err := template.New("").Parse(strings.Replace(string(text[1]), "https://ops.example.com/etcdkit", base, 1))
+	require.NoError(t, err)
+	var out strings.Builder
+	require.NoError(t, tmpl.Execute(&out, map[string]any{"Alerts": []any{map[string]any{"Labels": labels}}}))
+	return strings.TrimSpace(out.String())
+}
+
+// Each alert of the rules leads to the page of what its labels name (A217 in internal/proof/tested-failures.md).
+func TestEachAlertLeadsToItsPage(t *testing.T) {
+	t.Parallel()
+	s := open(t, "/ops", nil)
+	s.acquire(s.semaphore("web-7", "charge", 1))
+	_ = s.job("invoices", nil)
+	_ = s.lose("orders", "K-1")
+	alerts := alertsOf(t)
+	require.Greater(t, len(alerts), 40)
+	led := map[string]int{}
+	for _, labels := range alerts {
+		name, kind := labels["etcdkit_name"], labels["etcdkit_kind"]
+		if labels["etcdkit_namespace"] != "" {
+			labels["etcdkit_namespace"] = "test"
+		}
+		link := linkOf(t, labels, s.url)
+		a := s.get(strings.TrimPrefix(link, s.url))
+		require.Equal(t, http.StatusSeeOther, a.StatusCode, "%s: %s", link, a.body)
+		to := a.Header.Get("Location")
+		page, _, _ := strings.Cut(to, "?")
+		led[page]++
+		if kind == "limiter_total" {
+			kind = "limiter"
+		}
+		switch {
+		case name == "":
+			require.Equal(t, "./", to, labels)
+		case kind == "job":
+			require.Equal(t, "job?"+url.Values{"name": {name}}.Encode(), to)
+		case kind == "store":
+			require.Equal(t, "store?"+url.Values{"name": {name}}.Encode(), to)
+		case kind != "":
+			require.Equal(t, "queue?"+url.Values{"name": {kind + "/" + name}}.Encode(), to)
+		}
+		shown := s.get(path.Join("/", page) + strings.TrimPrefix(to, page))
+		require.Contains(t, []int{http.StatusOK, http.StatusNotFound}, shown.StatusCode, to) // of a job that is not here
+		require.Contains(t, shown.body, name, to)
+	}
+	for _, page := range []string{"./", "queue", "store", "job"} {
+		require.Positive(t, led[page], "%s of %v", page, led)
+	}
+}
+
+// The labels of an alert without a kind lead to the one thing that has the name, and to a search for it if there are several
+// or none. A viewer is led to nothing that it may not read.
+func TestAlertWithoutAKind(t *testing.T) {
+	t.Parallel()
+	denied := ""
+	s := open(t, "", &console.Options{Authorize: func(_ *http.Request, a console.Action) error {
+		if denied != "" && a.Name == denied {
+			return errors.New("that is not yours")
+		}
+		return nil
+	}})
+	s.acquire(s.semaphore("web-7", "charge", 1))
+	s.acquire(s.semaphore("web-7", "both", 1))
+	_ = s.job("both", nil)
+	_ = s.job("invoices", nil)
+	_ = s.lose("orders", "K-1")
+	leads := func(query, to string) {
+		t.Helper()
+		a := s.get("/alert?" + query)
+		require.Equal(t, http.StatusSeeOther, a.StatusCode, a.body)
+		require.Equal(t, to, a.Header.Get("Location"))
+	}
+	leads("etcdkit_name=charge", "queue?name=semaphore%2Fcharge")
+	leads("etcdkit_name=invoices&etcdkit_namespace=test", "job?name=invoices")
+	leads("etcdkit_name=orders", "store?name=orders")
+	leads("etcdkit_name=both", "search?q=both")
+	leads("etcdkit_name=none", "search?q=none")
+	leads("etcdkit_name=_other&etcdkit_kind=limiter_total", "queues?kind=limiter")
+	leads("etcdkit_kind=limiter_total&etcdkit_name=api", "queue?name=limiter%2Fapi")
+	leads("etcdkit_kind=job", "jobs")
+	leads("etcdkit_kind=store", "stores")
+	leads("etcdkit_kind=election", "elections")
+	leads("etcdkit_kind=rate&etcdkit_name=mails", "queue?name=rate%2Fmails")
+	require.Equal(t, http.StatusBadRequest, s.get("/alert?etcdkit_kind=pod&etcdkit_name=charge").StatusCode)
+	require.Equal(t, http.StatusBadRequest, s.get("/alert?etcdkit_name="+strings.Repeat("x", 4096)).StatusCode)
+
+	denied = "semaphore/both"
+	leads("etcdkit_name=both", "job?name=both")
+	require.Equal(t, http.StatusForbidden, s.get("/alert?etcdkit_kind=semaphore&etcdkit_name=both").StatusCode)
+	denied = "semaphore/charge"
+	leads("etcdkit_name=charge", "search?q=charge")
+}
+
+// The alert of another namespace leads to its console, if the program has one, and nowhere if etcd has no such namespace,
+// whatever a program would make of the name.
+func TestAlertOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	there := "../billing"
+	s := open(t, "/ops", &console.Options{Elsewhere: func(namespace string) string {
+		asked = append(asked, namespace)
+		return there
+	}})
+	client := s.NewClient(t, nil)
+	other, err := concurrency.NewSession(testkit.Context(t), client.Client, "billing", &concurrency.SessionOptions{Prefix: s.Root})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = other.Close(testkit.Context(t)) })
+	const labels = "etcdkit_kind=semaphore&etcdkit_name=charge&etcdkit_namespace="
+	a := s.get("/alert?" + labels + "billing")
+	require.Equal(t, http.StatusSeeOther, a.StatusCode, a.body)
+	require.Equal(t, "../billing/alert?"+labels+"billing", a.Header.Get("Location"))
+	require.Equal(t, []string{"billing"}, asked)
+	for _, namespace := range []string{"evil.example", "//evil.example", "billing/../x"} {
+		a = s.get("/alert?" + labels + url.QueryEscape(namespace))
+		require.Equal(t, http.StatusNotFound, a.StatusCode, fmt.Sprint(a.Header))
+	}
+	require.Equal(t, []string{"billing"}, asked, "of other namespaces a program is not asked")
+	there = ""
+	require.Equal(t, http.StatusNotFound, s.get("/alert?"+labels+"billing").StatusCode)
+}
