@@ -6,4 +6,13 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 )
 
-func TestMain(m *testing.M) { embedtest.Main(m) }
+// asProcess is what this program does if a benchmark has started it as a process of its own, or nil.
+var asProcess func()
+
+func TestMain(m *testing.M) {
+	if asProcess != nil {
+		asProcess()
+		return
+	}
+	embedtest.Main(m)
+}

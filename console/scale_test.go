@@ -19,19 +19,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A queue of 10,000 waiters, 2,000 names and a store of 50,000 requests, three of which are of unknown outcome: a
-// page has a hundred rows, and fifty viewers cost what one does. It prints what a page takes.
-func TestScale(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it writes 62,000 requests")
-	}
-	t.Parallel()
-	s := open(t, "", nil)
-	ctx := testkit.Context(t)
-	space, err := keyspace.New(s.Root, "test")
+// crowded puts a queue of 10,000 waiters, 2,000 names and a store of so many requests, three of which are of unknown
+// outcome, into a namespace.
+func crowded(ctx context.Context, t testing.TB, f testkit.Fixture, requests int) {
+	t.Helper()
+	space, err := keyspace.New(f.Root, "test")
 	require.NoError(t, err)
 	const waiters, names, sessions = 10_000, 2_000, 4
-	client := s.NewClient(t, nil)
+	client := f.NewClient(t, nil)
 	var puts []clientv3.Op
 	put := func(key, value string, lease clientv3.LeaseID) {
 		puts = append(puts, clientv3.OpPut(key, value, clientv3.WithLease(lease)))
@@ -59,7 +54,7 @@ func TestScale(t *testing.T) {
 		put(q.Limit, record.Limit{Limit: 10}.Encode(), 0)
 		put(q.Slot(keyspace.Slot{Lease: int64(leases[0]), Number: waiters + i, Weight: 1}), request, leases[0])
 	}
-	const requests, unknown = 50_000, 3
+	const unknown = 3
 	store := space.Store("orders")
 	for i := range requests {
 		r := record.Attempt{State: record.AttemptDone, Number: 1, Owner: "web-7", Scope: "acme", Op: "POST /payments"}
@@ -70,6 +65,18 @@ func TestScale(t *testing.T) {
 	}
 	_, err = client.Txn(ctx).Then(puts...).Commit()
 	require.NoError(t, err)
+}
+
+// A queue of 10,000 waiters, 2,000 names and a store of 50,000 requests, three of which are of unknown outcome: a
+// page has a hundred rows, and fifty viewers cost what one does. It prints what a page takes.
+func TestScale(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it writes 62,000 requests")
+	}
+	t.Parallel()
+	s := open(t, "", nil)
+	ctx := testkit.Context(t)
+	crowded(ctx, t, s.Fixture, 50_000)
 	require.Eventually(t, func() bool { return s.get("/").StatusCode == http.StatusOK }, testkit.Soon, 10*time.Millisecond, "the namespace is listed")
 	for _, path := range []string{"/", "/queues", "/search?q=order+12", "/queue?name=semaphore/crowd", "/queue?name=semaphore/crowd&page=50", "/queue?name=semaphore/name-0007",
 		"/store?name=orders", "/store?name=orders&state=" + fmt.Sprint(int(idempotency.Done)) + "&page=400"} {
