@@ -16,7 +16,7 @@ var functions = template.FuncMap{
 	"text": text, "rfc": rfc, "now": time.Now, "clock": func(t time.Time) string { return t.UTC().Format(time.TimeOnly) },
 	"age": age, "moment": moment, "rpc": isRPC, "count": count, "level": func(class string, used, most any, waits bool) template.HTML {
 		return level(class, number(used), number(most), waits)
-	}, "page": pageOf,
+	}, "page": pageOf, "heat": heat,
 }
 
 // level shows how much of a limit is in use, as a bar beside its figures. most is 0 if there is nothing to compare with.
@@ -26,6 +26,16 @@ func level(class string, used, most int64, waits bool) template.HTML {
 	}
 	class += map[bool]string{true: " full"}[used >= most || waits] + map[bool]string{true: " over"}[used > most]
 	return template.HTML(fmt.Sprintf(`<svg class="level %s" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect width="%d" height="8"/></svg>`, class, min(100, used*100/most))) //nolint:gosec // there is no text of others in it
+}
+
+// heat shows what of a key's limit is in use, and behind it what waits: in a bar of three times the limit.
+func heat(r keyRow) template.HTML {
+	if r.Most <= 0 {
+		return ""
+	}
+	part := func(n int64) int64 { return min(300, n*100/r.Most) }
+	used := part(r.Used)
+	return template.HTML(fmt.Sprintf(`<svg class="level" viewBox="0 0 300 8" preserveAspectRatio="none" aria-hidden="true"><rect width="%d" height="8"/><rect class="waits" x="%d" width="%d" height="8"/><rect class="limit" x="99" width="2" height="8"/></svg>`, used, used, part(r.Used+int64(r.Waiting))-used)) //nolint:gosec // there is no text of others in it
 }
 
 // number returns an integer of a template.

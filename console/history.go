@@ -186,8 +186,8 @@ func (h *history) of(name string, now time.Time) (p past, ok bool) {
 // recently is how long the rate is taken of at which a queue moves on.
 const recently = 5 * time.Minute
 
-// turn says about how long the last of so many waiters waits, by the rate of the last minutes; "" if that is not known.
-func (p past) turn(waiting int, every time.Duration) string {
+// rate returns how many permits a second have ended in the last minutes, rounded as it is shown; 0 if that is not known.
+func (p past) rate(every time.Duration) float64 {
 	n, sum := 0, 0.0
 	for _, v := range p.ended[max(0, len(p.ended)-int(recently/every)):] {
 		if !math.IsNaN(v) {
@@ -195,9 +195,21 @@ func (p past) turn(waiting int, every time.Duration) string {
 			sum += v
 		}
 	}
-	if n < 2 || sum == 0 || waiting == 0 {
+	if n < 2 || sum == 0 {
+		return 0
+	}
+	return max(0.1, math.Round(sum/float64(n)*10)/10)
+}
+
+// turn says about how long the last of so many waiters waits, by a rate; "" if that is not known.
+func turn(waiting int, rate float64) string {
+	if rate == 0 || waiting == 0 {
 		return ""
 	}
-	rate := sum / float64(n)
-	return fmt.Sprintf("%s were served in the last minutes: the last of those that wait waits about %s more.", rateText(max(0.1, math.Round(rate*10)/10)), lasted(time.Duration(float64(waiting)/rate*float64(time.Second))))
+	return fmt.Sprintf("%s were served in the last minutes: the last of those that wait waits about %s more.", rateText(rate), wait(waiting, rate))
+}
+
+// wait returns about how long it takes until the nth of those that wait is served, by a rate: a second at least.
+func wait(nth int, rate float64) string {
+	return lasted(time.Duration(math.Ceil(float64(nth)/rate)) * time.Second)
 }

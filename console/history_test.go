@@ -163,10 +163,33 @@ func TestTurn(t *testing.T) {
 	for i := range ended {
 		ended[i] = math.NaN()
 	}
-	require.Empty(t, past{ended: ended}.turn(10, sampleEvery))
+	require.Zero(t, past{ended: ended}.rate(sampleEvery))
 	ended[moments-1], ended[moments-2] = 1, 3
-	require.Equal(t, "2 per second were served in the last minutes: the last of those that wait waits about 5 s more.", past{ended: ended}.turn(10, sampleEvery))
-	require.Empty(t, past{ended: ended}.turn(0, sampleEvery))
+	rate := past{ended: ended}.rate(sampleEvery)
+	require.Equal(t, 2.0, rate)
+	require.Equal(t, "2 per second were served in the last minutes: the last of those that wait waits about 5 s more.", turn(10, rate))
+	require.Empty(t, turn(0, rate))
+	require.Equal(t, "1 s", wait(1, 100))
+	require.Empty(t, turn(10, 0))
+}
+
+// The page of a queue says of each waiter about when it is its turn, also on the second page of waiters.
+func TestTurnOfEach(t *testing.T) {
+	t.Parallel()
+	c := &console{history: history{every: sampleEvery, tracks: map[string][]sample{}}}
+	now := c.history.number(time.Now())
+	for n := now - 3; n <= now; n++ {
+		c.history.seen[n%moments], c.history.last = n, n
+		c.history.add("semaphore/charge", sample{used: 1, waiting: 3, limit: 1}, n, 2)
+	}
+	p := queuePage{Waiting: 250, Waiters: []requestRow{{nth: 101}, {ForTotal: true}, {nth: 102}}}
+	s := subject{kind: "semaphore", name: "charge"}
+	p.remember(c, s)
+	require.Equal(t, []string{"51 s", "", "51 s"}, []string{p.Waiters[0].Turn, p.Waiters[1].Turn, p.Waiters[2].Turn})
+	require.Contains(t, p.Turn, "about 2 m 5 s more")
+	paused := queuePage{Waiting: 1, Waiters: []requestRow{{nth: 1}}, Paused: true}
+	paused.remember(c, s)
+	require.Empty(t, paused.Turn+paused.Waiters[0].Turn)
 }
 
 // A rate is shown by the interval in which it allows one call at least, and never in powers of ten.

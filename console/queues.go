@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -86,12 +85,15 @@ func (c *console) limiter(s subject) (*concurrency.KeyedLimiter, error) {
 // requestRow is a request in the table of a queue.
 type requestRow struct {
 	Place                         string // of a waiter
+	Turn                          string // about how long a waiter waits until it is served, or ""
 	Owner, Process, ID, Note      string
 	ForTotal                      bool // it is admitted at its key, and waits for the total
 	Weight                        int
 	Token                         string
 	Requested, Renewed, ExpiresBy time.Time
 	Held                          time.Time // not earlier: the time of a grant is not stored
+
+	nth int // of those that wait here, from 1 on
 }
 
 func rowOf(r concurrency.Request) requestRow {
@@ -101,34 +103,13 @@ func rowOf(r concurrency.Request) requestRow {
 	}
 }
 
-// keyRow is a key of a limiter.
-type keyRow struct {
-	Name, Key  string
-	Own        bool // its limit is not the default
-	Limit      string
-	Most       int64 // the same as a number, or 0
-	Used       int64
-	Waiting    int
-	OldestWait time.Time
-}
-
-// keyList is what is shown of the keys of a limiter.
-type keyList struct {
-	Known    bool   // etcd has something of the limiter
-	Default  string // limit of a key, "" if none is stored
-	HasTotal bool
-	InUse    int // keys with a request
-	Used     int64
-	Waiting  int
-	keys     []keyRow
-}
-
 // queuePage is the page of a queue.
 type queuePage struct {
 	Name, Limit            string
 	Most                   int // the same as a number
 	Stored, Paused, Limits bool
-	Idle                   bool // nothing is in etcd, as of any mutex and election that is not in use
+	Idle                   bool    // nothing is in etcd, as of any mutex and election that is not in use
+	Set                    changer // of the limit
 	Used, Waiting, Foreign int
 	ForTotal               int    // of Used, by requests at a key that wait for the total
 	Total                  string // the name of the total for which they wait
@@ -151,16 +132,6 @@ type holderPage struct {
 
 // Pager returns the place in the table.
 func (p holderPage) Pager() pager { return p.pager }
-
-// keyPage is the part of a limiter's page that shows its keys.
-type keyPage struct {
-	keyList
-	Rows []keyRow
-	pager
-}
-
-// Pager returns the place in the table.
-func (p keyPage) Pager() pager { return p.pager }
 
 // Pager returns the place in the table.
 func (p queuePage) Pager() pager { return p.pager }
@@ -201,6 +172,10 @@ func readQueue(q request) (any, quality, error) {
 	if err != nil {
 		held = nil // then the time of the request bounds that of the grant
 	}
+	set, _, err := look(q, "set/"+s.String(), func(state *fleet.State) changer { return changerOf(queueIn(s, state)) })
+	if err == nil {
+		p.Set = set
+	}
 	p.fill(q, state, held)
 	p.remember(q.console, s)
 	return p, st, nil
@@ -211,8 +186,13 @@ func (p *queuePage) remember(c *console, s subject) {
 	now := time.Now()
 	if past, ok := c.history.of(s.String(), now); ok && s.kind != concurrency.KindElection {
 		p.Charts = chartsOf(past, now, c.history.every)
-		if !p.Paused {
-			p.Turn = past.turn(p.Waiting, c.history.every)
+		if rate := past.rate(c.history.every); rate > 0 && !p.Paused {
+			p.Turn = turn(p.Waiting, rate)
+			for i, r := range p.Waiters {
+				if r.nth > 0 {
+					p.Waiters[i].Turn = wait(r.nth, rate)
+				}
+			}
 		}
 	}
 }
@@ -267,6 +247,20 @@ func requestsOf(all []fleet.Request) (out []concurrency.Request) {
 	return out
 }
 
+// changer is which operator or program has changed a limit last, by a console, the command or a program, and when.
+type changer struct {
+	By string // or "", if none has
+	At time.Time
+}
+
+func changerOf(of *fleet.Queue) changer {
+	if of == nil {
+		return changer{}
+	}
+	by, at := of.LimitChange()
+	return changer{by, record.Time(at)}
+}
+
 // heldSince returns the earliest times of the grants of a queue's holders, by their tokens.
 func heldSince(s subject, state *fleet.State) map[int64]int64 {
 	of := queueIn(s, state)
@@ -304,44 +298,25 @@ func (p *queuePage) fill(q request, st concurrency.Status, held map[int64]int64)
 	waiters, place := paged(q, st.Waiters, "page")
 	p.pager = place
 	n := 0 // of those that wait here
+	first := place.From - 1
 	for i, r := range st.Waiters {
-		row := rowOf(r)
-		if row.ForTotal {
+		forTotal := r.WaitsFor == concurrency.LevelTotal
+		if forTotal {
 			p.ForTotal += r.Weight
 		} else {
 			n++
-			row.Place = ordinal(n)
 		}
-		if first := place.From - 1; i >= first && i < first+len(waiters) {
-			p.Waiters = append(p.Waiters, row)
+		if i < first || i >= first+len(waiters) {
+			continue
 		}
+		row := rowOf(r)
+		if !forTotal {
+			row.Place, row.nth = ordinal(n), n
+		}
+		p.Waiters = append(p.Waiters, row)
 	}
 	if n > 0 && len(st.Holders) > 0 && !p.Paused {
 		oldest := holder(st.Holders[0])
 		p.Blocker = &oldest
 	}
-}
-
-// keysOf returns the keys of a limiter, those first in which the most requests wait, then those with the most
-// permits in use.
-func keysOf(s subject, of *fleet.Limiter) (out keyList) {
-	if of == nil {
-		return out
-	}
-	sum := of.Sum(time.Now().UnixMilli())
-	out = keyList{Known: true, HasTotal: sum.HasTotal, InUse: sum.InUse, Used: sum.Used, Waiting: sum.Waiting}
-	if of.Base.Rev != 0 && !of.Base.Damaged {
-		out.Default = strconv.FormatInt(of.Base.Limit.Limit, 10)
-	}
-	for key, l := range of.Keys {
-		row := keyRow{Name: subject{s.kind, s.name, key}.String(), Key: key, Own: l.Own(), Limit: "–", Used: l.Now.Used, Waiting: l.Now.Waiting, OldestWait: record.Time(l.Now.OldestWait)}
-		if l.Now.Known {
-			row.Limit, row.Most = strconv.FormatInt(l.Now.Limit, 10), l.Now.Limit
-		}
-		out.keys = append(out.keys, row)
-	}
-	slices.SortFunc(out.keys, func(a, b keyRow) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Used, a.Used), cmp.Compare(a.Key, b.Key))
-	})
-	return out
 }

@@ -26,6 +26,7 @@ type rateView struct {
 	Burst  int64
 	Shares int64 // into how many it is divided
 	Free   int64 // of them, those that no process has
+	Set    changer
 	procs  []shareRow
 }
 
@@ -56,7 +57,7 @@ func rateOf(of *fleet.Queue) (v rateView) {
 	if of == nil {
 		return v
 	}
-	v.Known = true
+	v.Known, v.Set = true, changerOf(of)
 	stored, shares := of.Rate()
 	if v.Burst, v.Shares, v.Free = stored.Burst, shares, max(0, shares-of.Now.Used); stored.PerSecond > 0 {
 		v.Rate = rateText(stored.PerSecond)

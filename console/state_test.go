@@ -158,6 +158,69 @@ func TestOverviewFigures(t *testing.T) {
 	require.Equal(t, []electionRow{{Name: "shard"}, {Name: "led", Leader: "web-0", Note: "10.0.0.7", Since: time.Unix(1, 0), Candidates: 2, Led: true}}, electionsOf(f.State))
 }
 
+// The page of a queue says which operator or program has changed its limit last, however that was made; not of one that is as
+// the first program stored it, nor of one that a key inherits.
+func TestChanger(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	charge, api := f.space.Queue(keyspace.Semaphore, "charge"), f.space.Limiter("api")
+	f.put(charge.Limit, record.Limit{Limit: 2, By: "web-7", AtMS: 1000, Initial: true}.Encode(), 0)
+	set := func(s subject) changer { return changerOf(queueIn(s, f.State)) }
+	semaphore, key := subject{kind: "semaphore", name: "charge"}, subject{kind: "limiter", name: "api", key: "acme"}
+	require.Zero(t, set(semaphore))
+	f.put(charge.Limit, record.Limit{Limit: 0, By: "etcdkit limit by ada", AtMS: 2000}.Encode(), 0)
+	require.Equal(t, changer{"etcdkit limit by ada", time.UnixMilli(2000)}, set(semaphore))
+	f.put(api.Default, record.Limit{Limit: 5, By: "ada", AtMS: 3000}.Encode(), 0)
+	f.put(api.Key("acme").Limit, record.Limit{Limit: 7, By: "bob", AtMS: 4000}.Encode(), 0)
+	require.Equal(t, changer{"bob", time.UnixMilli(4000)}, set(key))
+	f.put(api.Key("acme").Limit, record.Limit{Inherit: true, By: "bob", AtMS: 4000}.Encode(), 0)
+	require.Zero(t, set(key))
+	require.Equal(t, changer{"ada", time.UnixMilli(3000)}, keysOf(subject{kind: "limiter", name: "api"}, f.Limiters["api"]).Set)
+	f.put(charge.Limit, "no JSON", 0)
+	require.Zero(t, set(semaphore))
+	require.Zero(t, set(subject{kind: "semaphore", name: "none"}), "a queue that there is not")
+}
+
+// The keys of a limiter are listed by how much of their limit is in use and asked for: a small one in which much waits is
+// before a large one that is full. The list is bounded; what is left out is colder.
+func TestHeat(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	api := f.space.Limiter("api")
+	f.put(api.Default, record.Limit{Limit: 2}.Encode(), 0)
+	requests := func(key string, n int) {
+		for i := range n {
+			f.request(api.Key(key), i, 1)
+		}
+	}
+	requests("small", 6)
+	f.put(api.Key("large").Limit, record.Limit{Limit: 10}.Encode(), 0)
+	requests("large", 11)
+	f.put(api.Key("closed").Limit, record.Limit{Limit: 0}.Encode(), 0)
+	requests("closed", 1)
+	requests("full", 2)
+	requests("half", 1)
+	f.put(api.Key("quiet").Limit, record.Limit{Limit: 0}.Encode(), 0)
+	f.Settle(1000)
+	var got []string
+	for _, r := range keysOf(subject{kind: "limiter", name: "api"}, f.Limiters["api"]).keys {
+		got = append(got, fmt.Sprintf("%s %s %d", r.Key, r.Heat, r.Level))
+	}
+	require.Equal(t, []string{"closed paused 4", "small 300 % 4", "large 110 % 3", "full 100 % 2", "half 50 % 1", "quiet paused 0"}, got)
+
+	for n := range mostKeys + 5 {
+		requests(fmt.Sprintf("k%04d", n), 1)
+	}
+	requests("k0007", 2)
+	f.Settle(2000)
+	all := keysOf(subject{kind: "limiter", name: "api"}, f.Limiters["api"])
+	require.Len(t, all.keys, mostKeys)
+	require.Equal(t, 11, all.Rest)
+	require.Equal(t, "k0007", all.keys[4].Key)
+	require.Equal(t, `<svg class="level" viewBox="0 0 300 8" preserveAspectRatio="none" aria-hidden="true"><rect width="100" height="8"/><rect class="waits" x="100" width="200" height="8"/><rect class="limit" x="99" width="2" height="8"/></svg>`,
+		string(heat(keyRow{Most: 2, Used: 2, Waiting: 10})), "what is far above the limit does not leave the bar")
+}
+
 // A refusal is no outage.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
