@@ -133,11 +133,17 @@ slowest: ## Run each test of some packages alone, and list the slowest by the wa
 	@$(patiently) go build -o bin/gate ./internal/proof/gate
 	@bin/gate each $(ARGS) $(PKGS)
 
+# axe-core examines the pages of the console. It is a script for browsers, and no part of a build.
+AXE = 4.14.1
+AXEFILE = $(CURDIR)/out/.axe/node_modules/axe-core/axe.min.js
+
 .PHONY: browser
-browser: ## Open the console in a headless Chromium, with its pages and actions; needs Chromium
+browser: ## Open the console in a headless Chromium, with its pages and actions, and examine the pages with axe-core; needs Chromium, and npm for axe-core
 	@for name in chromium chromium-browser google-chrome headless-shell; do command -v $$name >/dev/null && found=1; done; [[ -n $${found:-} ]] || { \
 		echo "make browser: there is no Chromium (Debian and Ubuntu: apt install chromium); nothing was checked." >&2; exit 1; }
-	@$(MAKE) integration TESTFLAGS="-run=^TestConsole $(TESTFLAGS)"
+	@command -v npm >/dev/null && npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix out/.axe axe-core@$(AXE) || \
+		echo "make browser: axe-core $(AXE) could not be installed by npm; the pages are not examined by it." >&2
+	@file=$(AXEFILE); [[ -e $$file ]] || file=; CONSOLE_AXE=$$file $(MAKE) integration TESTFLAGS="-run=^TestConsole $(TESTFLAGS)"
 
 .PHONY: outage
 outage: ## Take a real etcd away for a minute from services under each outage policy, and print the handlers' peaks

@@ -56,12 +56,41 @@ type tab struct {
 	problems []string // what the browser has complained about
 }
 
+// newTab starts a browser.
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	b := &tab{t: t}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser(t)), chromedp.NoSandbox, chromedp.UserDataDir(userData(t)), chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.Flag("host-resolver-rules", "MAP ops.test 127.0.0.1"))
+	allocated, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, end := chromedp.NewContext(allocated)
+	t.Cleanup(end)
+	bounded, cancel := context.WithTimeout(ctx, 8*time.Minute)
+	t.Cleanup(cancel)
+	b.ctx = bounded
+	chromedp.ListenTarget(ctx, func(e any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := e.(type) {
+		case *log.EventEntryAdded:
+			if e.Entry.Level == log.LevelError && !strings.Contains(e.Entry.Text, "502") {
+				b.problems = append(b.problems, e.Entry.Text+" "+e.Entry.URL)
+			}
+		case *runtime.EventExceptionThrown:
+			b.problems = append(b.problems, e.ExceptionDetails.Error())
+		}
+	})
+	b.do(log.Enable(), chromedp.EmulateViewport(1100, 800))
+	return b
+}
+
 // openTab starts a browser at a console below /ops/, which it reaches at 127.0.0.1 and as ops.test.
 func openTab(t *testing.T) *tab {
 	t.Helper()
-	path := browser(t)
+	b := newTab(t)
 	etcd := embedtest.Start(t, nil)
-	b := &tab{t: t, etcd: etcd}
+	b.etcd = etcd
 	b.client = func() *concurrency.Session { return b.session(etcd, "web-7") }
 	b.sess = b.session(etcd, "console")
 	h, err := console.Handler(b.sess, &console.Options{
@@ -78,28 +107,6 @@ func openTab(t *testing.T) *tab {
 	})))
 	t.Cleanup(server.Close)
 	b.url = server.URL + "/ops/"
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(userData(t)), chromedp.WSURLReadTimeout(time.Minute),
-		chromedp.Flag("host-resolver-rules", "MAP ops.test 127.0.0.1"))
-	allocated, stop := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(stop)
-	ctx, end := chromedp.NewContext(allocated)
-	t.Cleanup(end)
-	bounded, cancel := context.WithTimeout(ctx, 4*time.Minute)
-	t.Cleanup(cancel)
-	b.ctx = bounded
-	chromedp.ListenTarget(ctx, func(e any) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		switch e := e.(type) {
-		case *log.EventEntryAdded:
-			if e.Entry.Level == log.LevelError && !strings.Contains(e.Entry.Text, "502") {
-				b.problems = append(b.problems, e.Entry.Text+" "+e.Entry.URL)
-			}
-		case *runtime.EventExceptionThrown:
-			b.problems = append(b.problems, e.ExceptionDetails.Error())
-		}
-	})
-	b.do(log.Enable(), chromedp.EmulateViewport(1100, 800))
 	return b
 }
 
@@ -202,12 +209,21 @@ const accessible = `(() => {
   return bad;
 })()`
 
-// The console in a browser: each page and each action, below a path, without a violation of its
-// Content-Security-Policy; live, after a failure of the server as well; for a keyboard, a phone, light and
-// dark; and for reading, without JavaScript.
-func TestConsoleInABrowser(t *testing.T) {
-	b := openTab(t)
-	ctx := t.Context()
+// stocked is a namespace with something on each page.
+type stocked struct {
+	sess          *concurrency.Session
+	charge        *concurrency.Semaphore
+	first, second *concurrency.Permit
+	orders        *idempotency.Store
+	key           idempotency.Key
+	ref           idempotency.Ref
+	pages         map[string]string // a text of each
+}
+
+// stock fills the namespace of a tab.
+func stock(b *tab) stocked {
+	b.t.Helper()
+	t, ctx := b.t, b.t.Context()
 	s := b.client()
 	charge, err := concurrency.NewSemaphore(s, "charge", 2, nil)
 	require.NoError(t, err)
@@ -216,7 +232,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	second, err := charge.Acquire(ctx, concurrency.Note("<b>order 13</b>"))
 	require.NoError(t, err)
 	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
+	t.Cleanup(cancel)
 	go func() { _, _ = charge.Acquire(waiting, concurrency.Note("order 14")) }()
 	lim, err := concurrency.NewKeyedLimiter(s, "api", 5, &concurrency.KeyedLimiterOptions{Total: 20})
 	require.NoError(t, err)
@@ -259,6 +275,17 @@ func TestConsoleInABrowser(t *testing.T) {
 		"confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)): "choose what the lost attempt has done", "confirm?do=pause&name=cleanup": "Keep the job from starting", "queue?name=semaphore/none": "No request waits",
 		"queues": "semaphore/charge", "search?q=order": "web-7 holds", "changes": "There is no recorded change", "bulk?do=delete&store=orders&only=refused": "1 target", fmt.Sprintf("process?name=%016x", s.Lease()): "order 12",
 	}
+	return stocked{s, charge, first, second, orders, key, ref, pages}
+}
+
+// The console in a browser: each page and each action, below a path, without a violation of its
+// Content-Security-Policy; live, after a failure of the server as well; for a keyboard, a phone, light and
+// dark; and for reading, without JavaScript.
+func TestConsoleInABrowser(t *testing.T) {
+	b := openTab(t)
+	ctx := t.Context()
+	c := stock(b)
+	s, charge, first, second, orders, key, ref, pages := c.sess, c.charge, c.first, c.second, c.orders, c.key, c.ref, c.pages
 	names := map[string]string{"": "queues", "queue?name=semaphore/charge": "queue", "job?name=cleanup": "job", "store?name=orders": "requests", "confirm?do=pause&name=cleanup": "confirm"}
 	for _, scheme := range []string{"light", "dark"} {
 		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
