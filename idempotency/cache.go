@@ -28,12 +28,14 @@ type Outcome struct {
 func (r *Outcome) size() int { return len(r.Value) + len(r.Failure) + 256 }
 
 // cache keeps outcomes for a short time, and drops the least recently used ones if there are too many.
-// Outcomes do not change, but they are deleted and expire, so they are not kept for long.
+// Outcomes do not change, but they are deleted and expire, so they are not kept for long. They are in the clear, so they
+// leave the memory then whether or not the process has another call.
 type cache struct {
 	most int
 	keep time.Duration
 
 	mu    sync.Mutex
+	timer *time.Timer // of the next sweep; nil while the cache is empty
 	past  moment // when an outcome was forgotten last: of what was asked for before that, none is kept
 	size  int
 	byRef map[string]*list.Element
@@ -75,8 +77,30 @@ func (c *cache) put(ref string, rec *Outcome, since moment, retain time.Duration
 	}
 	c.byRef[ref] = c.order.PushFront(&cached{ref, rec, since, min(c.keep, retain)})
 	c.size += rec.size()
+	if c.timer == nil {
+		c.timer = time.AfterFunc(c.keep/sweeps, c.sweep)
+	}
 	for e := c.order.Back(); e != nil && c.size > c.most; e = c.order.Back() {
 		c.remove(e.Value.(*cached).ref)
+	}
+}
+
+// sweeps is how often the cache is swept while it keeps an outcome: outcomes stay for a quarter longer than they count.
+const sweeps = 4
+
+// sweep drops the outcomes that have been kept for long enough.
+func (c *cache) sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.order.Back(); e != nil; {
+		x := e.Value.(*cached)
+		e = e.Prev()
+		if aged(x.since) >= x.keep {
+			c.remove(x.ref)
+		}
+	}
+	if c.timer = nil; len(c.byRef) > 0 {
+		c.timer = time.AfterFunc(c.keep/sweeps, c.sweep)
 	}
 }
 

@@ -71,8 +71,8 @@ type Options struct {
 	// CacheFor is how long this process keeps an outcome in memory after it has recorded or read it,
 	// and at most the Retain of the call; after a read, also at most that of the store. As long as
 	// that it may replay an outcome that was deleted, or that has expired since it was read. An
-	// outcome that this process has recorded is not replayed after it has expired. Defaults to
-	// 10 seconds.
+	// outcome that this process has recorded is not replayed after it has expired. It leaves the
+	// memory up to a quarter of CacheFor later. Defaults to 10 seconds.
 	CacheFor time.Duration
 	// MaxPerScope bounds how many records a scope has, as Store.CountScope counts them. Above it a new request of the scope is refused with a
 	// *ScopeFullError, so that one tenant cannot fill the store; requests that have a record
