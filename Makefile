@@ -283,6 +283,11 @@ bench-page: ## Write the tables and plots into docs/benchmarks/README.md and doc
 	@$(patiently) go -C bench build -o ../bin/bench .
 	@bin/bench docs docs/benchmarks docs/benchmarks/README.md docs/benchmarks.md
 
+.PHONY: soak
+soak: ## Load a real etcd for an hour, and compare memory, keys, leases and watches of the first rest and the last; fails if one has grown by more than 2 % (MINUTES=60)
+	@$(patiently) go build -o bin/soak ./internal/proof/soak/cmd
+	@bin/soak -for $(or $(MINUTES),60)m $(ARGS)
+
 .PHONY: cli-docs
 cli-docs: ## Write docs/cli.md from the command, and bin/cli, a page for each verb with its help and the transcripts of its tests
 	@go test ./cmd/etcdkit/internal/cli -run 'TestReference' -update
