@@ -283,6 +283,13 @@ bench-page: ## Write the tables and plots into docs/benchmarks/README.md and doc
 	@$(patiently) go -C bench build -o ../bin/bench .
 	@bin/bench docs docs/benchmarks docs/benchmarks/README.md docs/benchmarks.md
 
+# Status 3, as above.
+.PHONY: scaling
+scaling: ## Measure what one cluster carries, with one member and three, and what each session and permit takes; writes docs/scaling.md; minutes (ROUNDS=3 BENCHTIME=1s NOTE="a laptop")
+	@$(patiently) go -C bench build -o ../bin/bench .
+	@bin/bench -out docs/benchmarks/scaling.jsonl -rounds $(ROUNDS) -benchtime $(BENCHTIME) -note '$(NOTE)' $(ARGS) scaling || [[ $$? == 3 ]]
+	@bin/bench scaling-page docs/benchmarks/scaling.jsonl docs/scaling.md
+
 .PHONY: soak
 soak: ## Load a real etcd for an hour, and compare memory, keys, leases and watches of the first rest and the last; fails if one has grown by more than 2 % (MINUTES=60)
 	@$(patiently) go build -o bin/soak ./internal/proof/soak/cmd

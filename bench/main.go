@@ -7,6 +7,8 @@
 //	bench plots FILE DIR  the plots of a file of JSON lines
 //	bench docs DIR PAGE   the tables and plots of a page, of DIR's table.jsonl and scale.jsonl;
 //	                      with one more page, also the tables for users
+//	bench [flags] scaling the rows of `make scaling`
+//	bench scaling-page FILE PAGE   the tables of docs/scaling.md, of a file of JSON lines
 package main
 
 import (
@@ -83,9 +85,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if f.Arg(0) == "docs" && (f.NArg() == 3 || f.NArg() == 4) {
 		return documented(f.Arg(1), f.Arg(2), f.Arg(3))
 	}
-	groups := map[string]func(work.Setup) []measure.Group{"table": work.Table, "scale": work.Scale}[f.Arg(0)]
+	if f.Arg(0) == "scaling-page" && f.NArg() == 3 {
+		return scalingPage(f.Arg(1), f.Arg(2))
+	}
+	groups := map[string]func(work.Setup) []measure.Group{"table": work.Table, "scale": work.Scale, "scaling": work.ForScaling}[f.Arg(0)]
 	if f.NArg() != 1 || groups == nil {
-		return fmt.Errorf("what to run is %q; it is table, scale, show FILE, pairs OLD NEW …, plots FILE DIR, or docs DIR PAGE [PAGE]", f.Args())
+		return fmt.Errorf("what to run is %q; it is table, scale, scaling, show FILE, pairs OLD NEW …, plots FILE DIR, docs DIR PAGE [PAGE], or scaling-page FILE PAGE", f.Args())
 	}
 	if o.rounds < 1 || o.each <= 0 {
 		return errors.New("-rounds and -benchtime must be positive")

@@ -121,7 +121,7 @@ func TestSummaries(t *testing.T) {
 
 func TestWrongArguments(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"tables"}, {"table", "more"}, {"-rounds", "0", "table"}, {"-only", "no such group", "table"}, {"docs", "nowhere", "nothing"}, {"docs", "a", "b", "c", "d"}, {"show", "nothing"}, {"pairs", "a"}, {"pairs", "a", "b"}, {"pairs", "a", "b", "c"}} {
+	for _, args := range [][]string{{}, {"tables"}, {"table", "more"}, {"-rounds", "0", "table"}, {"-only", "no such group", "table"}, {"docs", "nowhere", "nothing"}, {"docs", "a", "b", "c", "d"}, {"show", "nothing"}, {"pairs", "a"}, {"pairs", "a", "b"}, {"pairs", "a", "b", "c"}, {"scaling-page", "nowhere", "nothing"}} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
 			t.Errorf("%q is accepted", args)
 		}

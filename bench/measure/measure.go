@@ -40,6 +40,10 @@ const (
 	IdleMedian  Metric = "idle_slot_p50_ms" //
 	WorstPut    Metric = "put_max_ms"       // of another client meanwhile
 	Capacity    Metric = "capacity"         // permits in use, of those that the limit allows, from 0 to 1
+	Received    Metric = "requests_per_s"   // messages that the servers have received from clients
+	ServerHeap  Metric = "server_kb_each"   // memory of the servers for one more: heap and stacks, all members together
+	ClientHeap  Metric = "client_kb_each"   // the same of the clients
+	Watches     Metric = "watches_each"     // at the servers, for one more
 )
 
 // worst reports whether the worst of all rounds counts, instead of the median.

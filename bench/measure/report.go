@@ -189,6 +189,7 @@ var columns = []struct {
 	{IdleMedian, "idle slot p50, ms"}, {IdleLongest, "longest"}, {WorstPut, "worst Put, ms"},
 	{Events, "events/op"}, {Reads, "reads/op"}, {ServerCPU, "server µs/op"},
 	{ClientCPU, "client µs/op"}, {BothCPU, "both, µs/op"}, {Heap, "heap, bytes"}, {Stacks, "stacks, bytes"},
+	{Received, "requests/s"}, {ServerHeap, "etcd, kB each"}, {ClientHeap, "process, kB each"}, {Watches, "watches each"},
 }
 
 // figures are the absolute figures of the cells of a group; only columns that one of them has.

@@ -55,7 +55,7 @@ func StartEtcd(ctx context.Context, dir string, members int) (*Etcd, error) {
 	}
 	c, err := procs.Start(ctx, procs.Options{
 		Binary: self, Dir: dir, Members: members, Fsync: true,
-		Args: []string{"--quota-backend-bytes=8589934592"},
+		Args: []string{"--quota-backend-bytes=8589934592", "--enable-pprof"},
 		Env:  []string{asEtcd + "=1", "GOMAXPROCS=" + os.Getenv("GOMAXPROCS")},
 	})
 	if err != nil {
@@ -108,11 +108,12 @@ func (e *Etcd) Close() {
 type Counters struct {
 	Events, Reads float64
 	CPU           time.Duration // of the servers' processes
+	Received      float64       // messages of clients
 }
 
 // Sub returns what was done since before.
 func (c Counters) Sub(before Counters) Counters {
-	return Counters{c.Events - before.Events, c.Reads - before.Reads, c.CPU - before.CPU}
+	return Counters{c.Events - before.Events, c.Reads - before.Reads, c.CPU - before.CPU, c.Received - before.Received}
 }
 
 // Counters reads the servers' metrics, summed over the members.
@@ -123,10 +124,34 @@ func (e *Etcd) Counters(ctx context.Context) (Counters, error) {
 			"etcd_debugging_mvcc_events_total": func(v float64) { sum.Events += v },
 			"etcd_mvcc_range_total":            func(v float64) { sum.Reads += v },
 			"process_cpu_seconds_total":        func(v float64) { sum.CPU += time.Duration(v * float64(time.Second)) },
+			"grpc_server_msg_received_total":   func(v float64) { sum.Received += v },
 		})
 		if err != nil {
 			return sum, err
 		}
+	}
+	return sum, nil
+}
+
+// Content is what the servers have in memory.
+type Content struct {
+	Memory  float64 // heap after garbage collection, and stacks, in bytes
+	Watches float64
+}
+
+// Content has the servers collect their garbage, and reads their metrics, summed over the members.
+func (e *Etcd) Content(ctx context.Context) (sum Content, err error) {
+	for i := range e.at {
+		heap, _, err := e.Heap(ctx, i)
+		if err != nil {
+			return sum, err
+		}
+		all, err := e.Metrics(ctx, i)
+		if err != nil {
+			return sum, err
+		}
+		sum.Memory += heap + all["go_memstats_stack_inuse_bytes"]
+		sum.Watches += all["etcd_debugging_mvcc_watcher_total"]
 	}
 	return sum, nil
 }
@@ -149,7 +174,12 @@ func metrics(ctx context.Context, at string, want map[string]func(float64)) erro
 	}
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
+		space := strings.LastIndexByte(lines.Text(), ' ')
+		if space < 0 {
+			continue
+		}
+		name, value := lines.Text()[:space], lines.Text()[space+1:]
+		name, _, _ = strings.Cut(name, "{") // all labels of a metric together
 		if add := want[name]; add != nil {
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -366,7 +367,7 @@ func TestFailedOperation(t *testing.T) {
 // Every comparison is of cells that there are, and no two cells have one name.
 func TestTablesAreWhole(t *testing.T) {
 	t.Parallel()
-	for _, g := range append(Table(Setup{dry: true}), Scale(Setup{dry: true})...) {
+	for _, g := range slices.Concat(Table(Setup{dry: true}), Scale(Setup{dry: true}), ForScaling(Setup{dry: true})) {
 		cells, end, err := g.Cells(t.Context())
 		if err != nil {
 			t.Fatal(err)

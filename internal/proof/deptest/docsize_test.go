@@ -20,7 +20,8 @@ type bound struct {
 // bounds are those of all classes. They only shrink: a page that gets shorter lowers the bound of its class, since one
 // that is more than slack above the size is a breach as well. A class that has to grow is a decision, for this list.
 var bounds = map[string]bound{
-	"user":        {most: 249_800},
+	"user":        {most: 249_110},
+	"scaling":     {most: 9_530}, // a fleet that outgrows a cluster, with tables that make scaling writes: no reader needs it at first
 	"front":       {most: 55_150},
 	"contributor": {most: 364_000},
 	"design":      {most: 12_801, each: true},
@@ -39,6 +40,8 @@ var longCells = map[string]int{}
 // classOf returns for whom a page is.
 func classOf(name string) string {
 	switch dir := path.Dir(name); {
+	case name == "docs/scaling.md":
+		return "scaling"
 	case dir == "docs":
 		return "user"
 	case within(dir, "docs/design", "docs/model"):
@@ -143,7 +146,7 @@ func TestSizeOfPagesFails(t *testing.T) {
 // TestCells holds the tables of pages that users read to what a reader can take in.
 func TestCells(t *testing.T) {
 	for name, page := range pages(t) {
-		if class := classOf(name); class != "user" && class != "front" {
+		if class := classOf(name); class != "user" && class != "scaling" && class != "front" {
 			continue
 		}
 		if wide := wideCells(page); len(wide) > longCells[name] {
@@ -170,7 +173,7 @@ func TestCellsFail(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"docs/limits.md": "user", "docs/design/0001-queue-and-keys.md": "design", "docs/model/README.md": "design", "README.md": "front",
+		"docs/limits.md": "user", "docs/design/0001-queue-and-keys.md": "design", "docs/model/README.md": "design", "README.md": "front", "docs/scaling.md": "scaling",
 		"internal/proof/testing.md": "contributor", "docs/benchmarks/README.md": "contributor", "ARCHITECTURE.md": "contributor", "examples/fleet/README.md": "front",
 	} {
 		if got := classOf(name); got != want {

@@ -55,6 +55,7 @@ var ways = map[string]way{
 	"make bench-scale":     {test: "bench TestFromCellsToPage"},
 	"make bench-docs":      {test: "bench TestFromCellsToPage"},
 	"make bench-page":      {test: "bench TestFromCellsToPage"},
+	"make scaling":         {test: "bench TestScalingIsMeasured"},
 	"make soak":            {test: "internal/proof/soak TestRealEtcd"},
 	"make verify":          {none: "hours: its parts are here"},
 	"make microbench":      {none: "it measures; the gate compiles the benchmarks"},
