@@ -26,6 +26,8 @@ type claimed struct {
 	record  record.Run
 	lock    record.Lock
 	before  string           // the record of the attempt before, or ""
+	plan    string           // as the claim stores it, or ""
+	planned []clientv3.Op    // put back what was stored before plan, if that is known
 	older   []string         // keys of the latest run records, this one included, latest first
 	spare   clientv3.LeaseID // of the cooldown, or 0
 }

@@ -49,6 +49,7 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 	created, err := e.Fence().Create(sent, k.creation(c, p))
 	if err == nil && created.Token != 0 {
 		c.token = created.Token
+		c.planned = k.planBefore(created.Also)
 		if len(created.Read) > 0 {
 			for _, kv := range created.Read[0].GetResponseRange().Kvs {
 				c.older = append(c.older, string(kv.Key))
@@ -113,7 +114,8 @@ func (k *claim) creation(c *claimed, p plan) commit.Creation {
 		also = append(also, clientv3.OpDelete(k.job.keys.RequestedRun()))
 	}
 	if k.times != nil && k.times.print() != "" {
-		also = append(also, clientv3.OpTxn(isLater(k.job.keys.Plan()), nil, []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), k.plan(c).Encode())}))
+		c.plan = k.plan(c).Encode()
+		also = append(also, clientv3.OpTxn(isLater(k.job.keys.Plan()), nil, []clientv3.Op{clientv3.OpGet(k.job.keys.Plan()), clientv3.OpPut(k.job.keys.Plan(), c.plan)}))
 	}
 	if c.spare != 0 {
 		also = append(also, clientv3.OpPut(k.job.keys.Cooldown(), c.lock.Encode(), clientv3.WithLease(c.spare)))
@@ -147,7 +149,9 @@ func (k *claim) discard(c *claimed, pending *commit.PendingError) {
 		undo = append(undo, run)
 	}
 	if !k.sess.Background(func() {
-		_ = pending.DiscardWith(c.epoch.Context(), back, undo...)
+		if pending.DiscardWith(c.epoch.Context(), back, undo...) == nil {
+			_ = k.replan(c.epoch.Context(), c)
+		}
 		k.revoke(c.spare) // if the session was lost, the cooldown may still be written
 	}) {
 		pending.Abandon()
@@ -170,5 +174,8 @@ func (k *claim) withdraw(ctx context.Context, c *claimed) error {
 	_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
 		return k.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return k.replan(ctx, c) // not in that Txn, which deletes and so passes without space
 }

@@ -39,6 +39,8 @@ type Result struct {
 	// Read has the responses to Read, or to Else if Token is 0. It is nil if a later read
 	// has found the creation applied.
 	Read []*etcdserverpb.ResponseOp
+	// Also has the responses to Also, or is nil as Read is.
+	Also []*etcdserverpb.ResponseOp
 }
 
 // Found reports whether a later read has found the creation applied, after a lost answer or beside
@@ -75,7 +77,8 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 		resp, err := sent.resp, sent.err
 		switch {
 		case err == nil && resp.Succeeded:
-			return Result{Token: resp.Header.Revision, Read: resp.Responses[1+len(c.Also):]}, nil
+			read := 1 + len(c.Also)
+			return Result{Token: resp.Header.Revision, Also: resp.Responses[1:read], Read: resp.Responses[read:]}, nil
 		case err == nil:
 			if out, again, err := f.unmet(ctx, c, at, resp.Responses); !again {
 				return out, err
