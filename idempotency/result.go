@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -31,7 +32,9 @@ type settlement struct {
 	large  bool   // the value is too large for one message
 	stored []byte
 	rec    record.Attempt
-	text   string // of rec; "" until it is made
+	text   string           // of rec; "" until it is made
+	full   *full            // as it was before its value was left out, if that may have been written
+	partly clientv3.LeaseID // on which parts were put last while the record was as it is, or 0
 }
 
 // prepare makes the record of the outcome. It cannot fail: a result that cannot be encoded is left out,
@@ -66,8 +69,31 @@ func (o *settlement) prepare() (parts [][]byte) {
 	return parts
 }
 
+// full is an outcome with its value.
+type full struct {
+	rec  record.Attempt
+	text string
+}
+
+// wrote reports whether a record is one that the settlement has written.
+func (o *settlement) wrote(kv *mvccpb.KeyValue) bool {
+	return kv != nil && (string(kv.Value) == o.text || o.full != nil && string(kv.Value) == o.full.text)
+}
+
+// found takes over the outcome in a record that the settlement has written: that with the value, if etcd has refused only a
+// later copy of it.
+func (o *settlement) found(kv *mvccpb.KeyValue) (parts [][]byte) {
+	if o.full != nil && string(kv.Value) == o.full.text {
+		o.rec, o.text, o.full, o.large = o.full.rec, o.full.text, nil, false
+	}
+	return o.prepare()
+}
+
 // leaveOut leaves out a value that is too large for a message of etcd or of the client.
 func (o *settlement) leaveOut(err error) (parts [][]byte) {
+	if o.doubt {
+		o.full = &full{o.rec, o.text}
+	}
 	keepNone(o.a, fmt.Errorf("%w: %d bytes: %w", errOneMessage, len(o.stored), err))
 	o.large, o.text = true, ""
 	return o.prepare()

@@ -94,3 +94,28 @@ func TestStepIsTooLarge(t *testing.T) {
 	require.NoError(t, at.Commit(ctxT(t), []byte("x")))
 	require.Equal(t, "x", string(replayed(t, in, key("1")).Value))
 }
+
+// A212: the outcome is recorded, its answer is lost, and another member of etcd refuses the next copy as too large. The
+// outcome is the one that is recorded, with its result.
+func TestTooLargeAfterAnUnansweredTry(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"in the record": 100 << 10, "in parts": 300 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			a, b := f.instance(nil, nil), f.instance(nil, nil)
+			at := begin(t, a, key("1"))
+			applied := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.DropResponse})
+			refused := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isCommit, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCRequestTooLarge})
+			want := bytes.Repeat([]byte("x"), size)
+			require.NoError(t, at.Commit(ctxT(t), want))
+			require.Equal(t, 1, applied.Hits())
+			require.Equal(t, 1, refused.Hits())
+			for _, in := range []instance{a, b} {
+				out := replayed(t, in, key("1"))
+				require.False(t, out.Omitted)
+				require.True(t, bytes.Equal(want, out.Value))
+			}
+		})
+	}
+}

@@ -33,6 +33,9 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 		if err != nil {
 			return err, true
 		}
+		if err := o.apart(ctx, lease.id, len(parts)); err != nil {
+			return err, true
+		}
 		res := commit.Amending{Outcome: commit.LeaseGone}
 		k := kept{kv: s.sess.KV(), entry: a.entry, text: o.text, mod: own.mod, token: a.token, parts: parts}
 		_, err = k.putParts(ctx, lease)
@@ -53,6 +56,10 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 		}
 		switch res.Outcome {
 		case commit.Amended:
+			if res.Found != nil {
+				k.parts = o.found(res.Found)
+				k.text = o.text
+			}
 			err := k.prolong(ctx, pool, lease, res)
 			return err, err != nil
 		case commit.Unmet:
@@ -72,6 +79,25 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 	}
 }
 
+// apart shuts out late copies of parts that an earlier try has put on another lease: one would move its part there, which
+// may expire before the outcome. The record is put again as it is.
+func (o *settlement) apart(ctx context.Context, lease clientv3.LeaseID, parts int) error {
+	own := &o.a.own
+	if before := own.rec.Encode(); parts > 0 && o.partly != 0 && o.partly != lease {
+		res, err := own.put(ctx, before, before)
+		if err != nil {
+			return err
+		}
+		if res.Outcome == commit.Amended { // otherwise writing the outcome shows what is there
+			own.mod, o.doubt = res.Mod, false
+		}
+	}
+	if o.partly = 0; parts > 0 {
+		o.partly = lease
+	}
+	return nil
+}
+
 // writeRecord writes the record of the outcome, with what is attached. It
 // returns errRejected if etcd refuses what is attached. If parts were put, a late copy of one may be under way.
 func (o *settlement) writeRecord(ctx context.Context, lease *pooled, parts bool) (commit.Amending, error) {
@@ -84,7 +110,7 @@ func (o *settlement) writeRecord(ctx context.Context, lease *pooled, parts bool)
 	sent := now()
 	res, err := commit.Amend(ctx, s.sess.KV(), commit.Amendment{
 		Key: a.entry.Record, Mod: own.mod, If: o.ifs, Then: append(then, o.then...),
-		Mine: func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == o.text },
+		Mine: o.wrote,
 		Same: func() clientv3.Op {
 			return clientv3.OpPut(a.entry.Record, own.rec.Encode(), clientv3.WithLease(a.work.id))
 		},
