@@ -200,7 +200,7 @@ func tickOf(ms int64) time.Time {
 	return record.Time(ms)
 }
 
-// runsOf returns the recorded runs, the latest tick first. Records that cannot be read are left out.
+// runsOf returns the recorded runs, the latest tick first. Records that are damaged are left out.
 func runsOf(j *fleet.Job) (rows []runRow) {
 	for tick, run := range j.Runs {
 		r := run.More
@@ -212,6 +212,8 @@ func runsOf(j *fleet.Job) (rows []runRow) {
 			Start: record.Time(r.StartMS), end: record.Time(r.EndMS), Took: "–",
 		}
 		switch {
+		case run.State == fleet.Later:
+			row.Error = "this release cannot read its record"
 		case j.Lost(run):
 			row.State, row.Error = string(schedlock.RunLost), cmp.Or(r.Error, "its session has ended: its process died, was cut off from etcd, or was paused for too long")
 		case run.State == record.RunRunning:
@@ -268,6 +270,9 @@ type processRow struct {
 func processesOf(rows []runRow) (out []processRow) {
 	by := map[string]*processRow{}
 	for _, r := range rows {
+		if r.State == fleet.Later {
+			continue
+		}
 		p := by[r.Owner]
 		if p == nil {
 			p = &processRow{Owner: r.Owner}

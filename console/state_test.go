@@ -229,6 +229,22 @@ func TestUnanswered(t *testing.T) {
 	require.Contains(t, unanswered(at, rpctypes.ErrPermissionDenied), "etcd has not let this console read since 01:00:00 UTC: etcdserver: permission denied")
 }
 
+// A214: a run whose record a later release has written is shown as one, without an attempt, a process or a start in 1970.
+func TestRunOfALaterRelease(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	keys := f.space.Job("invoices")
+	f.put(keys.Run(time.Unix(600, 0)), record.Run{State: record.RunDone, Owner: "a", Attempt: 1, StartMS: 600_000, EndMS: 601_000}.Encode(), 0)
+	f.put(keys.Run(time.Unix(1200, 0)), `{"v":2,"state":["done"],"start":"00:20"}`, 0)
+	j := f.Jobs["invoices"]
+	rows := runsOf(j)
+	require.Equal(t, runRow{Tick: time.Unix(1200, 0), State: fleet.Later, Error: "this release cannot read its record", Took: "–"}, rows[0])
+	require.Len(t, rows, 2)
+	require.Len(t, processesOf(rows), 1)
+	require.Equal(t, fleet.Later, jobsOf(f.State)[0].Outcome)
+	require.EqualValues(t, 600_000, j.History(time.Now()).LastRun, "the start of the latest that can be read")
+}
+
 // The page of a job shows recorded and skipped ticks, what each process has run, and the next fire times.
 func TestJobView(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,10 @@ type Job struct {
 	Settings string       // the settings in force
 }
 
-// Run is one record. State is "" if it cannot be read.
+// Later is the State of a Run whose record a later release has written: nothing of it is read but its tick.
+const Later = "of a later release"
+
+// Run is one record. State is "" if it is damaged.
 type Run struct {
 	State string
 	Start int64
@@ -119,16 +122,7 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 		case kv == nil:
 			delete(j.Runs, tick.UnixMilli())
 		default:
-			r, ok := record.DecodeRun(kv.Value)
-			if !ok {
-				r = record.Run{}
-			}
-			of := Run{State: r.State, mod: kv.ModRevision, Start: r.StartMS}
-			for _, before := range r.Earlier {
-				if before.State == record.RunRunning {
-					of.lost++
-				}
-			}
+			of, r := runOf(kv)
 			if details {
 				of.More = &r
 			}
@@ -138,6 +132,25 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 			}
 		}
 	}
+}
+
+// runOf reads the record of a run.
+func runOf(kv *mvccpb.KeyValue) (Run, record.Run) {
+	r, ok := record.DecodeRun(kv.Value)
+	switch {
+	case ok:
+	case record.Later(kv.Value) > 0:
+		r = record.Run{State: Later}
+	default:
+		r = record.Run{}
+	}
+	of := Run{State: r.State, mod: kv.ModRevision, Start: r.StartMS}
+	for _, before := range r.Earlier {
+		if before.State == record.RunRunning {
+			of.lost++
+		}
+	}
+	return of, r
 }
 
 // operate takes the time of a pause or a resumption, which is of another clock. Until now the job may have been paused if
