@@ -40,3 +40,28 @@ func TestOnceAfterLaterValues(t *testing.T) {
 		})
 	}
 }
+
+// A202: the time of a resumption in a value of a later version is not known: no start is overdue that came before now.
+func TestNotOverdueAfterALaterResumption(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	h := clock(friday)
+	a := f.instance(nil, h.options())
+	planned := schedlock.Planned(schedlock.Crontab{Text: "0 9 * * *", Zone: time.UTC, Schedule: nine{}}, time.Hour)
+	_, err := a.Do(ctxT(t), "job", nothing, schedlock.Tick(friday), planned)
+	require.NoError(t, err)
+	require.NoError(t, a.Pause(ctxT(t), "job", ""))
+	require.NoError(t, a.Resume(ctxT(t), "job"))
+	h.set(friday.AddDate(0, 0, 1).Add(2 * time.Hour))
+	overdue := func() time.Time {
+		st, err := a.Status(ctxT(t), "job")
+		require.NoError(t, err)
+		return st.Overdue(h.now())
+	}
+	require.False(t, overdue().IsZero())
+	for key, value := range f.Values("/operation") {
+		_, err := f.Client().Put(ctxT(t), key, `{"v":2`+strings.TrimPrefix(value, `{"v":1`))
+		require.NoError(t, err)
+	}
+	require.Zero(t, overdue())
+}
