@@ -16,6 +16,52 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
+// returned is what a call of Begin has returned, and when.
+type returned struct {
+	at  *idempotency.Attempt
+	out *idempotency.Outcome
+	err error
+	end time.Time
+}
+
+// waiting has an attempt of the first process, for which a call of the second one waits. It returns the Stores of the second
+// and of the third process, the attempt, and what the call returns.
+func waiting(t *testing.T, ctx context.Context, on []*desk, opts ...idempotency.Option) (b, c *idempotency.Store, first *idempotency.Attempt, call <-chan returned) {
+	t.Helper()
+	a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
+	first = started(t, a, order("1"))
+	done := make(chan returned, 1)
+	go func() {
+		at, out, err := b.Begin(ctx, order("1"), "payload", opts...)
+		done <- returned{at, out, err, time.Now()}
+	}()
+	synctest.Wait()
+	return b, c, first, done
+}
+
+// events has a fault for all events that the process would hear, and counts them.
+func (d *desk) events(of etcdfake.Fault) *atomic.Int64 {
+	var heard atomic.Int64
+	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+		if r, ok := m.Body.(*pb.WatchResponse); !ok || len(r.Events) == 0 {
+			return etcdfake.Fault{}
+		}
+		heard.Add(1)
+		return of
+	})
+	return &heard
+}
+
+// later delays what the process asks etcd for, so that another one comes first.
+func (d *desk) later() {
+	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+		if m.Method == "Txn" || m.Method == "Range" {
+			return etcdfake.Fault{RequestDelay: time.Second}
+		}
+		return etcdfake.Fault{}
+	})
+}
+
 // K5: a claim is not answered in time, and is sent again. The attempt releases its key, so there is no record, and the
 // first copy arrives then: its condition holds again. It is void, since the session's presence key was put again before.
 func TestTrapK5GhostOfAClaim(t *testing.T) {
@@ -84,34 +130,20 @@ func TestTrapK4RecordIsNotRenewed(t *testing.T) {
 func TestTrapK10LateOutcome(t *testing.T) {
 	const late = ttl + renews
 	bubble(t, 3, func(t *testing.T, on []*desk) {
-		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
-		first := started(t, a, order("1"))
-		answer := make(chan string, 1)
-		go func() {
-			if at, rec, err := b.Begin(within(t, time.Hour), order("1"), "payload"); err != nil || at != nil {
-				t.Error("no outcome: ", at, err)
-			} else {
-				answer <- string(rec.Value)
-			}
-		}()
-		synctest.Wait()
-		var heard atomic.Int64
-		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
-			if r, ok := m.Body.(*pb.WatchResponse); !ok || len(r.Events) == 0 {
-				return etcdfake.Fault{}
-			}
-			heard.Add(1)
-			return etcdfake.Fault{ResponseDelay: late}
-		})
+		_, c, first, call := waiting(t, within(t, time.Hour), on)
+		heard := on[1].events(etcdfake.Fault{ResponseDelay: late})
 		require.NoError(t, first.Commit(t.Context(), []byte("first")))
 		require.NoError(t, c.Delete(t.Context(), c.Ref(order("1"))))
 		second := started(t, c, order("1"))
 		time.Sleep(2 * late) // it reads once per TTL, whatever it hears
 		synctest.Wait()
 		require.NotZero(t, heard.Load())
-		require.Empty(t, answer)
+		require.Empty(t, call)
 		require.NoError(t, second.Commit(t.Context(), []byte("second")))
-		require.Equal(t, "second", <-answer)
+		end := <-call
+		require.NoError(t, end.err)
+		require.Nil(t, end.at)
+		require.Equal(t, "second", string(end.out.Value))
 	})
 }
 
@@ -120,26 +152,15 @@ func TestTrapK10LateOutcome(t *testing.T) {
 func TestLateOutcomeIsNotCached(t *testing.T) {
 	const late = 12 * time.Second // less than the TTL, and more than CacheFor
 	bubble(t, 3, func(t *testing.T, on []*desk) {
-		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
-		at := started(t, a, order("1"))
-		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
-			if r, ok := m.Body.(*pb.WatchResponse); ok && len(r.Events) > 0 {
-				return etcdfake.Fault{ResponseDelay: late}
-			}
-			return etcdfake.Fault{}
-		})
-		answered := make(chan time.Time, 1)
-		go func() {
-			if _, rec, err := b.Begin(within(t, time.Hour), order("1"), "payload"); err != nil || rec == nil {
-				t.Error("no outcome: ", err)
-			}
-			answered <- time.Now()
-		}()
-		synctest.Wait()
+		b, c, at, call := waiting(t, within(t, time.Hour), on)
+		on[1].events(etcdfake.Fault{ResponseDelay: late})
 		begun := time.Now()
 		require.NoError(t, at.Commit(t.Context(), []byte("x")))
 		require.NoError(t, c.Delete(t.Context(), c.Ref(order("1"))))
-		require.Equal(t, late, (<-answered).Sub(begun))
+		end := <-call
+		require.NoError(t, end.err)
+		require.NotNil(t, end.out)
+		require.Equal(t, late, end.end.Sub(begun))
 		require.NoError(t, started(t, b, order("1")).Release(t.Context()))
 	})
 }
@@ -147,24 +168,12 @@ func TestLateOutcomeIsNotCached(t *testing.T) {
 // The Wait of a call ends while another attempt is in progress than when it began to wait: the error names that one.
 func TestWaitEndsBesideAnotherAttempt(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, on []*desk) {
-		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
-		first := started(t, a, order("1"))
-		failed := make(chan error, 1)
-		go func() {
-			_, _, err := b.Begin(within(t, time.Hour), order("1"), "payload", idempotency.Wait(time.Minute))
-			failed <- err
-		}()
-		synctest.Wait()
-		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
-			if m.Method == "Txn" || m.Method == "Range" {
-				return etcdfake.Fault{RequestDelay: time.Second} // so that c comes first
-			}
-			return etcdfake.Fault{}
-		})
+		_, c, first, call := waiting(t, within(t, time.Hour), on, idempotency.Wait(time.Minute))
+		on[1].later()
 		require.NoError(t, first.Abandon(t.Context()))
 		second := started(t, c, order("1"))
 		var in *idempotency.InProgressError
-		require.ErrorAs(t, <-failed, &in)
+		require.ErrorAs(t, (<-call).err, &in)
 		require.Equal(t, 2, in.Attempt)
 		require.NoError(t, second.Commit(t.Context(), nil))
 	})
@@ -173,26 +182,14 @@ func TestWaitEndsBesideAnotherAttempt(t *testing.T) {
 // The attempt that a call waits for releases its key, and one with another payload begins: the call does not wait for that.
 func TestOtherPayloadWhileWaiting(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, on []*desk) {
-		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
-		first := started(t, a, order("1"))
-		failed := make(chan error, 1)
-		go func() {
-			_, _, err := b.Begin(within(t, time.Hour), order("1"), "payload")
-			failed <- err
-		}()
-		synctest.Wait()
-		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
-			if m.Method == "Txn" || m.Method == "Range" {
-				return etcdfake.Fault{RequestDelay: time.Second} // so that c comes first
-			}
-			return etcdfake.Fault{}
-		})
+		_, c, first, call := waiting(t, within(t, time.Hour), on)
+		on[1].later()
 		require.NoError(t, first.Release(t.Context()))
 		other, _, err := c.Begin(t.Context(), order("1"), "another payload")
 		require.NoError(t, err)
 		time.Sleep(10 * time.Second)
-		require.Len(t, failed, 1, "it waits for another request")
-		require.ErrorIs(t, <-failed, idempotency.ErrMismatch)
+		require.Len(t, call, 1, "it waits for another request")
+		require.ErrorIs(t, (<-call).err, idempotency.ErrMismatch)
 		require.NoError(t, other.Commit(t.Context(), nil))
 	})
 }
@@ -200,24 +197,14 @@ func TestOtherPayloadWhileWaiting(t *testing.T) {
 // The same, and the call hears nothing of it. A second call of its process, which does not wait, reads what there is now.
 func TestOtherPayloadBehindAWaitingCall(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, on []*desk) {
-		a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
-		first := started(t, a, order("1"))
-		failed := make(chan error, 1)
-		go func() {
-			_, _, err := b.Begin(within(t, time.Hour), order("1"), "payload")
-			failed <- err
-		}()
-		synctest.Wait()
-		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
-			_, event := m.Body.(*pb.WatchResponse)
-			return etcdfake.Fault{DropResponse: event}
-		})
+		b, c, first, call := waiting(t, within(t, time.Hour), on)
+		on[1].events(etcdfake.Fault{DropResponse: true})
 		require.NoError(t, first.Release(t.Context()))
 		other, _, err := c.Begin(t.Context(), order("1"), "another payload")
 		require.NoError(t, err)
 		_, _, err = b.Begin(t.Context(), order("1"), "payload", idempotency.Wait(0))
 		require.ErrorIs(t, err, idempotency.ErrMismatch)
-		require.ErrorIs(t, <-failed, idempotency.ErrMismatch)
+		require.ErrorIs(t, (<-call).err, idempotency.ErrMismatch)
 		require.NoError(t, other.Commit(t.Context(), nil))
 	})
 }
@@ -227,27 +214,17 @@ func TestOtherPayloadBehindAWaitingCall(t *testing.T) {
 func TestPayloadOfTheAttemptAndNotOfAWaitingCall(t *testing.T) {
 	for _, then := range []bool{true, false} {
 		bubble(t, 3, func(t *testing.T, on []*desk) {
-			a, b, c := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{}), on[2].storeOf(idempotency.Options{})
-			first := started(t, a, order("1"))
-			failed := make(chan error, 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			go func() {
-				_, _, err := b.Begin(ctx, order("1"), "payload")
-				failed <- err
-			}()
-			synctest.Wait()
-			on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
-				_, event := m.Body.(*pb.WatchResponse)
-				return etcdfake.Fault{DropResponse: event}
-			})
+			b, c, first, call := waiting(t, ctx, on)
+			on[1].events(etcdfake.Fault{DropResponse: true})
 			require.NoError(t, first.Release(t.Context()))
 			other, _, err := c.Begin(t.Context(), order("1"), "another payload")
 			require.NoError(t, err)
 			if then {
 				_, _, err = b.Begin(t.Context(), order("1"), "another payload", idempotency.Wait(0))
 				require.ErrorIs(t, err, idempotency.ErrInProgress)
-				require.ErrorIs(t, <-failed, idempotency.ErrMismatch)
+				require.ErrorIs(t, (<-call).err, idempotency.ErrMismatch)
 				require.NoError(t, other.Commit(t.Context(), nil))
 				return
 			}
@@ -255,7 +232,7 @@ func TestPayloadOfTheAttemptAndNotOfAWaitingCall(t *testing.T) {
 			_, out, err := b.Begin(t.Context(), order("1"), "another payload", idempotency.Wait(time.Minute))
 			require.NoError(t, err)
 			require.Equal(t, "x", string(out.Value))
-			require.ErrorIs(t, <-failed, idempotency.ErrMismatch)
+			require.ErrorIs(t, (<-call).err, idempotency.ErrMismatch)
 		})
 	}
 }
