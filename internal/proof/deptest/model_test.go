@@ -13,9 +13,9 @@ var (
 	modelRow  = regexp.MustCompile(`(?m)^\s*(NO_[A-Z_]+)\|(\w+)\|(\w+)\|(\w+)\|(.+)$`)
 )
 
-// modelBreaches holds the rules of the protocol's model to the functions of the
-// product that they name, to the rows of the script that takes them out, and to the
-// table in its README. What spin says of them only `make model` knows.
+// modelBreaches holds the rules of the models to the functions of the product that
+// they name, to the rows of the script that takes them out, and to the tables of the
+// pages. What spin says of them only `make model` knows.
 func modelBreaches(model, script, readme string, funcs map[string]bool) (found []string) {
 	inModel, inScript := map[string]bool{}, map[string]bool{}
 	for _, m := range modelRule.FindAllStringSubmatch(model, -1) {
@@ -77,7 +77,8 @@ func TestModel(t *testing.T) {
 		}
 		return string(b)
 	}
-	for _, breach := range modelBreaches(read("protocol.pml"), read("run"), read("README.md"), repository(t).funcs()) {
+	models, tables := read("protocol.pml")+read("requests.pml"), read("README.md")+read("requests.md")
+	for _, breach := range modelBreaches(models, read("run"), tables, repository(t).funcs()) {
 		t.Error("docs/model: " + breach)
 	}
 }

@@ -35,6 +35,7 @@ var printedBy = map[string]string{
 	"internal/proof/mutants.md: In: internal/lease, (*window).open":                                                                                                                                         "internal/proof/deptest TestMutantOfThePage",
 	"examples/quickstart/shell/README.md: $ etcdkit jobs run backup --cron '30 2 * * *' --zone Europe/Berlin -- ./backup.sh":                                                                                "examples/quickstart/shell TestPage",
 	"examples/quickstart/shell/README.md: 30 2 * * *  set -a; . /etc/etcdkit.env; /usr/local/bin/etcdkit jobs run backup --cron '30 2 * * *' --zone Europe/Berlin --at-most 2h -- /usr/local/bin/backup.sh": "examples/quickstart/shell TestPage",
+	"docs/model/requests.md: taken out            scenario   from  expected          result               states  seconds    MB  rule":                                                                      "internal/proof/deptest TestModel",
 	"docs/model/README.md: taken out            scenario   from  expected          result               states  seconds    MB  rule":                                                                        "internal/proof/deptest TestModel",
 }
 
