@@ -39,8 +39,8 @@ func newGather(sess *engine.Session, opts ...clientv3.OpOption) *gather {
 
 // reading is one read and its result.
 type reading struct {
+	batch.Place
 	key, also string
-	found     chan struct{} // closed when it was read in a batch
 
 	sent     moment // before the request was sent
 	revision int64
@@ -52,16 +52,16 @@ type reading struct {
 // read reads a key and, as of the same revision, whether another one exists, unless that is "". Its err is etcd's or
 // ctx's.
 func (g *gather) read(ctx context.Context, key, also string) *reading {
-	r := &reading{key: key, also: also, found: make(chan struct{})}
-	if err := g.queue.Join(ctx, r, r.found, func() { g.alone(ctx, r) }); err != nil {
+	r := &reading{key: key, also: also}
+	turn, err := g.queue.Join(ctx, r)
+	switch {
+	case err != nil:
 		return &reading{err: err}
+	case turn == batch.First:
+		defer g.queue.Next()
 	}
-	select {
-	case <-r.found:
-		if r.err != nil { // a batch may exceed a bound that a single read does not
-			g.alone(ctx, r)
-		}
-	default:
+	if turn != batch.Together || r.err != nil { // a batch may exceed a bound that a single read does not
+		g.alone(ctx, r)
 	}
 	return r
 }
@@ -121,6 +121,6 @@ func (g *gather) together(batch []*reading) {
 		if r.err = err; err == nil {
 			left = g.take(resp, left, r)
 		}
-		close(r.found)
+		r.Notify()
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 // job is what is sent in these tests. Jobs of one kind do not go together.
 type job struct {
+	batch.Place
 	id, kind int
-	sent     chan struct{}
 }
 
 // desk is a queue, and what was sent through it.
@@ -49,7 +49,7 @@ func newDesk(atOnce, most int) *desk {
 		Send: func(jobs []*job) {
 			d.request(fmt.Sprint("together", ids(jobs)))
 			for _, j := range jobs {
-				close(j.sent)
+				j.Notify()
 			}
 		},
 		Go: func(fn func()) bool {
@@ -97,10 +97,19 @@ func (d *desk) request(what string) {
 	d.mu.Unlock()
 }
 
-// join has one sent and returns what Join does.
+// join has one sent and returns the error of Join.
 func (d *desk) join(ctx context.Context, id, kind int) error {
-	j := &job{id: id, kind: kind, sent: make(chan struct{})}
-	return d.q.Join(ctx, j, j.sent, func() { d.request(fmt.Sprint("alone", id)) })
+	turn, err := d.q.Join(ctx, &job{id: id, kind: kind})
+	switch {
+	case err != nil:
+		return err
+	case turn == batch.First:
+		defer d.q.Next()
+	}
+	if turn != batch.Together {
+		d.request(fmt.Sprint("alone", id))
+	}
+	return nil
 }
 
 // come has them come, one after the other but at the same time.
@@ -211,14 +220,37 @@ func TestWithoutGoroutinesAllGoAlone(t *testing.T) {
 	})
 }
 
-// One that panics is no more waited for either.
-func TestPanicsGiveTheirPlaceFree(t *testing.T) {
+// Each has its own bound on waiting, by one timer for all, also if the first of them have gone.
+func TestEachWaitsAsLongAsItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(1, 3)
-		j := &job{sent: make(chan struct{})}
-		require.Panics(t, func() { _ = d.q.Join(t.Context(), j, j.sent, func() { panic("test") }) })
-		require.NoError(t, d.join(t.Context(), 1, 1))
+		d.set(time.Hour, false)
+		var wg sync.WaitGroup
+		d.come(t, &wg, 0)
+		d.set(0, false)
+		begun := time.Now()
+		for id, after := range []time.Duration{0, company / 3, company / 2} {
+			wg.Go(func() {
+				time.Sleep(after)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				if id == 1 {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+				}
+				defer cancel()
+				if err := d.join(ctx, id+1, id); err != nil {
+					t.Error(err)
+				}
+				want := company + after
+				if id == 1 {
+					want = after + time.Second
+				}
+				if got := time.Since(begun); got != want {
+					t.Errorf("%d was sent after %v, not %v", id+1, got, want)
+				}
+			})
+		}
+		wg.Wait()
 		log, _ := d.requests()
-		require.Equal(t, []string{"alone1"}, log)
+		require.Equal(t, []string{"alone0", "alone2", "alone1", "alone3"}, log)
 	})
 }

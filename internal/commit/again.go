@@ -22,7 +22,7 @@ func again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, other
 func (t Together) again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op, also ...class) (resp *clientv3.TxnResponse, doubt bool, err error) {
 	var pause Backoff
 	for {
-		resp, err := t.txn(ctx, ctx, kv, cmps, then, otherwise)
+		resp, err := t.txn(ctx, kv, cmps, then, otherwise)
 		t = Together{}
 		if err == nil {
 			return resp, doubt, nil
@@ -45,13 +45,16 @@ func (t Together) again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp
 // nothing of what was written: an operator may take it back. It ends as well when ctx does, or when trusted
 // returns false: the lease of the writer is no longer trusted.
 func Allowed(ctx context.Context, trusted func() bool, write func() error) error {
+	return AllowedAfter(ctx, write(), trusted, write)
+}
+
+// AllowedAfter is Allowed after a first call of write, which has returned err.
+func AllowedAfter(ctx context.Context, err error, trusted func() bool, write func() error) error {
 	pause := Backoff{Least: 100 * time.Millisecond, Most: time.Second}
-	for {
-		err := write()
-		if !Denied(err) || !trusted() || pause.Wait(ctx, nil) != nil {
-			return err
-		}
+	for Denied(err) && trusted() && pause.Wait(ctx, nil) == nil {
+		err = write()
 	}
+	return err
 }
 
 // Read calls read until it succeeds or fails with an error that is not Transient. read may be sent

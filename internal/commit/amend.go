@@ -67,7 +67,7 @@ func Amend(ctx context.Context, kv clientv3.KV, a Amendment) (Amending, error) {
 	otherwise := append([]clientv3.Op{clientv3.OpGet(a.Key)}, a.Else...)
 	var pause Backoff
 	for {
-		resp, err := together.txn(ctx, ctx, kv, cmps, a.Then, otherwise)
+		resp, err := together.txn(ctx, kv, cmps, a.Then, otherwise)
 		together = Together{} // only the first try
 		if err == nil && resp.Succeeded {
 			return Amending{Outcome: Amended, Mod: resp.Header.Revision, Read: resp.Responses}, nil

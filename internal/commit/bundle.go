@@ -11,7 +11,8 @@ import (
 // part. The fence is compared once: to compare costs etcd a third of what it costs to put. If it was
 // raised, all parts of the bundle fail, as each of them would alone.
 type bundle struct {
-	common []clientv3.Cmp
+	common []clientv3.Cmp // nil for a single part
+	single *part
 	parts  []*part
 }
 
@@ -37,27 +38,27 @@ func (p *part) conditions() []clientv3.Cmp {
 
 // bundles divides the parts of a request. A part that reads something if a condition is not met is
 // in a bundle of its own.
-func bundles(parts []*part) (all []*bundle) {
-	byFence := map[fenceAt]*bundle{}
+func bundles(parts []*part) (all []bundle) {
+	all = make([]bundle, 0, len(parts))
+	byFence := map[fenceAt]int{}
 	for _, p := range parts {
 		if p.common == nil || len(p.otherwise) > 0 {
-			all = append(all, &bundle{parts: []*part{p}})
+			all = append(all, bundle{single: p})
 			continue
 		}
-		b := byFence[p.common.fence]
-		if b == nil {
-			b = &bundle{common: []clientv3.Cmp{p.common.cmp}}
-			byFence[p.common.fence], all = b, append(all, b)
+		i, known := byFence[p.common.fence]
+		if !known {
+			i = len(all)
+			byFence[p.common.fence], all = i, append(all, bundle{common: []clientv3.Cmp{p.common.cmp}})
 		}
-		b.parts = append(b.parts, p)
+		all[i].parts = append(all[i].parts, p)
 	}
 	return all
 }
 
 // op is the bundle's part of the request.
 func (b *bundle) op() clientv3.Op {
-	if len(b.common) == 0 {
-		p := b.parts[0]
+	if p := b.single; p != nil {
 		return clientv3.OpTxn(p.conditions(), p.then, p.otherwise)
 	}
 	each := make([]clientv3.Op, len(b.parts))
@@ -70,7 +71,7 @@ func (b *bundle) op() clientv3.Op {
 // response is the response to part n, of the response to op.
 func (b *bundle) response(r *etcdserverpb.TxnResponse, n int) *clientv3.TxnResponse {
 	switch {
-	case len(b.common) == 0:
+	case b.single != nil:
 		return (*clientv3.TxnResponse)(r)
 	case r.Succeeded:
 		return (*clientv3.TxnResponse)(r.Responses[n].GetResponseTxn())

@@ -88,6 +88,9 @@ func TooLarge(err error) bool {
 // authentication was enabled a moment ago, after the next login, which clientv3 makes for each stream. An
 // expired token is no such case: clientv3 gets a new one.
 func Denied(err error) bool {
+	if err == nil {
+		return false
+	}
 	known, ok := asEtcd(err)
 	return ok && (known.Code() == codes.PermissionDenied || NoLogin(known))
 }

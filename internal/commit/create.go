@@ -16,6 +16,8 @@ var ErrOccupied = errors.New("key is occupied by another")
 // Creation is one key to be created, or to be replaced, together with what belongs to it.
 type Creation struct {
 	Key, Value string
+	// Bytes is Value, if that is "". It must not change.
+	Bytes []byte
 	// Mod is the mod revision of what Value replaces at Key; 0 for a key that must not exist.
 	Mod int64
 	// Lease is the lease of Key, if it is not the fence's.
@@ -58,7 +60,11 @@ func (r Result) Found() bool { return r.Token > 0 && r.Read == nil }
 // c.Key again before that. The end of ctx ends the call at once, but not the request that it
 // has sent: Discard waits a second for its response.
 func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
-	then := append([]clientv3.Op{clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(cmp.Or(c.Lease, f.lease)))}, c.Also...)
+	put := clientv3.OpPut(c.Key, c.Value, clientv3.WithLease(cmp.Or(c.Lease, f.lease)))
+	if c.Value == "" {
+		put = Put(c.Key, c.Bytes, cmp.Or(c.Lease, f.lease))
+	}
+	then := append([]clientv3.Op{put}, c.Also...)
 	then = append(then, c.Read...)
 	together := c.Together
 	var pause Backoff
@@ -74,7 +80,7 @@ func (f *Fence) Create(ctx context.Context, c Creation) (Result, error) {
 		if !sent.answered(ctx) {
 			return Result{}, &PendingError{fence: f, creation: c, at: at, sent: sent, cause: ctx.Err()}
 		}
-		resp, err := sent.resp, sent.err
+		resp, err := sent.result()
 		switch {
 		case err == nil && resp.Succeeded:
 			read := 1 + len(c.Also)

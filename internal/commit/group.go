@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/batch"
@@ -53,11 +54,11 @@ func NewGroup(ctx context.Context, kv clientv3.KV, atOnce int, background func(f
 
 // part is one caller's Txn and its result.
 type part struct {
-	bytes           int
+	batch.Place
+	Together
+	bytes           int // known if there is a group
 	cmps            []clientv3.Cmp
-	common          *common // a further condition, or nil
 	then, otherwise []clientv3.Op
-	sent            chan struct{}
 	resp            *clientv3.TxnResponse
 	err             error
 }
@@ -100,13 +101,15 @@ func (g *Group) begin(subjects []string) (only bool) {
 	return only
 }
 
-// end is for a part that has its result.
-func (g *Group) end(subjects []string) {
+// end is for parts that are not under way any more.
+func (g *Group) end(parts ...*part) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, s := range subjects {
-		if g.busy[s]--; g.busy[s] == 0 {
-			delete(g.busy, s)
+	for _, p := range parts {
+		for _, s := range p.Subjects {
+			if g.busy[s]--; g.busy[s] == 0 {
+				delete(g.busy, s)
+			}
 		}
 	}
 }
@@ -134,35 +137,57 @@ type Together struct {
 	common *common // a further condition, or nil
 }
 
-// txn commits a Txn, alone or by the group. It is not sent if ctx has ended; once it is sent,
-// only the end of sent ends it.
-func (t Together) txn(ctx, sent context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
-	bytes := bytesOf(cmps, then, otherwise)
-	p := &part{common: t.common, bytes: bytes, cmps: cmps, then: then, otherwise: otherwise, sent: make(chan struct{})}
-	alone := func() {
-		if p.err = ctx.Err(); p.err != nil {
-			p.err = unsentError{p.err}
-			return
-		}
-		p.resp, p.err = txn(sent, kv, p.conditions(), then, otherwise)
+// part returns a caller's Txn.
+func (t Together) part(cmps []clientv3.Cmp, then, otherwise []clientv3.Op) *part {
+	return &part{Together: t, cmps: cmps, then: then, otherwise: otherwise}
+}
+
+// begin records that a part is on its way, and reports whether it may wait for others of its group. In any case end has to be
+// called when it is not under way any more.
+func (p *part) begin() (joins bool) {
+	if p.Group == nil {
+		return false
 	}
-	if t.Group == nil {
-		alone()
+	p.bytes = bytesOf(p.cmps, p.then, p.otherwise)
+	only := p.Group.begin(p.Subjects)
+	return only && p.bytes <= groupBytes/4 && max(len(p.cmps), len(p.then), len(p.otherwise)) <= perPart
+}
+
+func (p *part) end() {
+	if p.Group != nil {
+		p.Group.end(p)
+	}
+}
+
+// alone sends a part in a request of its own, unless ctx has ended. Only the end of sent ends the request.
+func (p *part) alone(ctx, sent context.Context, kv clientv3.KV) {
+	if err := ctx.Err(); err != nil {
+		p.err = unsentError{err}
+		return
+	}
+	p.resp, p.err = txn(sent, kv, p.conditions(), p.then, p.otherwise)
+}
+
+// txn commits a Txn, alone or by the group. It is not sent if ctx has ended; the end of ctx ends a request of its own, and the
+// wait for one with others.
+func (t Together) txn(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	p := t.part(cmps, then, otherwise)
+	if !p.begin() {
+		defer p.end()
+		p.alone(ctx, ctx, kv)
 		return p.resp, p.err
 	}
-	only := t.Group.begin(t.Subjects)
-	defer t.Group.end(t.Subjects)
-	if !only || bytes > groupBytes/4 || max(len(cmps), len(then), len(otherwise)) > perPart {
-		alone()
+	turn, err := t.Group.queue.Join(ctx, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case turn == batch.Together:
 		return p.resp, p.err
+	case turn == batch.First:
+		defer t.Group.queue.Next()
 	}
-	if err := t.Group.queue.Join(ctx, p, p.sent, alone); err != nil { // it is under way with others
-		select {
-		case <-p.sent:
-		case <-sent.Done():
-			return nil, err
-		}
-	}
+	defer p.end()
+	p.alone(ctx, ctx, kv)
 	return p.resp, p.err
 }
 
@@ -177,21 +202,34 @@ func txn(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwi
 func (g *Group) send(parts []*part) {
 	all := bundles(parts)
 	ops := make([]clientv3.Op, len(all))
-	for i, b := range all {
-		ops[i] = b.op()
+	for i := range all {
+		ops[i] = all[i].op()
 	}
 	resp, err := txn(g.ctx, g.kv, nil, ops, nil)
+	g.end(parts...) // before their callers begin with the next writes of the same subjects
 	switch classify(err) {
 	case refused, orphaned:
 		err = sharedError{err}
 	}
-	for i, b := range all {
+	for i := range all {
+		b, answer := &all[i], (*etcdserverpb.TxnResponse)(nil)
+		if err == nil {
+			answer = resp.Responses[i].GetResponseTxn()
+		}
+		if b.single != nil {
+			b.answered(b.single, 0, answer, resp, err)
+		}
 		for n, p := range b.parts {
-			if p.err = err; err == nil {
-				p.resp = b.response(resp.Responses[i].GetResponseTxn(), n)
-				p.resp.Header = resp.Header
-			}
-			close(p.sent)
+			b.answered(p, n, answer, resp, err)
 		}
 	}
+}
+
+// answered gives part n of a bundle its response, of that to the bundle in that to the request.
+func (b *bundle) answered(p *part, n int, answer *etcdserverpb.TxnResponse, request *clientv3.TxnResponse, err error) {
+	if p.err = err; err == nil {
+		p.resp = b.response(answer, n)
+		p.resp.Header = request.Header
+	}
+	p.Notify()
 }

@@ -330,3 +330,23 @@ func TestBytesOfATxn(t *testing.T) {
 	require.Equal(t, 7+8+23+8, commit.BytesOf([]clientv3.Cmp{cmp}, []clientv3.Op{put, nested}, []clientv3.Op{get}))
 	require.Zero(t, commit.BytesOf(nil, nil, nil))
 }
+
+// panicking is a client that panics, as an interceptor of the program's can.
+type panicking struct{ clientv3.KV }
+
+func (panicking) Txn(context.Context) clientv3.Txn { panic("test") }
+
+// A write that panics in its caller's goroutine is no more waited for.
+func TestPanicsGiveTheirPlaceFree(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t))
+	g := commit.NewGroup(ctxT(t), f.client, 1, func(func()) bool { return false })
+	g.WaitUntilSent()
+	am := commit.Amendment{Key: f.key(), Then: []clientv3.Op{clientv3.OpPut(f.key(), "x")}, Together: commit.Together{Group: g, Subjects: []string{"x"}}}
+	require.Panics(t, func() { _, _ = commit.Amend(ctxT(t), panicking{}, am) })
+	for range 2 {
+		res, err := commit.Amend(ctxT(t), f.client, am)
+		require.NoError(t, err)
+		am.Mod = res.Mod
+	}
+}

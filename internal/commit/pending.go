@@ -9,39 +9,62 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // sent is the Txn of a creation that is under way. The end of its caller's ctx does not cancel
 // it: a cancelled one may have been applied or not, and settling that voids the creations of
 // all other callers of the session, which then have to repeat them. The response, which usually
-// comes a moment later, settles it at no cost.
+// comes a moment later, settles it at no cost. It is not safe for concurrent use.
 type sent struct {
-	cancel context.CancelFunc
-	done   chan struct{} // closed when resp and err are set
-	resp   *clientv3.TxnResponse
-	err    error
+	part      *part
+	kv        clientv3.KV
+	done      chan struct{}      // closed when a request of its own has ended; nil while it has none
+	cancel    context.CancelFunc // of that
+	abandoned bool
 }
 
 // send sends a Txn, alone or by the group. It has the bound of a call and the values of ctx. If
-// ctx ends before it is sent, it is not sent.
+// ctx ends before it is sent, it is not sent. One that waits for others needs no goroutine of its own.
 func (t Together) send(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) *sent {
+	s := &sent{part: t.part(cmps, then, otherwise), kv: kv}
+	switch joins := s.part.begin(); {
+	case !joins:
+		s.call(ctx, s.part.end)
+	case t.Group.queue.Enter(s.part):
+		s.call(ctx, func() { s.part.end(); t.Group.queue.Next() })
+	}
+	return s
+}
+
+// call sends the Txn in a request of its own, and calls ended after it.
+func (s *sent) call(ctx context.Context, ended func()) {
 	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &sent{cancel: cancel, done: make(chan struct{})}
+	s.cancel, s.done = cancel, make(chan struct{})
 	go func() {
 		defer close(s.done)
 		defer cancel()
-		s.resp, s.err = t.txn(ctx, detached, kv, cmps, then, otherwise)
+		defer ended()
+		s.part.alone(ctx, detached, s.kv)
 	}()
-	return s
 }
 
 // answered waits for the response, and returns false if ctx ends first.
 func (s *sent) answered(ctx context.Context) bool {
+	if s.done == nil {
+		if answered, alone := s.shared(ctx); !alone {
+			return answered
+		}
+		s.call(ctx, s.part.end)
+	}
+	a, b, c := either.All(ctx)
 	select {
 	case <-s.done:
 		return true
-	case <-ctx.Done():
+	case <-a:
+	case <-b:
+	case <-c:
 	}
 	select {
 	case <-s.done:
@@ -49,6 +72,53 @@ func (s *sent) answered(ctx context.Context) bool {
 	default:
 		return false
 	}
+}
+
+// shared is answered for a Txn that waits for others, or is under way with them. alone reports that it has waited as long as
+// it may. If ctx ends while it waits, it is not sent.
+func (s *sent) shared(ctx context.Context) (answered, alone bool) {
+	p := s.part
+	a, b, c := either.All(ctx)
+	select {
+	case <-p.Sent():
+		return !p.Late(), p.Late()
+	case <-a:
+	case <-b:
+	case <-c:
+	}
+	if p.Group.queue.Leave(p) {
+		p.end()
+		p.err = unsentError{ctx.Err()}
+		s.done = make(chan struct{})
+		close(s.done)
+		return true, false
+	}
+	select {
+	case <-p.Sent():
+		return !p.Late(), p.Late()
+	default:
+		return false, false
+	}
+}
+
+// abandon cancels a request of its own, and waits for its end. It leaves one with others, which the group's ctx ends.
+func (s *sent) abandon() {
+	if s.done == nil {
+		s.abandoned = true
+		return
+	}
+	if s.cancel != nil {
+		s.cancel()
+	}
+	<-s.done
+}
+
+// result is the response, once answered has returned true or after abandon.
+func (s *sent) result() (*clientv3.TxnResponse, error) {
+	if s.abandoned {
+		return nil, context.Canceled
+	}
+	return s.part.resp, s.part.err
 }
 
 // unsentError says that a request was not sent, because its caller's ctx had ended.
@@ -121,8 +191,7 @@ func (e *PendingError) Settle(ctx context.Context) error {
 // ended. It is for a closed session, the end of whose lease removes its keys.
 func (e *PendingError) Abandon() {
 	if e.sent != nil {
-		e.sent.cancel()
-		<-e.sent.done
+		e.sent.abandon()
 	}
 }
 
@@ -141,7 +210,7 @@ func (e *PendingError) awaitResponse(ctx context.Context) {
 	if !e.sent.answered(ctx) {
 		e.Abandon()
 	}
-	resp, err := e.sent.resp, e.sent.err
+	resp, err := e.sent.result()
 	e.sent = nil
 	switch {
 	case err == nil && resp.Succeeded:

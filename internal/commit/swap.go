@@ -8,6 +8,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
+// Put is clientv3.OpPut of a value on a lease. It does not copy the value, which must not change.
+func Put(key string, value []byte, lease clientv3.LeaseID) clientv3.Op {
+	op := clientv3.OpPut(key, "", clientv3.WithLease(lease))
+	op.WithValueBytes(value)
+	return op
+}
+
 // ErrConflict says that a key was changed since it was read.
 var ErrConflict = errors.New("key was changed since it was read")
 
