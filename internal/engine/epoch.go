@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -83,12 +83,16 @@ func (e *Epoch) Deadline() time.Time { return e.lease.Deadline() }
 
 // Valid reports whether the lease may be trusted now. If not, the epoch is ended,
 // maybe at this moment by another goroutine.
-func (e *Epoch) Valid() bool {
-	if e.lease.Valid() {
-		return true
+func (e *Epoch) Valid() bool { return e.ifValid(e.lease.Valid()) }
+
+// ValidAt is Valid by a reading of the clocks that the caller has made just now.
+func (e *Epoch) ValidAt(at lease.Moment) bool { return e.ifValid(e.lease.ValidAt(at)) }
+
+func (e *Epoch) ifValid(valid bool) bool {
+	if !valid {
+		e.end(ErrLost, e.lease.Cause())
 	}
-	e.end(ErrLost, e.lease.Cause())
-	return false
+	return valid
 }
 
 // Trusted is Valid for a caller that must not run hooks: an epoch that has ended by this is ended
@@ -176,14 +180,30 @@ func (e *Epoch) Drop(t *Ticket) {
 // Enter counts one more holder that Close waits for, until leave is called or the epoch ends.
 // ok is false, and nothing is counted, if the epoch has ended or Close has begun.
 func (e *Epoch) Enter() (leave func(), ok bool) {
-	if !e.Valid() || !e.roll.enter() {
+	h := &Entered{}
+	if !e.Valid() || !e.EnterAs(h) {
 		return nil, false
 	}
-	return sync.OnceFunc(func() {
-		if e.roll.leave() {
-			e.sess.forget(1)
-		}
-	}), true
+	return h.Leave, true
+}
+
+// Entered is a holder that Close waits for, as a part of something else.
+type Entered struct {
+	epoch *Epoch
+	left  atomic.Bool
+}
+
+// EnterAs is Enter of an epoch of which the caller has found just now that it is valid.
+func (e *Epoch) EnterAs(h *Entered) bool {
+	h.epoch = e
+	return e.roll.enter()
+}
+
+// Leave ends the wait of Close. It may be called more than once.
+func (h *Entered) Leave() {
+	if !h.left.Swap(true) && h.epoch.roll.leave() {
+		h.epoch.sess.forget(1)
+	}
 }
 
 // Writes records a ticket before its request is written.

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -345,18 +346,21 @@ func (s *Session) become(e *Epoch) {
 
 // Live returns the present epoch, and waits for one between two leases. It
 // returns ErrClosed, ctx's error joined with why there is no lease, or ErrLeaseless.
-func (s *Session) Live(ctx context.Context) (*Epoch, error) {
+func (s *Session) Live(ctx context.Context) (*Epoch, error) { return LiveAt(ctx, s, lease.Now()) }
+
+// LiveAt is Live by a reading of the clocks that the caller has made just now.
+func LiveAt(ctx context.Context, s *Session, at lease.Moment) (*Epoch, error) {
 	if s.leaseless {
 		return nil, ErrLeaseless
 	}
-	for {
+	for ; ; at = lease.Now() {
 		s.mu.Lock()
 		e, turn := s.current, s.turn
 		s.mu.Unlock()
 		if s.accept.Err() != nil {
 			return nil, ErrClosed
 		}
-		if e != nil && e.Valid() {
+		if e != nil && e.ValidAt(at) {
 			return e, nil
 		}
 		select {
@@ -381,10 +385,6 @@ func (s *Session) Trusted() bool {
 // Open derives a ctx that also ends when Close begins, with ErrClosed as its cause. If it has begun,
 // ctx has ended when Open returns.
 func (s *Session) Open(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	if s.accept.Err() != nil {
-		cancel(ErrClosed) // AfterFunc would do it in a moment
-	}
-	stop := context.AfterFunc(s.accept, func() { cancel(ErrClosed) })
-	return ctx, func() { stop(); cancel(nil) }
+	c := either.Of(ctx, s.accept, ErrClosed)
+	return c, c.Release
 }

@@ -133,11 +133,14 @@ func (l *Lease) Deadline() time.Time { return l.window.until() }
 
 // Valid reports whether the lease may be trusted now. It reads the clocks itself, so it is
 // right even before a late timer has fired. If it returns false, the lease's context has ended.
-func (l *Lease) Valid() bool {
+func (l *Lease) Valid() bool { return l.ctx.Err() == nil && l.ValidAt(l.now()) }
+
+// ValidAt is Valid by a reading of the clocks that the caller has made just now.
+func (l *Lease) ValidAt(at Moment) bool {
 	if l.ctx.Err() != nil {
 		return false
 	}
-	if l.window.open(l.now()) {
+	if l.window.open(at) {
 		return true
 	}
 	l.Lose(l.denied.overdue())

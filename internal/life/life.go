@@ -61,7 +61,7 @@ type Life struct {
 
 	mu     sync.Mutex
 	cause  error
-	ctx    context.Context // nil until it is asked for, as is cancel: many lives end before
+	ctx    context.Context // nil until its end is waited for, as is cancel: many lives end before
 	cancel context.CancelCauseFunc
 	until  time.Time // of the bound, or zero
 	halted bool
@@ -80,8 +80,43 @@ func (l *Life) Begin(ctx context.Context, trust Trust, h Handle) {
 	l.parent, l.trust, l.handle = ctx, trust, h
 }
 
-// Context returns the context of the life, which ends when the life ends, with its cause.
-func (l *Life) Context() context.Context {
+// Context returns the context of the life, which ends when the life ends, with its cause. It costs nothing until its end is
+// waited for.
+func (l *Life) Context() context.Context { return (*view)(l) }
+
+// view is a life as its context.
+type view Life
+
+// Deadline implements context.Context.
+func (v *view) Deadline() (time.Time, bool) { return v.parent.Deadline() }
+
+// Done implements context.Context.
+func (v *view) Done() <-chan struct{} { return (*Life)(v).awaited().Done() }
+
+// Err implements context.Context.
+func (v *view) Err() error { return v.present().Err() }
+
+// Value implements context.Context. The context package finds the cause by it, and what to derive contexts from.
+func (v *view) Value(key any) any { return v.present().Value(key) }
+
+// present returns the context that says how the life is now: the parent as long as neither has ended and the end is not
+// waited for.
+func (v *view) present() context.Context {
+	l := (*Life)(v)
+	l.mu.Lock()
+	ctx, ended := l.ctx, l.cause != nil
+	l.mu.Unlock()
+	switch {
+	case ctx != nil:
+		return ctx
+	case ended:
+		return l.awaited()
+	}
+	return l.parent
+}
+
+// awaited returns the context of which the end can be waited for.
+func (l *Life) awaited() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx == nil {
