@@ -23,10 +23,11 @@ import (
 // context has ended, its guard is never met, Certain reports false, and its key, numbers and times are zero. Only Attach
 // panics, since an operation would be lost without an error.
 type Attempt struct {
-	*claim
+	claim
 	token    int64
-	life     *life.Life
-	stop     func() bool // of the watch over the epoch
+	ctx      attemptCtx // that life derives its context from
+	life     life.Life
+	on       place // on its ground
 	own      ownRecord
 	settling settling
 	calls    calls // outside of steps
@@ -36,23 +37,48 @@ type Attempt struct {
 }
 
 // start starts the attempt and its clocks. Its context has the values of the caller's.
-func (c *claim) start(outer context.Context, token int64) *Attempt {
-	a := &Attempt{claim: c, token: token, own: ownRecord{claim: c, turn: make(chan struct{}, 1)}}
-	a.own.set(c.begun, token)
+func (a *Attempt) start(outer context.Context, token int64) {
+	a.token, a.own.claim = token, &a.claim
+	a.own.set(a.begun, token)
 	around, within := FromContext(outer)
-	a.once = c.begun.Refuse || within && around.once
+	a.once = a.begun.Refuse || within && around.once
 	work, seen := execute(outer, a)
 	a.seen = seen
-	ctx := context.WithValue(context.WithoutCancel(work), attemptKey{}, a)
-	a.life = life.New(ctx, a.epoch, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
+	a.ctx = attemptCtx{context.WithoutCancel(work), a}
+	a.life.Begin(&a.ctx, a.epoch, (*ending)(a))
 	a.flight.markHere(a.Attempt())
 	_ = a.life.Bound(time.Now().Add(a.set.MaxExecution))
 	if a.seen != nil {
 		context.AfterFunc(a.Context(), func() { a.seen.overAt.Store(int64(time.Since(a.seen.begun))) })
 	}
-	a.stop = context.AfterFunc(a.epoch.Context(), a.ungrounded)
-	return a
+	a.epoch.add(a)
 }
+
+// attemptCtx is a context with the values of the caller's ctx and the attempt, which does not end.
+type attemptCtx struct {
+	context.Context
+	attempt *Attempt
+}
+
+// Value implements context.Context.
+func (c *attemptCtx) Value(key any) any {
+	if key == (attemptKey{}) {
+		return c.attempt
+	}
+	return c.Context.Value(key)
+}
+
+// ending is an attempt as the handle of its life.
+type ending Attempt
+
+// LostCause implements life.Handle.
+func (e *ending) LostCause() error { return (*Attempt)(e).lostWithSession() }
+
+// LateCause implements life.Handle.
+func (e *ending) LateCause() error { return (*Attempt)(e).late() }
+
+// Ended implements life.Handle.
+func (e *ending) Ended(cause error) { (*Attempt)(e).overdue(cause) }
 
 // Context returns the attempt's context. It ends, with a cause, when the session or the lease of the record is lost
 // (ErrLost), when the session is closed (ErrClosed), after MaxExecution (ErrTooLong), and when the attempt is settled (ErrSettled).
@@ -118,9 +144,7 @@ func (a *Attempt) rewrite(change func(*record.Attempt) error) error {
 
 // lock takes the right to write the record. It fails once the attempt is being settled.
 func (a *Attempt) lock() error {
-	select {
-	case a.own.turn <- struct{}{}:
-	case <-a.Context().Done():
+	if !a.lockUntil(a.Context()) {
 		return a.Err()
 	}
 	err := a.settling.open()
@@ -130,7 +154,12 @@ func (a *Attempt) lock() error {
 	return err
 }
 
-func (a *Attempt) unlock() { <-a.own.turn }
+// lockUntil takes that right, and reports whether it has before ctx has ended.
+func (a *Attempt) lockUntil(ctx context.Context) bool {
+	return ctx.Err() == nil && a.own.turn.take(ctx)
+}
+
+func (a *Attempt) unlock() { a.own.turn.free() }
 
 // none is the error of a call of a nil Attempt.
 func none(attempted string) error {
@@ -217,7 +246,7 @@ func (a *Attempt) interrupted() error {
 
 // endFlight ends the wait of duplicates in this process, and of Close.
 func (a *Attempt) endFlight(outcome *Outcome) {
-	a.store.flights.end(a.entry.Ref, a.flight, outcome)
+	a.store.flights.end(a.entry.Ref, a.flight, outcome, false)
 	a.leave()
 }
 

@@ -11,7 +11,7 @@ import (
 // A process remembers its lost attempts until they are settled, and no longer.
 func TestAttemptsLeft(t *testing.T) {
 	t.Parallel()
-	attempt := func(ref string) *Attempt { return &Attempt{claim: &claim{entry: keyspace.Entry{Ref: ref}}} }
+	attempt := func(ref string) *Attempt { return &Attempt{claim: claim{entry: keyspace.Entry{Ref: ref}}} }
 	w, first, second, other := newAway(nil), attempt("a"), attempt("a"), attempt("b")
 	require.False(t, w.knows("a"))
 	w.leave(first)

@@ -36,7 +36,7 @@ type cache struct {
 
 	mu    sync.Mutex
 	timer *time.Timer // of the next sweep; nil while the cache is empty
-	past  moment // when an outcome was forgotten last: of what was asked for before that, none is kept
+	past  moment      // when an outcome was forgotten last: of what was asked for before that, none is kept
 	size  int
 	byRef map[string]*list.Element
 	order list.List // of *cached, latest use first

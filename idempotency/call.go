@@ -49,8 +49,7 @@ func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
 		if lead {
 			a, rec, err := c.lead(ctx, f)
 			if a == nil {
-				f.seen = c.seen
-				s.flights.end(c.entry.Ref, f, rec)
+				s.flights.end(c.entry.Ref, f, rec, c.seen)
 			}
 			if err != nil || a != nil {
 				return a, nil, c.unavailable(err)
@@ -148,8 +147,8 @@ func (c *call) fields(lost state, number int) []zap.Field {
 }
 
 // next returns the record of the attempt that comes after st.
-func (c *call) next(st state) record.Attempt {
-	r := record.Attempt{
+func (c *call) next(st state) *record.Attempt {
+	r := &record.Attempt{
 		State: record.AttemptWorking, Number: 1, Owner: c.store.sess.Owner(), Nonce: c.store.sess.Nonce(),
 		Scope: c.key.Scope, Op: c.key.Op, Via: c.via, Note: c.set.note, Print: c.print.payload, Also: c.print.also, Codec: c.store.reader.codecs.own, Refuse: c.set.OnLost == Refuse, StartMS: time.Now().UnixMilli(),
 	}

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/either"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/life"
@@ -18,7 +21,8 @@ import (
 // epoch is what a claim depends on: a ground.
 type epoch interface {
 	life.Trust
-	Context() context.Context
+	add(*Attempt)
+	remove(*Attempt)
 	Why() (cause, reason error)
 	Outlived() bool
 	Fence() *commit.Fence
@@ -26,44 +30,45 @@ type epoch interface {
 
 // claim is what an attempt has from its beginning to its end. It does not change.
 type claim struct {
-	store  *Store
-	key    Key
-	entry  keyspace.Entry
-	set    *settings
-	child  []byte // the payload's hash, for child keys
-	flight *flight
-	epoch  epoch
-	leave  func() // ends the wait of Close
-	work   *pooled
-	begun  record.Attempt // the record as the claim writes it
-	value  string         // of begun
+	store   *Store
+	key     Key
+	entry   keyspace.Entry
+	set     *settings
+	child   []byte // the payload's hash, for child keys
+	flight  *flight
+	epoch   epoch
+	entered engine.Entered // Close waits for it
+	work    *pooled
+	begun   *record.Attempt // the record as the claim writes it
 }
+
+// leave ends the wait of Close.
+func (c *claim) leave() { c.entered.Leave() }
 
 // claim begins an attempt if the key is still as it was read. It returns nil and no error if it is
 // not, or if the session was lost meanwhile.
-func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error) {
+func (c *call) claim(ctx context.Context, f *flight, st state, at moment) (*Attempt, error) {
 	s := c.store
-	ep, err := s.sess.Live(ctx)
+	ep, err := engine.LiveAt(ctx, s.sess, at)
 	if err != nil {
 		return nil, c.because(ctx, err)
 	}
-	leave, ok := ep.Enter() // Close waits from here on, until the attempt is settled
-	if !ok {
+	a := &Attempt{}
+	cl := &a.claim
+	if !ep.EnterAs(&cl.entered) { // Close waits from here on, until the attempt is settled
 		return nil, nil
 	}
-	work, err := s.work.take(ctx, 1)
-	if err != nil {
-		leave()
+	if cl.work, err = s.work.takeAt(ctx, 1, at); err != nil {
+		cl.leave()
 		return nil, nearQuota(c.because(ctx, err))
 	}
-	s.retention.of(c.set.Retain).warm() // for the outcome
-	rec := c.next(st)
-	rec.Lease, rec.Session = int64(ep.Lease()), ep.Of()
-	cl := &claim{store: s, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f, epoch: s.work.under(ep, work), leave: leave, work: work, begun: rec, value: rec.Encode()}
+	s.retention.of(c.set.Retain).warm(at) // for the outcome
+	cl.store, cl.key, cl.entry, cl.set, cl.child, cl.flight = s, c.key, c.entry, c.set, c.print.child, f
+	cl.epoch, cl.begun = s.work.under(ep, cl.work), c.next(st)
+	cl.begun.Lease, cl.begun.Session = int64(ep.Lease()), ep.Of()
 	// The answer is waited for while the session closes, but not after.
-	sent, cancel := context.WithCancelCause(c.outer)
-	defer cancel(nil)
-	defer context.AfterFunc(s.sess.Context(), func() { cancel(ErrClosed) })()
+	sent := either.Of(c.outer, s.sess.Context(), ErrClosed)
+	defer sent.Release()
 	created, err := cl.send(sent, st)
 	var pending *commit.PendingError
 	switch {
@@ -73,14 +78,14 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	case errors.Is(err, commit.ErrGone):
 		// An earlier answer may have been lost: then the record exists, and its session does not.
 		if ep.Valid() { // so it was probably not the session's lease
-			s.work.forget(work)
+			s.work.forget(cl.work)
 		}
 		return nil, cl.withdraw(sent, st)
 	case err == nil && created.Token != 0 && !cl.epoch.Valid():
 		return nil, cl.withdraw(sent, st)
 	case err != nil || created.Token == 0:
-		leave()
-		s.work.give(work, false)
+		cl.leave()
+		s.work.give(cl.work, false)
 		if err == nil || errors.Is(err, commit.ErrOccupied) {
 			return nil, nil
 		}
@@ -90,9 +95,10 @@ func (c *call) claim(ctx context.Context, f *flight, st state) (*Attempt, error)
 	s.count.add(&s.count.Begun, 1)
 	if st.lost() {
 		s.count.add(&s.count.TakenOver, 1) // effects of the lost one outside etcd may happen a second time
-		s.log.Warn("an attempt was lost: the request runs again", c.fields(st, rec.Number)...)
+		s.log.Warn("an attempt was lost: the request runs again", c.fields(st, cl.begun.Number)...)
 	}
-	return cl.start(c.outer, created.Token), nil
+	a.start(c.outer, created.Token)
+	return a, nil
 }
 
 // lostWithSession returns the cause of an attempt that ends with its session.
@@ -115,10 +121,11 @@ func (c *claim) late() error {
 // send writes the record. It names the session's lease, so the attempt ends with this process, while the record, which
 // is on a lease of its own, stays and shows that there was an attempt.
 func (c *claim) send(ctx context.Context, before state) (commit.Result, error) {
-	c.store.space.writes(1, len(c.value))
+	value := c.begun.Bytes()
+	c.store.space.writes(1, len(value))
 	return c.epoch.Fence().Create(ctx, commit.Creation{
-		Key: c.entry.Record, Value: c.value, Mod: before.mod(), Lease: c.work.id, If: c.store.reader.ended(before),
-		Mine:     func(v []byte) bool { return string(v) == c.value },
+		Key: c.entry.Record, Bytes: value, Mod: before.mod(), Lease: c.work.id, If: c.store.reader.ended(before),
+		Mine:     func(v []byte) bool { return bytes.Equal(v, value) },
 		Together: c.store.together(c.entry),
 	})
 }
@@ -128,7 +135,7 @@ func (c *claim) send(ctx context.Context, before state) (commit.Result, error) {
 // same.
 func (c *claim) discard(pending *commit.PendingError, before state) {
 	s, w := c.store, c.withdrawal(before)
-	if !s.withdrawals.run(c.value, func() {
+	if !s.withdrawals.run(c.begun.Encode(), func() {
 		defer c.leave()
 		err := w.repeat(func(ctx context.Context) error {
 			settled := pending.Settle(ctx)
@@ -157,7 +164,7 @@ func (c *claim) withdraw(ctx context.Context, before state) error {
 	defer c.leave()
 	s, w := c.store, c.withdrawal(before)
 	err := w.try(ctx)
-	if err == nil || !s.withdrawals.run(c.value, func() { s.work.give(c.work, w.finish() != nil) }) {
+	if err == nil || !s.withdrawals.run(c.begun.Encode(), func() { s.work.give(c.work, w.finish() != nil) }) {
 		s.work.give(c.work, err != nil)
 	}
 	if err != nil {
@@ -167,5 +174,5 @@ func (c *claim) withdraw(ctx context.Context, before state) error {
 }
 
 func (c *claim) withdrawal(before state) withdrawal {
-	return withdrawal{reader: c.store.reader, entry: c.entry, text: c.value, before: before}
+	return withdrawal{reader: c.store.reader, entry: c.entry, text: c.begun.Encode(), before: before}
 }

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,16 @@ func (o *settlement) try(ctx context.Context) (err error, again bool) {
 	return err, again
 }
 
+// tryAllowed repeats try after err for as long as etcd denies the outcome.
+func (o *settlement) tryAllowed(ctx context.Context, err error, again bool) (error, bool) {
+	trusted := func() bool { return again && o.a.epoch.Valid() }
+	err = commit.AllowedAfter(ctx, err, trusted, func() (err error) {
+		err, again = o.try(ctx)
+		return err
+	})
+	return err, again
+}
+
 // rejected returns why nothing was written. If a try was not answered, the record is put again as it is before, so that no
 // copy of that can take effect any more; or it has taken effect, and that is the outcome.
 func (o *settlement) rejected(ctx context.Context, why error) (err error, again bool) {
@@ -51,7 +62,7 @@ func (o *settlement) rejected(ctx context.Context, why error) (err error, again 
 		return why, false
 	case res.Outcome == commit.LeaseGone: // and the record with it
 		return why, false
-	case res.Found == nil || string(res.Found.Value) != o.text:
+	case res.Found == nil || !bytes.Equal(res.Found.Value, o.text):
 		return &fencedError{res.Found}, false
 	}
 	k := kept{kv: s.sess.KV(), entry: a.entry, text: o.text, token: a.token, parts: o.prepare()}

@@ -60,9 +60,7 @@ func (a *Attempt) giveUp(report func()) {
 func (a *Attempt) drop(report func()) {
 	ctx, pause := a.store.sess.Context(), commit.Backoff{Most: 5 * time.Second}
 	for {
-		select {
-		case a.own.turn <- struct{}{}:
-		case <-ctx.Done():
+		if !a.lockUntil(ctx) {
 			return
 		}
 		writing, over := a.settling.now()
@@ -118,10 +116,12 @@ func (w *ownRecord) loseSurely(ctx context.Context) {
 func (a *Attempt) unclaim(revision int64) {
 	s := a.store
 	s.sess.Background(func() {
-		a.own.turn <- struct{}{}
+		a.own.turn.take(context.Background())
 		defer a.unlock()
 		a.own.mod, a.own.unsure = revision, ""
-		a.own.rec.State = record.AttemptWorking // as it is there, also after MaxExecution
+		there := *a.own.rec
+		there.State = record.AttemptWorking // also after MaxExecution
+		a.own.rec = &there
 		a.own.loseSurely(s.sess.Context())
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
-
-	"github.com/etcdkit/etcdkit/internal/life"
 )
 
 // Flights returns on how many keys a Store works or waits.
@@ -50,7 +48,7 @@ func Known(s *Store) int64 {
 func Pausable(a *Attempt) (pause func()) {
 	e := &pausable{epoch: a.epoch}
 	a.epoch = e
-	a.life = life.New(a.life.Context(), e, life.Ends{Lost: a.lostWithSession, Late: a.late, After: a.overdue})
+	a.life.Begin(&a.ctx, e, (*ending)(a))
 	return func() { e.paused.Store(true) }
 }
 

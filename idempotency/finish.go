@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -91,25 +92,19 @@ func (a *Attempt) settle(ctx context.Context, e end) error {
 	if e.state == "" || e.state == record.AttemptReleased {
 		a.life.End(ErrSettled) // before another attempt may begin
 	}
-	held := true
-	select {
-	case a.own.turn <- struct{}{}: // a recovery point may be under way
+	held := a.lockUntil(ctx) // a recovery point may be under way
+	if held {
 		defer a.unlock()
-	case <-ctx.Done():
-		held = false
 	}
 	a.life.Halt() // not before: MaxExecution ends a recovery point as well
 	again := true
 	if held && ctx.Err() == nil {
 		// Where the session has ended, nothing is left that could try again.
-		tries, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(a.store.sess.Etcd().Ctx(), cancel)()
-		trusted := func() bool { return again && a.epoch.Valid() }
-		err = commit.Allowed(tries, trusted, func() error {
-			err, again = o.try(tries)
-			return err
-		})
+		tries := either.Of(ctx, a.store.sess.Etcd().Ctx(), nil)
+		defer tries.Release()
+		if err, again = o.try(tries); commit.Denied(err) {
+			err, again = o.tryAllowed(tries, err, again)
+		}
 	}
 	if again {
 		why := because(ctx, err)
@@ -144,7 +139,7 @@ func (a *Attempt) finishLater(o *settlement, why error) error {
 	}
 	s.count.add(&s.count.Pending, 1)
 	if !s.sess.Background(func() {
-		a.own.turn <- struct{}{}
+		a.own.turn.take(context.Background())
 		defer func() { s.count.add(&s.count.Pending, -1); a.unlock() }()
 		a.keepWriting(o)
 	}) {
@@ -215,7 +210,7 @@ func (a *Attempt) settled(o *settlement, err error) {
 	if err == nil {
 		s.count.add(endings[o.state].count(&s.count.Stats), 1)
 	}
-	a.stop()
+	a.epoch.remove(a)
 	a.life.End(ErrSettled)
 	if done != nil {
 		if done.Omitted {

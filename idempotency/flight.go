@@ -5,24 +5,25 @@ import "sync"
 // flight is the calls of this process for one request that is not finished. One of them leads: it
 // asks etcd, and has the attempt; the others follow it.
 type flight struct {
-	print prints
-	// busy is closed when an attempt at the request is known to be in progress, in any process.
-	// lease is set before.
-	busy  chan struct{}
-	lease int64 // of the attempt's session, as it was read first; 0 in this process
-	// here is closed when an attempt is in progress in this process. number is set before.
-	here   chan struct{}
-	number int // of the attempt
-	// rechecks asks the leader to read whether the other process's attempt has ended.
-	rechecks chan struct{}
-	// done is closed when the flight has ended. outcome is set before, if there is one, and seen, if it has led to no
-	// attempt and the key has a record.
-	done    chan struct{}
+	payload, also []byte // the fingerprints
+	old           []prints
+
+	mu     sync.Mutex
+	busy   bool  // an attempt at the request is known to be in progress, in any process
+	lease  int64 // then: of the attempt's session, as it was read first; 0 in this process
+	here   bool  // an attempt is in progress in this process
+	number int   // then: of the attempt
+	done   bool  // the flight has ended
+	// Then: the outcome, if there is one; and seen, if it has led to no attempt and the key has a record.
 	outcome *Outcome
 	seen    bool
 
-	onceBusy, onceHere sync.Once
+	signals  *signals      // nil until a call follows
+	rechecks chan struct{} // nil until the leader waits for another process's attempt, or is asked to look
 }
+
+// signals are closed when the fields of their names are true. Most flights need none.
+type signals struct{ busy, here, done chan struct{} }
 
 // flights are the flights of a Store, by ref. It is safe for concurrent use.
 type flights struct {
@@ -37,46 +38,106 @@ func (s *flights) join(ref string, print prints) (f *flight, lead bool) {
 	if f := s.of[ref]; f != nil {
 		return f, false
 	}
-	f = &flight{
-		print: print, busy: make(chan struct{}), here: make(chan struct{}), rechecks: make(chan struct{}, 1), done: make(chan struct{}),
-	}
+	f = &flight{payload: print.payload, also: print.also, old: print.old}
 	s.of[ref] = f
 	return f, true
 }
 
+func (f *flight) prints() prints { return prints{payload: f.payload, also: f.also, old: f.old} }
+
+// followed returns the signals, for a call that follows.
+func (f *flight) followed() *signals {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.signals == nil {
+		f.signals = &signals{signalOf(f.busy), signalOf(f.here), signalOf(f.done)}
+	}
+	return f.signals
+}
+
+func signalOf(is bool) chan struct{} {
+	c := make(chan struct{})
+	if is {
+		close(c)
+	}
+	return c
+}
+
 // markBusy records that an attempt is in progress, on that lease if it is in another process.
-func (f *flight) markBusy(lease int64) { f.onceBusy.Do(func() { f.lease = lease; close(f.busy) }) }
+func (f *flight) markBusy(lease int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.isBusy(lease)
+}
+
+// isBusy is markBusy. The caller holds mu.
+func (f *flight) isBusy(lease int64) {
+	if f.busy {
+		return
+	}
+	f.busy, f.lease = true, lease
+	if f.signals != nil {
+		close(f.signals.busy)
+	}
+}
 
 // markHere records that an attempt is in progress in this process.
 func (f *flight) markHere(number int) {
-	f.onceHere.Do(func() { f.number = number; close(f.here) })
-	f.markBusy(0)
-}
-
-func (f *flight) isHere() bool {
-	select {
-	case <-f.here:
-		return true
-	default:
-		return false
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.here {
+		f.here, f.number = true, number
+		if f.signals != nil {
+			close(f.signals.here)
+		}
 	}
+	f.isBusy(0)
 }
 
-// recheck asks the leader to read the request again.
+// attempt returns the number of the attempt in progress and true if it is in this process, and otherwise its lease.
+func (f *flight) attempt() (lease int64, number int, here bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lease, f.number, f.here
+}
+
+// result returns the outcome of a flight that has ended, or nil, and whether the key has a record.
+func (f *flight) result() (outcome *Outcome, seen bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.outcome, f.seen
+}
+
+// rechecked returns the channel by which the leader is asked to read the request again.
+func (f *flight) rechecked() chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rechecks == nil {
+		f.rechecks = make(chan struct{}, 1)
+	}
+	return f.rechecks
+}
+
+// recheck asks the leader to read the request again: whether the other process's attempt has ended.
 func (f *flight) recheck() {
 	select {
-	case f.rechecks <- struct{}{}:
+	case f.rechecked() <- struct{}{}:
 	default:
 	}
 }
 
-// end ends a flight, with the outcome if there is one, unless it has ended.
-func (s *flights) end(ref string, f *flight, outcome *Outcome) {
+// end ends a flight, unless it has ended. seen says that its key has a record although there was no attempt.
+func (s *flights) end(ref string, f *flight, outcome *Outcome, seen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.of[ref] == f {
-		delete(s.of, ref)
-		f.outcome = outcome
-		close(f.done)
+	if s.of[ref] != f {
+		return
+	}
+	delete(s.of, ref)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done, f.outcome, f.seen = true, outcome, seen
+	if f.signals != nil {
+		close(f.signals.done)
 	}
 }

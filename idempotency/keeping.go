@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
@@ -74,18 +76,78 @@ func (k *keeping) renewed(sent moment) {
 	}
 }
 
-// ground is what an attempt depends on: the leases of its session and of its record.
+// ground is what attempts depend on: the leases of their session and of their records. It is safe for concurrent use.
 type ground struct {
 	*engine.Epoch
 	record *keeping
-	ctx    context.Context // ends with one of them
+
+	mu    sync.Mutex
+	over  bool
+	first *Attempt // of those in progress
+}
+
+// place is the place of an attempt among those on its ground. The mutex of the ground protects it.
+type place struct {
+	listed     bool
+	next, prev *Attempt
+}
+
+// add has ungrounded called of an attempt when its ground ends, or at once if it has ended.
+func (g *ground) add(a *Attempt) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		go a.ungrounded()
+		return
+	}
+	a.on = place{listed: true, next: g.first}
+	if g.first != nil {
+		g.first.on.prev = a
+	}
+	g.first = a
+}
+
+// remove is for an attempt that has been settled.
+func (g *ground) remove(a *Attempt) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := a.on
+	if !at.listed {
+		return
+	}
+	if at.prev == nil {
+		g.first = at.next
+	} else {
+		at.prev.on.next = at.next
+	}
+	if at.next != nil {
+		at.next.on.prev = at.prev
+	}
+	a.on = place{}
+}
+
+// end ends the attempts. Each has a goroutine of its own, since hooks may take their time.
+func (g *ground) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+	for a := g.first; a != nil; {
+		next := a.on.next
+		a.on = place{}
+		go a.ungrounded()
+		a = next
+	}
+	g.first = nil
 }
 
 // Valid reports whether both may be trusted now.
-func (g ground) Valid() bool { return g.Epoch.Valid() && g.record.trusted() }
+func (g *ground) Valid() bool {
+	at := now()
+	return g.Epoch.ValidAt(at) && g.record.trustedAt(at)
+}
 
 // Deadline returns until when both may be trusted unless they are renewed.
-func (g ground) Deadline() time.Time {
+func (g *ground) Deadline() time.Time {
 	of, record := g.Epoch.Deadline(), g.record.until()
 	if record.Before(of) {
 		return record
@@ -93,14 +155,11 @@ func (g ground) Deadline() time.Time {
 	return of
 }
 
-// Context returns a context that ends with one of them.
-func (g ground) Context() context.Context { return g.ctx }
-
 // Outlived reports whether it has ended while the session lives: the lease of the record has.
-func (g ground) Outlived() bool { return g.record.ctx.Err() != nil && g.Epoch.Context().Err() == nil }
+func (g *ground) Outlived() bool { return g.record.ctx.Err() != nil && g.Epoch.Context().Err() == nil }
 
 // Why returns why it has ended.
-func (g ground) Why() (cause, reason error) {
+func (g *ground) Why() (cause, reason error) {
 	if cause, reason = g.Epoch.Why(); cause == nil && g.record.ctx.Err() != nil {
 		return ErrLost, context.Cause(g.record.ctx)
 	}
@@ -108,14 +167,14 @@ func (g ground) Why() (cause, reason error) {
 }
 
 // under returns what an attempt depends on whose record is on that lease of the pool. Attempts share it.
-func (p *pool) under(ep *engine.Epoch, l *pooled) ground {
+func (p *pool) under(ep *engine.Epoch, l *pooled) *ground {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.ground.Epoch != ep {
-		ctx, cancel := context.WithCancelCause(ep.Context())
-		stop := context.AfterFunc(l.kept.ctx, func() { cancel(context.Cause(l.kept.ctx)) })
-		context.AfterFunc(ctx, func() { stop() })
-		l.ground = ground{ep, l.kept, ctx}
+	if l.ground == nil || l.ground.Epoch != ep {
+		g := &ground{Epoch: ep, record: l.kept}
+		of := either.Of(ep.Context(), l.kept.ctx, nil)
+		context.AfterFunc(of, func() { g.end(); of.Release() })
+		l.ground = g
 	}
 	return l.ground
 }

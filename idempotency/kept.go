@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -25,7 +26,7 @@ func (p *pool) short(l *pooled) bool { return aged(l.sent) > p.window+writeReser
 type kept struct {
 	kv    clientv3.KV
 	entry keyspace.Entry
-	text  string // the record
+	text  []byte // the record
 	mod   int64
 	token int64 // of parts
 	parts [][]byte
@@ -81,9 +82,9 @@ func (k *kept) move(ctx context.Context, p *pool) (l *pooled, unchanged bool, er
 		return l, false, err
 	}
 	res, err := commit.Amend(ctx, k.kv, commit.Amendment{
-		Key: k.entry.Record, Mod: k.mod, Then: []clientv3.Op{clientv3.OpPut(k.entry.Record, k.text, clientv3.WithLease(l.id))},
+		Key: k.entry.Record, Mod: k.mod, Then: []clientv3.Op{commit.Put(k.entry.Record, k.text, l.id)},
 		Mine: func(kv *mvccpb.KeyValue) bool {
-			return kv != nil && string(kv.Value) == k.text && kv.Lease == int64(l.id)
+			return kv != nil && bytes.Equal(kv.Value, k.text) && kv.Lease == int64(l.id)
 		},
 	})
 	switch {

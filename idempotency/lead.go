@@ -14,7 +14,7 @@ import (
 // lead asks etcd until there is an attempt, an outcome or an error.
 func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, err error) {
 	s, st := c.store, state{sent: now()}
-	c.since = time.Now()
+	c.since = st.sent.Time
 	ctx, answered, err := s.away.ask(ctx, c.set)
 	if err != nil {
 		return nil, nil, err
@@ -25,12 +25,12 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 		answered()
 		s.away.refused(err)
 	}
-	pause, undo, confirmed := commit.Backoff{}, commit.Backoff{Most: 100 * time.Millisecond}, false
+	pause, undo, confirmed, at := commit.Backoff{}, commit.Backoff{Most: 100 * time.Millisecond}, false, moment{}
 	for err == nil {
 		c.seen, c.since = c.seen || st.kv != nil, time.Now()
 		next := c.decide(st, confirmed)
 		if next == admitNew {
-			if next, err = c.admit(ctx, st); err != nil {
+			if next, at, err = c.admit(ctx, st); err != nil {
 				break
 			}
 		}
@@ -58,7 +58,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 			confirmed = confirmed || st.majority
 			st, err = s.reader.read(ctx, c.entry, true, st.owner())
 		case claimKey:
-			if a, err = c.claim(ctx, f, st); a != nil || err != nil {
+			if a, err = c.claim(ctx, f, st, at); a != nil || err != nil {
 				return a, nil, err
 			}
 			answered()
@@ -102,14 +102,16 @@ func (c *call) decide(st state, confirmed bool) decision {
 	return decide(k, asked{waits: c.set.waits() && c.bound.Err() == nil, refuses: c.set.OnLost == Refuse})
 }
 
-// admit decides whether an attempt may begin. It returns an error of etcd's or ctx's.
-func (c *call) admit(ctx context.Context, st state) (decision, error) {
-	room, full := c.store.space.enough(), false
+// admit decides whether an attempt may begin, and returns the time of that. It returns an error of etcd's or ctx's.
+func (c *call) admit(ctx context.Context, st state) (_ decision, at moment, err error) {
+	if at = st.sent; st.majority || st.kv != nil { // otherwise that was just now
+		at = now()
+	}
+	room, full := c.store.space.enough(at), false
 	if room && st.kv == nil {
-		var err error
 		if full, err = c.store.scopes.full(ctx, c.key.Scope); err != nil {
-			return 0, err
+			return 0, at, err
 		}
 	}
-	return admission(st.majority, room, full), nil
+	return admission(st.majority, room, full), at, nil
 }

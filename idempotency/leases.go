@@ -3,12 +3,14 @@ package idempotency
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/lease"
 )
@@ -30,10 +32,20 @@ type pool struct {
 
 	mu       sync.Mutex
 	leases   []*pooled
-	granting chan struct{} // closed when the grant in flight has ended; nil if there is none
-	failed   error         // of the last grant
-	granted  []*pooled     // leases that have not ended, oldest first
+	granting int        // grants in flight
+	waiting  []*awaited // callers for which there is no lease, in order of arrival
+	spare    int        // for how many more keys there should be leases: see demand
+	calm     int        // grants since a caller had to wait
+	granted  []*pooled  // leases that have not ended, oldest first
 	reaping  bool
+}
+
+// awaited is a caller that waits for a lease.
+type awaited struct {
+	n    int
+	done chan struct{} // closed when one of the next two is set
+	got  *pooled
+	err  error
 }
 
 // pooled is one lease of a pool.
@@ -44,7 +56,7 @@ type pooled struct {
 	live   int      // keys of attempts in progress in this process
 	gone   bool     // it does not exist any more, or is left to expire
 	kept   *keeping // of a lease of newWork
-	ground ground   // of its attempts, on the latest epoch
+	ground *ground  // of its attempts, on the latest epoch, or nil
 }
 
 // newRetention returns the pool for records that are kept for d. A lease is assigned during a window,
@@ -118,68 +130,139 @@ func class(d time.Duration) time.Duration {
 
 // take returns a lease for n more keys, and waits for a grant if there is none. It returns an error of
 // etcd's or ctx's.
-func (p *pool) take(ctx context.Context, n int) (*pooled, error) {
-	for {
-		p.mu.Lock()
-		l, enough := p.pick(n)
-		if l != nil {
+func (p *pool) take(ctx context.Context, n int) (*pooled, error) { return p.takeAt(ctx, n, now()) }
+
+// takeAt is take by a reading of the clocks that the caller has made just now.
+func (p *pool) takeAt(ctx context.Context, n int, at moment) (*pooled, error) {
+	l, w := p.assign(n, at)
+	switch {
+	case l != nil:
+		return l, nil
+	case w == nil:
+		return nil, ErrClosed
+	}
+	a, b, c := either.All(ctx)
+	select {
+	case <-w.done:
+		return w.got, w.err
+	case <-a:
+	case <-b:
+	case <-c:
+	}
+	p.mu.Lock()
+	p.waiting = slices.DeleteFunc(p.waiting, func(o *awaited) bool { return o == w })
+	p.mu.Unlock()
+	if w.got != nil {
+		for range n {
+			p.give(w.got, false)
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// assign returns a lease for n more keys, or a place in the queue for one; neither, if the session is closed.
+func (p *pool) assign(n int, at moment) (*pooled, *awaited) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 {
+		if l, room := p.pick(n, at); l != nil {
 			l.used += n
 			l.live += n
-		}
-		if !enough && p.granting == nil {
-			p.start()
-		}
-		granting := p.granting
-		p.mu.Unlock()
-		if l != nil {
+			if room < p.demand() && p.granting == 0 {
+				p.start()
+			}
 			return l, nil
 		}
-		if granting == nil {
-			return nil, ErrClosed
+	}
+	w := &awaited{n: n, done: make(chan struct{})}
+	p.waiting = append(p.waiting, w)
+	if len(p.granted)+len(p.leases) > 0 { // not the first ones
+		p.spare, p.calm = min(2*p.demand(), mostSpare), 0
+	}
+	if p.more(); p.granting == 0 {
+		p.waiting = nil
+		return nil, nil
+	}
+	return nil, w
+}
+
+// mostSpare bounds demand.
+const mostSpare = 8 * perLease
+
+// demand is for how many keys there should be room after each caller: for half a lease, and for twice as many each time
+// that a caller had to wait, until sixteen grants in a row were in time.
+func (p *pool) demand() int { return max(p.spare, perLease/2) }
+
+// more starts as many grants as those that wait need, up to four at a time. The caller holds mu.
+func (p *pool) more() {
+	needed := 0
+	for _, w := range p.waiting {
+		needed += w.n
+	}
+	for p.granting < min(grantsAtOnce, (needed+p.spare+perLease-1)/perLease) {
+		if before := p.granting; p.start() == before {
+			return
 		}
-		select {
-		case <-granting:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	}
+}
+
+const grantsAtOnce = 4
+
+// serve gives those that wait their leases, in order of arrival, and orders more if there are not enough. The caller holds mu.
+func (p *pool) serve() {
+	if len(p.waiting) == 0 {
+		return
+	}
+	for at := now(); len(p.waiting) > 0; {
+		w := p.waiting[0]
+		l, _ := p.pick(w.n, at)
+		if l == nil {
+			if p.more(); p.granting == 0 {
+				p.failed(ErrClosed)
+			}
+			return
 		}
-		p.mu.Lock()
-		err := p.failed
-		p.mu.Unlock()
-		if err != nil {
-			return nil, err
-		}
+		l.used += w.n
+		l.live += w.n
+		w.got = l
+		close(w.done)
+		p.waiting = p.waiting[1:]
 	}
 }
 
 // warm starts a grant if there is no lease, and does not wait for it.
-func (p *pool) warm() {
+func (p *pool) warm(at moment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l, _ := p.pick(1); l == nil && p.granting == nil {
+	if l, _ := p.pick(1, at); l == nil && p.granting == 0 {
 		p.start()
 	}
 }
 
-// pick chooses a lease, and reports whether there is enough for the next callers.
-func (p *pool) pick(n int) (use *pooled, enough bool) {
-	kept, at := p.leases[:0], now()
+// pick chooses a lease for n more keys, and returns for how many more there is room then. The caller holds mu.
+func (p *pool) pick(n int, at moment) (use *pooled, room int) {
+	kept := p.leases[:0]
 	for _, l := range p.leases {
+		fits := l.used+n <= perLease || l.used == 0
+		if !l.gone && (use != nil || p.window == 0 && !fits) { // how old it is matters when it is its turn
+			kept, room = append(kept, l), room+max(0, perLease-l.used)
+			continue
+		}
 		if l.gone || !l.kept.trustedAt(at) || p.window > 0 && (l.sent.Age(at) >= p.window || l.used >= perLease) {
 			continue
 		}
 		kept = append(kept, l)
-		fits := (l.used+n <= perLease || l.used == 0) && l.kept.fresh(at)
-		switch {
-		case use == nil && fits:
-			use = l
-			enough = l.used+n <= perLease/2 && (p.window == 0 || l.sent.Age(at) < p.window*3/4)
-		case fits:
-			enough = true
+		if !fits || !l.kept.fresh(at) {
+			continue
+		}
+		use = l
+		if p.window == 0 || l.sent.Age(at) < p.window*3/4 {
+			room += perLease - l.used - n
 		}
 	}
 	clear(p.leases[len(kept):])
 	p.leases = kept
-	return use, enough
+	return use, room
 }
 
 // moment is a point in time by all clocks of the machine.
@@ -190,10 +273,8 @@ func now() moment { return lease.Now() }
 // aged returns how long ago that was, by the clock that has advanced most.
 func aged(t moment) time.Duration { return t.Age(now()) }
 
-// start requests a lease. The caller holds mu.
-func (p *pool) start() {
-	done := make(chan struct{})
-	p.granting = done
+// start requests a lease, and returns how many grants are in flight then. The caller holds mu.
+func (p *pool) start() int {
 	ok := p.sess.Background(func() {
 		sent := now()
 		call, cancel := commit.Call(p.sess.Context())
@@ -205,10 +286,13 @@ func (p *pool) start() {
 		cancel()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.failed, p.granting = err, nil
-		close(done)
+		p.granting--
 		if err != nil {
+			p.failed(err)
 			return
+		}
+		if p.calm++; p.calm >= 16 {
+			p.spare, p.calm = p.spare/2, 0
 		}
 		l := &pooled{id: resp.ID, sent: sent}
 		p.leases = append(p.leases, l)
@@ -219,10 +303,21 @@ func (p *pool) start() {
 		} else {
 			p.watchOver(l)
 		}
+		p.serve()
 	})
-	if !ok {
-		p.granting = nil
+	if ok {
+		p.granting++
 	}
+	return p.granting
+}
+
+// failed gives those that wait the error of a grant. The caller holds mu.
+func (p *pool) failed(err error) {
+	for _, w := range p.waiting {
+		w.err = err
+		close(w.done)
+	}
+	p.waiting = nil
 }
 
 // forget removes a lease that does not exist in etcd.
@@ -240,5 +335,6 @@ func (p *pool) give(l *pooled, left bool) {
 	l.live--
 	if !left {
 		l.used--
+		p.serve()
 	}
 }

@@ -151,3 +151,57 @@ func TestMarginOfRecords(t *testing.T) {
 		require.GreaterOrEqual(t, granted-marginOf(granted, ttl, m)-granted/3, ttl-m, m)
 	}
 }
+
+// A burst of callers waits for as many leases as it needs, which are granted at the same time; each caller gets one, in the
+// order of arrival, and a caller that gives up takes none. A lone caller has one lease granted.
+func TestLeasesForABurst(t *testing.T) {
+	t.Parallel()
+	c := embedtest.Shared(t)
+	client := c.NewClient(t, nil)
+	s, err := concurrency.NewSession(t.Context(), client.Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	for _, kind := range []func(*engine.Session, time.Duration) *pool{newWork, newRetention} {
+		p := kind(engine.Of(s), time.Hour)
+		held := client.Inject(embedtest.Fault{Method: "LeaseGrant", Times: 3, Do: embedtest.HoldResponse})
+		const many = 2*perLease + 1
+		gone, giveUp := context.WithCancel(t.Context())
+		type taken struct {
+			n   int
+			l   *pooled
+			err error
+		}
+		all := make(chan taken, many)
+		for n := range many {
+			ctx := t.Context()
+			if n == 0 {
+				ctx = gone
+			}
+			go func() {
+				l, err := p.take(ctx, 1)
+				all <- taken{n, l, err}
+			}()
+		}
+		require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return len(p.waiting) == many }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return held.Hits() >= 3 }, 10*time.Second, time.Millisecond)
+		giveUp()
+		first := <-all
+		require.Equal(t, 0, first.n)
+		require.ErrorIs(t, first.err, context.Canceled)
+		require.NoError(t, held.Release())
+		used := map[*pooled]int{}
+		for range many - 1 {
+			x := <-all
+			require.NoError(t, x.err)
+			used[x.l]++
+		}
+		for _, n := range used {
+			require.LessOrEqual(t, n, perLease)
+		}
+		require.Len(t, used, 2)
+	}
+	client.ResetRequests()
+	_, err = newRetention(engine.Of(s), time.Hour).take(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, client.Requests()["LeaseGrant"])
+}

@@ -361,3 +361,26 @@ func TestRefusedResolveLeavesNoLease(t *testing.T) {
 	require.NoError(t, slow.sess.Close(ctxT(t)))
 	require.Equal(t, before-2, leases(), "that of the session, and that of the outcome")
 }
+
+// All attempts in progress end with their session, and an attempt that was settled before does not.
+func TestAllAttemptsEndWithTheirSession(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	in := f.instance(nil, nil)
+	var attempts []*idempotency.Attempt
+	for n := range 5 {
+		attempts = append(attempts, begin(t, in, key(fmt.Sprint(n))))
+	}
+	for _, n := range []int{3, 1} {
+		require.NoError(t, attempts[n].Commit(ctxT(t), []byte("done")))
+	}
+	require.NoError(t, f.ExpireLease(ctxT(t), in.sess.Lease()))
+	for n, a := range attempts {
+		closed(t, a.Context().Done(), "the end of the attempt")
+		want := idempotency.ErrLost
+		if n == 1 || n == 3 {
+			want = idempotency.ErrSettled
+		}
+		require.ErrorIs(t, context.Cause(a.Context()), want)
+	}
+}

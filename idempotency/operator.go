@@ -108,7 +108,7 @@ func (o operator) resolve(ctx context.Context, what Resolution) error {
 		mod, err := o.put(ctx, text, lease.id)
 		switch {
 		case err == nil:
-			k := kept{kv: o.sess.KV(), entry: o.entry, text: text}
+			k := kept{kv: o.sess.KV(), entry: o.entry, text: []byte(text)}
 			return k.prolong(ctx, pool, lease, commit.Amending{Mod: mod})
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			pool.forget(lease)

@@ -18,16 +18,16 @@ import (
 // ownRecord is the record of an attempt in progress, as etcd has it. One writer at a time reads and changes it.
 type ownRecord struct {
 	*claim
-	turn   chan struct{}  // held by the writer; it protects the next three
-	rec    record.Attempt // the record in etcd
-	mod    int64          // the revision of its last change
-	unsure string         // the record that an unanswered put may have written; "" if there is none
+	turn   turn            // held by the writer; it protects the next three
+	rec    *record.Attempt // the record in etcd; it is replaced and never changed
+	mod    int64           // the revision of its last change
+	unsure string          // the record that an unanswered put may have written; "" if there is none
 
 	note atomic.Pointer[string] // of rec
 }
 
 // set notes what etcd has. The caller holds the turn.
-func (w *ownRecord) set(rec record.Attempt, mod int64) {
+func (w *ownRecord) set(rec *record.Attempt, mod int64) {
 	w.rec, w.mod = rec, mod
 	w.note.Store(&rec.Note)
 }
@@ -84,7 +84,8 @@ func (w *ownRecord) resolve(ctx context.Context) error {
 	}
 	now := w.rec
 	if res.Found != nil && string(res.Found.Value) == w.unsure {
-		now, _ = record.DecodeAttempt(res.Found.Value)
+		found, _ := record.DecodeAttempt(res.Found.Value)
+		now = &found
 	}
 	w.set(now, res.Mod)
 	w.unsure = ""
@@ -96,7 +97,7 @@ func (w *ownRecord) change(ctx context.Context, change func(*record.Attempt) err
 	if err := w.resolve(ctx); err != nil {
 		return err
 	}
-	r := w.rec
+	r := *w.rec
 	if err := change(&r); err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (w *ownRecord) change(ctx context.Context, change func(*record.Attempt) err
 		}
 		return w.store.sess.Explain(joined(context.Cause(ctx), err))
 	case res.Outcome == commit.Amended:
-		w.set(r, res.Mod)
+		w.set(&r, res.Mod)
 		return nil
 	case res.Outcome == commit.Overtaken && w.regained(res.Found):
 		return w.change(ctx, change)

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"time"
@@ -25,14 +26,15 @@ type settlement struct {
 	then []clientv3.Op
 
 	alone  bool   // etcd has refused it, and would refuse what is sent together with it
-	since  moment // before the first try to write it
+	asked  moment // before the present try to write it
+	since  moment // before the first one
 	doubt  bool   // a try was not answered: a copy of it may be under way
 	denied moment // since when etcd denies what is attached, and would allow the rest; or zero
 	gone   bool   // the claim to be abandoned did not exist any more
 	large  bool   // the value is too large for one message
 	stored []byte
 	rec    record.Attempt
-	text   string           // of rec; "" until it is made
+	text   []byte           // of rec; nil until it is made
 	full   *full            // as it was before its value was left out, if that may have been written
 	partly clientv3.LeaseID // on which parts were put last while the record was as it is, or 0
 }
@@ -40,11 +42,11 @@ type settlement struct {
 // prepare makes the record of the outcome. It cannot fail: a result that cannot be encoded is left out,
 // since the work is done.
 func (o *settlement) prepare() (parts [][]byte) {
-	if o.text == "" {
+	if o.text == nil {
 		a, codecs := o.a, o.a.store.reader.codecs
 		stored, err := codecs.encode(codecs.own, o.value, bound(a.entry))
-		o.since, o.stored = now(), stored
-		o.rec = a.own.rec
+		o.since, o.stored = o.asked, stored
+		o.rec = *a.own.rec
 		o.rec.State, o.rec.EndMS, o.rec.Token, o.rec.Error = o.state, time.Now().UnixMilli(), a.token, o.failure
 		o.rec.Body, o.rec.Codec = nil, codecs.own
 		why, omit := a.store.opts.unstorable(stored, err), o.omit || o.large
@@ -61,7 +63,7 @@ func (o *settlement) prepare() (parts [][]byte) {
 		default:
 			o.rec.Size, o.rec.Body = len(stored), stored
 		}
-		o.text = o.rec.Encode()
+		o.text = o.rec.Bytes()
 	}
 	for n := range o.rec.Parts {
 		parts = append(parts, o.stored[n*partSize:min(len(o.stored), (n+1)*partSize)])
@@ -72,18 +74,18 @@ func (o *settlement) prepare() (parts [][]byte) {
 // full is an outcome with its value.
 type full struct {
 	rec  record.Attempt
-	text string
+	text []byte
 }
 
 // wrote reports whether a record is one that the settlement has written.
 func (o *settlement) wrote(kv *mvccpb.KeyValue) bool {
-	return kv != nil && (string(kv.Value) == o.text || o.full != nil && string(kv.Value) == o.full.text)
+	return kv != nil && (bytes.Equal(kv.Value, o.text) || o.full != nil && bytes.Equal(kv.Value, o.full.text))
 }
 
 // found takes over the outcome in a record that the settlement has written: that with the value, if etcd has refused only a
 // later copy of it.
 func (o *settlement) found(kv *mvccpb.KeyValue) (parts [][]byte) {
-	if o.full != nil && string(kv.Value) == o.full.text {
+	if o.full != nil && bytes.Equal(kv.Value, o.full.text) {
 		o.rec, o.text, o.full, o.large = o.full.rec, o.full.text, nil, false
 	}
 	return o.prepare()
@@ -95,7 +97,7 @@ func (o *settlement) leaveOut(err error) (parts [][]byte) {
 		o.full = &full{o.rec, o.text}
 	}
 	keepNone(o.a, fmt.Errorf("%w: %d bytes: %w", errOneMessage, len(o.stored), err))
-	o.large, o.text = true, ""
+	o.large, o.text = true, nil
 	return o.prepare()
 }
 

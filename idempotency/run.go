@@ -1,12 +1,13 @@
 package idempotency
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/etcdkit/etcdkit/idempotency/internal/word"
-	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -33,7 +34,10 @@ func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte,
 	if err := a.Err(); errors.Is(err, ErrSettled) {
 		return a.about("run", err)
 	}
-	return a.run(ctx, func() ([]byte, error) { return fn(a.Context()) })
+	return a.run(ctx, func() ([]byte, error) {
+		value, err := fn(a.Context())
+		return bytes.Clone(value), err
+	})
 }
 
 // Certain reports whether the request's outcome is final, so that the caller may answer its client;
@@ -63,9 +67,7 @@ func (a *Attempt) Certain(err error) bool {
 // run calls the function and settles the attempt, however the function ends.
 func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error) {
 	// The caller's ctx may have ended. The end is recorded nevertheless.
-	wait := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(context.WithoutCancel(ctx), commit.CallTimeout)
-	}
+	wait := func() *either.Ctx { return either.Of(context.WithoutCancel(ctx), a.store.bound.Context(), nil) }
 	foreign := true // code of the caller runs, which may panic
 	defer func() {
 		if !foreign {
@@ -76,17 +78,17 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 		if v != nil {
 			failure = fmt.Sprintf("panic: %v", v)
 		}
-		w, cancel := wait()
+		w := wait()
 		a.Detach()
 		_ = a.act(w, after(a.set.OnPanic, a.begun.Refuse), failure, nil)
-		cancel()
+		w.Release()
 		if v != nil {
 			panic(v)
 		}
 	}()
 	value, err := fn()
-	w, cancel := wait()
-	defer cancel()
+	w := wait()
+	defer w.Release()
 	var unencoded *encodeError
 	if err == nil || errors.As(err, &unencoded) {
 		foreign = false
@@ -120,7 +122,7 @@ func succeed(ctx context.Context, a *Attempt, value []byte, unencoded *encodeErr
 	if unencoded != nil {
 		return join.Errors(a.about("commit", invalid("%w", unencoded.error)), a.finish(ctx, end{state: record.AttemptDone, omit: true}))
 	}
-	err := a.Commit(ctx, value)
+	err := a.finish(ctx, end{state: record.AttemptDone, value: value})
 	if errors.Is(err, ErrSettled) {
 		return nil // the function has done it itself
 	}

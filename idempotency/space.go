@@ -40,16 +40,16 @@ type space struct {
 }
 
 // enough reports whether a request may begin, by etcd's latest answer and what was written since.
-func (s *space) enough() bool {
+func (s *space) enough(at moment) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store.opts.NearQuota > 1 {
 		return true
 	}
-	since := aged(s.asked)
+	since := s.asked.Age(at)
 	much := s.wrote > max(s.room, 0)/4 && since >= askSoon
 	if !s.asking && (s.asked.IsZero() || since >= askEvery || much) {
-		s.asked, s.asking = now(), true
+		s.asked, s.asking = at, true
 		if !s.store.sess.Background(s.ask) {
 			s.asking = false
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -44,6 +45,7 @@ type Store struct {
 	expiries    expiries
 	withdrawals *withdrawals
 	owners      owners
+	bound       either.Bound // of the wait for the end of an attempt to be recorded
 }
 
 // NewStore returns the store of that name on a session. It does no I/O before it returns. It returns
@@ -77,9 +79,10 @@ func NewStore(s *concurrency.Session, name string, opts *Options) (*Store, error
 		cache:  cache{most: o.CacheBytes, keep: o.CacheFor, byRef: map[string]*list.Element{}},
 		scopes: scopes{kv: sess.KV(), keys: keys, most: o.MaxPerScope, log: log, of: map[string]*tally{}},
 		away:   away, flights: flights{of: map[string]*flight{}}, expiries: expiries{sess: sess, of: map[int64]*expiry{}}, withdrawals: withdrawalsOf(sess), owners: owners{sess: sess, of: map[int64]*owner{}},
+		bound: either.Bound{For: commit.CallTimeout},
 	}
 	st.space = space{store: st, room: math.MaxInt64}
-	st.space.enough() // so that the first request knows
+	st.space.enough(now()) // so that the first request knows
 	return st, nil
 }
 

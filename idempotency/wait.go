@@ -15,31 +15,34 @@ import (
 // follow waits for the call of this process that leads the flight. It returns nil if that call has
 // no outcome.
 func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
+	signals := f.followed()
 	select {
-	case <-f.busy:
+	case <-signals.busy:
 		c.seen, c.since = true, time.Time{}
-	case <-f.done:
-		c.seen = c.seen || f.seen
-		return f.outcome, nil
+	case <-signals.done:
+		out, seen := f.result()
+		c.seen = c.seen || seen
+		return out, nil
 	case <-ctx.Done():
 		return nil, c.ended(ctx)
 	}
-	agrees := f.print.agree(c.print)
+	agrees := f.prints().agree(c.print)
 	var here <-chan struct{}
 	if !agrees || !c.set.waits() {
-		here = f.here
-		if !f.isHere() {
+		here = signals.here
+		if _, _, is := f.attempt(); !is {
 			if err := c.behind(ctx, f); err != nil {
 				return nil, err
 			}
 		}
 	}
 	select {
-	case <-f.done:
-		return f.outcome, nil
+	case <-signals.done:
+		out, _ := f.result()
+		return out, nil
 	case <-here:
 		if !agrees {
-			return nil, c.mismatch(f.print, false)
+			return nil, c.mismatch(f.prints(), false)
 		}
 		return nil, c.inProgress(ctx, c.ofFlight(f))
 	case <-c.bound.Done():
@@ -57,12 +60,13 @@ func (c *call) behind(ctx context.Context, f *flight) error {
 	if err != nil {
 		return err
 	}
-	st, err := c.store.reader.read(asking, c.entry, true, f.lease)
+	lease, _, _ := f.attempt()
+	st, err := c.store.reader.read(asking, c.entry, true, lease)
 	answered()
 	if err != nil {
 		return c.because(asking, err)
 	}
-	if !st.live || !st.prints().agree(f.print) {
+	if !st.live || !st.prints().agree(f.prints()) {
 		f.recheck()
 	}
 	switch {
@@ -78,10 +82,11 @@ func (c *call) behind(ctx context.Context, f *flight) error {
 
 // ofFlight returns what this process knows of a request in progress, without asking etcd.
 func (c *call) ofFlight(f *flight) (st state) {
-	if f.isHere() {
-		st.rec.Owner, st.rec.Number = c.store.sess.Owner(), f.number
+	lease, number, here := f.attempt()
+	if here {
+		st.rec.Owner, st.rec.Number = c.store.sess.Owner(), number
 	} else {
-		st.rec.Lease = f.lease
+		st.rec.Lease = lease
 	}
 	return st
 }
@@ -114,7 +119,7 @@ func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 	}
 	defer func() { leave() }()
 	// An event may be lost, so the keys are also read from time to time.
-	again := time.Tick(s.sess.TTL())
+	again, rechecked := time.Tick(s.sess.TTL()), f.rechecked()
 	for {
 		c.since = time.Time{}
 		select {
@@ -123,7 +128,7 @@ func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 				return st, nil
 			}
 			continue
-		case <-f.rechecks:
+		case <-rechecked:
 		case <-again:
 		case <-c.bound.Done():
 			return *w.read.Load(), errWaited // another attempt may have begun since the call

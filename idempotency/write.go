@@ -26,10 +26,11 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 	case record.AttemptReleased:
 		return o.release(ctx)
 	}
+	o.asked = now()
 	parts, pool := o.prepare(), s.retention.of(a.set.Retain)
 	s.space.writes(1+len(parts), max(len(o.text), o.rec.Size))
-	for {
-		lease, err := pool.take(ctx, 1+len(parts))
+	for ; ; o.asked = now() {
+		lease, err := pool.takeAt(ctx, 1+len(parts), o.asked)
 		if err != nil {
 			return err, true
 		}
@@ -102,12 +103,11 @@ func (o *settlement) apart(ctx context.Context, lease clientv3.LeaseID, parts in
 // returns errRejected if etcd refuses what is attached. If parts were put, a late copy of one may be under way.
 func (o *settlement) writeRecord(ctx context.Context, lease *pooled, parts bool) (commit.Amending, error) {
 	a, own, s, attached := o.a, &o.a.own, o.a.store, len(o.ifs)+len(o.then) > 0
-	then := []clientv3.Op{clientv3.OpPut(a.entry.Record, o.text, clientv3.WithLease(lease.id))}
+	then := []clientv3.Op{commit.Put(a.entry.Record, o.text, lease.id)}
 	var together commit.Together
 	if !attached && !o.alone { // attached operations may concern any key
 		together = s.together(a.entry)
 	}
-	sent := now()
 	res, err := commit.Amend(ctx, s.sess.KV(), commit.Amendment{
 		Key: a.entry.Record, Mod: own.mod, If: o.ifs, Then: append(then, o.then...),
 		Mine: o.wrote,
@@ -119,7 +119,7 @@ func (o *settlement) writeRecord(ctx context.Context, lease *pooled, parts bool)
 	o.doubt = o.doubt || res.Doubt
 	if err == nil {
 		if res.Outcome == commit.Amended {
-			s.reader.saw(res.Mod, sent)
+			s.reader.saw(res.Mod, o.asked)
 		}
 		return res, nil
 	}
@@ -159,7 +159,7 @@ func rejects(err error) bool {
 // run) the payload's fingerprint have to be kept, marks it as released. If etcd is out of space, a
 // fingerprint alone is not kept: a release must succeed.
 func (o *settlement) release(ctx context.Context) (err error, again bool) {
-	a, s, r := o.a, o.a.store, o.a.own.rec
+	a, s, r := o.a, o.a.store, *o.a.own.rec
 	steps := len(r.Body) > 0
 	r.State = record.AttemptReleased
 	text := r.Encode()
@@ -192,7 +192,7 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 		if lease == nil {
 			return nil, false
 		}
-		k := kept{kv: kv, entry: a.entry, text: text}
+		k := kept{kv: kv, entry: a.entry, text: []byte(text)}
 		err := k.prolong(ctx, pool, lease, res)
 		return err, err != nil
 	case res.Outcome == commit.LeaseGone:

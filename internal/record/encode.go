@@ -5,9 +5,12 @@ import (
 	"strconv"
 )
 
-// Encode writes a record, as json.Marshal writes its line. A request encodes two of them, so reflection is spared.
-func (r Attempt) Encode() string {
-	b := make([]byte, 0, 256+len(r.Owner)+len(r.Scope)+len(r.Op)+len(r.Note)+len(r.Error)+len(r.Body))
+// Encode writes a record, as json.Marshal writes its line.
+func (r Attempt) Encode() string { return string(r.Bytes()) }
+
+// Bytes is Encode. A request encodes two of them, so reflection is spared, and a string.
+func (r *Attempt) Bytes() []byte {
+	b := make([]byte, 0, 384+len(r.Owner)+len(r.Scope)+len(r.Op)+len(r.Note)+len(r.Error)+len(r.Body))
 	b = r.appendOwn(b)
 	b = appendText(b, "owner", r.Owner)
 	b = appendText(b, "session", r.Session)
@@ -40,7 +43,7 @@ func (r Attempt) Encode() string {
 	if len(r.Was) > 0 {
 		b = append(append(b, `,"was":`...), encode(r.Was)...)
 	}
-	return string(append(append(b, '}', '\n'), r.Body...))
+	return append(append(b, '}', '\n'), r.Body...)
 }
 
 // Prefix returns what the record of the attempt begins with as long as it works, whatever else of it changes. No record

@@ -62,6 +62,7 @@ func requiredIDs() []string {
 	add("A", "%d", 222, 222)
 	add("A", "%d", 222, 223)
 	add("A", "%d", 211, 214)
+	add("A", "%d", 165, 206, 188)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
