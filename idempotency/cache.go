@@ -99,9 +99,11 @@ func (c *cache) sweep() {
 			c.remove(x.ref)
 		}
 	}
-	if c.timer = nil; len(c.byRef) > 0 {
-		c.timer = time.AfterFunc(c.keep/sweeps, c.sweep)
+	if len(c.byRef) == 0 {
+		c.timer, c.byRef = nil, map[string]*list.Element{} // a map keeps the room of its largest size
+		return
 	}
+	c.timer = time.AfterFunc(c.keep/sweeps, c.sweep)
 }
 
 // forget drops an outcome that was changed or deleted, also for a call that has read it before and still has to put it.
