@@ -57,12 +57,7 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 		}
 		switch res.Outcome {
 		case commit.Amended:
-			if res.Found != nil {
-				k.parts = o.found(res.Found)
-				k.text = o.text
-			}
-			err := k.prolong(ctx, pool, lease, res)
-			return err, err != nil
+			return o.written(ctx, k, lease, res)
 		case commit.Unmet:
 			own.mod = res.Mod
 			return errUnmet, false
@@ -78,6 +73,16 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 		}
 		pool.forget(lease)
 	}
+}
+
+// written keeps what k is about for as long as its pool says, once the record of the outcome was written.
+func (o *settlement) written(ctx context.Context, k kept, lease *pooled, res commit.Amending) (err error, again bool) {
+	if res.Found != nil {
+		k.parts = o.found(res.Found)
+		k.text = o.text
+	}
+	err = k.prolong(ctx, o.a.store.retention.of(o.a.set.Retain), lease, res)
+	return err, err != nil
 }
 
 // apart shuts out late copies of parts that an earlier try has put on another lease: one would move its part there, which

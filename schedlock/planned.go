@@ -1,11 +1,7 @@
 package schedlock
 
 import (
-	"context"
 	"time"
-
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -40,38 +36,4 @@ func (r request) plan(c *claimed) record.Plan {
 	p := r.times.plan(from)
 	p.Called, p.LateMS, p.AliveMS = r.called, r.callLate.Milliseconds(), c.record.StartMS
 	return p
-}
-
-// planBefore returns what puts back the plan that a claim has replaced, by the answer to what was put with it.
-func (k *claim) planBefore(also []*etcdserverpb.ResponseOp) []clientv3.Op {
-	for _, r := range also {
-		within := r.GetResponseTxn()
-		if within == nil || within.Succeeded { // or it is of a later release, and was not replaced
-			continue
-		}
-		if kvs := within.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-			return []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), string(kvs[0].Value))}
-		}
-		return []clientv3.Op{clientv3.OpDelete(k.job.keys.Plan())}
-	}
-	return nil
-}
-
-// replan takes back the plan of a claim whose function was not called: otherwise its tick would count as started, and
-// nothing would show that it was not. If no answer has said what was stored before, the tick is due; before a further
-// attempt, that of the first one stays, whose tick has come.
-func (k *claim) replan(ctx context.Context, c *claimed) error {
-	put := c.planned
-	if put == nil && c.attempt == 1 && c.plan != "" {
-		p, _ := record.DecodePlan([]byte(c.plan))
-		p.DueMS = c.tick.UnixMilli()
-		put = []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), p.Encode())}
-	}
-	if put == nil {
-		return nil
-	}
-	_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return k.kv.Txn(call).If(clientv3.Compare(clientv3.Value(k.job.keys.Plan()), "=", c.plan)).Then(put...).Commit()
-	})
-	return err
 }
