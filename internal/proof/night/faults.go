@@ -97,14 +97,8 @@ var faults = []fault{
 		may:   []string{"EtcdkitRunsLost NAME", "EtcdkitRunsFailed NAME", "EtcdkitJobLostRun NAME", "EtcdkitJobUnsuccessful NAME", "EtcdkitJobLate NAME"},
 		look:  []string{"jobs"}, shows: "NAME *running",
 		page: "jobs?show=running", has: "NAME",
-		remedy: "etcdkit jobs unlock NAME",
-		mend: func(ctx context.Context, n *night, i item) error {
-			_, err := n.command(ctx, "jobs", "unlock", i.name, "--reason", "it hangs", "--yes")
-			if err != nil && strings.Contains(err.Error(), "job is not running") {
-				err = nil // the remedy of another fault has restarted its process
-			}
-			return err
-		},
+		remedy: "etcdkit jobs unlock NAME, with --yes and the --token of 'etcdkit jobs history NAME -o json' where there is no terminal",
+		mend:   unlock,
 	},
 	{
 		name: "an election has no candidates", kind: "election",
@@ -285,4 +279,23 @@ func makeSpace(ctx context.Context, n *night, _ item) error {
 	}
 	_, err = n.client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
 	return err
+}
+
+// unlock ends the run of a job that is active. There is none if the remedy of another fault has restarted its process.
+func unlock(ctx context.Context, n *night, i item) error {
+	out, err := n.command(ctx, "jobs", "history", i.name, "-o", "json")
+	if err != nil {
+		return err
+	}
+	var history struct{ Runs []struct{ State, Token string } }
+	if err := json.Unmarshal([]byte(out), &history); err != nil {
+		return err
+	}
+	for _, r := range history.Runs {
+		if r.State == "running" && r.Token != "" {
+			_, err := n.command(ctx, "jobs", "unlock", i.name, "--reason", "it hangs", "--token", r.Token, "--yes")
+			return err
+		}
+	}
+	return nil
 }
