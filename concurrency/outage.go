@@ -45,7 +45,11 @@ type Share struct {
 // for this outage, as during it; each later cut of other processes can add the limit once more. Its
 // permits count in Permits.
 func (s *Semaphore) Share() (_ Share, ok bool) {
-	shared := s.in().queue.Sharing.Share()
+	q := s.in().queue
+	if q == nil || q.invalid != nil {
+		return Share{}, false
+	}
+	shared := q.Sharing.Share()
 	if shared == nil {
 		return Share{}, false
 	}
