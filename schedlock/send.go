@@ -201,10 +201,8 @@ func (k *claim) planBefore(also []*etcdserverpb.ResponseOp) []clientv3.Op {
 // attempt, that of the first one stays, whose tick has come.
 func (k *claim) replan(ctx context.Context, c *claimed) error {
 	put := c.planned
-	if put == nil && c.attempt == 1 && c.plan != "" {
-		p, _ := record.DecodePlan([]byte(c.plan))
-		p.DueMS = c.tick.UnixMilli()
-		put = []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), p.Encode())}
+	if due := k.times.dueAgain(c.plan, c.tick); put == nil && c.attempt == 1 && due != "" {
+		put = []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), due)}
 	}
 	if put == nil {
 		return nil
