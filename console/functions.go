@@ -35,7 +35,7 @@ func heat(r keyRow) template.HTML {
 	}
 	part := func(n int64) int64 { return min(300, n*100/r.Most) }
 	used := part(r.Used)
-	return template.HTML(fmt.Sprintf(`<svg class="level" viewBox="0 0 300 8" preserveAspectRatio="none" aria-hidden="true"><rect width="%d" height="8"/><rect class="waits" x="%d" width="%d" height="8"/><rect class="limit" x="99" width="2" height="8"/></svg>`, used, used, part(r.Used+int64(r.Waiting))-used)) //nolint:gosec // there is no text of others in it
+	return template.HTML(fmt.Sprintf(`<svg class="level" viewBox="0 0 300 8" preserveAspectRatio="none" aria-hidden="true"><rect width="%d" height="8"/><rect class="waits" x="%d" width="%d" height="8"/><rect class="limit" x="99" width="2" height="8"/></svg>`, used, used, part(r.Used+r.Weight)-used)) //nolint:gosec // there is no text of others in it
 }
 
 // number returns an integer of a template.

@@ -19,6 +19,7 @@ type keyRow struct {
 	Most       int64 // the same as a number, or 0
 	Used       int64
 	Waiting    int
+	Weight     int64 // of those that wait
 	OldestWait time.Time
 	Heat       string // what is used and what waits, in percent of the limit; "" if there is no limit
 	Level      int    // of the heat, from 0, nothing to see, to 4: more waits than the limit admits
@@ -66,7 +67,7 @@ func keysOf(s subject, of *fleet.Limiter) (out keyList) {
 	}
 	all := make([]keyRow, 0, len(of.Keys))
 	for key, l := range of.Keys {
-		row := keyRow{Name: subject{s.kind, s.name, key}.String(), Key: key, Own: l.Own(), Limit: "–", Used: l.Now.Used, Waiting: l.Now.Waiting, OldestWait: record.Time(l.Now.OldestWait)}
+		row := keyRow{Name: subject{s.kind, s.name, key}.String(), Key: key, Own: l.Own(), Limit: "–", Used: l.Now.Used, Waiting: l.Now.Waiting, Weight: l.Now.Weight, OldestWait: record.Time(l.Now.OldestWait)}
 		if l.Now.Known {
 			row.Limit, row.Most = strconv.FormatInt(l.Now.Limit, 10), l.Now.Limit
 			row.warm()
@@ -83,7 +84,7 @@ func keysOf(s subject, of *fleet.Limiter) (out keyList) {
 
 // warm sets the heat of a key that has a limit: how much of it is in use and asked for.
 func (r *keyRow) warm() {
-	wanted := r.Used + int64(r.Waiting)
+	wanted := r.Used + r.Weight
 	switch {
 	case r.Most > 0:
 		r.heat = wanted * 100 / r.Most

@@ -16,6 +16,7 @@ import (
 
 // namespaceFindings judges what services keep in a namespace, without the console's own session.
 func namespaceFindings(s *fleet.State, space keyspace.Space, own int64, now time.Time) []doctor.Finding {
+	s.Settle(now.UnixMilli()) // a large queue that has changed has requests that no settling has seen: none of them is foreign
 	foreign, ofJobs := s.Foreign()
 	var keys doctor.ForeignKeys
 	for _, key := range foreign {

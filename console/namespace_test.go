@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,4 +55,26 @@ func TestFindingsOfANamespace(t *testing.T) {
 		"jobs: job invoices: 1 of 1 stored runs were lost", "requests: store orders: 1 of 2 requests have an unknown outcome",
 	}, warnings())
 	require.Equal(t, `'it'\''s'`, quoted("it's"))
+}
+
+// What a large queue has since it was settled last is not foreign: an operator deletes what the doctor names.
+func TestFindingsOfAnUnsettledQueue(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	now := time.UnixMilli(10 * 3600_000)
+	charge := f.space.Queue(keyspace.Semaphore, "charge")
+	f.put(charge.Limit, record.Limit{Limit: 1}.Encode(), 0)
+	f.put(charge.Range+"queue/stray", "x", 0)
+	f.request(charge, 1, 50)
+	f.Settle(now.UnixMilli())
+	f.request(charge, 2, 51)
+	f.request(charge, 1, 50) // put again
+	for _, found := range namespaceFindings(f.State, f.space, 9, now) {
+		if strings.HasPrefix(found.Text, "semaphore/charge: ") {
+			require.Contains(t, found.Text, "1 foreign key:")
+			require.Contains(t, found.Text, "stray")
+			return
+		}
+	}
+	t.Fatal("the foreign key is not found")
 }

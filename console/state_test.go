@@ -218,7 +218,7 @@ func TestHeat(t *testing.T) {
 	require.Equal(t, 11, all.Rest)
 	require.Equal(t, "k0007", all.keys[4].Key)
 	require.Equal(t, `<svg class="level" viewBox="0 0 300 8" preserveAspectRatio="none" aria-hidden="true"><rect width="100" height="8"/><rect class="waits" x="100" width="200" height="8"/><rect class="limit" x="99" width="2" height="8"/></svg>`,
-		string(heat(keyRow{Most: 2, Used: 2, Waiting: 10})), "what is far above the limit does not leave the bar")
+		string(heat(keyRow{Most: 2, Used: 2, Weight: 10})), "what is far above the limit does not leave the bar")
 }
 
 // A refusal is no outage.
