@@ -51,10 +51,14 @@ func (c *Ctx) Err() error {
 	if err := c.Context.Err(); err != nil {
 		return err
 	}
+	m := c.merged.Load()
 	if err := c.other.Err(); err != nil {
+		if m != nil {
+			m.end(c.why()) // as the watch over other does in a moment: who has the error finds the cause
+		}
 		return err
 	}
-	if m := c.merged.Load(); m != nil {
+	if m != nil {
 		return m.Err()
 	}
 	c.mu.Lock()

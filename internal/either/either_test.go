@@ -139,3 +139,19 @@ func TestBound(t *testing.T) {
 		require.Equal(t, 5*time.Second, time.Since(begun))
 	})
 }
+
+// Code that has read an error finds its cause, also before the goroutine that passes on the end of the other context has run.
+func TestErrHasItsCause(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("closed")
+	for range 200 {
+		other, cancel := context.WithCancel(t.Context())
+		c := either.Of(t.Context(), other, cause)
+		c.Done()
+		cancel()
+		if c.Err() == nil || context.Cause(c) != cause {
+			t.Fatalf("%v, because of %v", c.Err(), context.Cause(c))
+		}
+		c.Release()
+	}
+}

@@ -61,6 +61,7 @@ type Life struct {
 
 	mu     sync.Mutex
 	cause  error
+	first  bool            // it has ended, and before its parent
 	ctx    context.Context // nil until its end is waited for, as is cancel: many lives end before
 	cancel context.CancelCauseFunc
 	until  time.Time // of the bound, or zero
@@ -120,7 +121,11 @@ func (l *Life) awaited() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(l.parent)
+		parent := l.parent
+		if l.first { // otherwise the cause of a parent that has ended since would count
+			parent = context.WithoutCancel(parent)
+		}
+		l.ctx, l.cancel = context.WithCancelCause(parent)
 		if l.cause != nil {
 			l.cancel(l.cause)
 		}
@@ -146,6 +151,8 @@ func (l *Life) end(cause error) bool {
 	l.disarm()
 	if l.ctx != nil {
 		l.cancel(cause)
+	} else {
+		l.first = l.parent.Err() == nil
 	}
 	return true
 }

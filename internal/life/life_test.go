@@ -169,6 +169,29 @@ func TestCtxOfTheCaller(t *testing.T) {
 	require.Equal(t, errDone, l.Err())
 }
 
+// A life that has ended before the ctx of the caller keeps its cause, also if nothing waited for the end until later.
+func TestCauseBeforeThatOfTheCaller(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]bool{"the life first": true, "the caller first": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outer, cancel := context.WithCancelCause(t.Context())
+			l := New(outer, &lease{until: time.Now().Add(time.Hour)}, Ends{})
+			if before {
+				l.End(errDone)
+			}
+			cancel(errTaken)
+			l.End(errDone)
+			want := errTaken
+			if before {
+				want = errDone
+			}
+			require.Equal(t, want, context.Cause(l.Context()))
+			require.Error(t, l.Context().Err())
+		})
+	}
+}
+
 // However many end a life at once: one of them has ended it, and everybody sees that cause.
 func TestOneCause(t *testing.T) {
 	t.Parallel()
