@@ -92,10 +92,11 @@ const sweeps = 4
 func (c *cache) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	at := now()
 	for e := c.order.Back(); e != nil; {
 		x := e.Value.(*cached)
 		e = e.Prev()
-		if aged(x.since) >= x.keep {
+		if x.since.Age(at) >= x.keep {
 			c.remove(x.ref)
 		}
 	}

@@ -205,6 +205,7 @@ func (p *pool) renew(l *pooled) {
 		sent, err := now(), error(nil)
 		switch {
 		case gone && idle:
+			l.kept.end(errRecordGone) // no attempt is on it: this frees what watches it
 			return
 		case aged(renewed) >= p.ttl/3:
 			if err = p.renewOnce(ctx, l); err == nil {

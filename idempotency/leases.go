@@ -195,6 +195,9 @@ func (p *pool) demand() int { return max(p.spare, perLease/2) }
 
 // more starts as many grants as those that wait need, up to four at a time. The caller holds mu.
 func (p *pool) more() {
+	if p.granting >= grantsAtOnce {
+		return
+	}
 	needed := 0
 	for _, w := range p.waiting {
 		needed += w.n
