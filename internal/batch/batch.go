@@ -188,6 +188,7 @@ func (q *Queue[T]) Next() {
 	batch, rest := q.take()
 	if q.Go(func() {
 		q.Send(batch)
+		clear(batch) // which those that wait may share an array with: it would keep what was sent
 		q.Next()
 	}) {
 		q.waiting = rest
