@@ -76,9 +76,10 @@ var (
 // zones of two hosts. The texts show fire times by the first of a January and of a July. Calls with
 // neither a period nor a schedule agree with any.
 //
-// The settings of the process that used the job first are in force as long as its session lives,
-// and then those of the next process that claims a tick. The process whose settings are in force
-// can change the fire times, by a new Job. errors.Is matches it with ErrSettings.
+// The settings of the process that used the job first are in force until its session ends or it
+// calls Job.Remove, and then those of the next process that claims a tick. The process whose
+// settings are in force can change the fire times, by a new Job. errors.Is matches it with
+// ErrSettings.
 type SettingsError struct {
 	Job    string
 	Mine   string // the settings of this call

@@ -67,10 +67,10 @@ func (j *Job) warnOfZone(first time.Time) {
 }
 
 // Remove says that this process does not have the job any more: call it after the cron library has removed it. Requests
-// for a run do not reach it, and if no other live process has it, its plan and its settings are removed, so that it has no
-// next fire time and EtcdkitJobNotStarted waits for none. EtcdkitJobGone rings for a day if records stay, as they do until Forget. Active runs
-// continue. To use the job again, make a new
-// Job. After ErrClosed, ctx's error or an error of etcd's the plan may be removed or not; it can be called again.
+// for a run do not reach it, and if its settings are in force, they are not any more. If no other live process has it, its
+// plan is removed, so that it has no next fire time and EtcdkitJobNotStarted waits for none; but a period stays in force if
+// another live process has run it without a Job (Do, wrappers). EtcdkitJobGone rings for a day if records stay, as they do
+// until Forget. Active runs continue. To use the job again, make a new Job. After ErrClosed, ctx's error or an error of etcd's the plan may be removed or not; it can be called again.
 func (j *Job) Remove(ctx context.Context) error {
 	l := j.locker
 	ctx, cancel := l.untilClose(ctx)

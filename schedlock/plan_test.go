@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -233,6 +234,38 @@ func TestRemoveOfPeriods(t *testing.T) {
 	require.NotZero(t, next(), "another process has it")
 	require.NoError(t, jobs[1].Remove(ctx))
 	require.Zero(t, next())
+}
+
+// Job.Remove leaves the settings of a live process that uses the job without a plan, by Do, also if that one has other jobs by
+// Job: a third process with other settings gets ErrSettings (A226 in internal/proof/tested-failures.md).
+func TestRemoveLeavesTheSettingsOfOthers(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	calls, has, third := f.instance(nil, schedlock.Settled(nil)), f.instance(nil, schedlock.Settled(nil)), f.instance(nil, nil)
+	other, err := calls.Job("another", nine{}, nothing)
+	require.NoError(t, err)
+	other.Next(time.Now())
+	res, err := calls.Do(ctx, "job", nothing, schedlock.Every(time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+	job, err := has.Job("job", schedlock.Periods(time.Hour), nothing)
+	require.NoError(t, err)
+	job.Next(time.Now())
+	for name, in := range map[string]instance{"job": has, "another": calls} {
+		in.waitPlan(t, name, func(_ record.Plan, ok bool) bool { return ok })
+	}
+	require.Eventually(t, func() bool {
+		st, err := third.Status(ctx, "another")
+		return err == nil && st.Plan != nil && st.Plan.Live
+	}, soon, 5*time.Millisecond)
+	require.NoError(t, job.Remove(ctx))
+	has.waitPlan(t, "job", func(_ record.Plan, ok bool) bool { require.False(t, ok); return true })
+	st, err := third.Status(ctx, "job")
+	require.NoError(t, err)
+	require.NotZero(t, st.NextFire(time.Now()), "the next period of the calls")
+	_, err = third.Do(ctx, "job", nothing, schedlock.Tick(time.Now()), schedlock.AtLeast(time.Minute))
+	require.ErrorIs(t, err, schedlock.ErrSettings)
 }
 
 // K14: the plan of a job goes with the last process that has removed it, and that process is known no more.

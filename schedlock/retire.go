@@ -95,9 +95,8 @@ func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// unplan removes the plan of a job, and with it other keys, if no live process has the job and the plan, as it is read
-// then, may be removed.
-func (p *planner) unplan(ctx context.Context, name string, may func(record.Plan) bool, also ...string) error {
+// unplan removes the plan of a job if no live process has the job and the plan, as it is read then, may be removed.
+func (p *planner) unplan(ctx context.Context, name string, may func(record.Plan) bool) error {
 	l := p.locker
 	key := l.space.Job(name).Plan()
 	kvs, err := l.get(ctx, func() []clientv3.Op {
@@ -109,13 +108,9 @@ func (p *planner) unplan(ctx context.Context, name string, may func(record.Plan)
 	if plan, _ := record.DecodePlan(kvs[0][0].Value); !may(plan) || later(kvs[0][0]) {
 		return nil
 	}
-	deletes := []clientv3.Op{clientv3.OpDelete(key)}
-	for _, other := range also {
-		deletes = append(deletes, clientv3.OpDelete(other))
-	}
 	// A process that begins to use the job meanwhile stamps the plan.
 	_, err = repeat(ctx, l.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0][0].ModRevision)).Then(deletes...).Commit()
+		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0][0].ModRevision)).Then(clientv3.OpDelete(key)).Commit()
 	})
 	return err
 }
