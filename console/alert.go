@@ -1,14 +1,18 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // The parameters of the address that an alert leads to are the labels of the metrics. All others are ignored, so a
@@ -108,9 +112,24 @@ func placeOf(kind, name string) (place, error) {
 	return place{pageOf("queue", s.String()), s.String()}, nil
 }
 
-// anyKind returns the page of what has the name, or the search for it if that is not one thing: not each alert has a kind.
+// anyKind returns the page of what has the name, or the search for it if that is not one thing: not each alert has a kind. For
+// a viewer who may read nothing of the name it reads nothing.
 func (a alert) anyKind() place {
 	search := place{href: "search?" + url.Values{"q": {a.name}}.Encode()}
+	readable := map[string]place{} // by kind
+	mayRead := a.reader()
+	kinds := []string{kindJob, kindStore}
+	for _, kind := range queueKinds() {
+		kinds = append(kinds, kind.name)
+	}
+	for _, kind := range kinds {
+		if at, err := placeOf(kind, a.name); err == nil && mayRead(at.subject) {
+			readable[kind] = at
+		}
+	}
+	if len(readable) == 0 {
+		return search
+	}
 	queues, _, ofQueues := look(a.request, "queues", queuesOf)
 	jobs, _, ofJobs := look(a.request, "jobs", jobsOf)
 	stores, _, ofStores := look(a.request, "stores", storesOf)
@@ -118,9 +137,8 @@ func (a alert) anyKind() place {
 		return search // which says why
 	}
 	var all []place
-	mayRead := a.reader()
 	add := func(kind string) {
-		if at, err := placeOf(kind, a.name); err == nil && mayRead(at.subject) {
+		if at, ok := readable[kind]; ok {
 			all = append(all, at)
 		}
 	}
@@ -141,19 +159,36 @@ func (a alert) anyKind() place {
 	return all[0]
 }
 
-// elsewhere returns the address of the same alert in the console of another namespace. A program is not asked for the
-// console of a namespace that etcd does not have.
+// elsewhere returns the address of the same alert in the console of another namespace, for a viewer who may read the overview,
+// which names them. A program is not asked for the console of a namespace that etcd does not have; if etcd does not say so,
+// since a role permits this console's namespace alone, the name has passed the check of names.
 func (a alert) elsewhere() (place, error) {
-	names, _, err := readFor(a.request, "namespaces", time.Minute, a.console.namespaces)
+	if no := a.console.opts.may(a.Request, Action{Verb: Read}); no != nil {
+		return place{}, forbidden{no}
+	}
+	missing := notFound{fmt.Errorf("the alert is about the namespace %q, of which there is no console here", a.namespace)}
+	prefix, _ := a.console.inner.Space().Parts()
+	other, err := keyspace.New(prefix, a.namespace)
+	link := a.console.opts.Elsewhere
+	if err != nil || link == nil {
+		return place{}, missing
+	}
+	exists, _, err := read(a.request, "namespace/"+a.namespace, func(ctx context.Context) (bool, error) {
+		resp, err := a.console.inner.Read(ctx, other.Root(), clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+		if commit.Denied(err) {
+			return true, nil
+		}
+		return err == nil && len(resp.Kvs) > 0, err
+	})
 	if err != nil {
 		return place{}, err
 	}
-	at := ""
-	if link := a.console.opts.Elsewhere; link != nil && slices.Contains(names, a.namespace) {
-		at = link(a.namespace)
+	if !exists {
+		return place{}, missing
 	}
+	at := link(a.namespace)
 	if at == "" {
-		return place{}, notFound{fmt.Errorf("the alert is about the namespace %q, of which there is no console here", a.namespace)}
+		return place{}, missing
 	}
 	return place{href: strings.TrimSuffix(at, "/") + "/alert?" + a.URL.RawQuery}, nil
 }

@@ -16,10 +16,12 @@ import (
 	"text/template"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -192,4 +194,39 @@ func TestAlertOfAnotherNamespace(t *testing.T) {
 	require.Equal(t, []string{"billing"}, asked, "of other namespaces a program is not asked")
 	there = ""
 	require.Equal(t, http.StatusNotFound, s.get("/alert?"+labels+"billing").StatusCode)
+}
+
+// A viewer without any right starts no watch of the namespace by an alert, and does not learn which namespaces exist
+// (A227 in internal/proof/tested-failures.md).
+func TestAlertsAskFirst(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Elsewhere: func(string) string { return "../billing" }, Authorize: func(*http.Request, console.Action) error { return errors.New("not for you") }})
+	client := s.NewClient(t, nil)
+	_, err := client.Put(testkit.Context(t), strings.TrimSuffix(s.Root, "/")+"/v1/billing/semaphore/x/limit", "x")
+	require.NoError(t, err)
+	reads := s.etcd.Inject(embedtest.Fault{Method: "Range", Times: -1, Do: embedtest.Pass})
+	for _, labels := range []string{"name=charge", "namespace=billing", "namespace=none"} {
+		a := s.get("/alert?etcdkit_" + labels)
+		require.Equal(t, http.StatusForbidden, a.StatusCode, labels)
+	}
+	require.Zero(t, reads.Hits())
+}
+
+// The alert of a namespace that was made a moment ago leads to its console, and so does one of a namespace whose keys the role
+// of this console may not read.
+func TestAlertOfANamespaceThatIsNotListed(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Elsewhere: func(namespace string) string { return "../" + namespace }})
+	leads := func(namespace string, status int) {
+		t.Helper()
+		a := s.get("/alert?etcdkit_kind=job&etcdkit_name=j&etcdkit_namespace=" + url.QueryEscape(namespace))
+		require.Equal(t, status, a.StatusCode, a.body)
+	}
+	leads("none", http.StatusNotFound)
+	_, err := s.NewClient(t, nil).Put(testkit.Context(t), strings.TrimSuffix(s.Root, "/")+"/v1/billing/semaphore/x/limit", "x")
+	require.NoError(t, err)
+	leads("billing", http.StatusSeeOther)
+	s.etcd.Inject(embedtest.Fault{Method: "Range", Times: -1, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
+	leads("orders", http.StatusSeeOther)
+	leads("//orders", http.StatusNotFound)
 }

@@ -36,7 +36,8 @@ type Options struct {
 	Logger *zap.Logger
 
 	// Elsewhere returns the address of the console of another namespace below the same prefix, as a link of this
-	// console's pages, or "" if there is none. It must be safe for concurrent use. Defaults to nil: the overview
+	// console's pages, or "" if there is none. An alert may name any namespace: if etcd denies this console to read whether it
+	// exists, Elsewhere decides. It must be safe for concurrent use. Defaults to nil: the overview
 	// names other namespaces without a link.
 	Elsewhere func(namespace string) string
 
