@@ -96,9 +96,19 @@ type holding struct {
 	late  bool             // its holder has released it after its end, and before that was reported
 }
 
-// begin reports the beginning of the hold, for the call that gets the permit, and returns the ctx of the work under it.
-// If the permit has ended already, that is reported next.
-func (h *holding) begin(ctx context.Context, call observe.Call) context.Context {
+// work returns the ctx of the work under the permit, or nil before begin has made it.
+func (h *holding) work() context.Context {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ctx
+}
+
+// begin reports the beginning of the hold, for the call that gets the permit. If the permit has ended already, that is
+// reported next.
+func (h *holding) begin(ctx context.Context, call observe.Call) {
 	work, span := h.hooks.Start(ctx, call)
 	h.mu.Lock()
 	h.ctx, h.span = work, span
@@ -107,7 +117,6 @@ func (h *holding) begin(ctx context.Context, call observe.Call) context.Context 
 	if ended != nil {
 		h.report(*ended)
 	}
-	return work
 }
 
 // end reports that the holder has ended the hold, or that it was lost. Of several reports the first one counts. If no

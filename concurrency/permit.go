@@ -58,10 +58,10 @@ func (*origin) Deadline() (none time.Time, ok bool) { return none, false }
 func (*origin) Done() <-chan struct{}               { return nil }
 func (*origin) Err() error                          { return nil }
 func (o *origin) Value(key any) any {
-	if o.source == nil {
-		return o.within.Context.Value(key)
+	if o.source != nil && key == (withinKey{}) {
+		return &o.within
 	}
-	return o.within.Value(key)
+	return (*Permit)(o).values().Value(key)
 }
 
 // within is the context of work under a permit.
@@ -142,8 +142,16 @@ func (p *Permit) heldFor(d time.Duration) {
 
 // observe reports the beginning of the hold, for the call that gets the permit.
 func (p *Permit) observe(ctx context.Context) {
-	work := p.hold.begin(ctx, p.queue.call(observe.Hold, p.ticket.Weight(), p.token))
-	p.within.Context = work
+	p.hold.begin(ctx, p.queue.call(observe.Hold, p.ticket.Weight(), p.token))
+}
+
+// values returns the ctx that has the values of work under the permit: that of the call that got it, or the one that hooks
+// have made of it. The permit may end before they have: it is registered by then.
+func (p *Permit) values() context.Context {
+	if work := p.hold.work(); work != nil {
+		return work
+	}
+	return p.within.Context
 }
 
 // working returns the ctx of work under the permit: that of the call that got it, with the values that hooks
@@ -152,7 +160,7 @@ func (p *Permit) working(ctx context.Context) context.Context {
 	if p.hold == nil {
 		return ctx
 	}
-	return hook.With(ctx, p.within.Context)
+	return hook.With(ctx, p.values())
 }
 
 // holdEnded reports to the hooks how the hold has ended, after that time.
