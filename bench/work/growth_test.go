@@ -2,6 +2,7 @@ package work
 
 import (
 	"testing"
+	"time"
 
 	"github.com/etcdkit/etcdkit/bench/measure"
 )
@@ -28,8 +29,11 @@ func TestGrows(t *testing.T) {
 // Idle sessions send what is counted, and an idle etcd without them receives nothing else.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t)
 	for sessions, busy := range map[int]bool{0: false, 30: true} {
+		e := newEnv(t)
+		if busy {
+			e.For = 400 * time.Millisecond // six seconds: sessions that were opened together renew together, every 5 s
+		}
 		samples, err := e.Idle("idle", sessions).Run(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -19,8 +19,7 @@ import (
 // fragments are the calls within the text of pages that have arguments and are no whole commands: what they lack is
 // said beside them.
 var fragments = map[string]string{
-	"requests resolve -N NAMESPACE STORE REF":   "with the flags that the page lists behind it",
-	"requests resolve STORE REF --message FILE": "of a method whose message FILE has: TestRequestsResolveByEntry",
+	"requests resolve -N NAMESPACE STORE REF": "with the flags that the page lists behind it",
 }
 
 // ranElsewhere are the calls within the text that a test of their own runs, as their scenes are larger: its file and name.

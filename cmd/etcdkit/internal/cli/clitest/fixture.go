@@ -171,8 +171,9 @@ var patterns = []Pattern{
 	{regexp.MustCompile(` {2,}`), "  "},
 }
 
-// hide hides the revisions that a transcript names from the patterns, and unhide brings them back.
-var hide, unhide = strings.NewReplacer("472", "\ue000", "473", "\ue001"), strings.NewReplacer("\ue000", "472", "\ue001", "473")
+// hide hides the revisions that a transcript names from the patterns, and its endpoints from revisions that are equal to a
+// port; unhide brings them back.
+var hide, unhide = strings.NewReplacer("472", "\ue000", "473", "\ue001", "127.0.0.1:23", "\ue002"), strings.NewReplacer("\ue000", "472", "\ue001", "473", "\ue002", "127.0.0.1:23")
 
 // Golden compares the transcript with cli/testdata/NAME.golden.
 func (f *Fixture) Golden(name string) {
