@@ -112,8 +112,8 @@ func placeOf(kind, name string) (place, error) {
 	return place{pageOf("queue", s.String()), s.String()}, nil
 }
 
-// anyKind returns the page of what has the name, or the search for it if that is not one thing: not each alert has a kind. For
-// a viewer who may read nothing of the name it reads nothing.
+// anyKind returns the page of what has the name, or the search for it if that is not one thing: not each alert has a kind. It
+// reads nothing if Authorize permits no page of that name.
 func (a alert) anyKind() place {
 	search := place{href: "search?" + url.Values{"q": {a.name}}.Encode()}
 	readable := map[string]place{} // by kind
@@ -159,7 +159,7 @@ func (a alert) anyKind() place {
 	return all[0]
 }
 
-// elsewhere returns the address of the same alert in the console of another namespace, for a viewer who may read the overview,
+// elsewhere returns the address of the same alert in the console of another namespace, if Authorize permits the overview,
 // which names them. A program is not asked for the console of a namespace that etcd does not have; if etcd does not say so,
 // since a role permits this console's namespace alone, the name has passed the check of names.
 func (a alert) elsewhere() (place, error) {

@@ -114,3 +114,19 @@ func (p *planner) unplan(ctx context.Context, name string, may func(record.Plan)
 	})
 	return err
 }
+
+// unsettle removes the settings that a claim of this process has stored: they have the period, from which readers compute the
+// next fire time. The next claim of another process stores its own, as after the end of this one. Those of another process
+// stay: it may use the job without a plan.
+func (p *planner) unsettle(ctx context.Context, e *engine.Epoch, name string) error {
+	l := p.locker
+	key := l.space.Job(name).Settings()
+	kvs, err := l.get(ctx, func() []clientv3.Op { return []clientv3.Op{clientv3.OpGet(key, clientv3.WithKeysOnly())} })
+	if err != nil || len(kvs[0]) == 0 || clientv3.LeaseID(kvs[0][0].Lease) != e.Lease() {
+		return err
+	}
+	_, err = repeat(ctx, l.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
+		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0][0].ModRevision)).Then(clientv3.OpDelete(key)).Commit()
+	})
+	return err
+}
