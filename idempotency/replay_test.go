@@ -50,7 +50,7 @@ func TestRaftEntries(t *testing.T) {
 		}
 	}))
 	require.Zero(t, a.client.Requests()["Range"], "in the cache")
-	require.Equal(t, many, b.client.Requests()["Range"], "read once")
+	require.Contains(t, []int{many, many + 1}, b.client.Requests()["Range"], "read once; and on a busy machine the session lists its keys")
 	require.Zero(t, b.client.Requests()["Txn"])
 
 	a.client.ResetRequests()

@@ -37,14 +37,3 @@ func (r request) plan(c *claimed) record.Plan {
 	p.Called, p.LateMS, p.AliveMS = r.called, r.callLate.Milliseconds(), c.record.StartMS
 	return p
 }
-
-// dueAgain returns the plan of a claim with its tick due again, or "" if there is no plan or the tick is that of a trigger
-// and no fire time, for which no process waits.
-func (tt *timetable) dueAgain(plan string, tick time.Time) string {
-	if plan == "" || !tt.after(tick.Add(-time.Millisecond)).Equal(tick) {
-		return ""
-	}
-	p, _ := record.DecodePlan([]byte(plan))
-	p.DueMS = tick.UnixMilli()
-	return p.Encode()
-}

@@ -3,6 +3,8 @@ package schedlock
 import (
 	"sync"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Schedule has the fire times of a job: Next returns the first one after t, or the zero time if
@@ -174,4 +176,15 @@ func (tt *timetable) latest(last, now time.Time) (latest time.Time, ok bool) {
 			return latest, ok
 		}
 	}
+}
+
+// dueAgain returns the plan of a claim with its tick due again, or "" if there is no plan or the tick is that of a trigger
+// and no fire time, for which no process waits.
+func (tt *timetable) dueAgain(plan string, tick time.Time) string {
+	if plan == "" || !tt.after(tick.Add(-time.Millisecond)).Equal(tick) {
+		return ""
+	}
+	p, _ := record.DecodePlan([]byte(plan))
+	p.DueMS = tick.UnixMilli()
+	return p.Encode()
 }

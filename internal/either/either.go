@@ -54,7 +54,7 @@ func (c *Ctx) Err() error {
 	m := c.merged.Load()
 	if err := c.other.Err(); err != nil {
 		if m != nil {
-			m.end(c.why()) // as the watch over other does in a moment: who has the error finds the cause
+			m.end(c.why()) // as the watch over other does in a moment: a caller that has the error finds the cause
 		}
 		return err
 	}
