@@ -23,7 +23,7 @@ import (
 // that must learn of the loss.
 func TestEndedRequestsLeaveNothing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("fifteen hundred requests")
+		t.Skip("five thousand requests")
 	}
 	f := shared(t)
 	lost := make(chan struct{})
@@ -61,10 +61,10 @@ func TestEndedRequestsLeaveNothing(t *testing.T) {
 		wg.Wait()
 		requests.Store(0)
 	}
-	const n = 1500
+	const n = 4500 // the contexts that calls share for five seconds keep some 70 kB, however many calls there are
 	work(500)
 	kept, where := testkit.Kept(func() { work(n) })
-	assert.Less(t, kept, int64(64<<10), "%d requests that have ended keep it:\n%s", n, where)
+	assert.Less(t, kept, int64(192<<10), "%d requests that have ended keep it:\n%s", n, where)
 
 	before := testkit.Started()
 	_, err := f.Client().Revoke(ctx, in.sess.Lease())
@@ -72,6 +72,6 @@ func TestEndedRequestsLeaveNothing(t *testing.T) {
 	closed(t, lost, "the loss of the session")
 	require.NoError(t, in.sess.Close(ctx)) // which waits for what ends the epoch
 	started := testkit.Started() - before
-	assert.Less(t, started, uint64(n/10), "goroutines that the end of the lease has started")
+	assert.Less(t, started, uint64(n/30), "goroutines that the end of the lease has started")
 	t.Logf("%d bytes kept, %d goroutines started", kept, started)
 }
