@@ -117,11 +117,11 @@ func (p *planner) unplan(ctx context.Context, name string, may func(record.Plan)
 
 // unsettle removes the settings that a claim of this process has stored: they have the period, from which readers compute the
 // next fire time. The next claim of another process stores its own, as after the end of this one. Those of another process
-// stay: it may use the job without a plan.
+// stay: it may use the job without a plan. The value is read as well: of a key alone etcd 3.7 does not return the lease.
 func (p *planner) unsettle(ctx context.Context, e *engine.Epoch, name string) error {
 	l := p.locker
 	key := l.space.Job(name).Settings()
-	kvs, err := l.get(ctx, func() []clientv3.Op { return []clientv3.Op{clientv3.OpGet(key, clientv3.WithKeysOnly())} })
+	kvs, err := l.get(ctx, func() []clientv3.Op { return []clientv3.Op{clientv3.OpGet(key)} })
 	if err != nil || len(kvs[0]) == 0 || clientv3.LeaseID(kvs[0][0].Lease) != e.Lease() {
 		return err
 	}
