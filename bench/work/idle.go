@@ -266,8 +266,12 @@ const pause = 2 * time.Second
 
 // stopMember stops a follower for a while, and compacts meanwhile.
 func stopMember(ctx context.Context, s *stage) error {
+	leader, err := s.Etcd.WaitLeader(ctx)
+	if err != nil {
+		return err
+	}
 	follower := 2
-	if s.Etcd.Leader(ctx) == follower {
+	if leader == follower {
 		follower = 1
 	}
 	member := s.Etcd.Member(follower)
@@ -278,7 +282,11 @@ func stopMember(ctx context.Context, s *stage) error {
 	if err := after(pause / 2)(ctx); err != nil {
 		return err
 	}
-	admin := s.Etcd.MemberClient(s.Etcd.Leader(ctx))
+	// A busy member may not say within the time for that question which one leads.
+	if leader, err = s.Etcd.WaitLeader(ctx); err != nil {
+		return err
+	}
+	admin := s.Etcd.MemberClient(leader)
 	r, err := admin.Get(ctx, "x")
 	if err != nil {
 		return err
