@@ -33,7 +33,7 @@ func ended(ctx context.Context) bool {
 	return true
 }
 
-// Whichever ends, and whether somebody waits before or not: Err, Done, All, Cause and derived contexts agree.
+// Whichever ends, and whether a goroutine waits before or not: Err, Done, All, Cause and derived contexts agree.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

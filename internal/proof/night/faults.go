@@ -287,7 +287,9 @@ func unlock(ctx context.Context, n *night, i item) error {
 	if err != nil {
 		return err
 	}
-	var history struct{ Runs []struct{ State, Token string } }
+	var history struct {
+		Runs []struct{ State, Token string }
+	}
 	if err := json.Unmarshal([]byte(out), &history); err != nil {
 		return err
 	}

@@ -134,7 +134,7 @@ func TestCompare(t *testing.T) {
 	} {
 		require.Equal(t, []string{name}, grown(change))
 	}
-	require.Len(t, Compare(Sample{Heap: 1}, Sample{Heap: 1, Keys: 1}), 2, "what nobody has measured is left out")
+	require.Len(t, Compare(Sample{Heap: 1}, Sample{Heap: 1, Keys: 1}), 2, "a size that was not measured is left out")
 	require.True(t, Compare(Sample{}, Sample{Keys: 1})[0].Grown, "from nothing")
 	require.Equal(t, 2.0, Median([]Sample{{Keys: 9}, {Keys: 1}, {Keys: 2}}).Keys)
 }
