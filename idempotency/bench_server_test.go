@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,9 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/internal/proof/procs"
 )
 
 // BenchmarkServer shows what a new request costs an etcd server that is a process of its own, with
@@ -30,22 +27,7 @@ import (
 // the median of the rounds, and each ratio the median of the ratios of one turn. On a machine with
 // other work the ratios count.
 func BenchmarkServer(b *testing.B) {
-	if runtime.GOOS != "linux" {
-		b.Skip("the CPU time of another process is read from /proc")
-	}
-	binary, err := os.Executable()
-	require.NoError(b, err)
-	etcd, err := procs.Start(ctxT(b), procs.Options{Binary: binary, Dir: b.TempDir(), Fsync: true, Args: []string{fmt.Sprintf("--quota-backend-bytes=%d", 8<<30)}, Env: []string{asServer + "=yes"}})
-	require.NoError(b, err)
-	b.Cleanup(etcd.Close)
-	client, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints()})
-	require.NoError(b, err)
-	b.Cleanup(func() { _ = client.Close() })
-	sess, err := concurrency.NewSession(b.Context(), client, "bench", nil)
-	require.NoError(b, err)
-	b.Cleanup(func() { _ = sess.Close(context.Background()) })
-	store, err := idempotency.NewStore(sess, "store", &idempotency.Options{CacheBytes: -1})
-	require.NoError(b, err)
+	etcd, client, store := apart(b)
 	txns := newBareTxns(b, client)
 	value := make([]byte, 200)
 	_, _ = rand.Read(value)
