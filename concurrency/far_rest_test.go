@@ -147,11 +147,17 @@ func TestTrapW3LimitRaisedUnseen(t *testing.T) {
 	s, _ := f.Session(idle())
 	others := sem(t, s, "x", 1)
 	holder := acquire(t, ctx, others)
-	own, _ := f.within(rank.Horizon{Limits: 1000, Crowd: 1, Watched: 1, Gone: 1, Look: time.Hour, Renew: time.Hour}, nil)
+	own, c := f.within(rank.Horizon{Limits: 1000, Crowd: 1, Watched: 1, Gone: 1, Look: time.Hour, Renew: time.Hour}, nil)
 	sm := sem(t, own, "x", 1)
+	limit := c.Inject(embedtest.Fault{Method: "Watch", Match: watchOf(concurrency.LimitKey(sm)), Do: embedtest.Pass})
+	created := c.Inject(embedtest.Fault{Method: "Watch", Times: -1, Do: embedtest.Pass, Match: func(_ string, msg any) bool {
+		r, ok := msg.(*etcdserverpb.WatchResponse)
+		return ok && r.Created
+	}})
 	ch := ask2(ctx, sm)
 	require.Eventually(t, func() bool { return concurrency.InFront(sm) == 1 }, soon, tick)
-	time.Sleep(100 * time.Millisecond) // the watch of the limit has begun
+	require.NoError(t, limit.WaitHit(ctx))
+	require.Eventually(t, func() bool { return created.Hits() >= c.Requests()["Watch.Send"] }, soon, tick, "all watches have begun, that of the limit too")
 	require.NoError(t, others.SetLimit(ctx, 2))
 	require.NoError(t, granted(t, ch, "it fits the new limit").Release(ctx))
 	require.NoError(t, holder.Release(ctx))

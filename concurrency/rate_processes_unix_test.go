@@ -96,7 +96,7 @@ func TestRateOfProcesses(t *testing.T) {
 	}
 	stopped, killed := on[0], on[1]
 	require.NoError(t, stopped.cmd.Process.Signal(syscall.SIGSTOP))
-	time.Sleep(quick().TTL + time.Second) // its lease ends, and others take its shares
+	require.Eventually(t, func() bool { return len(f.Keys("/alive")) == len(on)-1 }, soon, 10*tick, "its lease ends, and others take its shares")
 	more(on[2], 50, "the others go on")
 	before := stopped.taken()
 	require.NoError(t, stopped.cmd.Process.Signal(syscall.SIGCONT))

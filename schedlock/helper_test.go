@@ -2,10 +2,12 @@ package schedlock_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -42,6 +44,18 @@ func (f fixture) instance(so *concurrency.SessionOptions, lo *schedlock.Options)
 	l, err := schedlock.New(s, lo)
 	require.NoError(f.T, err)
 	return instance{l, s, c}
+}
+
+// losing returns the options of a session with a hook that closes lost when the session loses its lease.
+func losing(so *concurrency.SessionOptions) (_ *concurrency.SessionOptions, lost <-chan struct{}) {
+	var o concurrency.SessionOptions
+	if so != nil {
+		o = *so
+	}
+	ended := make(chan struct{})
+	end := sync.OnceFunc(func() { close(ended) })
+	o.Hooks = testkit.Trace{SessionLost: func(clientv3.LeaseID, error) { end() }}.Hooks()
+	return &o, ended
 }
 
 // answer is the result of a Do in a goroutine.

@@ -221,17 +221,15 @@ func TestNoOwnRetryAfterASleep(t *testing.T) {
 			o := h.options()
 			results := make(chan schedlock.Result, 10)
 			o.Done = func(r schedlock.Result, _ error) { results <- r }
-			a := f.instance(nil, o)
+			so, lost := losing(nil)
+			a := f.instance(so, o)
 			var starts atomic.Int64
 			err := way.call(ctx, a, func(context.Context, *schedlock.Run) error {
 				if starts.Add(1) == 1 {
-					lease := a.sess.Lease()
-					if err := f.RevokeLease(ctx, lease); err != nil {
+					if err := f.RevokeLease(ctx, a.sess.Lease()); err != nil {
 						t.Error(err)
 					}
-					for a.sess.Lease() == lease {
-						time.Sleep(time.Millisecond)
-					}
+					<-lost
 					h.set(h.now().Add(71 * time.Hour))
 				}
 				return nil

@@ -75,11 +75,12 @@ func TestAway(t *testing.T) {
 			t.Parallel()
 			f := testkit.Shared(t)
 			var all, without gauge
+			var permitted [3]gauge // by process
 			var refused atomic.Int64
 			changes := make(chan bool, 30)
 			var fleet []instance
 			var servers []server
-			for range 3 {
+			for i := range permitted {
 				in := withTotal(f, total)
 				servers = append(servers, in.serve(options(wait(time.Second), func(o *limithttp.Options) {
 					o.Outage, o.Patience = c.policy, time.Second
@@ -96,7 +97,7 @@ func TestAway(t *testing.T) {
 							without.run(work)
 							return
 						}
-						work()
+						permitted[i].run(work)
 					})
 				}))
 				fleet = append(fleet, in)
@@ -147,7 +148,9 @@ func TestAway(t *testing.T) {
 			for _, in := range fleet[:c.cut] {
 				require.Eventually(t, func() bool { return in.sess.Lease() == 0 }, soon, 10*time.Millisecond, "the lease is lost")
 			}
-			time.Sleep(time.Second) // the work under lost permits has stopped
+			for i := range c.cut {
+				require.Eventually(t, func() bool { return permitted[i].now.Load() == 0 }, soon, 5*time.Millisecond, "the work under lost permits has stopped")
+			}
 			first := all.peakSince()
 			require.LessOrEqual(t, first, c.bound)
 			begun := time.Now()

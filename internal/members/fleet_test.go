@@ -12,12 +12,14 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/procs"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
-// process returns a session on a client of its own.
-func process(t *testing.T, c *procs.Cluster) *concurrency.Session {
+// process returns a session on a client of its own, with these hooks.
+func process(t *testing.T, c *procs.Cluster, hooks ...observe.Hooks) *concurrency.Session {
 	t.Helper()
-	s, err := concurrency.NewSession(ctxT(t), client(t, c), "hung", nil)
+	s, err := concurrency.NewSession(ctxT(t), client(t, c), "hung", &concurrency.SessionOptions{Hooks: hooks})
 	require.NoError(t, err)
 	return s
 }
@@ -33,15 +35,16 @@ func TestWaitersBesideAStoppedFollower(t *testing.T) {
 		at  time.Time
 		err error
 	}
-	grants := make(chan grant, 8)
-	for i := range 8 {
+	const waiters = 8
+	grants, waits := make(chan grant, waiters), make(chan observe.Waiting, 100*waiters) // one each 10 s
+	for i := range waiters {
 		name := fmt.Sprint("m", i)
 		m, err := concurrency.NewMutex(holder, name)
 		require.NoError(t, err)
 		p, err := m.Lock(ctxT(t))
 		require.NoError(t, err)
 		held = append(held, p)
-		waiter := process(t, c)
+		waiter := process(t, c, testkit.Trace{Waiting: func(w observe.Waiting) { waits <- w }}.Hooks()...)
 		m, err = concurrency.NewMutex(waiter, name)
 		require.NoError(t, err)
 		go func() {
@@ -49,10 +52,9 @@ func TestWaitersBesideAStoppedFollower(t *testing.T) {
 			grants <- grant{i, time.Now(), err}
 		}()
 	}
-	all, err := concurrency.NewMutex(holder, "m0")
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { st, err := all.Status(ctxT(t)); return err == nil && len(st.Waiters) == 1 }, 20*time.Second, 10*time.Millisecond)
-	time.Sleep(500 * time.Millisecond) // the others wait as well, and their watches are silent
+	for range waiters {
+		testkit.Got(t, waits, "its watch has begun, and the queue was listed")
+	}
 	stop(t, c, follower(t, c))
 	released := time.Now()
 	for _, p := range held {
