@@ -39,6 +39,15 @@ func waiting(t *testing.T, ctx context.Context, on []*desk, opts ...idempotency.
 	return b, c, first, done
 }
 
+// replaced has an attempt release its key, and begins one with another payload.
+func replaced(t *testing.T, first *idempotency.Attempt, c *idempotency.Store) *idempotency.Attempt {
+	t.Helper()
+	require.NoError(t, first.Release(t.Context()))
+	other, _, err := c.Begin(t.Context(), order("1"), "another payload")
+	require.NoError(t, err)
+	return other
+}
+
 // events has a fault for all events that the process would hear, and counts them.
 func (d *desk) events(of etcdfake.Fault) *atomic.Int64 {
 	var heard atomic.Int64
@@ -184,9 +193,7 @@ func TestOtherPayloadWhileWaiting(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, on []*desk) {
 		_, c, first, call := waiting(t, within(t, time.Hour), on)
 		on[1].later()
-		require.NoError(t, first.Release(t.Context()))
-		other, _, err := c.Begin(t.Context(), order("1"), "another payload")
-		require.NoError(t, err)
+		other := replaced(t, first, c)
 		time.Sleep(10 * time.Second)
 		require.Len(t, call, 1, "it waits for another request")
 		require.ErrorIs(t, (<-call).err, idempotency.ErrMismatch)
@@ -199,10 +206,8 @@ func TestOtherPayloadBehindAWaitingCall(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, on []*desk) {
 		b, c, first, call := waiting(t, within(t, time.Hour), on)
 		on[1].events(etcdfake.Fault{DropResponse: true})
-		require.NoError(t, first.Release(t.Context()))
-		other, _, err := c.Begin(t.Context(), order("1"), "another payload")
-		require.NoError(t, err)
-		_, _, err = b.Begin(t.Context(), order("1"), "payload", idempotency.Wait(0))
+		other := replaced(t, first, c)
+		_, _, err := b.Begin(t.Context(), order("1"), "payload", idempotency.Wait(0))
 		require.ErrorIs(t, err, idempotency.ErrMismatch)
 		require.ErrorIs(t, (<-call).err, idempotency.ErrMismatch)
 		require.NoError(t, other.Commit(t.Context(), nil))
@@ -218,11 +223,9 @@ func TestPayloadOfTheAttemptAndNotOfAWaitingCall(t *testing.T) {
 			defer cancel()
 			b, c, first, call := waiting(t, ctx, on)
 			on[1].events(etcdfake.Fault{DropResponse: true})
-			require.NoError(t, first.Release(t.Context()))
-			other, _, err := c.Begin(t.Context(), order("1"), "another payload")
-			require.NoError(t, err)
+			other := replaced(t, first, c)
 			if then {
-				_, _, err = b.Begin(t.Context(), order("1"), "another payload", idempotency.Wait(0))
+				_, _, err := b.Begin(t.Context(), order("1"), "another payload", idempotency.Wait(0))
 				require.ErrorIs(t, err, idempotency.ErrInProgress)
 				require.ErrorIs(t, (<-call).err, idempotency.ErrMismatch)
 				require.NoError(t, other.Commit(t.Context(), nil))
