@@ -2,7 +2,6 @@ package limitgrpc_test
 
 import (
 	"context"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,10 +10,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -176,23 +173,7 @@ func serve(t testing.TB, opts []grpc.ServerOption, u unary, s stream, dial ...gr
 		}}},
 		Streams: []grpc.StreamDesc{watch, sum},
 	}, nil)
-	lis := bufconn.Listen(1 << 20)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.Serve(lis)
-	}()
-	conn, err := grpc.NewClient("passthrough:///work", append([]grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	}, dial...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = conn.Close()
-		srv.Stop()
-		<-done
-	})
-	return server{t, conn, calls}
+	return server{t, testkit.Connected(t, srv, dial...), calls}
 }
 
 // as is the context of a tenant's calls.

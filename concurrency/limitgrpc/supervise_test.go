@@ -2,22 +2,20 @@ package limitgrpc_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/limitgrpc"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // supervised is a server with health checks and reflection alone, and a connection to it.
@@ -26,23 +24,7 @@ func supervised(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOpt
 	srv := grpc.NewServer(server...)
 	healthpb.RegisterHealthServer(srv, health.NewServer())
 	reflection.Register(srv)
-	lis := bufconn.Listen(1 << 20)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.Serve(lis)
-	}()
-	conn, err := grpc.NewClient("passthrough:///health", append([]grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	}, client...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = conn.Close()
-		srv.Stop()
-		<-done
-	})
-	return conn
+	return testkit.Connected(t, srv, client...)
 }
 
 // supervise asks as an orchestrator and a debugger do.

@@ -2,7 +2,6 @@ package idemgrpc_test
 
 import (
 	"context"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,10 +10,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -110,23 +107,7 @@ func (in instance) serve(opts *idemgrpc.Options, h handler, dial ...grpc.DialOpt
 			return nil
 		}}},
 	}, nil)
-	lis := bufconn.Listen(1 << 20)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.Serve(lis)
-	}()
-	conn, err := grpc.NewClient("passthrough:///pay", append([]grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-	}, dial...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_ = conn.Close()
-		srv.Stop()
-		<-done
-	})
-	return server{t, conn, calls}
+	return server{t, testkit.Connected(t, srv, dial...), calls}
 }
 
 // reply is what a call returned.
