@@ -45,6 +45,16 @@ func (f frame) Tabs() []tab {
 // mark is a state, shown by its colour and its shape: ok, busy, warn, paused, bad or off.
 type mark struct{ Shape, Text string }
 
+// marks are the states of a row, the worst one first.
+type marks []mark
+
+// add adds a state, if it is one of the row's.
+func (m *marks) add(is bool, shape, text string) {
+	if is {
+		*m = append(*m, mark{shape, text})
+	}
+}
+
 // sideRow is a name in the column beside a page.
 type sideRow struct {
 	Name, Href, Shape, State string

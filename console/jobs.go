@@ -22,7 +22,7 @@ type jobRow struct {
 	Bad                         bool      // its latest run was lost or has failed
 	Paused                      bool
 	Lost, Failed                int
-	Marks                       []mark // its states, the worst one first
+	Marks                       marks
 }
 
 // jobList is the list of jobs.
@@ -99,16 +99,11 @@ func (r jobRow) trouble() int {
 
 // marked adds the states of a job.
 func (r jobRow) marked() jobRow {
-	add := func(is bool, shape, text string) {
-		if is {
-			r.Marks = append(r.Marks, mark{shape, text})
-		}
-	}
-	add(!r.Overdue.IsZero(), "bad", "no process starts it")
-	add(r.Bad, "bad", "last run "+text(r.Outcome))
-	add(r.Paused, "paused", r.State)
+	r.Marks.add(!r.Overdue.IsZero(), "bad", "no process starts it")
+	r.Marks.add(r.Bad, "bad", "last run "+text(r.Outcome))
+	r.Marks.add(r.Paused, "paused", r.State)
 	if !r.Paused {
-		add(true, map[bool]string{true: "ok", false: "off"}[r.State == running], r.State)
+		r.Marks.add(true, map[bool]string{true: "ok", false: "off"}[r.State == running], r.State)
 	}
 	return r
 }

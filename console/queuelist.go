@@ -29,7 +29,7 @@ type queueRow struct {
 	Leaderless             bool // of an election
 	Overdue, Foreign       int
 	OldestWait, OldestHold time.Time
-	Marks                  []mark // its states, the worst one first
+	Marks                  marks
 	Trend                  string // path of the permits and waiters of the last hour, or ""
 }
 
@@ -137,26 +137,21 @@ func (r queueRow) trouble() int {
 
 // marked adds the states of a queue.
 func (r queueRow) marked() queueRow {
-	add := func(is bool, shape, text string) {
-		if is {
-			r.Marks = append(r.Marks, mark{shape, text})
-		}
-	}
-	add(r.Paused, "paused", "paused")
-	add(r.Leaderless, "bad", "no leader")
-	add(r.Overdue > 0, "bad", fmt.Sprintf("%d held too long", r.Overdue))
-	add(r.Foreign > 0, "warn", count(r.Foreign, "foreign key", "foreign keys"))
+	r.Marks.add(r.Paused, "paused", "paused")
+	r.Marks.add(r.Leaderless, "bad", "no leader")
+	r.Marks.add(r.Overdue > 0, "bad", fmt.Sprintf("%d held too long", r.Overdue))
+	r.Marks.add(r.Foreign > 0, "warn", count(r.Foreign, "foreign key", "foreign keys"))
 	switch {
 	case len(r.Marks) > 0:
 	case r.Rate:
-		add(true, map[bool]string{true: "ok", false: "off"}[r.Requests > 0], count(r.Requests, "share", "shares"))
+		r.Marks.add(true, map[bool]string{true: "ok", false: "off"}[r.Requests > 0], count(r.Requests, "share", "shares"))
 	case r.Election:
-		add(true, "ok", "led")
+		r.Marks.add(true, "ok", "led")
 	case r.atLimit():
-		add(true, "busy", "at the limit")
+		r.Marks.add(true, "busy", "at the limit")
 	default:
-		add(r.Used > 0, "ok", "in use")
-		add(r.Used == 0, "off", "idle")
+		r.Marks.add(r.Used > 0, "ok", "in use")
+		r.Marks.add(r.Used == 0, "off", "idle")
 	}
 	return r
 }
