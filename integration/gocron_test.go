@@ -137,11 +137,13 @@ func TestGocronShutdown(t *testing.T) {
 	all := fleet(t, 2, concurrency.SessionOptions{}, schedlock.Options{})
 	locker, err := gocronlock.New[gocron.Lock](all[0].Locker, 500*time.Millisecond)
 	require.NoError(t, err)
-	begun, end := make(chan *schedlock.Run, 100), make(chan struct{})
+	begun, canceled, end := make(chan *schedlock.Run, 100), make(chan struct{}, 100), make(chan struct{})
 	sched := scheduler(t, gocron.WithDistributedLocker(locker))
-	_, err = sched.NewJob(gocron.DurationJob(500*time.Millisecond), gocron.NewTask(func() {
+	_, err = sched.NewJob(gocron.DurationJob(500*time.Millisecond), gocron.NewTask(func(ctx context.Context) {
 		r, _ := locker.Running("long")
 		begun <- r
+		<-ctx.Done()
+		canceled <- struct{}{}
 		<-end
 	}), gocron.WithName("long"))
 	require.NoError(t, err)
@@ -154,7 +156,11 @@ func TestGocronShutdown(t *testing.T) {
 	}
 	down := make(chan error, 1)
 	go func() { down <- sched.Shutdown() }()
-	time.Sleep(50 * time.Millisecond)
+	select {
+	case <-canceled:
+	case <-time.After(soon):
+		require.FailNow(t, "Shutdown does not begin")
+	}
 	require.NoError(t, r.Check(ctx), "the task has not ended")
 	close(end)
 	require.NoError(t, <-down)
