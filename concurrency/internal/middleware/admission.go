@@ -128,7 +128,8 @@ func (a *Admission) Disabled() bool { return a.Enabled != nil && !a.Enabled() }
 // count less than the middleware's own. Without a permit fn is called only in an outage under the
 // policies Open and Share, which is reported. ran says whether fn was called; then err is nil or says
 // that the permit was lost before fn returned. If there is a rate, fn is called after a token of it
-// was taken: under the permit, so that the tokens count what begins.
+// was taken: under the permit, so that the tokens count what begins. If fn was not called, Run returns an error of the limiter, such as
+// concurrency.ErrFull.
 func (a *Admission) Run(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error), fn func(context.Context)) (ran bool, err error) {
 	if a.rateAlone() {
 		if err := a.pass(ctx, report); err != nil {
@@ -239,7 +240,7 @@ func (a *Admission) without(ctx context.Context, key string, each []concurrency.
 }
 
 // Acquire is Run for a call that ends later: it returns the context of the call and what ends it,
-// to be called once or more. The call also ends with ctx.
+// to be called once or more. The call also ends with ctx. It returns an error of the limiter, such as concurrency.ErrFull.
 func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error)) (context.Context, func(), error) {
 	if a.rateAlone() {
 		if err := a.pass(ctx, report); err != nil {

@@ -35,7 +35,7 @@ func Single(values []string) (string, error) {
 // ParseKey returns the key that a header has, an Item of Structured Fields (RFC 9651) that is a
 // String; parameters are ignored. Unless strict is set, a key without quotes stands for the String
 // of the same characters. All transports read keys in this way, so a key is the same behind each of
-// them.
+// them. It returns an error that says what is wrong with the text.
 func ParseKey(text string, strict bool) (string, error) {
 	text = strings.Trim(text, " ")
 	if !strict && bare(text) {
@@ -61,7 +61,8 @@ func QuoteKey(key string) (string, error) {
 	return httpsfv.Marshal(httpsfv.NewItem(key))
 }
 
-// WriteKey returns a key without quotes if ParseKey reads it so, and otherwise what QuoteKey returns.
+// WriteKey returns a key without quotes if ParseKey reads it so, and otherwise what QuoteKey returns. It
+// returns an error for a key that is empty or too long.
 func WriteKey(key string) (string, error) {
 	if bare(key) {
 		return key, checkLength(key)
@@ -107,7 +108,7 @@ func Fit(s string) string {
 
 // CallKey returns the key of a call to another service: in the context of an attempt,
 // idempotency.CallKey of the call's description, with its retry; otherwise a random key without a
-// retry. It returns the error of describe, of a call that cannot be compared, or that of idempotency.CallKey,
+// retry. It returns an error of describe, of a call that cannot be compared, or that of idempotency.CallKey,
 // with what is attempted.
 func CallKey(ctx context.Context, attempted string, describe func() (text string, apart map[string]string, err error)) (key string, retry func(), err error) {
 	if _, within := idempotency.FromContext(ctx); within {

@@ -82,7 +82,7 @@ func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 }
 
 // Undecodable returns the answer to the request with key k if its recorded result is not a
-// response of the transport, and the error for the operator.
+// response of the transport, and returns an error for the operator.
 func (s Settings) Undecodable(k idempotency.Key, cause error) (Refusal, error) {
 	ref := s.Store.Ref(k)
 	return Refusal{Reason: Unreadable, Ref: ref, Report: true},

@@ -22,7 +22,10 @@ type Error struct {
 	Word Word
 }
 
+// Error returns the text of Err.
 func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Of returns what an error says that a function has returned. NothingDone counts only as what the function
@@ -70,7 +73,7 @@ func Uncounted(err error) string {
 	return " (a NothingDone within another error does not count: the function has to return it itself)"
 }
 
-// Plain returns the error without its word, if that is all there is around it.
+// Plain returns an error without its word, if that is all there is around it.
 func Plain(err error) error {
 	for {
 		e, is := err.(*Error) //nolint:errorlint // only the outermost

@@ -50,6 +50,7 @@ type Problem struct {
 	Text string
 }
 
+// String returns the problem with its line.
 func (p Problem) String() string { return fmt.Sprintf("line %d: %s", p.Line, p.Text) }
 
 // reader is what is known when a line is read.

@@ -10,8 +10,8 @@ import (
 // Schedule has the fire times of a line, and what the command asks of them.
 type Schedule struct{ crontab.Schedule }
 
-// Parse reads five fields, or a word such as @daily, whose times are those of a zone. Its error is the reason alone:
-// the text is in the line that is shown with it.
+// Parse reads five fields, or a word such as @daily, whose times are those of a zone. For a text that is none it
+// returns an error, the reason alone: the text is in the line that is shown with it.
 func Parse(text string, zone *time.Location) (Schedule, error) {
 	s, err := crontab.Parse(text, zone)
 	if wrong, ok := errors.AsType[*crontab.ParseError](err); ok {

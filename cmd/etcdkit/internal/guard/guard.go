@@ -46,6 +46,7 @@ type Process struct {
 	Name string
 }
 
+// String returns the name and the number of the process.
 func (p Process) String() string { return fmt.Sprintf("%s (%d)", p.Name, p.PID) }
 
 // Event is what happens to a command. One field is set.
@@ -65,6 +66,7 @@ type Event struct {
 // KilledError is that a signal has ended the guard before it started the command.
 type KilledError struct{ Signal syscall.Signal }
 
+// Error names the signal.
 func (e *KilledError) Error() string {
 	return fmt.Sprintf("the guard process was ended by a signal (%v), so the command was not started", e.Signal)
 }

@@ -27,6 +27,7 @@ type Remote struct {
 }
 
 // StartRemote starts a front process, and under it the command, with a standard input. The events are those of Start.
+// It returns an error if the front process does not start.
 func StartRemote(c Command, until time.Time, in *os.File) (*Remote, error) {
 	theirs, orders, err := os.Pipe()
 	if err != nil {

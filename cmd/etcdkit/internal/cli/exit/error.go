@@ -16,7 +16,7 @@ func (e usageError) Unwrap() error { return e.error }
 // Usagef returns an error of flags or arguments: its code is Usage.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// AsUsage is Usagef for an error.
+// AsUsage returns an error whose code is Usage, for one that there is.
 func AsUsage(err error) error { return usageError{err} }
 
 // Error is an end with a code of its own, such as that of a command. Its error may be nil: then
@@ -26,6 +26,7 @@ type Error struct {
 	Err  error
 }
 
+// Error returns the text of Err, or "".
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return ""
@@ -33,12 +34,13 @@ func (e *Error) Error() string {
 	return e.Err.Error()
 }
 
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// With returns an Error with a code, and err, which may be nil.
+// With returns an error with a code, an *Error, for err, which may be nil.
 func With(code int, err error) error { return &Error{code, err} }
 
-// Errorf returns an Error with a code and a text.
+// Errorf returns an error with a code, an *Error, and a text.
 func Errorf(code int, format string, args ...any) error {
 	return &Error{code, fmt.Errorf(format, args...)}
 }
@@ -49,9 +51,10 @@ var Signals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, sysca
 // Interrupted is the end of a verb by a signal.
 type Interrupted struct{ syscall.Signal }
 
+// Error names the signal.
 func (i Interrupted) Error() string { return "ended by a signal: " + i.Signal.String() }
 
-// OrInterrupted returns the signal that has canceled ctx, if err is of that, and otherwise err.
+// OrInterrupted returns an error: Interrupted, by the signal that has canceled ctx, if err is of that, and otherwise err.
 func OrInterrupted(ctx context.Context, err error) error {
 	var by Interrupted
 	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &by) {

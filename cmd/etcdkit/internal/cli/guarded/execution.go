@@ -44,7 +44,8 @@ const (
 // longestTTL is the greatest TTL of a session.
 const longestTTL = 24 * time.Hour
 
-// Times returns the TTL and margin of the session, within which the grace fits.
+// Times returns the TTL and margin of the session, within which the grace fits. It returns an error of usage for
+// times that are out of range.
 func (x Execution) Times() (ttl, margin time.Duration, err error) {
 	switch {
 	case x.Grace < 0:
@@ -70,7 +71,8 @@ func (x Execution) Times() (ttl, margin time.Duration, err error) {
 	return ttl, margin, nil
 }
 
-// Begin begins the verb, and returns the options of its session.
+// Begin begins the verb, and returns the options of its session. It returns an error as Times does, and on a system
+// without a guard.
 func (x *Execution) Begin() (*concurrency.SessionOptions, error) {
 	ttl, margin, err := x.Times()
 	if err != nil {

@@ -20,6 +20,7 @@ type Holding interface {
 	Deadline() time.Time
 	Context() context.Context
 	StopRequested() context.Context
+	// Err returns an error that wraps concurrency.ErrLost once the permit has ended, and nil before.
 	Err() error
 }
 
@@ -30,8 +31,8 @@ type Guardian interface {
 	Stop()
 }
 
-// Run runs the command under a guard of this process, until no process of it is left. It returns the command's exit
-// code as an error, nil for 0. A signal that has come before the start, or comes until then, is returned in place of it;
+// Run runs the command under a guard of this process, until no process of it is left. It returns an error for the
+// command's exit code, nil for 0. A signal that has come before the start, or comes until then, is returned in place of it;
 // later signals are the command's.
 func (x *Execution) Run(ctx context.Context, p Holding, env []string, renewed <-chan struct{}) error {
 	g, err := x.start(ctx, p, env)
@@ -64,8 +65,8 @@ func (x *Execution) start(ctx context.Context, p Holding, env []string) (*guard.
 	}
 }
 
-// Supervise has a command that was started end with its permit, until no process of it is left. It returns what Run
-// returns. renewed has a value after each renewal of the lease.
+// Supervise has a command that was started end with its permit, until no process of it is left. As Run, it
+// returns an error for the exit code. renewed has a value after each renewal of the lease.
 func (x *Execution) Supervise(p Holding, g Guardian, renewed <-chan struct{}) error {
 	var overdue <-chan time.Time
 	if x.MaxHold > 0 {

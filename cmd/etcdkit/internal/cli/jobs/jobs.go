@@ -128,7 +128,8 @@ func (j shownJob) state() string {
 	return state
 }
 
-// List prints the jobs of the session's namespace, and waits for each answer as long as --command-timeout.
+// List prints the jobs of the session's namespace, and waits for each answer as long as --command-timeout. It
+// returns an error of etcd, and of ctx.
 func List(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
 	l, err := schedlock.New(sess, nil)
 	if err != nil {

@@ -14,7 +14,7 @@ type Noted struct {
 	Failed error
 }
 
-// Write writes to the writer below.
+// Write writes to the writer below. It returns an error of that, and keeps it.
 func (n *Noted) Write(p []byte) (int, error) {
 	written, err := n.Writer.Write(p)
 	n.Failed = cmp.Or(n.Failed, err)

@@ -22,7 +22,7 @@ func FormOf(thing string) Form { return Form{"etcdkit." + thing + "/v1"} }
 // Number is an integer of etcd's as text, since JSON's readers lose digits above 2^53.
 type Number int64
 
-// MarshalJSON returns the number as a string.
+// MarshalJSON returns the number as a string. The error is always nil.
 func (n Number) MarshalJSON() ([]byte, error) {
 	return strconv.AppendQuote(nil, strconv.FormatInt(int64(n), 10)), nil
 }
@@ -30,12 +30,12 @@ func (n Number) MarshalJSON() ([]byte, error) {
 // Seconds is a duration.
 type Seconds time.Duration
 
-// MarshalJSON returns the duration in seconds.
+// MarshalJSON returns the duration in seconds. The error is always nil.
 func (s Seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(s).Seconds())
 }
 
-// JSON writes a value in one line.
+// JSON writes a value in one line. It returns an error of the writer, and for a value that JSON does not have.
 func JSON(to io.Writer, value any) error {
 	e := json.NewEncoder(to)
 	e.SetEscapeHTML(false) // it is read by people and jq
@@ -74,7 +74,7 @@ func (t *Table) print(text string) {
 	t.failed = cmp.Or(t.failed, err)
 }
 
-// Flush writes what is left, and returns the first error of all writes of the table: a tabwriter forgets it
+// Flush writes what is left, and returns an error, the first of all writes of the table: a tabwriter forgets it
 // when its lines are flushed one by one.
 func (t *Table) Flush() error {
 	t.failed = cmp.Or(t.failed, t.w.Flush())

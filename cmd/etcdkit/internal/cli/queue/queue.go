@@ -10,9 +10,12 @@ import (
 
 // Queue is what the verbs need of a semaphore, a mutex, an election, the key of a limiter or its total.
 type Queue interface {
+	// Status returns an error as that of a Semaphore does, such as concurrency.ErrClosed.
 	Status(ctx context.Context, opts ...concurrency.StatusOption) (concurrency.Status, error)
 	Watch(ctx context.Context) iter.Seq2[concurrency.Status, error]
+	// RequestStop returns an error as that of a Semaphore does, such as concurrency.ErrNotHeld.
 	RequestStop(ctx context.Context, token int64, reason string) error
+	// EvictToken returns an error as that of a Semaphore does, such as concurrency.ErrNotHeld.
 	EvictToken(ctx context.Context, token int64, reason string) error
 }
 
@@ -34,7 +37,8 @@ func (e election) Watch(ctx context.Context) iter.Seq2[concurrency.Status, error
 	}
 }
 
-// Of returns the queue of a subject. Of a limiter without a key that is its total.
+// Of returns the queue of a subject. Of a limiter without a key that is its total. It returns an error of usage for
+// the limit of a rate, and otherwise those of the queue, such as concurrency.ErrInvalid for its name.
 func Of(sess *concurrency.Session, s Subject) (Queue, error) {
 	switch s.Kind {
 	case concurrency.KindSemaphore:
@@ -51,7 +55,8 @@ func Of(sess *concurrency.Session, s Subject) (Queue, error) {
 	}
 }
 
-// SemaphoreOf returns a semaphore, the key of a limiter, or the total of one.
+// SemaphoreOf returns a semaphore, the key of a limiter, or the total of one, and otherwise
+// concurrency.ErrInvalid or ErrClosed.
 func SemaphoreOf(sess *concurrency.Session, s Subject) (*concurrency.Semaphore, error) {
 	if s.Kind == concurrency.KindSemaphore {
 		return concurrency.NewSemaphore(sess, s.Name, 0, &concurrency.SemaphoreOptions{AdoptLimit: true})
@@ -66,7 +71,8 @@ func SemaphoreOf(sess *concurrency.Session, s Subject) (*concurrency.Semaphore, 
 	return l.Key(s.Key), nil
 }
 
-// LimiterOf returns a limiter by the limits that are stored, with a total or without.
+// LimiterOf returns a limiter by the limits that are stored, with a total or without, and otherwise
+// concurrency.ErrInvalid or ErrClosed.
 func LimiterOf(sess *concurrency.Session, s Subject) (*concurrency.KeyedLimiter, error) {
 	return concurrency.NewKeyedLimiter(sess, s.Name, 0, &concurrency.KeyedLimiterOptions{AdoptLimit: true, Total: 1})
 }

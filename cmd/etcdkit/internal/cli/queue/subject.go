@@ -24,6 +24,7 @@ var Kinds = []concurrency.QueueKind{
 	concurrency.KindSemaphore, concurrency.KindLimiter, concurrency.KindMutex, concurrency.KindElection, concurrency.KindRate,
 }
 
+// String returns the subject as Parse reads it.
 func (s Subject) String() string {
 	if s.Key != "" {
 		return fmt.Sprintf("%s/%s/%s", s.Kind, s.Name, s.Key)
@@ -36,7 +37,7 @@ func (s Subject) Fixed() bool {
 	return s.Kind == concurrency.KindMutex || s.Kind == concurrency.KindElection
 }
 
-// Parse reads an argument.
+// Parse reads an argument. It returns an error of usage if that is neither NAME nor KIND/NAME.
 func Parse(arg string) (Subject, error) {
 	kind, rest, ok := strings.Cut(arg, "/")
 	if arg == "" { // as of a variable of a script that is not set
@@ -55,7 +56,8 @@ func Parse(arg string) (Subject, error) {
 	return s, nil
 }
 
-// Resolve finds the kind of a name that was given without one.
+// Resolve finds the kind of a name that was given without one. It returns ErrNoQueue, an error of
+// usage if there are several, or one of etcd.
 func (s Subject) Resolve(ctx context.Context, sess *concurrency.Session) (Subject, error) {
 	if s.Kind != "" {
 		return s, nil

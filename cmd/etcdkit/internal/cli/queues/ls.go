@@ -46,7 +46,8 @@ Without --namespace, list the namespaces below --prefix; where ETCDKIT_NAMESPACE
 	}
 }
 
-// List prints the queues of the session's namespace, and waits for each answer as long as --command-timeout.
+// List prints the queues of the session's namespace, and waits for each answer as long as --command-timeout. It
+// returns an error of etcd, and of ctx.
 func List(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
 	ctx, alive, cancel := c.Patience(ctx) // there may be many
 	defer cancel()

@@ -52,7 +52,7 @@ line.`,
 }
 
 // Redraw prints the table of top once, or again and again until ctx ends. On a screen it takes the place of the
-// one before.
+// one before. It returns an error of etcd, of the output, and of ctx.
 func Redraw(
 	ctx context.Context, c *verb.Call, sess *concurrency.Session, every time.Duration, rows int, screen, again bool,
 ) error {

@@ -42,7 +42,7 @@ func (c *Call) Print(value any, table func(t *output.Table)) error {
 	return c.PrintTo(c.Std.Out, value, table)
 }
 
-// PrintTo is Print to another writer.
+// PrintTo is Print to another writer. It returns an error of that.
 func (c *Call) PrintTo(to io.Writer, value any, table func(t *output.Table)) error {
 	if c.Output == "json" {
 		return output.JSON(to, value)
@@ -52,7 +52,7 @@ func (c *Call) PrintTo(to io.Writer, value any, table func(t *output.Table)) err
 	return t.Flush()
 }
 
-// PrintChange is Print after something was changed: an error says so.
+// PrintChange is Print after something was changed. It returns an error that says so.
 func (c *Call) PrintChange(value any, table func(t *output.Table)) error {
 	if err := c.Print(value, table); err != nil {
 		return fmt.Errorf("the change was made, but its result cannot be written: %w", err)
@@ -75,7 +75,8 @@ func (c *Call) Close() { c.messages.Close() }
 // Asks reports whether Confirm asks: there is a terminal, and no --yes.
 func (c *Call) Asks() bool { return !c.Yes && output.Terminal(c.Std.In) }
 
-// Confirm asks before something is ended or deleted. Without a terminal it needs --yes.
+// Confirm asks before something is ended or deleted. Without a terminal it needs --yes. It returns an error if the
+// answer is no, or there is none.
 func (c *Call) Confirm(ctx context.Context, question string) error {
 	if c.Yes {
 		return nil
@@ -120,7 +121,7 @@ func typed(ctx context.Context, terminal int, read func() (string, error)) (stri
 	}
 }
 
-// Pause waits, and returns ctx's error if that ends first.
+// Pause waits. It returns an error, that of ctx, only if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

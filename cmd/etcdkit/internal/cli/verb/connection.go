@@ -48,7 +48,7 @@ func (c *Connection) Define(f *pflag.FlagSet) {
 }
 
 // ClientConfig returns the configuration of a client. It asks for a password once, and may be called
-// concurrently.
+// concurrently. It returns an error for files that it cannot read, and for flags that contradict each other.
 func (c *Connection) ClientConfig(ctx context.Context) (*clientv3.Config, error) {
 	c.once.Do(func() { c.made, c.failed = c.newConfig(ctx) })
 	return c.made, c.failed
@@ -90,7 +90,8 @@ func askPassword(ctx context.Context, user string) (string, error) {
 	return password, err
 }
 
-// Client connects to etcd. The caller closes it.
+// Client connects to etcd. The caller closes it. It returns an error as ClientConfig does, and if there is
+// no connection.
 func (c *Connection) Client(ctx context.Context) (*clientv3.Client, error) {
 	config, err := c.ClientConfig(ctx)
 	if err != nil {
@@ -103,9 +104,9 @@ func (c *Connection) Client(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// WithReason adds to an error that etcd has not answered that there is no connection, and why, or no leader. etcd's
-// client repeats requests that only read until their ctx ends, and forgets the reason; it does not repeat
-// this one.
+// WithReason returns an error as it is, and one that etcd has not answered with the reason: that there is no
+// connection, and why, or no leader. etcd's client repeats requests that only read until their ctx ends, and
+// forgets the reason; it does not repeat this one.
 func WithReason(client *clientv3.Client, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || exit.IsUnavailable(err) {
 		return err
@@ -136,12 +137,12 @@ func withReasonOf(config clientv3.Config, err error) error {
 // reasonTime bounds what a failed verb waits for its reason.
 const reasonTime = 500 * time.Millisecond
 
-// Unreachable adds to an error which endpoints were tried.
+// Unreachable returns an error with the endpoints that were tried.
 func (c *Connection) Unreachable(err error) error {
 	return fmt.Errorf("etcd at %s: %w", strings.Join(c.Endpoints, ","), err)
 }
 
-// Space returns the keys of the namespace.
+// Space returns the keys of the namespace. It returns an error of usage if there is none, or its name is not possible.
 func (c *Connection) Space() (keyspace.Space, error) {
 	if c.Namespace == "" {
 		return keyspace.Space{}, exit.Usagef("--namespace is missing (or ETCDKIT_NAMESPACE): 'etcdkit ls' without it lists the namespaces")

@@ -14,7 +14,8 @@ var Ours = map[string]string{"namespace": "ETCDKIT_NAMESPACE", "prefix": "ETCDKI
 // Variable returns the environment variable of a flag, or "".
 func Variable(flag string) string { return cmp.Or(etcdflags.Variable(flag), Ours[flag]) }
 
-// CheckConnection refuses what would select another cluster, or another protection of it, than its user means.
+// CheckConnection returns an error for flags that would select another cluster, or another protection of it, than
+// their user means.
 func CheckConnection(flags *pflag.FlagSet) error {
 	return etcdflags.Check(func(name string) (string, bool) {
 		f := flags.Lookup(name)
@@ -25,7 +26,8 @@ func CheckConnection(flags *pflag.FlagSet) error {
 	})
 }
 
-// FromEnvironment sets the flags that were not given from their environment variables.
+// FromEnvironment sets the flags that were not given from their environment variables. It returns an error for
+// the first one whose flag refuses it.
 func FromEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if err == nil && !f.Changed {

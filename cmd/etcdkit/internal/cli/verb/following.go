@@ -20,7 +20,7 @@ var errNoReader = exit.With(exit.NoReader, nil)
 
 // Following runs a verb that prints each change, and writes to standard error when etcd does not answer,
 // and when it answers again: without that, an outage looks like a state that does not change. It ends when no process reads
-// the output any more, as in 'show --watch | head -1', whether there is a change to print or not.
+// the output any more, as in 'show --watch | head -1', whether there is a change to print or not. It returns an error of follow, and of the output.
 func (c *Call) Following(ctx context.Context, sess *concurrency.Session, follow func(context.Context) error) error {
 	ctx, left := context.WithCancelCause(ctx)
 	defer left(nil)

@@ -9,7 +9,7 @@ import (
 
 // NamesBelow returns the names in the keys below root, sorted. It reads one key of each name, and the next ones with
 // it, since most names have few keys: parse returns the name in a key and the range of all keys that have it; of
-// foreign keys ok is false.
+// foreign keys ok is false. It returns an error of etcd, and of ctx.
 func (c *Connection) NamesBelow(
 	ctx context.Context, kv clientv3.KV, root string, parse func(key string) (name, all string, ok bool),
 ) ([]string, error) {

@@ -18,7 +18,7 @@ func (c *Call) Progress() *output.Progress { return output.NewProgress(c.Std.Err
 const readsAtOnce = 8
 
 // ReadEach calls read for each number below n, several at the same time, and shows on a terminal how far it has come.
-// After an error it begins no further one, and returns the first.
+// It returns an error, the first of read, after which it begins no further one.
 func (c *Call) ReadEach(n int, what string, read func(i int) error) error {
 	p := c.Progress()
 	defer p.End()
@@ -59,7 +59,7 @@ func (c *Call) Patience(ctx context.Context) (_ context.Context, alive func(), c
 	return ctx, func() { t.Reset(c.Etcd.Timeout) }, func() { t.Stop(); end(nil) }
 }
 
-// Because adds to an error why its ctx has ended, if it has.
+// Because returns an error with the reason why its ctx has ended, if it has, and otherwise as it is.
 func Because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w (%w)", err, cause)

@@ -16,7 +16,8 @@ import (
 )
 
 // Session opens a session for one verb, and runs fn with it. The session is closed, and its lease
-// revoked, before Session returns. fn's ctx is bounded by --command-timeout unless the verb is long.
+// revoked, before Session returns. fn's ctx is bounded by --command-timeout unless the verb is long. It
+// returns an error of fn, or of the connection.
 func (c *Call) Session(ctx context.Context, name string, fn func(context.Context, *concurrency.Session) error) error {
 	return c.Open(ctx, name, &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 		ctx, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
@@ -25,7 +26,8 @@ func (c *Call) Session(ctx context.Context, name string, fn func(context.Context
 	})
 }
 
-// Open is Session with options, and without a bound for fn. The session has no lease: it can acquire nothing.
+// Open is Session with options, and without a bound for fn. The session has no lease: it can acquire nothing. It
+// returns an error as Session does.
 func (c *Call) Open(
 	ctx context.Context, name string, opts *concurrency.SessionOptions, fn func(context.Context, *concurrency.Session) error,
 ) error {
@@ -35,7 +37,8 @@ func (c *Call) Open(
 	})
 }
 
-// Connected is Open for verbs that use the client as well, or whose session needs a lease.
+// Connected is Open for verbs that use the client as well, or whose session needs a lease. It returns an error
+// as Session does.
 func (c *Call) Connected(
 	ctx context.Context, opts *concurrency.SessionOptions, fn func(context.Context, *clientv3.Client, *concurrency.Session) error,
 ) error {
@@ -43,7 +46,7 @@ func (c *Call) Connected(
 }
 
 // Ending is Connected for a session that waits longer for what is in progress when fn has returned: what etcd has not
-// confirmed until then is lost with the session's lease.
+// confirmed until then is lost with the session's lease. It returns an error as Session does.
 func (c *Call) Ending(
 	ctx context.Context, opts *concurrency.SessionOptions, wait time.Duration,
 	fn func(context.Context, *clientv3.Client, *concurrency.Session) error,
@@ -83,7 +86,7 @@ func Owner(name string) string {
 }
 
 // WithClient runs fn with a connection to etcd and without a session: for what needs read permission
-// alone. fn's ctx ends if etcd has not answered for --command-timeout.
+// alone. fn's ctx ends if etcd has not answered for --command-timeout. It returns an error of fn, or of the connection.
 func (c *Call) WithClient(ctx context.Context, fn func(context.Context, *clientv3.Client) error) error {
 	client, err := c.Etcd.Client(ctx)
 	if err != nil {
@@ -123,7 +126,8 @@ func (k answering) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 	return resp, err
 }
 
-// Queues reads the queues of a session's namespace, and ends if etcd has not answered for --command-timeout.
+// Queues reads the queues of a session's namespace, and ends if etcd has not answered for --command-timeout. It
+// returns an error of etcd, and of ctx.
 func (c *Call) Queues(ctx context.Context, sess *concurrency.Session, prefixes ...string) (*fleet.State, error) {
 	ctx, answered, cancel := c.reading(ctx)
 	defer cancel()
