@@ -187,7 +187,7 @@ alerts-day: ## Record five hours of a fleet that is healthy and busy, a second f
 	@ALERTS_DAY=$(or $(SAMPLES),300) go test -count=1 -v -timeout 30m ./internal/proof/alertday
 
 .PHONY: night
-night: ## Cause five faults of a seed's choice in a fleet of 300 names, with console and Prometheus, for whoever wants to find them by docs alone; -check causes all and verifies alerts, first steps and remedies, a quarter of an hour (ARGS="-seed 7")
+night: ## Cause five faults of a seed's choice in a fleet of 300 names, with console and Prometheus, to be found by docs alone; -check causes all and verifies alerts, first steps and remedies, a quarter of an hour (ARGS="-seed 7")
 	@$(patiently) go build -o bin/etcdkit ./cmd/etcdkit
 	@$(patiently) go build -o bin/night ./internal/proof/night
 	@bin/night $(ARGS)

@@ -56,8 +56,8 @@ byte id;                      /* the ID key: number of the slot that it names, p
 byte limit = LIMIT;           /* the limit's record, its mod revision and its nonce */
 byte through, previous, limitmod, limitby;
 bool settled = 1;
-byte history;                 /* Through as a list of the revision before limitmod tells it */
-bool known = 1;               /* and whether it tells it exactly */
+byte history;                 /* Through as a list of the revision before limitmod gives it */
+bool known = 1;               /* and whether it gives it exactly */
 
 /* ---- the rule of admission ---- */
 
@@ -282,7 +282,7 @@ inline begin(c) {
 #define OWN(k, n) (nonce[k] == n)
 #endif
 
-/* What a request is removed with when nobody waits for that. */
+/* What a request is removed with when no call waits for that. */
 mtype = { DISCARD, WITHDRAW };
 mtype job[N];
 byte jobkey[N], jobnum[N];
@@ -296,7 +296,7 @@ inline giveup() {
 	goto ask
 }
 
-#ifdef NO_OWN_KEY_IN_VIEW     /* mirror.Mirror.outcome: an older view, of an empty queue, tells nothing */
+#ifdef NO_OWN_KEY_IN_VIEW     /* mirror.Mirror.outcome: an older view, of an empty queue, says nothing */
 #define FITS(c) true
 #else
 #define FITS(c) (born[key[c]] == claim[c] && VIEW(key[c]))
@@ -492,7 +492,7 @@ end:	do
 #ifdef NO_DEADLINE            /* lease.Lease.Valid: ends before the lease; without, etcd is first */
 	:: d_step { lease[c] && valid[c] && losses > 0 -> losses--; expire(c) }
 #endif
-	/* the documented exception: etcd ends a lease, or somebody deletes its keys, early */
+	/* the documented exception: etcd ends a lease, or its keys are deleted by hand, early */
 	:: d_step { lease[c] && valid[c] && earlies > 0 -> earlies--; early[c] = WATCHED; expire(c) }
 	:: atomic { valid[c] && !lease[c] && WATCHED -> valid[c] = 0; holds[c] = 0; early[c] = 0 }
 	:: atomic { word[c] -> listen(c, c) }
@@ -534,12 +534,12 @@ again:		atomic {
 #else
 #define THROUGH upto
 #endif
-#ifdef NO_PREVIOUS            /* limit.change: tells the limit that was lowered */
+#ifdef NO_PREVIOUS            /* limit.change: names the limit that was lowered */
 #define PREVIOUS 0
 #else
 #define PREVIOUS before
 #endif
-#ifdef NO_HANDING_ON          /* limit.change: also for a change that nobody settled */
+#ifdef NO_HANDING_ON          /* limit.change: also for a change that no client settled */
 #define HANDED_ON 0
 #else
 #define HANDED_ON previous
@@ -616,7 +616,7 @@ next:
 /* A session looks for keys on its lease that belong to none of its requests (engine.Epoch.sweep). */
 proctype Sweeper(byte c) {
 	byte k, token;
-#ifndef NO_SWEEP              /* engine.Epoch.sweep: deletes what nobody asked for */
+#ifndef NO_SWEEP              /* engine.Epoch.sweep: deletes what no call asked for */
 end:
 	if
 	:: atomic { valid[c] && born[c] && slot[c] != TAKEN -> k = c; token = born[k] }
@@ -640,8 +640,8 @@ end:	do
 /* ---- what must hold ---- */
 
 #define STANDS(c)  (claim[c] && born[key[c]] == claim[c] && in[key[c]])
-#define TOLD(c)    (early[c] || word[key[c]] == claim[c])   /* the documented exceptions: word is under way */
-#define SURE(c)    (holds[c] && !TOLD(c))
+#define NOTICED(c) (early[c] || word[key[c]] == claim[c])   /* the documented exceptions: word is under way */
+#define SURE(c)    (holds[c] && !NOTICED(c))
 #define EACH(p)    (p(0) && p(1) && p(2) && p(3) && p(4) && p(5))
 
 #define TRUE_BELIEF(c) (!SURE(c) || STANDS(c))
@@ -668,7 +668,7 @@ proctype Monitor() {
 #ifdef SCENARIO_ID
 	:: COUNT > 1 -> assert(two_of_one_id)
 #endif
-#ifndef REPEATS               /* nobody else's key, and no unknown copy, is in the way */
+#ifndef REPEATS               /* no key of another client, and no unknown copy, is in the way */
 	:: !EACH(FITTING) -> assert(slot_wasted)
 #endif
 	/* when nothing is left to happen */

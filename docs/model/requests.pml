@@ -3,7 +3,7 @@
  * checking with spin. requests.md says what is left out.
  *
  * One request; N callers, each a process with a session and a work lease. A caller reads the record,
- * claims the request or is told its outcome; its function runs, records a recovery point, and ends
+ * claims the request or gets its outcome; its function runs, records a recovery point, and ends
  * in one of the ways that there are; an operator resolves; the network loses, delays and repeats;
  * leases end.
  *
@@ -85,7 +85,7 @@ byte id[N];                   /* the present attempt, 0 for none */
 bool runs[N];                 /* its function runs, and its context has not ended */
 bool ends[N];                 /* its outcome is being written */
 bool busy[N];                 /* its function has not returned, whatever its context says */
-bool refused[N];              /* it was told that its outcome is not recorded: ErrConflict */
+bool refused[N];              /* its caller knows that its outcome is not recorded: ErrConflict */
 
 /* ---- what has happened, for the properties ---- */
 
@@ -94,7 +94,7 @@ byte ran;                     /* functions that were called, less those that hav
 bool strict;                  /* one of them has the policy Refuse */
 bool pointed;                 /* a recovery point was recorded */
 byte outcome;                 /* whose outcome was recorded, 0: none */
-byte judged;                  /* the attempt that somebody was told is lost, 0: none */
+byte judged;                  /* the attempt of which a caller knows that it is lost, 0: none */
 bool byhand;                  /* something was deleted by hand: the documented exception */
 #ifdef NO_GUARD_PREFIX        /* idempotency.Attempt.Guard: a revision to compare */
 byte first_mod[N];            /* the revision of its claim */
@@ -295,8 +295,8 @@ end2:
 #ifdef NO_PAIR                /* idempotency.reader.read: the presence key is read with the record */
 		:: valid[c] && wvalid[c] && IN_PROGRESS -> bby = by; goto second
 #endif
-		:: valid[c] && wvalid[c] && st == DONE -> printf("caller %d is told the outcome of %d\n", c, by); goto done
-		:: valid[c] && wvalid[c] && NO_OUTCOME && REFUSED(c) -> judged = by; printf("caller %d is told: unknown, %d\n", c, by); goto done
+		:: valid[c] && wvalid[c] && st == DONE -> printf("caller %d gets the outcome of %d\n", c, by); goto done
+		:: valid[c] && wvalid[c] && NO_OUTCOME && REFUSED(c) -> judged = by; printf("caller %d gets: unknown, %d\n", c, by); goto done
 		:: valid[c] && wvalid[c] && st != DONE && !IN_PROGRESS && !(NO_OUTCOME && REFUSED(c)) ->
 			bst = st; bby = by; bpt = pt; bmod = mod;
 			if :: NO_OUTCOME -> judged = by :: else fi;
@@ -310,7 +310,7 @@ second: /* the presence key, later */
 		if
 		:: alive[OWNER(bby)] -> goto read
 		:: !alive[OWNER(bby)] && (REFUSING(c) || REFUSING(OWNER(bby))) ->
-			printf("caller %d is told: unknown, %d\n", c, bby);
+			printf("caller %d gets: unknown, %d\n", c, bby);
 			bad_unknown = bad_unknown || !(NO_OUTCOME && by == bby); goto done
 		:: else -> goto read
 		fi
@@ -478,7 +478,7 @@ write:
 	}
 unmet: /* Commit has returned ErrConflict: the attempt continues */
 	atomic {
-		printf("caller %d is told: conflict\n", c);
+		printf("caller %d gets: conflict\n", c);
 		refused[c] = 1; attach = 0; op = 0; doubt = 0; ends[c] = 0; busy[c] = 1; goto working
 	}
 written:
