@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a process knows of the weight in a queue is never less than what there is: else one Txn would
-// write both requests of a call that is not admitted at its key (trap N1).
+// N1: what a process knows of the weight in a queue is never less than what there is: else one Txn would
+// write both requests of a call that is not admitted at its key.
 func TestFillingIsNeverTooLow(t *testing.T) {
 	t.Parallel()
 	var f filling

@@ -67,7 +67,7 @@ func TestNextToken(t *testing.T) {
 	}
 }
 
-// Trap N15: a fast clock exceeds no window, however long.
+// N15: a fast clock exceeds no window, however long.
 func TestFastClock(t *testing.T) {
 	t.Parallel()
 	const ppm, hours = 1000, 2

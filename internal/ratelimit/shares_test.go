@@ -9,7 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/rate"
 )
 
-// Trap N15: a token is taken only if, at that moment, the lease is trusted and the rate was read less
+// N15: a token is taken only if, at that moment, the lease is trusted and the rate was read less
 // than a TTL ago, whatever the loop and the timers have noticed by then.
 func TestRateTrust(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDecide: trap N14, rule by rule.
+// N14: each rule of what a process may do during an outage.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -19,7 +19,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// Trap N10: two handlers take the permits of two limiters, in opposite orders. No limiter sees that they
+// N10: two handlers take the permits of two limiters, in opposite orders. No limiter sees that they
 // wait for each other, and the bound of each wait ends it.
 func TestTrapN10Crosswise(t *testing.T) {
 	t.Parallel()

@@ -147,7 +147,7 @@ func TestRateAfterAnIdleTime(t *testing.T) {
 	})
 }
 
-// Trap N15: shares move in about a second to a process that begins, from one that never idles, and
+// N15: shares move in about a second to a process that begins, from one that never idles, and
 // back when it ends.
 func TestRateMoves(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ var sizes = map[string]struct {
 // retentions are some that are not rounded up.
 var retentions = []time.Duration{10 * time.Second, 64 * time.Minute}
 
-// Trap S5: an outcome whose write takes long is on a lease that was granted before it. It is moved to
+// S5: an outcome whose write takes long is on a lease that was granted before it. It is moved to
 // another lease, so that it is kept for the whole retention, counted from the recording.
 func TestTrapS5LateCommit(t *testing.T) {
 	for name, size := range sizes {
