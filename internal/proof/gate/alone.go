@@ -8,23 +8,48 @@ import (
 	"strconv"
 )
 
-// runsAlone reports whether neither the code of a folder nor its tests start a goroutine, use a channel or import
-// what goroutines share memory with: the race detector has nothing to see there.
+// runsAlone reports whether neither the code of a folder nor its tests start a goroutine, use a channel, import
+// what goroutines share memory with, or change a variable of the package: tests that run in parallel share nothing that
+// changes there, and the race detector has nothing to see.
 func runsAlone(dir string) bool {
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil || len(files) == 0 {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(names) == 0 {
 		return false
 	}
-	for _, name := range files {
+	var files []*ast.File
+	vars := map[string]bool{}
+	for _, name := range names {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil || !fileRunsAlone(file) {
+		if err != nil {
+			return false
+		}
+		files = append(files, file)
+		variablesOf(file, vars)
+	}
+	for _, file := range files {
+		if !fileRunsAlone(file, vars) {
 			return false
 		}
 	}
 	return true
 }
 
-func fileRunsAlone(file *ast.File) bool {
+// variablesOf adds the names of the variables that a file declares for the package.
+func variablesOf(file *ast.File, vars map[string]bool) {
+	for _, decl := range file.Decls {
+		of, ok := decl.(*ast.GenDecl)
+		if !ok || of.Tok != token.VAR {
+			continue
+		}
+		for _, spec := range of.Specs {
+			for _, name := range spec.(*ast.ValueSpec).Names { //nolint:forcetypeassert // it is one, by the token
+				vars[name.Name] = name.Name != "_"
+			}
+		}
+	}
+}
+
+func fileRunsAlone(file *ast.File, vars map[string]bool) bool {
 	alone := true
 	for _, of := range file.Imports {
 		switch name, _ := strconv.Unquote(of.Path.Value); name {
@@ -37,7 +62,54 @@ func fileRunsAlone(file *ast.File) bool {
 		case *ast.GoStmt, *ast.ChanType, *ast.SelectStmt, *ast.SendStmt:
 			alone = false
 		}
+		for _, changed := range changedBy(n) {
+			alone = alone && !vars[rootOf(changed)]
+		}
 		return alone
 	})
 	return alone
+}
+
+// changedBy returns what a part of a function changes, or may change by its address.
+func changedBy(n ast.Node) []ast.Expr {
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		if n.Tok != token.DEFINE {
+			return n.Lhs
+		}
+	case *ast.RangeStmt:
+		if n.Tok == token.ASSIGN {
+			return []ast.Expr{n.Key, n.Value}
+		}
+	case *ast.IncDecStmt:
+		return []ast.Expr{n.X}
+	case *ast.UnaryExpr:
+		if n.Op == token.AND {
+			return []ast.Expr{n.X}
+		}
+	case *ast.CallExpr:
+		if of, ok := n.Fun.(*ast.Ident); ok && (of.Name == "delete" || of.Name == "clear" || of.Name == "copy") {
+			return n.Args[:1]
+		}
+	}
+	return nil
+}
+
+// rootOf returns the name of the variable of which an expression is a part, or "".
+func rootOf(x ast.Expr) string {
+	switch x := x.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.SelectorExpr:
+		return rootOf(x.X)
+	case *ast.IndexExpr:
+		return rootOf(x.X)
+	case *ast.SliceExpr:
+		return rootOf(x.X)
+	case *ast.StarExpr:
+		return rootOf(x.X)
+	case *ast.ParenExpr:
+		return rootOf(x.X)
+	}
+	return ""
 }
