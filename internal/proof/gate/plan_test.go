@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,8 +137,8 @@ func TestPlanOfThisTree(t *testing.T) {
 		byName[cmp.Or(s.name, s.target)] = s
 	}
 	raced, longs := byName["race"], byName["long"]
+	run := runOf(longs)
 	require.ElementsMatch(t, paths(all), slices.Concat(raced.run, byName["test"].run, byName["examples"].run), "each package once")
-	run := regexp.MustCompile(strings.ReplaceAll(strings.Trim(strings.TrimPrefix(longs.flags, "'-run="), "'"), "$$", "$"))
 	for _, l := range long {
 		if slices.Contains(raced.run, l.dir) {
 			require.Contains(t, longs.run, l.dir)
@@ -170,23 +172,77 @@ func TestLongThroughMake(t *testing.T) {
 	require.NotContains(t, string(out), "-short")
 }
 
-// The test that a mutant names is one that the gate runs.
+// wholeIn returns the step that runs a test whole with etcd's floor, or "".
+func wholeIn(steps []step, long []shortened, dir, test string) string {
+	cut := slices.ContainsFunc(long, func(l shortened) bool { return l.dir == dir && l.test == test })
+	for _, s := range steps {
+		chosen := !strings.Contains(s.flags, "-run=") || runOf(s).MatchString(test)
+		if s.target != "etcd37" && s.skip == "" && slices.Contains(s.run, dir) && chosen && !(cut && strings.Contains(s.flags, "-short")) {
+			return cmp.Or(s.name, s.target)
+		}
+	}
+	return ""
+}
+
+// runOf returns the pattern of the tests that a step runs.
+func runOf(s step) *regexp.Regexp {
+	return regexp.MustCompile(strings.ReplaceAll(strings.Trim(strings.TrimPrefix(s.flags, "'-run="), "'"), "$$", "$"))
+}
+
+func TestWholeIn(t *testing.T) {
+	t.Parallel()
+	long := []shortened{{"./a", "TestLong", "an hour"}, {"./a", "TestPart", ""}, {"./c", "TestLong", ""}}
+	steps := []step{
+		{target: "race", flags: "-short", run: []string{"./a", "./b"}},
+		{target: "test", name: "long", flags: "'-run=^(TestLong)$$'", run: []string{"./a"}},
+		{target: "test", run: []string{"./c"}},
+		{target: "etcd37", run: []string{"./a", "./d"}},
+		{target: "integration", run: []string{"./e"}, skip: "nothing has changed"},
+	}
+	for of, want := range map[[2]string]string{
+		{"./a", "TestA"}: "race", {"./b", "TestLong"}: "race", {"./a", "TestLong"}: "long", {"./c", "TestLong"}: "test",
+		{"./a", "TestPart"}: "", {"./d", "TestA"}: "", {"./e", "TestA"}: "", {"./f", "TestA"}: "",
+	} {
+		require.Equal(t, want, wholeIn(steps, long, of[0], of[1]), of)
+	}
+}
+
+// byShortChaos are rows of mutants that name a checker, and that the short form of the chaos suite notices.
+var byShortChaos = regexp.MustCompile("(?m)^\\| `[a-z]\\d\\d+-[^`]+` \\| .* \\| \\d+ \\| yes \\|$")
+
+// The gate runs whole each test that a mutant names. internal/proof/mutants.md says by which of its targets how many
+// are noticed, and how many it does not notice.
 func TestTestsOfMutants(t *testing.T) {
 	t.Chdir("../../..")
 	all, err := tested(t.Context())
 	require.NoError(t, err)
-	raced, _ := choose("race", all)
-	whole, _ := choose("test", all)
+	long, err := shortenedOf(paths(all))
+	require.NoError(t, err)
+	steps := (&gate{}).plan(all, long, func(string) string { return "" })
 	known, err := mutants.All()
 	require.NoError(t, err)
-	named := 0
+	by, named := map[string]int{}, 0
 	for _, m := range known {
-		if m.Test != "" {
-			named++
-			require.Contains(t, append(slices.Clone(raced), whole...), m.Package, m.Name)
+		dir, test := cmp.Or(m.Package, m.Gate[0]), cmp.Or(m.Test, m.Gate[1])
+		if test == "" {
+			continue
 		}
+		of := wholeIn(steps, long, dir, test)
+		require.NotEmpty(t, of, "%s: no target of the gate runs %s of %s whole", m.Name, test, dir)
+		by[of]++
+		named++
 	}
-	require.Greater(t, named, 100)
+	require.NotEmpty(t, wholeIn(steps, long, "./internal/proof/chaos", "TestChaos"))
+	page, err := os.ReadFile("internal/proof/mutants.md")
+	require.NoError(t, err)
+	yes := len(byShortChaos.FindAllString(string(page), -1))
+	var targets []string
+	for _, of := range slices.Sorted(maps.Keys(by)) {
+		targets = append(targets, fmt.Sprintf("`%s` %d", of, by[of]))
+	}
+	want := fmt.Sprintf("The gate notices %d of %d: %d by a test that it runs once and whole (%s), and %d by the short form of the chaos suite.",
+		named+yes, len(known), named, strings.Join(targets, ", "), yes)
+	require.True(t, strings.Contains(string(page), want), "internal/proof/mutants.md does not say: %s", want)
 }
 
 // A run is green if all of its steps have passed. It is written to the pages then, unless a test has

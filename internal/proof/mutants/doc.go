@@ -12,6 +12,8 @@
 //	Nemeses: those of the suite that cause it, separated by commas; default: all
 //	Workloads: those of the suite that show it, separated by commas; default: all
 //	Killer: the checker that has to be among those that notice
+//	Gate: package and test that notice it in .ci/run, if the short form of the suite, TestChaos,
+//	      does not
 //	Test: package and test, as "./internal/lease TestWindow", instead of Chaos, for
 //	      what no fault of the suite causes, or a test shows each time
 //

@@ -28,6 +28,7 @@ type Mutant struct {
 	For       time.Duration // of this length
 	Package   string        // of the test that must notice instead
 	Test      string
+	Gate      [2]string // package and test that notice in the gate what the suite's short form does not
 
 	edits []edit
 }
@@ -113,6 +114,8 @@ func parse(name, text string) (Mutant, error) {
 			m.For = time.Duration(n) * time.Second
 		case "Test":
 			m.Package, m.Test, _ = strings.Cut(f.value, " ")
+		case "Gate":
+			m.Gate[0], m.Gate[1], _ = strings.Cut(f.value, " ")
 		case "In":
 			if in.pkg, in.decl, ok = strings.Cut(f.value, ", "); !ok {
 				return m, fmt.Errorf("value of In: %s: it is no package and declaration, separated by a comma", f.value)
@@ -130,7 +133,7 @@ func parse(name, text string) (Mutant, error) {
 		}
 	}
 	chaos := m.Seeds > 0 && m.For > 0 && m.Killer != ""
-	if m.Rule == "" || m.ID == "" || !put || chaos == (m.Package != "" && m.Test != "") {
+	if m.Rule == "" || m.ID == "" || !put || chaos == (m.Package != "" && m.Test != "") || seen["Gate"] && (!chaos || m.Gate[1] == "") {
 		return m, fmt.Errorf("the file is not complete: %+v", m)
 	}
 	return m, nil

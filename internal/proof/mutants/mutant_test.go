@@ -30,10 +30,14 @@ func TestHeads(t *testing.T) {
 	require.Equal(t, 3, m.Seeds)
 	require.Equal(t, "20s", m.For.String())
 	require.Equal(t, []edit{{pkg: "x", decl: "f", find: "a", put: "b"}}, m.edits)
+	m, err = parse("m", "Rule: r\nId: M1\nChaos: 3 20\nKiller: store\nGate: ./x TestX\n"+edits)
+	require.NoError(t, err)
+	require.Equal(t, [2]string{"./x", "TestX"}, m.Gate)
 	for _, bad := range []string{
 		"Rule: r\nId: M1\n", "Id: M1\nTest: ./x TestX\n", "Rule: r\nId: M1\nTest: ./x\n", "Rule: r\nId: M1\nChaos: 3 20\n",
 		"Rule: r\nId: M1\nChaos: 3 20\nKiller: store\nTest: ./x TestX\n", "Rule: r\nId: M1\nTest: ./x TestX\nWhat: else\n",
 		"Rule: r\nRule: r\nId: M1\nTest: ./x TestX\n", "Rule: r\nId: M1\nTest: ./x TestX\nno field\n", "\tindented\nRule: r\nId: M1\nTest: ./x TestX\n",
+		"Rule: r\nId: M1\nTest: ./x TestX\nGate: ./x TestX\n", "Rule: r\nId: M1\nChaos: 3 20\nKiller: store\nGate: ./x\n",
 	} {
 		_, err := parse("m", bad+edits)
 		require.Error(t, err, bad)
@@ -64,13 +68,16 @@ func TestNamedTestsExist(t *testing.T) {
 	t.Parallel()
 	known := map[string]map[string]bool{} // the functions of a package's tests
 	for _, m := range everyMutant(t) {
-		if m.Test == "" {
-			continue
+		for _, of := range [][2]string{{m.Package, m.Test}, m.Gate} {
+			dir, test := of[0], of[1]
+			if test == "" {
+				continue
+			}
+			if known[dir] == nil {
+				known[dir] = functions(t, filepath.Join("../../..", dir, "*_test.go"))
+			}
+			require.True(t, known[dir][test], "%s: %s has no %s", m.Name, dir, test)
 		}
-		if known[m.Package] == nil {
-			known[m.Package] = functions(t, filepath.Join("../../..", m.Package, "*_test.go"))
-		}
-		require.True(t, known[m.Package][m.Test], "%s: %s has no %s", m.Name, m.Package, m.Test)
 	}
 }
 
@@ -95,7 +102,7 @@ func functions(t *testing.T, pattern string) map[string]bool {
 // Rows of the two tables: of mutants that name a test, and of those that name a checker.
 var (
 	testRow    = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d+-[^`]+)` \\| (.*) \\| `([^`]+)` \\|$")
-	checkerRow = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d+-[^`]+)` \\| (.*) \\| (.*) \\| \\d+ \\| (?:yes|no) \\|$")
+	checkerRow = regexp.MustCompile("(?m)^\\| `([a-z]\\d\\d+-[^`]+)` \\| (.*) \\| (.*) \\| \\d+ \\| (yes|no|by `[^`]+`) \\|$")
 )
 
 // The documentation's tables are those of the mutants.
@@ -111,7 +118,7 @@ func TestTable(t *testing.T) {
 		tests[r[1]] = r[2:]
 	}
 	all := everyMutant(t)
-	require.Len(t, all, len(tests)+len(checkers))
+	require.Equal(t, len(all), len(tests)+len(checkers))
 	for _, m := range all {
 		if m.Test != "" {
 			require.Equal(t, []string{m.Rule, path.Base(m.Package) + "." + m.Test}, tests[m.Name], m.Name)
@@ -120,5 +127,10 @@ func TestTable(t *testing.T) {
 		require.NotNil(t, checkers[m.Name], m.Name)
 		require.Equal(t, m.Rule, checkers[m.Name][0], m.Name)
 		require.Contains(t, strings.Split(checkers[m.Name][1], ", "), "`"+m.Killer+"`", m.Name)
+		if m.Gate[1] == "" {
+			require.Contains(t, []string{"yes", "no"}, checkers[m.Name][2], m.Name)
+		} else {
+			require.Equal(t, "by `"+path.Base(m.Gate[0])+"."+m.Gate[1]+"`", checkers[m.Name][2], m.Name)
+		}
 	}
 }

@@ -5,7 +5,7 @@
 //	go run ./internal/proof/mutants/cmd -gate
 //
 // With -gate, only what .ci/run runs may notice: in place of the seeds of the chaos suite, that is its
-// short form, TestChaos. The table goes to stdout. The exit status is 0 only if every mutant was noticed, by
+// short form, TestChaos, or the test that the mutant names for it. The table goes to stdout. The exit status is 0 only if every mutant was noticed, by
 // the checker or test that it names, within as many seeds as it says.
 package main
 
@@ -71,7 +71,9 @@ func run(ctx context.Context, only string, seed uint64, gate bool) (survivors in
 			continue
 		}
 		if gate && m.Test == "" {
-			m.Package, m.Test = "./internal/proof/chaos", "TestChaos"
+			if m.Package, m.Test = m.Gate[0], m.Gate[1]; m.Test == "" {
+				m.Package, m.Test = "./internal/proof/chaos", "TestChaos"
+			}
 		}
 		begun := time.Now()
 		r, err := one(ctx, m, dir, seed)
