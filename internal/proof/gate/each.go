@@ -36,10 +36,14 @@ func each(ctx context.Context, w io.Writer, args []string) (passed bool, err err
 		return false, err
 	}
 	defer os.RemoveAll(dir)
+	pkgs, err := foldersWithTests(ctx, flags.Args())
+	if err != nil {
+		return false, err
+	}
 	var all []single
-	for _, pkg := range flags.Args() {
+	for _, pkg := range pkgs {
 		binary := filepath.Join(dir, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_"))
-		build := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-c", "-o", binary}, given(*race, "-race"), []string{pkg})...) //nolint:gosec // a package of ours
+		build := exec.CommandContext(ctx, "go", slices.Concat([]string{"-C", pkg, "test", "-c", "-o", binary}, given(*race, "-race"), []string{"."})...) //nolint:gosec // a package of ours
 		build.Stderr = os.Stderr
 		if err := build.Run(); err != nil {
 			return false, err
@@ -53,6 +57,25 @@ func each(ctx context.Context, w io.Writer, args []string) (passed bool, err err
 	printSlowest(w, "by the wall clock", all, *most, func(s single) float64 { return s.wall })
 	printSlowest(w, "by processor time", all, *most, func(s single) float64 { return s.own })
 	return !slices.ContainsFunc(all, func(s single) bool { return !s.passed }), nil
+}
+
+// foldersWithTests returns the folders of packages: one that is named, which may be of another module, and those with
+// tests that a pattern such as ./cmd/... matches.
+func foldersWithTests(ctx context.Context, patterns []string) (dirs []string, err error) {
+	for _, pattern := range patterns {
+		if !strings.Contains(pattern, "...") {
+			dirs = append(dirs, pattern)
+			continue
+		}
+		list := exec.CommandContext(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}", pattern)
+		list.Stderr = os.Stderr
+		out, err := list.Output()
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, strings.Fields(string(out))...)
+	}
+	return dirs, nil
 }
 
 func given(set bool, flag string) []string {

@@ -21,6 +21,11 @@ func TestEach(t *testing.T) {
 	passed, err = each(t.Context(), &out, []string{"-short", "-n", "1", "./b"})
 	require.NoError(t, err)
 	require.True(t, passed)
+	out.Reset()
+	_, err = each(t.Context(), &out, []string{"./..."})
+	require.NoError(t, err)
+	require.Contains(t, out.String(), "a.TestSlow\n")
+	require.Contains(t, out.String(), "b.TestGood\n")
 	_, err = each(t.Context(), &out, []string{"./nothing"})
 	require.Error(t, err)
 }
