@@ -33,6 +33,7 @@ type job struct {
 	ahead       sync.Once   // a claim of a later tick than the present time is logged once
 	differs     sync.Once   // other fire times of one crontab are logged once
 	planned     record.Plan // in etcd, as far as events have shown it
+	shown       bool        // an event has shown it since plans were read
 	losses      losses
 	asked       *Job  // the one that runs what RequestRun asks for, or nil
 	served      int64 // mod revision of the latest request that this process has looked at
@@ -139,7 +140,8 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 		j.losses.mark(ev.Kv.Value)
 	case key == j.keys.Plan():
 		j.planned, _ = record.DecodePlan(ev.Kv.Value) // without a value, it has no fire times
-		return                                        // no call waits for it
+		j.shown = true
+		return // no call waits for it
 	case strings.HasPrefix(key, j.keys.Floors()):
 		switch tick, ok := j.keys.ParseFloor(key); {
 		case ok && !gone:
@@ -205,11 +207,18 @@ func (j *job) setPlanned(p record.Plan) {
 	j.planned = p
 }
 
-// written reports whether events have shown a plan that is up to date: another process has written it.
+// reading is called before the plan is read: what events have shown before counts no more beside that.
+func (j *job) reading() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.shown = false
+}
+
+// written reports whether events have shown, since the plan was read, one that is up to date: another process has written it.
 func (j *job) written(want record.Plan, now time.Time, resumed bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.planned.Schedule == "" {
+	if !j.shown || j.planned.Schedule == "" {
 		return false
 	}
 	_, differs := renew(j.planned, want, now, resumed)

@@ -144,6 +144,9 @@ func (p *planner) unsure(now time.Time) (out []planned) {
 func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) (err error) {
 	l := p.locker
 	p.look(jobs, true) // events that come from here on count
+	for _, j := range jobs {
+		l.job(j.name).reading()
+	}
 	defer func() {
 		if err != nil {
 			p.look(jobs, false)

@@ -114,7 +114,9 @@ func TestPlanThatEventsHaveShown(t *testing.T) {
 		"of after the resumption":   {want, true, true},
 		"without a fire time to be": {record.Plan{Schedule: "mine"}, false, false},
 	} {
-		j := &job{planned: x.shown}
+		j := &job{planned: x.shown, shown: true}
 		require.Equal(t, x.written, j.written(want, now, x.resumed), name)
+		j.reading()
+		require.False(t, j.written(want, now, x.resumed), name+", before the plan was read: a gap of the watch may have hidden its end")
 	}
 }
