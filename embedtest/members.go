@@ -123,10 +123,12 @@ func (c *Cluster) WaitLeader(ctx context.Context) (int, error) {
 }
 
 // MoveLeader transfers the leadership to a member and returns when it is the leader for a
-// majority. If it is the leader already, MoveLeader does nothing.
+// majority. If it is the leader already, MoveLeader does nothing. etcd gives up a transfer that
+// takes longer than the election timeout, as on a busy machine; MoveLeader then begins another
+// one, also if a third member has become the leader, until ctx ends.
 //
-// MoveLeader returns an error for a member that does not exist or is stopped, if etcd's
-// transfer fails, if another member becomes the leader, ErrExternal, and the error of ctx.
+// MoveLeader returns an error for a member that does not exist, is stopped or is refused by etcd,
+// ErrExternal, and the error of ctx.
 func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
 	if err := c.ownServer(); err != nil {
 		return err
@@ -135,24 +137,36 @@ func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
 	if err != nil {
 		return err
 	}
-	t := target.running()
-	if t == nil {
-		return fmt.Errorf("embedtest: move the leader to member %d: it is stopped", to)
+	for {
+		t := target.running()
+		if t == nil {
+			return fmt.Errorf("embedtest: move the leader to member %d: it is stopped", to)
+		}
+		from, err := c.WaitLeader(ctx)
+		if err != nil || from == to {
+			return err
+		}
+		if r := c.members[from].running(); r != nil {
+			err = r.transfer(ctx, t, transferTimeouts*c.servers.opts.ElectionTimeout)
+		}
+		if err != nil {
+			return fmt.Errorf("embedtest: move the leader to member %d: %w", to, err)
+		}
 	}
-	from, err := c.WaitLeader(ctx)
-	if err != nil || from == to {
-		return err
-	}
-	r := c.members[from].running()
-	if r == nil {
-		return fmt.Errorf("embedtest: move the leader to member %d: leader %d is stopped", to, from)
-	}
-	if err := r.etcd.Server.MoveLeader(ctx, uint64(r.etcd.Server.MemberID()), uint64(t.etcd.Server.MemberID())); err != nil {
-		return fmt.Errorf("embedtest: move the leader to member %d: %w", to, err)
-	}
-	now, err := c.WaitLeader(ctx)
-	if err == nil && now != to {
-		err = fmt.Errorf("embedtest: move the leader to member %d: member %d is the leader", to, now)
+}
+
+// transferTimeouts is after how many election timeouts a transfer begins again. etcd gives it up after
+// one, in which the leader refuses requests, and does not report that.
+const transferTimeouts = 10
+
+// transfer asks a leader to transfer the leadership, and returns nil when it follows the other member, or after
+// that time.
+func (r *running) transfer(ctx context.Context, to *running, within time.Duration) error {
+	attempt, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := r.etcd.Server.MoveLeader(attempt, uint64(r.etcd.Server.MemberID()), uint64(to.etcd.Server.MemberID()))
+	if attempt.Err() != nil {
+		return ctx.Err()
 	}
 	return err
 }

@@ -2,11 +2,14 @@ package embedtest
 
 import (
 	"context"
+	"io"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 func leaderOf(t *testing.T, c *Cluster) int {
@@ -27,6 +30,49 @@ func TestMoveLeader(t *testing.T) {
 	put(t, c.Client(), "k", "1")
 	require.NoError(t, c.MoveLeader(within(t, patience), to), "it leads already")
 	require.Error(t, c.MoveLeader(within(t, patience), 3))
+}
+
+// etcd gives up a transfer to a member that does not answer, and does not report that. MoveLeader begins
+// another one, which succeeds when the member answers again.
+func TestMoveLeaderBeginsAgain(t *testing.T) {
+	ownServersOnly(t)
+	t.Parallel()
+	begun := make(chan struct{}, 100)
+	count := zap.Hooks(func(e zapcore.Entry) error {
+		if e.Message == "leadership transfer starting" {
+			select {
+			case begun <- struct{}{}:
+			default:
+			}
+		}
+		return nil
+	})
+	log := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard), zapcore.InfoLevel)
+	c := Start(t, &Options{Members: 3, Logger: zap.New(log, count)})
+	to := (leaderOf(t, c) + 1) % 3
+	require.NoError(t, c.CutPeers(to))
+	ctx, cancel := context.WithCancel(within(t, patience))
+	defer cancel()
+	moved := make(chan error, 2)
+	go func() { moved <- c.MoveLeader(ctx, to) }()
+	for range 2 {
+		select {
+		case <-begun:
+		case err := <-moved:
+			require.FailNow(t, "it has returned", "%v", err)
+		case <-time.After(patience):
+			require.FailNow(t, "it does not begin again")
+		}
+	}
+	require.NoError(t, c.HealPeers(to))
+	require.NoError(t, <-moved)
+	require.Equal(t, to, c.Leader())
+
+	require.NoError(t, c.CutPeers((to+1)%3))
+	go func() { moved <- c.MoveLeader(ctx, (to+1)%3) }()
+	<-begun
+	cancel()
+	require.ErrorIs(t, <-moved, context.Canceled)
 }
 
 func TestCrashAndRestartKeepDataAndAddress(t *testing.T) {

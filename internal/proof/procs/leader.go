@@ -78,29 +78,34 @@ func (c *Cluster) WaitLeader(ctx context.Context) (int, error) {
 	}
 }
 
+// transferTimeout is after how long a transfer begins again: etcd gives it up after an election timeout, and
+// does not report that.
+const transferTimeout = 5 * time.Second
+
 // MoveLeader makes a member the leader, by etcd's own transfer, and returns when a
-// majority follows it.
+// majority follows it. It begins another transfer if one was given up, until ctx ends.
 func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
-	from, err := c.WaitLeader(ctx)
-	if err != nil || from == to {
-		return err
-	}
-	st, err := c.members[to].asks().Status(ctx, c.members[to].client)
-	if err != nil {
-		return fmt.Errorf("move the leader: %w", err)
-	}
-	if _, err := c.members[from].asks().MoveLeader(ctx, st.Header.GetMemberId()); err != nil {
-		return fmt.Errorf("move the leader: %w", err)
-	}
 	for {
-		i, err := c.WaitLeader(ctx)
-		if err != nil || i == to {
+		from, err := c.WaitLeader(ctx)
+		if err != nil || from == to {
 			return err
 		}
+		err = c.transfer(ctx, from, to)
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("member %d leads instead of %d: %w", i, to, ctx.Err())
+			return fmt.Errorf("move the leader from member %d to %d: %w (last: %v)", from, to, ctx.Err(), err)
 		case <-time.After(pollEvery):
 		}
 	}
+}
+
+// transfer asks the leader once to transfer the leadership.
+func (c *Cluster) transfer(ctx context.Context, from, to int) error {
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	st, err := c.members[to].asks().Status(ctx, c.members[to].client)
+	if err == nil {
+		_, err = c.members[from].asks().MoveLeader(ctx, st.Header.GetMemberId())
+	}
+	return err
 }
