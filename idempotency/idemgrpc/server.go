@@ -138,6 +138,9 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		defer release()
 		resp, failed = handler(context.WithValue(own, clientKey{}, client), req)
 		st := statusOf(middleware.Plain(failed))
+		if resp == nil && st.Code() == codes.OK {
+			return noOutcome
+		}
 		return middleware.Result{
 			Err: failed, Action: cmp.Or(c.OnCode(st.Code()), after(st)),
 			Failed: st.Code() != codes.OK, Because: "the handler has returned " + st.Code().String(),
@@ -155,6 +158,10 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 	}
 	return resp, middleware.Plain(failed)
 }
+
+// noOutcome is the result of a handler that has returned neither a message nor an error with another code than OK, as an
+// interceptor behind this one does that recovers a panic and has no named results. grpc.Server makes INTERNAL of it.
+var noOutcome = middleware.Result{Action: middleware.Broken.Action(), Failed: true, Because: "the handler has returned neither a message nor an error"}
 
 // after returns what follows a status by default. An answer that an outcome is unknown, as of a service behind this one,
 // is not the outcome: an operator resolves it.

@@ -55,6 +55,7 @@ func requiredIDs() []string {
 	add("A", "%d", 165, 206, 188)
 	add("A", "%d", 211, 215)
 	add("A", "%d", 217, 227)
+	add("A", "%d", 228, 228)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
