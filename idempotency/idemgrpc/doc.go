@@ -70,7 +70,8 @@
 // idempotency.TakeOver; with idempotency.Refuse it gets FAILED_PRECONDITION until an operator has called
 // Resolve. No code proves that nothing was done: RESOURCE_EXHAUSTED may be what a provider's large
 // answer became, after the charge. A handler that knows it returns idempotency.NothingDone of its error.
-// The whole table is in docs/guarantees.md.
+// Neither a message nor an error, which an interceptor returns that recovers a panic and has no named results, counts as a
+// panic. The whole table is in docs/guarantees.md.
 //
 // # Not guaranteed
 //

@@ -23,8 +23,9 @@ type codeOK struct{ error }
 
 func (codeOK) GRPCStatus() *status.Status { return status.New(codes.OK, "") }
 
-// A228: an interceptor behind ours recovers a panic and returns neither a message nor an error, since its results have no
-// names. The call was recorded as done, with the operations that the handler had attached, and no duplicate ran.
+// An interceptor behind ours recovers a panic and returns neither a message nor an error, since its results have no
+// names (A228 in internal/proof/tested-failures.md). The call was recorded as done, with the operations that the handler
+// had attached, and no duplicate ran.
 func TestNeitherMessageNorError(t *testing.T) {
 	t.Parallel()
 	prefix := embedtest.Shared(t).Prefix(t)

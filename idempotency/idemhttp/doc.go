@@ -84,6 +84,9 @@
 // in another form of body with status 200, as JSON-RPC and GraphQL do, is a success here: such a handler
 // calls Decide.
 //
+// A handler that writes nothing has answered 200, as in net/http. If its context has ended by then, or that of Client if
+// it has asked for it, it may have stopped for that reason: the attempt is lost, and the client gets a 409.
+//
 // A 404 of a router is a final no, too. In front of a whole router, the Middleware replays the 404 of an instance
 // whose release does not have a new route yet to the next release: put it behind the router, around the routes that
 // need it. Of a call of RPC, a 404 without a code is unimplemented, and not recorded.

@@ -167,7 +167,7 @@ var errCut = errors.New("the response's body is shorter than its Content-Length,
 // attempt runs the handler, records its response and sends it.
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
 	reports := func(err error) { report(c, r, body, err) }
-	client := Client(r.Context()) // of the first of several Middlewares
+	client := clientOf(r.Context()) // of the first of several Middlewares
 	v := &visit{}
 	rec := record(w, r.WithContext(client), c.shared.MaxResponse, reports)
 	failed := false // after its status
@@ -177,6 +177,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		defer release()
 		handle(next, rec, withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)))
 		res := rec.end(c)
+		rec.stopped = rec.silent && v.stopped(a)
 		what := v.decide(c, rec, res)
 		if rec.cut() && !what.Own {
 			reports(errCut)

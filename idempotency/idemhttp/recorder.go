@@ -40,6 +40,7 @@ type recorder struct {
 	live     bool // the response is streamed
 	hijacked bool
 	silent   bool        // the handler has returned and written nothing
+	stopped  bool        // silent, and a context of the handler has ended
 	ended    bool        // the handler has returned
 	late     func(error) // is called for a write after that
 

@@ -3,6 +3,7 @@ package idemhttp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,9 +16,10 @@ import (
 type visit struct {
 	client middleware.Client
 
-	mu   sync.Mutex
-	said word
-	over bool // the handler has returned
+	mu    sync.Mutex
+	said  word
+	asked bool // for the client's context
+	over  bool // the handler has returned
 }
 
 // word is what the handler has said with Decide.
@@ -33,9 +35,30 @@ type visitKey struct{}
 // a handler sends with it through Transport has the attempt's keys. Without a Middleware, Client returns ctx.
 func Client(ctx context.Context) context.Context {
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
+		v.mu.Lock()
+		v.asked = true
+		v.mu.Unlock()
+	}
+	return clientOf(ctx)
+}
+
+// clientOf is Client for a Middleware behind another one.
+func clientOf(ctx context.Context) context.Context {
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
 		return v.client.Of(ctx)
 	}
 	return ctx
+}
+
+// stopped reports whether a context of the handler has ended: the attempt's, or that of the client if the handler has
+// asked for it. It may have stopped for that reason. A handler that has settled its attempt has not.
+func (v *visit) stopped(a *idempotency.Attempt) bool {
+	if err := a.Err(); err != nil && !errors.Is(err, idempotency.ErrSettled) {
+		return true
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.asked && v.client.Ended()
 }
 
 // Decide sets what happens to the request when its handler has returned: Remember for a 500 after an
@@ -80,6 +103,7 @@ func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Resul
 	default:
 		r.Action = cmp.Or(c.OnStatus(end.status), r.Action)
 	}
+	r.Withhold = rec.stopped && r.Action != idempotency.Remember
 	return r
 }
 

@@ -25,6 +25,9 @@ func NewClient(own, client context.Context) (c Client, release func()) {
 	return Client{ctx}, func() { stop(); leave(nil); cancel() }
 }
 
+// Ended reports whether it has ended.
+func (c Client) Ended() bool { return c.ends.Err() != nil }
+
 // Of returns the client's context with the values of ctx. So a call to another service is still the attempt's, or
 // its step's, and has the same key in each attempt.
 func (c Client) Of(ctx context.Context) context.Context { return clientContext{c.ends, ctx} }

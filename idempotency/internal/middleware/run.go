@@ -23,6 +23,8 @@ type Result struct {
 	Failed bool
 	// Because says how the handler has ended, for the log of an attempt whose outcome is unknown.
 	Because string
+	// Withhold says that the handler has given no response that may be sent.
+	Withhold bool
 	// Encode returns the form in which the response is recorded. It is called for Remember.
 	Encode func() []byte
 }
@@ -34,6 +36,7 @@ type Result struct {
 // end, also after a panic: see package notice.
 func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handler func(context.Context) Result) *Refusal {
 	var own, err error
+	withhold := false
 	defer func() {
 		switch known := notice.Of(a); {
 		case known != nil && err != nil:
@@ -46,6 +49,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 	}()
 	err = a.Run(ctx, func(ctx context.Context) ([]byte, error) {
 		res := handler(ctx)
+		withhold = res.Withhold
 		switch word.Of(res.Err) {
 		case word.NothingDone:
 			res.Action, res.Own = idempotency.Forget, true
@@ -68,7 +72,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 		return res.Encode(), nil
 	})
 	switch {
-	case a.Certain(err):
+	case a.Certain(err) && !withhold:
 		return nil
 	case errors.Is(err, idempotency.ErrConflict):
 		if errors.Is(notice.Of(a), idempotency.ErrUnknown) {
