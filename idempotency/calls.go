@@ -4,9 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/etcdkit/etcdkit/idempotency/internal/retries"
 )
 
 // CallKey returns an idempotency key for a call to another service, for use by a client's transport
@@ -39,7 +42,7 @@ func CallKey(ctx context.Context, text string, apart map[string]string) (key str
 	if !within || c.of != a { // a is within a step of another attempt
 		c = &a.calls
 	}
-	n, differ := c.take(text, apart)
+	n, differ := c.take(text, apart, retries.Of(ctx))
 	if len(differ) > 0 {
 		return "", nil, invalid("the attempt has made a call that differs from this one only in %s, and another attempt may make them in another order: give each a key of its own (Attempt.ChildKey)", strings.Join(differ, ", "))
 	}
@@ -57,13 +60,15 @@ type calls struct {
 // alike are calls with one text.
 type alike struct {
 	apart map[string][sha256.Size]byte // hashes, since it can be secret
-	taken []bool                       // the positions
+	taken []int                        // by position, by how many calls
+	of    map[any]int                  // the positions of calls whose context has a mark: see package retries
 }
 
 type callsKey struct{}
 
-// take returns the first free position, or the names in which a call differs from those with its text.
-func (c *calls) take(text string, apart map[string]string) (n int, differ []string) {
+// take returns the position of the calls with that mark, or the first free one, or the names in which a call differs from
+// those with its text.
+func (c *calls) take(text string, apart map[string]string, mark any) (n int, differ []string) {
 	hashes := make(map[string][sha256.Size]byte, len(apart))
 	for name, value := range apart {
 		hashes[name] = sha256.Sum256([]byte(value))
@@ -75,18 +80,24 @@ func (c *calls) take(text string, apart map[string]string) (n int, differ []stri
 	}
 	all, ok := c.alike[text]
 	if !ok {
-		all = &alike{apart: hashes}
+		all = &alike{apart: hashes, of: map[any]int{}}
 		c.alike[text] = all
 	}
 	if differ := differences(all.apart, hashes); len(differ) > 0 {
 		return 0, differ
 	}
-	if n := slices.Index(all.taken, false); n >= 0 {
-		all.taken[n] = true
-		return n, nil
+	n, marked := all.of[mark]
+	if !marked {
+		n = slices.Index(all.taken, 0)
 	}
-	all.taken = append(all.taken, true)
-	return len(all.taken) - 1, nil
+	if n < 0 {
+		n, all.taken = len(all.taken), append(all.taken, 0)
+	}
+	all.taken[n]++
+	if mark != nil {
+		all.of[mark] = n
+	}
+	return n, nil
 }
 
 // differences returns the names whose values differ, in order.
@@ -108,5 +119,8 @@ func differences[V comparable](a, b map[string]V) (names []string) {
 func (c *calls) free(text string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.alike[text].taken[n] = false
+	all := c.alike[text]
+	if all.taken[n]--; all.taken[n] == 0 {
+		maps.DeleteFunc(all.of, func(_ any, at int) bool { return at == n })
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/retries"
 )
 
 // I33: the calls of an attempt have the same keys in the next one, whatever other calls it makes;
@@ -125,4 +126,36 @@ func TestCallsApart(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first, later, "what is apart is no part of the key")
 	require.NoError(t, at.Release(ctxT(t)))
+}
+
+// Calls of one marked context, as WithNewKey of the clients makes it, are one call and its repetitions (A231 in
+// internal/proof/tested-failures.md): while one of them is not over, they keep their position among equal calls.
+func TestCallsOfAMarkedContext(t *testing.T) {
+	t.Parallel()
+	a := begin(t, shared(t).instance(nil, nil), key("1"))
+	call := func(ctx context.Context) (string, func()) {
+		key, retry, err := idempotency.CallKey(ctx, "charge", nil)
+		require.NoError(t, err)
+		return key, retry
+	}
+	one, two := retries.With(a.Context(), new(int)), retries.With(a.Context(), new(int))
+	first, failed := call(one)
+	hedge, hedgeFailed := call(one)
+	require.Equal(t, first, hedge)
+	other, otherFailed := call(two)
+	require.NotEqual(t, first, other)
+	failed()
+	failed()
+	plain, _ := call(a.Context())
+	require.NotContains(t, []string{first, other}, plain, "the other request may have arrived")
+	again, againFailed := call(one)
+	require.Equal(t, first, again)
+	otherFailed()
+	hedgeFailed()
+	againFailed()
+	free, _ := call(a.Context())
+	require.Equal(t, first, free, "it is a retry of a call that has failed")
+	again, _ = call(one)
+	require.Equal(t, other, again, "the first position that is free")
+	require.NoError(t, a.Release(ctxT(t)))
 }

@@ -2,8 +2,8 @@ package idemgrpc
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -19,24 +19,30 @@ type ctxKey struct{}
 // WithKey returns a context whose calls have that key. Use one context for a call and its
 // retries.
 func WithKey(ctx context.Context, key string) context.Context {
-	return context.WithValue(ctx, ctxKey{}, key)
+	return context.WithValue(ctx, ctxKey{}, middleware.Given(key))
 }
 
 // WithNewKey returns a context whose calls have a new random key. Call it outside of the loop that
-// retries.
-func WithNewKey(ctx context.Context) context.Context { return WithKey(ctx, rand.Text()) }
+// retries. Within an attempt a random key would be another one for the attempt that takes over: there, the key is derived
+// as without WithNewKey, equal calls of the context have one key, and one that was made before the attempt has no effect.
+func WithNewKey(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ctxKey{}, middleware.GivenAnew(ctx))
+}
 
-// KeyOf returns the key of a context, from WithKey or WithNewKey.
-func KeyOf(ctx context.Context) (string, bool) {
-	key, ok := ctx.Value(ctxKey{}).(string)
-	return key, ok
+// KeyOf returns the key that the calls of a context have by WithKey or WithNewKey.
+func KeyOf(ctx context.Context) (string, bool) { return given(ctx).For(ctx) }
+
+// given returns the key that a context was given, or nil.
+func given(ctx context.Context) *middleware.GivenKey {
+	k, _ := ctx.Value(ctxKey{}).(*middleware.GivenKey)
+	return k
 }
 
 // UnaryClientInterceptor returns a client's interceptor that sets the key of each call whose
 // metadata has none. Methods reports whether a method gets a key; nil means that all do. The key
 // is the first of these that exists:
 //
-//   - the key of the call's context, from WithKey or WithNewKey: to retry, use the same context;
+//   - the key of the call's context, from WithKey or, outside of attempts, WithNewKey: to retry, use the same context;
 //   - if the context is an attempt's (in a handler behind the server's interceptor, or in the
 //     function of idempotency.Do): idempotency.CallKey of target, method and message. An attempt
 //     that takes over from a lost one makes the same calls with the same keys, and so does a
@@ -52,20 +58,31 @@ func KeyOf(ctx context.Context) (string, bool) {
 //     whose credentials are given in that way need WithKey;
 //   - a new random key for each call.
 //
-// Retries by gRPC's own retry policy have the same key. A key with spaces or other characters that
-// have a meaning in a Structured Field is sent in quotes, which the server's interceptor and idemhttp
-// remove. A key that is not 1 to 255 printable ASCII characters ends the call with INVALID_ARGUMENT.
+// Retries by gRPC's own retry policy have the same key. Within an attempt under idempotency.Refuse, a call that has a key,
+// whichever layer has set it, is not retried so (grpc.MaxRetryRPCBufferSize): its service may not know keys. Put another
+// interceptor that retries in front of this one.
+//
+// A key with spaces or other characters that have a meaning in a Structured Field is sent in quotes, which the server's
+// interceptor and idemhttp remove. A key that is not 1 to 255 printable ASCII characters ends the call with
+// INVALID_ARGUMENT.
 func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		md, _ := metadata.FromOutgoingContext(ctx)
-		if methods != nil && !methods(method) || len(md.Get(keyName)) > 0 {
+		keyed := len(md.Get(keyName)) > 0
+		if !keyed && methods != nil && !methods(method) {
+			return invoker(ctx, method, req, reply, cc, opts...)
+		}
+		if idempotency.Refuses(ctx) { // a call whose message is not kept is not repeated
+			opts = append(slices.Clip(opts), grpc.MaxRetryRPCBufferSize(0))
+		}
+		if keyed {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		}
 		key, ok := KeyOf(ctx)
 		var retry func()
 		if !ok {
 			var err error
-			key, retry, err = middleware.CallKey(ctx, "call "+method, func() (string, map[string]string, error) {
+			key, retry, err = middleware.CallKey(ctx, given(ctx), "call "+method, func() (string, map[string]string, error) {
 				text, err := describeCall(cc.Target()+" "+method, req)
 				if err != nil {
 					err = fmt.Errorf("call %s within an attempt: the message cannot be compared with that of another attempt, so the call has no key: %w; set the key by WithKey with an Attempt.ChildKey", method, err)

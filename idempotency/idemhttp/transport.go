@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,7 @@ import (
 // WithKey or in a header that the caller has set. It is an http.RoundTripper, safe for
 // concurrent use; its zero value works. The key is the first of these that exists:
 //
-//   - the key of the request's context, from WithKey or WithNewKey: to retry, use the same
+//   - the key of the request's context, from WithKey or, outside of attempts, WithNewKey: to retry, use the same
 //     context;
 //   - if the context is an attempt's (in a handler behind the Middleware, or in the function of
 //     idempotency.Do): idempotency.CallKey of method, host, URL and body. An attempt that takes over
@@ -62,17 +61,23 @@ type ctxKey struct{}
 // WithKey returns a context whose requests have that key. Use one context for a request and its
 // retries.
 func WithKey(ctx context.Context, key string) context.Context {
-	return context.WithValue(ctx, ctxKey{}, key)
+	return context.WithValue(ctx, ctxKey{}, middleware.Given(key))
 }
 
-// WithNewKey returns a context whose requests have a new random key. Call it outside of the loop
-// that retries.
-func WithNewKey(ctx context.Context) context.Context { return WithKey(ctx, rand.Text()) }
+// WithNewKey returns a context whose requests have a new random key. Call it outside of the loop that
+// retries. Within an attempt a random key would be another one for the attempt that takes over: there, the key is derived
+// as without WithNewKey, equal requests of the context have one key, and one that was made before the attempt has no effect.
+func WithNewKey(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ctxKey{}, middleware.GivenAnew(ctx))
+}
 
-// KeyOf returns the key of a context, from WithKey or WithNewKey.
-func KeyOf(ctx context.Context) (string, bool) {
-	key, ok := ctx.Value(ctxKey{}).(string)
-	return key, ok
+// KeyOf returns the key that the requests of a context have by WithKey or WithNewKey.
+func KeyOf(ctx context.Context) (string, bool) { return given(ctx).For(ctx) }
+
+// given returns the key that a context was given, or nil.
+func given(ctx context.Context) *middleware.GivenKey {
+	k, _ := ctx.Value(ctxKey{}).(*middleware.GivenKey)
+	return k
 }
 
 // RoundTrip sends a request with its key. It returns an error, and sends nothing, if the context's key
@@ -122,7 +127,7 @@ func value(r *http.Request, header string) (value string, retry func(), err erro
 				return value, retry, nil
 			}
 		}
-		key, retry, err = middleware.CallKey(r.Context(), fmt.Sprintf("idemhttp: send %s %s%s", r.Method, r.URL.Host, r.URL.Path), func() (string, map[string]string, error) {
+		key, retry, err = middleware.CallKey(r.Context(), given(r.Context()), fmt.Sprintf("idemhttp: send %s %s%s", r.Method, r.URL.Host, r.URL.Path), func() (string, map[string]string, error) {
 			text, err := describeCall(r)
 			return text, apart(r), err
 		})

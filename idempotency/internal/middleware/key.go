@@ -11,6 +11,7 @@ import (
 	"github.com/dunglas/httpsfv"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/retries"
 )
 
 // MaxKey is the greatest length of an idempotency key, in bytes, and of a scope and an
@@ -106,17 +107,51 @@ func Fit(s string) string {
 	return fmt.Sprintf("%s#%x", s[:128], sha256.Sum256([]byte(s)))
 }
 
-// CallKey returns the key of a call to another service: in the context of an attempt,
-// idempotency.CallKey of the call's description, with its retry; otherwise a random key without a
+// GivenKey is the key that a client's context was given.
+type GivenKey struct {
+	text   string
+	random bool
+	in     *idempotency.Attempt // in which a random key was made; nil outside of attempts
+}
+
+// Given returns a key that the caller has chosen.
+func Given(key string) *GivenKey { return &GivenKey{text: key} }
+
+// GivenAnew returns a new random key for the calls of ctx.
+func GivenAnew(ctx context.Context) *GivenKey {
+	a, _ := idempotency.FromContext(ctx)
+	return &GivenKey{rand.Text(), true, a}
+}
+
+// For returns the key for calls with ctx. It reports none within an attempt if the key is random: the attempt that takes
+// over would have another one. k may be nil.
+func (k *GivenKey) For(ctx context.Context) (string, bool) {
+	if k == nil {
+		return "", false
+	}
+	_, within := idempotency.FromContext(ctx)
+	return k.text, !(k.random && within)
+}
+
+// mark returns ctx so that its equal calls have one key, if k was made in its attempt. k may be nil.
+func (k *GivenKey) mark(ctx context.Context) context.Context {
+	if a, within := idempotency.FromContext(ctx); within && k != nil && k.in == a {
+		return retries.With(ctx, k)
+	}
+	return ctx
+}
+
+// CallKey returns the key of a call to another service whose context was given none that counts: in the context of an
+// attempt, idempotency.CallKey of the call's description, with its retry; otherwise a random key without a
 // retry. It returns an error of describe, of a call that cannot be compared, or that of idempotency.CallKey,
 // with what is attempted.
-func CallKey(ctx context.Context, attempted string, describe func() (text string, apart map[string]string, err error)) (key string, retry func(), err error) {
+func CallKey(ctx context.Context, given *GivenKey, attempted string, describe func() (text string, apart map[string]string, err error)) (key string, retry func(), err error) {
 	if _, within := idempotency.FromContext(ctx); within {
 		text, apart, err := describe()
 		if err != nil {
 			return "", nil, err
 		}
-		if key, retry, err = idempotency.CallKey(ctx, text, apart); err != nil {
+		if key, retry, err = idempotency.CallKey(given.mark(ctx), text, apart); err != nil {
 			err = fmt.Errorf("%s within an attempt: %w, by WithKey", attempted, err)
 		}
 		return key, retry, err

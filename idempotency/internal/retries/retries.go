@@ -1,0 +1,13 @@
+// Package retries marks a context whose equal calls are one call and its repetitions, as the WithNewKey of the clients
+// makes it. Package idempotency gives them one key: see idempotency.CallKey.
+package retries
+
+import "context"
+
+type key struct{}
+
+// With returns a context with the mark, which is comparable and names it.
+func With(ctx context.Context, mark any) context.Context { return context.WithValue(ctx, key{}, mark) }
+
+// Of returns the mark of a context, or nil.
+func Of(ctx context.Context) any { return ctx.Value(key{}) }
