@@ -25,6 +25,7 @@ const (
 	fails   = "charges and answers 500"
 	dies    = "the server is killed before the charge"
 	diesNow = "the server is killed after the charge"
+	moves   = "charges and redirects to a page"
 	answers = "answers"
 )
 
@@ -55,7 +56,7 @@ func TestChargedOnceUnderItsKey(t *testing.T) {
 	t.Cleanup(s.bank.Close)
 	s.starts()
 	t.Cleanup(func() { _ = s.server.Process.Kill(); _ = s.server.Wait() })
-	for _, fault := range []string{answers, late, fails, dies, diesNow} {
+	for _, fault := range []string{answers, late, fails, moves, dies, diesNow} {
 		s.plan[fault] = fault // the order has its name
 		receipt := s.buys(fault)
 		if again := s.buys(fault); again != receipt {
@@ -71,13 +72,17 @@ func TestChargedOnceUnderItsKey(t *testing.T) {
 			t.Errorf("%s: charged %d times, under %d keys", fault, charged, len(s.keys[fault]))
 		}
 	}
-	if len(s.books) != 5 {
-		t.Errorf("5 orders, and %d charges", len(s.books))
+	if len(s.books) != 6 {
+		t.Errorf("6 orders, and %d charges", len(s.books))
 	}
 }
 
 // charge is the provider.
 func (s *shop) charge(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/page" {
+		fmt.Fprint(w, "a page that is no receipt")
+		return
+	}
 	var p payment
 	_ = json.NewDecoder(r.Body).Decode(&p)
 	key := r.Header.Get("Idempotency-Key")
@@ -95,13 +100,15 @@ func (s *shop) charge(w http.ResponseWriter, r *http.Request) {
 	switch does {
 	case fails:
 		http.Error(w, "down", http.StatusInternalServerError)
+	case moves:
+		http.Redirect(w, r, "/page", http.StatusSeeOther)
 	case late:
 		<-r.Context().Done() // the server gives up
 	case dies, diesNow:
 		_ = s.server.Process.Kill()
 		<-r.Context().Done()
 	default:
-		fmt.Fprint(w, "receipt of ", p.Order)
+		fmt.Fprint(w, "receipt of ", p.Order, "\x07")
 	}
 }
 
@@ -146,7 +153,11 @@ func (s *shop) buys(order string) (receipt string) {
 		body, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if resp.StatusCode == http.StatusCreated {
-			return string(body)
+			var got struct{ Receipt string }
+			if err := json.Unmarshal(body, &got); err != nil || got.Receipt != "receipt of "+order+"\x07" {
+				s.t.Fatalf("%s: %v %s", order, err, body)
+			}
+			return got.Receipt
 		}
 	}
 	s.t.Fatalf("%s: no receipt", order)

@@ -34,7 +34,7 @@ func pay(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "order and cents are needed", http.StatusBadRequest)
 		return
 	}
-	attempt, _ := idempotency.FromContext(r.Context())
+	attempt, _ := idempotency.FromContext(r.Context())                 // there is one: neither FailOpen nor Optional is set
 	receipt, err := charge(r.Context(), attempt.ChildKey("charge"), p) // one key for each thing that is done once
 	switch {
 	case errors.Is(err, errDeclined):
@@ -44,9 +44,12 @@ func pay(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, "{\"receipt\":%q}\n", receipt)
+		_ = json.NewEncoder(w).Encode(map[string]string{"receipt": receipt})
 	}
 }
+
+// bank calls the provider. It follows no redirect: that is an answer, and no receipt.
+var bank = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // charge has the provider charge a payment, once for each key. The SDK of a provider has a parameter for the key.
 func charge(ctx context.Context, key string, p payment) (receipt string, err error) {
@@ -61,7 +64,7 @@ func charge(ctx context.Context, key string, p payment) (receipt string, err err
 		return "", err
 	}
 	req.Header.Set("Idempotency-Key", key)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := bank.Do(req)
 	if err != nil {
 		return "", fmt.Errorf("the provider did not answer: %w", err)
 	}

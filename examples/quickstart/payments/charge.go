@@ -18,8 +18,12 @@ var (
 	errNotSent  = errors.New("the provider could not be reached, and nothing was charged")
 )
 
-// cards calls the provider, on a new connection each time: net/http repeats what fails on an old one.
-var cards = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+// cards calls the provider, on a new connection each time: net/http repeats what fails on an old one. It follows no
+// redirect: that is an answer, and the error of the request that follows it would say nothing of the charge.
+var cards = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // charge has the provider charge a payment. The provider takes no idempotency keys.
 func charge(ctx context.Context, p payment) (receipt string, err error) {

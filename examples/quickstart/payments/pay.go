@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -41,6 +40,6 @@ func pay(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, "{\"receipt\":%q}\n", receipt)
+		_ = json.NewEncoder(w).Encode(map[string]string{"receipt": receipt})
 	}
 }
