@@ -29,6 +29,7 @@ type bulkTarget struct {
 	Since              time.Time
 	Revision           int64  // of a record, as it was shown
 	Waits              bool   // it is a request that has no permit
+	Alive              bool   // the process of a lost attempt lives: the action is not made
 	Done, Failed       string // what became of it
 }
 
@@ -203,7 +204,7 @@ func (b *bulk) read(targets []bulkTarget) (kept []bulkTarget, _ error) {
 		}
 		t := bulkTarget{Name: b.name, Target: string(r.Ref), What: fmt.Sprintf("%v, %s, scope %s, attempt %d by %s", r.State, r.Op, r.Scope, r.Attempt, r.Owner), Since: r.Started, Revision: r.Revision}
 		if r.State == idempotency.Unknown && r.Alive {
-			t.What += ", whose process lives: resolve it alone"
+			t.Alive, t.What = true, t.What+", whose process lives: it is left out, act on it alone"
 		}
 		kept = append(kept, t)
 	}
@@ -220,10 +221,13 @@ func (b *bulk) order(t bulkTarget) order {
 	return order{Action: Action{b.verb, t.Name, t.Target}, value: b.value, reason: b.reason, confirm: t.Name}
 }
 
-// linesOf returns targets as a form carries them.
+// linesOf returns targets as a form carries them, but for those that are left out.
 func linesOf(targets []bulkTarget) string {
 	var lines []string
 	for _, t := range targets {
+		if t.Alive {
+			continue
+		}
 		values := url.Values{"n": {t.Name}, "t": {t.Target}, "r": {strconv.FormatInt(t.Revision, 10)}}
 		if t.Waits {
 			values.Set("w", "1")

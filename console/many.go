@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -155,6 +156,9 @@ func (b *bulk) makeOne(ctx context.Context, t *bulkTarget, now func() (concurren
 	if err == nil && b.of == "process" {
 		err = b.still(*t, now)
 	}
+	if err == nil && b.verb == Resolve {
+		err = b.spares(ctx, *t)
+	}
 	if err == nil {
 		err = c.bounded(ctx, b.order(*t), target{revision: t.Revision}, actor)
 	}
@@ -165,6 +169,20 @@ func (b *bulk) makeOne(ctx context.Context, t *bulkTarget, now func() (concurren
 	}
 	t.Done = done[b.verb]
 	logMade(c.opts.Logger.With(fields...))
+}
+
+// spares returns idempotency.ErrAlive for a request whose lost attempt may still be working: what the operator says of
+// many is not meant for it. Its process can have come back since the page was shown.
+func (b *bulk) spares(ctx context.Context, t bulkTarget) error {
+	st, err := b.q.console.store(b.name)
+	if err != nil {
+		return err
+	}
+	r, err := recordOf(ctx, st, idempotency.Ref(t.Target))
+	if err == nil && r.State == idempotency.Unknown && r.Alive && r.Revision == t.Revision {
+		err = fmt.Errorf("resolve record %s in store %q: %w: attempt %d by %q may still be working; resolve it alone", r.Ref, b.name, idempotency.ErrAlive, r.Attempt, r.Owner)
+	}
+	return err
 }
 
 // now reads the queue of a target.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -175,4 +176,43 @@ func TestEndAllAtALimiter(t *testing.T) {
 	for range 2 {
 		require.ErrorContains(t, <-ended, "stuck")
 	}
+}
+
+// Many are resolved but for those whose process lives (A233 in internal/proof/tested-failures.md): the page says so and
+// leaves them out, as the command does, and so does the action if a form has one. A failure was recorded of work that
+// was still in progress.
+func TestResolveManySparesLiveProcesses(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	ctx := testkit.Context(t)
+	st, err := idempotency.NewStore(s.session("web-8"), "orders", &idempotency.Options{OnLost: idempotency.Refuse})
+	require.NoError(t, err)
+	key := idempotency.Key{Scope: "acme", Op: "POST /payments", ID: "K-1"}
+	a, _, err := st.Begin(ctx, key, nil)
+	require.NoError(t, err)
+	require.NoError(t, a.Abandon(ctx))
+	alive := st.Ref(key)
+	const page = "do=resolve&store=orders&scope=acme"
+	body := s.page("/bulk?" + page)
+	require.Contains(t, body, "whose process lives: it is left out")
+	require.NotContains(t, body, "<form class=\"act\"", "there is nothing to resolve")
+
+	dead := s.lose("orders", "K-2")
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/bulk?"+page), string(dead)) }, testkit.Soon, testkit.Soon/1000)
+	form := s.many(page, "confirm", "orders", "reason", "the bank has nothing of them", "value", "failed")
+	require.Contains(t, form.Get("targets"), url.QueryEscape(string(dead)))
+	require.NotContains(t, form.Get("targets"), url.QueryEscape(string(alive)))
+	r, _, err := st.Get(ctx, alive)
+	require.NoError(t, err)
+	form.Set("targets", form.Get("targets")+" "+url.Values{"n": {"orders"}, "t": {string(alive)}, "r": {fmt.Sprint(r.Revision)}}.Encode())
+	made := s.postMany(form)
+	require.Contains(t, made.body, "1 done")
+	require.Contains(t, made.body, "1 failed")
+	require.Contains(t, made.body, "may still be working")
+	r, _, err = st.Get(ctx, alive)
+	require.NoError(t, err)
+	require.Equal(t, idempotency.Unknown, r.State)
+	r, _, err = st.Get(ctx, dead)
+	require.NoError(t, err)
+	require.Equal(t, idempotency.Failed, r.State)
 }
