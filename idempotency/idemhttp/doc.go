@@ -128,6 +128,11 @@
 // not recorded: duplicates get status and headers without a body, and
 // Idempotency-Body-Omitted: true. The same holds for a response without an end.
 //
+// That a client of HTTP/1.0 notices that a response breaks off. Of a response that is streamed, because the handler has
+// called Flush or it is larger than MaxResponse, the end is kept back until the outcome is recorded: the last byte of a
+// Content-Length, the last frame of an RPC, or what ends the body in HTTP/1.1 and HTTP/2. In HTTP/1.0, as of a proxy that
+// speaks it to its backends, a body without a Content-Length ends with the connection, also if the response is withheld.
+//
 // That a stream notices that its only reader has left. A handler of server-sent events has to end with
 // Client: its own context continues, and Write and Flush succeed, so that what it sends is recorded. A
 // loop that looks at neither runs for MaxExecution, and Session.Close waits for it.

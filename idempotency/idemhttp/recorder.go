@@ -16,7 +16,8 @@ import (
 
 // recorder is a handler's ResponseWriter. It buffers the response until it is recorded. If the
 // handler flushes it, or its body is larger than max, the rest is streamed to the client; up to
-// max it is buffered for the record, too.
+// max it is buffered for the record, too. What would show the client that it has all is kept back until then: see
+// hold.go.
 //
 // As long as the whole body is buffered, a write succeeds although the client has hung up:
 // otherwise the recorded body would end where the connection did.
@@ -35,9 +36,12 @@ type recorder struct {
 	written  int64       // bytes of the body that the handler has passed to Write
 	taken    int64       // bytes of those that were buffered or sent
 	body     []byte
-	over     bool // the body is larger than max, and is not buffered
-	broken   bool // over, and the connection has failed
-	live     bool // the response is streamed
+	over     bool   // the body is larger than max, and is not buffered
+	broken   bool   // over, and the connection has failed
+	live     bool   // the response is streamed
+	sent     int64  // bytes of the body, of a streamed response
+	held     []byte // its end, which is kept back
+	settled  bool   // it may be sent
 	hijacked bool
 	silent   bool        // the handler has returned and written nothing
 	stopped  bool        // silent, and a context of the handler has ended
@@ -118,16 +122,21 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	}
 	if rec.over || len(rec.body)+len(p) > rec.max {
 		rec.over = true
+		if rec.whole() { // the answer to a HEAD
+			rec.sniff(p)
+			rec.body, rec.taken = nil, rec.taken+int64(len(p))
+			return len(p), nil
+		}
 		rec.open(p)
 		rec.body = nil
-		n, err := rec.w.Write(p)
+		n, err := rec.pass(p)
 		rec.taken, rec.broken = rec.taken+int64(n), rec.broken || err != nil
 		return n, err
 	}
 	rec.grow(len(p))
 	rec.body, rec.taken = append(rec.body, p...), rec.taken+int64(len(p))
 	if rec.live {
-		_, _ = rec.w.Write(p)
+		_, _ = rec.pass(p)
 	}
 	return len(p), nil
 }
@@ -156,9 +165,7 @@ func (rec *recorder) open(more []byte) {
 	rec.sniff(more)
 	replace(rec.w.Header(), rec.head)
 	rec.w.WriteHeader(rec.status)
-	if len(rec.body) > 0 {
-		_, _ = rec.w.Write(rec.body)
-	}
+	_, _ = rec.pass(rec.body)
 }
 
 // sniff sets the Content-Type where net/http would, before the headers are sent, so that a replay
@@ -181,7 +188,7 @@ func (rec *recorder) sniff(more []byte) {
 	}
 }
 
-// FlushError streams the response from now on. It returns an error if the server cannot, but
+// FlushError streams the response from now on, unless its client could see its end then. It returns an error if the server cannot, but
 // none if the client has hung up and the whole body is buffered.
 func (rec *recorder) FlushError() error {
 	switch {
@@ -192,6 +199,9 @@ func (rec *recorder) FlushError() error {
 	}
 	if rec.status == 0 {
 		rec.WriteHeader(http.StatusOK)
+	}
+	if !rec.live && rec.whole() {
+		return nil
 	}
 	rec.open(nil)
 	err := rec.ctl.Flush()
@@ -300,11 +310,13 @@ func (rec *recorder) send() {
 		return
 	}
 	trailer := trailers(rec.header, rec.head)
+	rec.settled = true
 	if !rec.live {
 		measure(rec.head, rec.r, rec.status, rec.body, trailer)
 		rec.open(nil)
 		unsize(rec.w, rec.r, rec.status, trailer)
 	}
+	_ = rec.passHeld()
 	maps.Copy(rec.w.Header(), trailer)
 }
 
