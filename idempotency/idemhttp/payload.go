@@ -86,6 +86,7 @@ func fingerprint(r *http.Request, m media, body content) idempotency.Fingerprint
 var (
 	errTooLarge = errors.New("the body is too large")
 	errConsumed = errors.New("a handler in front of idemhttp.Middleware has read the body; put it behind, or let it put the bytes that it has read back into Request.Body")
+	errEmpty    = fmt.Errorf("%w (it has no Content-Length and is empty, as no body of its Content-Type is)", errConsumed)
 	errParsed   = fmt.Errorf("%w: Request.ParseForm, FormValue and the like read the body of a form", errConsumed)
 )
 
@@ -120,9 +121,15 @@ func read(r *http.Request, max int64) ([]byte, error) {
 		return nil, errTooLarge
 	case n < r.ContentLength && !decoded(r, n):
 		return nil, errConsumed
+	case n == 0 && r.ContentLength < 0 && neverEmpty(mediaOf(r.Header)):
+		return nil, errEmpty
 	}
 	return buf.Bytes(), nil
 }
+
+// neverEmpty reports whether no body of a media type is empty: an empty one was read in front, if its length does not show
+// it. Of another type, the client may have sent it so.
+func neverEmpty(m media) bool { return named(m.name) == plainHTTP && (m.isJSON() || m.isMultipart()) }
 
 // decoded reports whether n bytes, fewer than the Content-Length that the client has sent, can be
 // a whole body that a handler in front of the Middleware has decoded, rather than the rest of one
