@@ -229,7 +229,7 @@ func Wait(d time.Duration) Option { return func(s *settings) { s.wait, s.hasWait
 // for a new request, and costs a Raft entry for a duplicate.
 func LikelyNew() Option { return func(s *settings) { s.likelyNew = true } }
 
-// Retain sets how long the outcome is kept: see Options.Retain.
+// Retain sets how long the outcome is kept, at most Options.RetainUnknown (7 days by default): see Options.Retain.
 func Retain(d time.Duration) Option { return func(s *settings) { s.Retain = d } }
 
 // MaxExecution bounds the attempt: see Options.MaxExecution.

@@ -16,8 +16,8 @@ const (
 	// retrySoon is the estimate for an attempt whose session renews its lease: how long the
 	// function takes is unknown. An answer about a lease is used for as long.
 	retrySoon = time.Second
-	// longestTTL is the greatest that a session may have. A stored record may name any lease.
-	longestTTL = 300 * time.Second
+	// longestEstimate bounds the estimate: a session may have a TTL of a day, and a stored record may name any lease.
+	longestEstimate = 300 * time.Second
 )
 
 // expiry is the estimate of when the lease of another session expires. Callers that are refused for
@@ -85,5 +85,5 @@ func (x *expiries) untilExpiry(lease int64) time.Duration {
 	if granted-left < granted/3 {
 		return 0
 	}
-	return min(left, longestTTL)
+	return min(left, longestEstimate)
 }

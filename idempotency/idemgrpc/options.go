@@ -16,7 +16,8 @@ type Options struct {
 	// Scope returns the tenant or account that made the call. It must be authenticated, so
 	// chain authentication before the interceptor. A call with an empty scope is answered with
 	// PERMISSION_DENIED. Defaults to one empty scope for all calls, which the store must allow
-	// (idempotency.Options.SingleTenant).
+	// (idempotency.Options.SingleTenant). If a running service gets one, or another, the retries of calls that have an
+	// outcome are new calls, and execute again.
 	Scope func(context.Context) string
 	// Methods reports whether a method, by its full name (/package.Service/Method), needs a
 	// key; calls of others pass unchanged. Defaults to NeedsKey: all but health checks,
@@ -60,7 +61,8 @@ type Options struct {
 	// because etcd is unavailable or nearly full, and nothing else is known of the call
 	// (idempotency.ErrUnseen). A call that was seen in progress, done or lost does not run
 	// again; neither does any call while etcd denies access or the session is closed, nor one whose
-	// attempt in this process has not been recorded. While etcd is away, handlers run at once. It is
+	// attempt in this process has not been recorded. While etcd is away, handlers run at once. Such
+	// a handler has no attempt: what it calls, and ChildKey, has a new random key each time. It is
 	// ErrInvalid with a store whose OnLost is Refuse, and has no effect for a call with that. Defaults
 	// to false: such calls are answered with UNAVAILABLE.
 	FailOpen bool

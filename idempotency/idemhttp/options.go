@@ -26,11 +26,12 @@ type Options struct {
 	// Scope returns the tenant or account that sent the request. It must be authenticated, so
 	// authentication belongs in front of the Middleware. A request with an empty scope is
 	// answered with 403. Defaults to one empty scope for all requests, which the store must
-	// allow (idempotency.Options.SingleTenant).
+	// allow (idempotency.Options.SingleTenant). If a running service gets one, or another, the retries of
+	// requests that have an outcome are new requests, and execute again.
 	Scope func(*http.Request) string
 	// Op returns the requested operation, Key.Op of package idempotency: the same key with
 	// another operation is another request. A request with an empty operation is answered with
-	// 500. Defaults to ByRoute.
+	// 500. After a change, as for Scope, retries execute again. Defaults to ByRoute.
 	Op func(*http.Request) string
 	// Host returns the virtual host of the request. A key that was used for another host is
 	// refused with 422, whatever Op and Payload are; the problem's detail says so, and
@@ -98,6 +99,7 @@ type Options struct {
 	// (idempotency.ErrUnseen). A request that was seen in progress, done or lost does not
 	// run again; neither does any request while etcd denies access or the session is closed, nor one
 	// whose attempt in this process has not been recorded. While etcd is away, handlers run at once.
+	// Such a handler has no attempt: what it sends, and ChildKey, has a new random key each time.
 	// It is ErrInvalid with a store whose OnLost is Refuse, and has no effect for a request with that.
 	// Defaults to false: such requests are answered with 503.
 	FailOpen bool
