@@ -32,13 +32,27 @@ const (
 	aside                         // what says nothing about the ticks to come
 )
 
+// shows returns what a value shows of an operation whose answer was lost, and which was to replace the revision last. What
+// another one has put aside says of which Pause or Resume it comes after: if of none since last, a Pause or Resume was not made.
+func (k operation) shows(nonce string, last int64) func([]byte) commit.Found {
+	return func(b []byte) commit.Found {
+		r, ok := record.DecodeOperated(b)
+		switch {
+		case ok && r.Nonce == nonce:
+			return commit.Mine
+		case ok && k == switched && (r.AtMS == 0 || r.Revision != 0 && r.Revision <= last):
+			return commit.NotMade
+		}
+		return commit.Another
+	}
+}
+
 // operate makes a change after all changes that came before it, and once: a late copy of
 // it finds that another has come since.
 func (o *operator) operate(ctx context.Context, kind operation, change func(keyspace.Job) clientv3.Op) error {
 	ctx, cancel := o.untilClose(ctx)
 	defer cancel()
 	note := record.Operated{Nonce: rand.Text(), By: o.sess.Owner()}
-	mine := func(b []byte) bool { r, ok := record.DecodeOperated(b); return ok && r.Nonce == note.Nonce }
 	for {
 		kvs, err := o.get(ctx, func() []clientv3.Op {
 			return []clientv3.Op{clientv3.OpGet(o.keys.Operated()), clientv3.OpGet(o.space.Clocks(), clientv3.WithPrefix())}
@@ -58,7 +72,7 @@ func (o *operator) operate(ctx context.Context, kind operation, change func(keys
 			} else if note.Revision == 0 {
 				note.Revision = last // of the Pause or Resume before
 			}
-			_, _, err = commit.Swap(ctx, o.kv, o.keys.Operated(), last, note.Encode(), mine, change(o.keys))
+			_, _, err = commit.Swap(ctx, o.kv, o.keys.Operated(), last, note.Encode(), kind.shows(note.Nonce, last), change(o.keys))
 		}
 		if !errors.Is(err, commit.ErrConflict) {
 			return joinEnd(ctx, err)

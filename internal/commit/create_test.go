@@ -282,7 +282,7 @@ func TestTrapL3NoSpace(t *testing.T) {
 	require.Equal(t, commit.Removed, removal)
 	_, err = commit.RemoveWith(ctxT(t), f.client, f.key(), token, []clientv3.Op{clientv3.OpPut(f.prefix+"x", "")})
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
-	_, _, err = commit.Swap(ctxT(t), f.client, f.prefix+"limit", 0, "1", func([]byte) bool { return false })
+	_, _, err = commit.Swap(ctxT(t), f.client, f.prefix+"limit", 0, "1", func([]byte) commit.Found { return commit.Another })
 	require.ErrorIs(t, err, rpctypes.ErrNoSpace)
 	resp, err := f.cluster.Client().Grant(context.WithoutCancel(ctxT(t)), 60)
 	if err == nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -139,4 +140,31 @@ func TestLearn(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnreadable)
 	s.Forget()
 	require.Nil(t, s.Seen())
+}
+
+// A244: a record that another process has made exact keeps the limit that was to be replaced, and one that the first program
+// stores replaces no change.
+func TestReplaces(t *testing.T) {
+	t.Parallel()
+	was := record.Limit{Limit: 3, Nonce: "a", By: "one", AtMS: 5, Previous: 9}
+	mine := record.Limit{Limit: 1, Nonce: "b", By: "two", AtMS: 6}
+	exact, ok := settled(was, mirror.View{Known: true, Through: 80})
+	require.True(t, ok)
+	exact.Nonce = "c"
+	for name, c := range map[string]struct {
+		found record.Limit
+		was   record.Limit
+		want  commit.Found
+	}{
+		"mine":              {mine, was, commit.Mine},
+		"made exact":        {exact, was, commit.NotMade},
+		"another":           {record.Limit{Limit: 3, Nonce: "d", By: "one", AtMS: 7}, was, commit.Another},
+		"of another owner":  {record.Limit{Limit: 3, Nonce: "d", By: "three", AtMS: 5}, was, commit.Another},
+		"of the first one":  {record.Limit{Limit: 3, Nonce: "d", By: "one", AtMS: 7, Initial: true}, record.Limit{}, commit.NotMade},
+		"where none was":    {record.Limit{Limit: 3, Nonce: "d", By: "one", AtMS: 7}, record.Limit{}, commit.Another},
+		"before owners had": {record.Limit{Limit: 3, Nonce: "d"}, record.Limit{Limit: 2, Nonce: "e"}, commit.Another},
+	} {
+		require.Equal(t, c.want, replaces(mine, c.was)([]byte(c.found.Encode())), name)
+	}
+	require.Equal(t, commit.Another, replaces(mine, was)([]byte("damaged")))
 }

@@ -186,7 +186,7 @@ func (s *Store) Init(ctx context.Context, n int64, rate record.Rate) (Limit, err
 	}
 	for {
 		if s.Base == nil {
-			_, _, err := s.swap(ctx, Revs{}, sign(r, s.By))
+			_, _, err := s.swap(ctx, Revs{}, sign(r, s.By), record.Limit{})
 			if err != nil && !errors.Is(err, commit.ErrConflict) {
 				return Limit{}, err
 			}
@@ -203,17 +203,27 @@ func sign(r record.Limit, by string) record.Limit {
 	return r
 }
 
-// isOf returns whether a value is that of a record: see commit.Swap.
-func isOf(r record.Limit) func([]byte) bool {
-	return func(b []byte) bool {
+// isOf returns what a value shows of the change to a record, see commit.Swap: one that the first program
+// stores, because there is none, replaces no change.
+func isOf(r record.Limit) func([]byte) commit.Found { return replaces(r, record.Limit{}) }
+
+// replaces is isOf in place of a record. That one, made exact by settle, replaces no change.
+func replaces(r, was record.Limit) func([]byte) commit.Found {
+	return func(b []byte) commit.Found {
 		found, ok := record.DecodeLimit(b)
-		return ok && found.Nonce == r.Nonce
+		switch {
+		case ok && found.Nonce == r.Nonce:
+			return commit.Mine
+		case ok && (found.Initial || was.AtMS != 0 && found.AtMS == was.AtMS && found.By == was.By):
+			return commit.NotMade
+		}
+		return commit.Another
 	}
 }
 
 // swap stores the queue's own record if the records are those of the revisions: see commit.Swap.
-func (s *Store) swap(ctx context.Context, at Revs, r record.Limit, also ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
-	return commit.SwapIf(ctx, s.KV, s.Keys.Limit, at.Own, s.Unchanged(at)[1:], r.Encode(), isOf(r), also...)
+func (s *Store) swap(ctx context.Context, at Revs, r, was record.Limit, also ...clientv3.Op) (int64, []*etcdserverpb.ResponseOp, error) {
+	return commit.SwapIf(ctx, s.KV, s.Keys.Limit, at.Own, s.Unchanged(at)[1:], r.Encode(), replaces(r, was), also...)
 }
 
 // Set changes the queue's own limit by compare-and-set. If it becomes Inherit, the queue has the default
@@ -254,7 +264,7 @@ func (s *Store) Set(ctx context.Context, to Change, create bool, read func(conte
 		r, lowers := change(v, n)
 		r.Rate = rate
 		r = sign(r, s.By)
-		rev, queue, err := s.swap(ctx, at, r, clientv3.OpGet(s.Keys.Requests, clientv3.WithPrefix()))
+		rev, queue, err := s.swap(ctx, at, r, own.Limit, clientv3.OpGet(s.Keys.Requests, clientv3.WithPrefix()))
 		if errors.Is(err, commit.ErrConflict) {
 			continue
 		}
