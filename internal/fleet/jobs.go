@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -26,7 +27,7 @@ type Job struct {
 
 	plan        record.Plan // of the processes that have it by Locker.Job, or zero
 	operated    int64       // when it was paused or resumed last, as far as it is known, or 0
-	operatedMod int64       // revision of that
+	operatedMod int64       // revision of that, or 0
 
 	// With Options.Details:
 
@@ -75,10 +76,11 @@ func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool, now int64
 }
 
 // resumed takes the time at which a pause or a resumption has arrived: that of this clock, which alone is known to be
-// the one that fire times are compared with.
-func (s *State) resumed(key string, now int64) {
+// the one that fire times are compared with. Another operation, such as a request for a run, changes no time.
+func (s *State) resumed(kv *mvccpb.KeyValue, now int64) {
+	key := string(kv.Key)
 	name, _, _ := s.space.ParseJob(key)
-	if j := s.Jobs[name]; j != nil && key == j.queues.Operated() {
+	if j := s.Jobs[name]; j != nil && key == j.queues.Operated() && kv.ModRevision == j.operatedMod {
 		j.operated = now
 	}
 }
@@ -98,9 +100,7 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 			j.Pause, _ = record.DecodePause(kv.Value)
 		}
 	case j.queues.Operated():
-		if j.operated = 0; kv != nil {
-			j.operate(kv, now)
-		}
+		j.operate(kv, now)
 	case j.queues.Plan():
 		if j.plan = (record.Plan{}); kv != nil {
 			j.plan, _ = record.DecodePlan(kv.Value)
@@ -154,14 +154,23 @@ func runOf(kv *mvccpb.KeyValue) (Run, record.Run) {
 }
 
 // operate takes the time of a pause or a resumption, which is of another clock. Until now the job may have been paused if
-// that is of a later version.
+// that is of a later version. Another operation repeats the time of the last Pause or Resume, and its revision: what is known of
+// that one stays.
 func (j *Job) operate(kv *mvccpb.KeyValue, now int64) {
-	at, ok := record.DecodeOperated(kv.Value)
+	var at record.Operated
+	ok := false
+	if kv != nil {
+		at, ok = record.DecodeOperated(kv.Value)
+	}
 	switch {
-	case ok:
-		j.operated, j.operatedMod = min(at.AtMS, now), kv.ModRevision
-	case record.Later(kv.Value) > 0:
+	case ok && at.AtMS != 0:
+		if of := cmp.Or(at.Revision, kv.ModRevision); of != j.operatedMod {
+			j.operated, j.operatedMod = min(at.AtMS, now), of
+		}
+	case !ok && kv != nil && record.Later(kv.Value) > 0:
 		j.operated, j.operatedMod = now, kv.ModRevision
+	default:
+		j.operated, j.operatedMod = 0, 0
 	}
 }
 
@@ -228,11 +237,13 @@ func (j *Job) expected(now time.Time) bool {
 }
 
 // Upcoming returns up to n fire times after a time that have no record, as far as a period or the plan shows them,
-// if a live process has the job or calls are to come.
+// if a live process has the job or calls are to come; not those that the cooldown of the latest run skips.
 func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 	last := after.UnixMilli()
-	for tick := range j.Runs {
-		last = max(last, tick)
+	for tick, r := range j.Runs {
+		if last = max(last, tick); j.least > 0 {
+			last = max(last, r.Start+j.least.Milliseconds())
+		}
 	}
 	for len(next) < n {
 		switch {

@@ -30,6 +30,9 @@ func TestNextFireTime(t *testing.T) {
 	} {
 		j := &Job{Period: c.period, least: c.least, Runs: map[int64]Run{10 * hour: {State: "done", Start: 10*hour + 1000}}, operated: c.operated}
 		require.Equal(t, c.next, j.History(time.UnixMilli(500)).Next, name)
+		if next := j.Upcoming(time.UnixMilli(max(500, c.operated)), 1); c.period > 0 {
+			require.Equal(t, []time.Time{time.UnixMilli(c.next)}, next, "A252: "+name)
+		}
 	}
 }
 
@@ -120,18 +123,19 @@ func TestResumedByAnotherClock(t *testing.T) {
 	user := record.User{Jobs: []string{"nightly"}}.Encode()
 	put(keys.Plan(), plan)
 	put(s.space.User(7, 0), user)
-	resume := func(s *State, at, now int64) {
-		s.Put(&mvccpb.KeyValue{Key: []byte(keys.Operated()), Value: []byte(record.Operated{AtMS: at}.Encode()), CreateRevision: 1, ModRevision: at}, now)
+	operated := func(at int64) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte(keys.Operated()), Value: []byte(record.Operated{AtMS: at}.Encode()), CreateRevision: 1, ModRevision: at}
 	}
+	resume := func(s *State, at, now int64) { s.Put(operated(at), now) }
 	next := func(s *State) int64 { return s.Jobs["nightly"].History(time.UnixMilli(500)).Next }
 	resume(s, 2500, 500)
 	require.EqualValues(t, 1000, next(s), "a fast clock")
 	resume(s, 700, 1500)
 	require.EqualValues(t, 1000, next(s))
-	s.resumed(keys.Operated(), 1500)
+	s.resumed(operated(700), 1500)
 	require.EqualValues(t, 2000, next(s), "a slow clock")
-	s.resumed(keys.Plan(), 2500)
-	s.resumed("elsewhere", 2500)
+	s.resumed(&mvccpb.KeyValue{Key: []byte(keys.Plan()), ModRevision: 700}, 2500)
+	s.resumed(&mvccpb.KeyValue{Key: []byte("elsewhere"), ModRevision: 700}, 2500)
 	require.EqualValues(t, 2000, next(s))
 	fresh, again := planned(t)
 	again(keys.Plan(), plan)
@@ -140,6 +144,34 @@ func TestResumedByAnotherClock(t *testing.T) {
 	require.EqualValues(t, 1000, next(fresh))
 	fresh.inherit(s)
 	require.EqualValues(t, 2000, next(fresh))
+}
+
+// A242: a request for a run is no resumption. A start that was due before it is due still, and what is known of the last
+// Resume stays.
+func TestRequestIsNoResumption(t *testing.T) {
+	t.Parallel()
+	s, put := planned(t)
+	keys := s.space.Job("nightly")
+	put(keys.Plan(), record.Plan{Schedule: "fire time like", DueMS: 1000, NextMS: []int64{1000, 2000, 3000, 4000}}.Encode())
+	put(s.space.User(7, 0), record.User{Jobs: []string{"nightly"}}.Encode())
+	next := func() int64 { return s.Jobs["nightly"].History(time.UnixMilli(500)).Next }
+	operated := func(rev, now int64, r record.Operated) {
+		kv := &mvccpb.KeyValue{Key: []byte(keys.Operated()), Value: []byte(r.Encode()), CreateRevision: 10, ModRevision: rev}
+		s.Put(kv, now)
+		s.resumed(kv, now)
+	}
+	operated(10, 1500, record.Operated{})
+	require.EqualValues(t, 1000, next(), "the first operation is a request")
+	operated(11, 1600, record.Operated{Revision: 10})
+	require.EqualValues(t, 1000, next(), "a second request")
+	operated(12, 2500, record.Operated{AtMS: 1700})
+	require.EqualValues(t, 3000, next(), "a Resume, by a slow clock")
+	operated(13, 3500, record.Operated{AtMS: 1700, Revision: 12})
+	require.EqualValues(t, 3000, next(), "a request after it")
+	s.Remove(keys.Operated())
+	require.EqualValues(t, 1000, next())
+	operated(20, 3500, record.Operated{AtMS: 1700, Revision: 12})
+	require.EqualValues(t, 2000, next(), "its arrival is not known")
 }
 
 // planned returns a state, and what puts a key at the time 5000.

@@ -127,7 +127,7 @@ func (f *Fleet) received(resp clientv3.WatchResponse) error {
 		f.state.Put(ev.Kv, now)
 		if live {
 			f.state.measure(ev.Kv, now)
-			f.state.resumed(string(ev.Kv.Key), now)
+			f.state.resumed(ev.Kv, now)
 		}
 	}
 	f.revision = max(f.revision, resp.Header.Revision)
