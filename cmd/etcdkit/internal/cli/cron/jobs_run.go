@@ -200,7 +200,8 @@ func (v *scheduledRun) run(ctx context.Context) error {
 // mostTurns is how often a call decides anew because another one was faster.
 const mostTurns = 5
 
-// attend decides, and claims the tick or is on standby; and decides again if another call was faster.
+// attend decides, and claims the tick or is on standby; and decides again if another call was faster, or has taken its claim
+// back.
 func (v *scheduledRun) attend(ctx context.Context, l *schedlock.Locker, renewed <-chan struct{}) error {
 	at := occasion{now: v.now(), every: v.every, cron: v.parsed, host: machineOf(verb.Owner(v.Verb))}
 	if v.byHand {
@@ -220,7 +221,12 @@ func (v *scheduledRun) attend(ctx context.Context, l *schedlock.Locker, renewed 
 		switch {
 		case d.follow:
 			v.sayMissed(ctx, l, d.missed, last)
-			return v.follow(ctx, l, d.tick, renewed)
+			gone, err := v.follow(ctx, l, d.tick, renewed)
+			if !gone {
+				return err
+			}
+			reason = ""
+			continue
 		case !d.start:
 			return v.notRun(d.reason)
 		case reason != "":
@@ -311,27 +317,28 @@ func recorded(err error) error {
 }
 
 // follow is on standby until the run of another machine has ended, and reports how. If the run is lost, it starts the tick
-// again as --retries permits.
-func (v *scheduledRun) follow(ctx context.Context, l *schedlock.Locker, tick time.Time, renewed <-chan struct{}) error {
+// again as --retries permits. gone is true if the record is not there any more: that machine has taken its claim back, and ran
+// nothing, or the record was removed.
+func (v *scheduledRun) follow(ctx context.Context, l *schedlock.Locker, tick time.Time, renewed <-chan struct{}) (gone bool, err error) {
 	if v.retries > 0 {
 		if _, ran, err := v.claim(ctx, l, v.options(tick, 0), renewed); ran || err != nil {
-			return err
+			return false, err
 		}
 	}
 	r, err := v.ended(ctx, l, tick)
 	switch {
 	case errors.Is(err, schedlock.ErrGone):
-		return v.elsewhere(fmt.Sprintf("tick %s was run elsewhere", output.Instant(tick)))
+		return true, nil
 	case err != nil:
-		return err
+		return false, err
 	case r.State == schedlock.RunLost:
-		return v.notRun(fmt.Sprintf("the run of tick %s by %s was lost, and is not repeated: --retries %d", output.Instant(tick),
+		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was lost, and is not repeated: --retries %d", output.Instant(tick),
 			output.OrDash(r.Owner), v.retries))
 	case r.State == schedlock.RunUnlocked:
-		return v.notRun(fmt.Sprintf("the run of tick %s by %s was unlocked by %s", output.Instant(tick), output.OrDash(r.Owner),
+		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was unlocked by %s", output.Instant(tick), output.OrDash(r.Owner),
 			output.OrDash(r.By)))
 	}
-	return v.elsewhere(fmt.Sprintf("tick %s was run elsewhere, by %s: %s", output.Instant(tick), output.OrDash(r.Owner), r.State))
+	return false, v.elsewhere(fmt.Sprintf("tick %s was run elsewhere, by %s: %s", output.Instant(tick), output.OrDash(r.Owner), r.State))
 }
 
 // A call on standby reads the record each readEvery, and waits for etcd as long as awayFor.
