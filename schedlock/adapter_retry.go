@@ -31,7 +31,9 @@ func (a *Adapter) request(name string) request {
 	}
 	if tick, ok := a.lost[name]; ok {
 		delete(a.lost, name)
-		r.tick = tick
+		if !a.passed(tick) { // otherwise the scheduler has dropped the call of again, and this one is for a later tick
+			r.tick = tick
+		}
 	}
 	r.standby = func(j *job, tick time.Time, r request) {
 		a.mu.Lock()
@@ -51,11 +53,24 @@ func (a *Adapter) request(name string) request {
 				return
 			}
 			if err := again(); err != nil {
+				a.mu.Lock()
+				delete(a.lost, name)
+				a.mu.Unlock()
 				a.locker.log.Warn("a scheduler refused to run a job again whose run was lost", zap.String("job", name), zap.Time("tick", tick), zap.Error(err))
 			}
 		})
 	}
 	return r
+}
+
+// passed reports whether a call that is made now is for a later tick than that.
+func (a *Adapter) passed(tick time.Time) bool {
+	now := a.locker.opts.Now()
+	if every, ok := a.settings.every, a.times == nil; ok {
+		return Periods(every).at(now.Add(min(early, every/10))).After(tick)
+	}
+	latest, in, _ := a.times.due(now)
+	return in > 0 || latest.After(tick)
 }
 
 // waitLost waits until the run of a tick has ended, and reports whether it was lost and another attempt

@@ -1,0 +1,60 @@
+package schedlock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// A247: a scheduler drops the call by which a lost run is to be started again, as gocron may, or refuses it. Its next call is for
+// the tick that has come since.
+func TestDroppedRetryCostsNoTick(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		schedule schedlock.Schedule
+		again    error
+	}{
+		"periods":           {schedlock.Periods(24 * time.Hour), nil},
+		"schedule":          {grid(24 * time.Hour), nil},
+		"schedule, refused": {grid(24 * time.Hour), errors.New("no such job")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			now := clock(midnight.Add(time.Minute))
+			dying, in := f.instance(nil, now.options()), f.instance(nil, now.options())
+			adapter := func(in instance) *schedlock.Adapter {
+				ad, err := schedlock.NewAdapter(in.Locker, tt.schedule, schedlock.Retries(1), schedlock.LateBy(30*time.Hour))
+				require.NoError(t, err)
+				if name != "periods" {
+					require.NoError(t, ad.SetCrontab("daily", time.UTC, now.now()))
+				}
+				return ad
+			}
+			started, _, err := adapter(dying).Start(ctx, "job")
+			require.NoError(t, err)
+			require.Equal(t, midnight, started.Run().Tick())
+			ad := adapter(in)
+			again := make(chan struct{}, 10)
+			ad.Retry("job", func() error { again <- struct{}{}; return tt.again })
+			_, res, err := ad.Start(ctx, "job")
+			require.NoError(t, err)
+			require.Equal(t, schedlock.Claimed, res.Outcome)
+			dying.client.Cut()
+			require.NoError(t, f.ExpireLease(ctx, dying.sess.Lease()))
+			got(t, again, "it is to be called again")
+			now.set(midnight.Add(24*time.Hour + time.Second))
+			next, res, err := ad.Start(ctx, "job")
+			require.NoError(t, err)
+			require.NotNil(t, next, "%v", res.Outcome)
+			require.Equal(t, midnight.AddDate(0, 0, 1), next.Run().Tick())
+			require.NoError(t, next.End(ctx, nil))
+			_ = started.End(ctx, nil) // its client is cut off
+		})
+	}
+}
