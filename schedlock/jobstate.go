@@ -123,7 +123,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 	case key == j.keys.Lock():
 		if gone {
 			j.lockGone = ev.Kv.ModRevision
-			j.losses.lockGone()
+			j.losses.lockGone(ev.Kv.ModRevision)
 		}
 		for _, r := range j.runs {
 			if ev.Kv.ModRevision > r.claim.token {
@@ -158,7 +158,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 				}
 			}
 		}
-		j.losses.record(r, ev.Kv.ModRevision)
+		j.losses.record(ev.Kv.ModRevision)
 		if gone {
 			delete(j.claimed, key)
 			break

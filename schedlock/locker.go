@@ -204,7 +204,7 @@ func (l *Locker) resync() {
 		if j.asked != nil {
 			l.sess.Background(func() { readRequested(l, j) })
 		}
-		if len(j.claimed) > 0 || j.planned.Schedule != "" {
+		if j.print != "" || len(j.claimed) > 0 || j.planned.Schedule != "" {
 			l.sess.Background(func() { reportLost(l, j) })
 		}
 		j.floor = time.Time{} // it may have been deleted

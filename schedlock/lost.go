@@ -20,8 +20,8 @@ import (
 // losses is what a process knows of lost runs of a job. It is safe for concurrent use.
 type losses struct {
 	mu        sync.Mutex
-	active    int64 // token of the latest run that has no end, as far as events have shown
-	suspected bool  // its lock was deleted
+	changed   int64 // revision of the latest event of a run's record
+	suspected bool  // a lock was deleted, and no record with it
 	reported  int64 // token of the latest run whose loss was reported
 	begun     bool  // this process has looked for earlier ones
 }
@@ -42,7 +42,7 @@ func (s *losses) again() {
 	s.begun = false
 }
 
-// suspects reports whether events have shown that a run was lost, once.
+// suspects reports whether events have shown that a run may have been lost, once.
 func (s *losses) suspects() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,23 +51,19 @@ func (s *losses) suspects() bool {
 	return is
 }
 
-// record takes the record of a run, in an event or a read.
-func (s *losses) record(r record.Run, token int64) {
+// record takes the revision at which the record of a run has changed. The events of a revision come before that of the lock.
+func (s *losses) record(revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case r.State == record.RunRunning:
-		s.active = max(s.active, token)
-	case r.State != "": // its end, with the deletion of the lock
-		s.active = 0
-	}
+	s.changed = max(s.changed, revision)
 }
 
-// lockGone takes the deletion of the lock.
-func (s *losses) lockGone() {
+// lockGone takes the revision at which the lock was deleted: all that ends a run, or takes a claim back, changes its record in
+// the same Txn. Whether this process has seen the claim has no part in it: it may have started since.
+func (s *losses) lockGone(revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.suspected, s.active = s.active != 0, 0
+	s.suspected = s.suspected || revision != s.changed
 }
 
 // mark takes the mark of reported runs.
@@ -111,10 +107,7 @@ func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 	if err != nil {
 		return err
 	}
-	lost, active := lostRuns(j, kvs[0], kvs[1], kvs[2])
-	if active != 0 {
-		j.losses.record(record.Run{State: record.RunRunning}, active)
-	}
+	lost := lostRuns(j, kvs[0], kvs[1], kvs[2])
 	if len(lost) == 0 {
 		return nil
 	}
@@ -139,9 +132,9 @@ func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 // mostLost is the number of records, the latest ones, among which lost runs are looked for.
 const mostLost = 20
 
-// lostRuns returns the records of runs that were lost and are not reported, oldest first, and the token of an active
-// one. A run of this process whose end etcd has not confirmed is not lost.
-func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []*mvccpb.KeyValue, active int64) {
+// lostRuns returns the records of runs that were lost and are not reported, oldest first. A run of this process whose end etcd
+// has not confirmed is not lost.
+func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []*mvccpb.KeyValue) {
 	var mark record.Reported
 	if len(reported) > 0 {
 		var ok bool
@@ -152,15 +145,13 @@ func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []*mvccpb.K
 	for _, kv := range runs {
 		r, ok := record.DecodeRun(kv.Value)
 		switch {
-		case !ok || r.State != record.RunRunning:
-		case tokenOf(lock) == kv.ModRevision:
-			active = kv.ModRevision
+		case !ok || r.State != record.RunRunning || tokenOf(lock) == kv.ModRevision:
 		case kv.ModRevision > mark.Token && !j.endedHere(kv.ModRevision):
 			lost = append(lost, kv)
 		}
 	}
 	slices.Reverse(lost)
-	return lost, active
+	return lost
 }
 
 // logLost logs that a run was lost, and calls Options.Lost.
