@@ -32,14 +32,16 @@ type Adapter struct {
 // NewAdapter returns an Adapter. The schedule of one that is not of Periods is asked for fire times when
 // SetCrontab has been called, and not before.
 //
-// NewAdapter returns ErrInvalid if the schedule is nil, the period or an option is out of range, or
+// NewAdapter returns ErrInvalid if the Locker or the schedule is nil, the period or an option is out of range, or
 // options contradict each other. RetryFailed is refused: the scheduler alone can run the task again.
 func NewAdapter(l *Locker, schedule Schedule, opts ...Option) (*Adapter, error) {
 	a := &Adapter{locker: l, again: map[string]func() error{}, watched: map[string]bool{}, lost: map[string]time.Time{}}
 	var err error
 	switch every, periodic := schedule.(Periods); {
-	case schedule == nil:
-		err = invalid("the schedule is nil")
+	case l == nil:
+		err = invalid("the Locker is nil")
+	case checkSchedule(schedule) != nil:
+		err = checkSchedule(schedule)
 	case periodic:
 		a.settings, err = newPeriodic(time.Duration(every), opts)
 	default:

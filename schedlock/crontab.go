@@ -41,6 +41,22 @@ func (c Crontab) Next(t time.Time) time.Time {
 	return next.In(t.Location())
 }
 
+// checkSchedule returns an error for a schedule that cannot be asked.
+func checkSchedule(s Schedule) error {
+	for {
+		if s == nil {
+			return invalid("the schedule is nil")
+		}
+		c, ok := s.(Crontab)
+		if !ok {
+			return nil
+		}
+		if s = c.Schedule; s == nil {
+			return invalid("Crontab.Schedule is nil")
+		}
+	}
+}
+
 // parsed is a schedule that has the text from which it was parsed, such as those of package crontab.
 type parsed interface {
 	Text() string

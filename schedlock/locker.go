@@ -152,8 +152,8 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 	err = cmp.Or(checkName(name), err)
 	switch {
 	case err != nil:
-	case schedule == nil:
-		err = invalid("the schedule is nil")
+	case checkSchedule(schedule) != nil:
+		err = checkSchedule(schedule)
 	case fn == nil:
 		err = invalid("the function is nil")
 	case schedule == periods:

@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -16,10 +17,10 @@ import (
 // one in UTC. Before the first claim there is no plan.
 func Planned(schedule Schedule, late time.Duration) CallOption {
 	return callOption(func(r *request) error {
-		switch {
-		case schedule == nil:
-			return invalid("Planned: the schedule is nil")
-		case late < 0:
+		if err := checkSchedule(schedule); err != nil {
+			return fmt.Errorf("Planned: %w", err)
+		}
+		if late < 0 {
 			return invalid("Planned: late, %v, is negative", late)
 		}
 		r.times, r.called, r.callLate = &timetable{schedule: schedule, zone: time.UTC}, true, late

@@ -39,6 +39,9 @@ func Wrap[J interface{ Run() }](l *Locker, name string, every time.Duration, opt
 	if _, ok := any((*wrapped)(nil)).(J); !ok {
 		err = invalid("the library's job has methods other than Run")
 	}
+	if l == nil {
+		err = invalid("the Locker is nil")
+	}
 	if err == nil {
 		err = l.job(name).use(s.fingerprint())
 	}
