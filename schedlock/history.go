@@ -121,12 +121,14 @@ type Plan struct {
 	Called bool
 	// Late is by how much these calls may come after a fire time.
 	Late time.Duration
+
+	operated time.Time // when the job was paused or resumed last, or zero
 }
 
 // Expected reports whether the plan counts at a time: a live process has the job or, of a plan by calls, a week has not passed since
-// a call was due.
+// a call was due, or since the job was resumed.
 func (p Plan) Expected(now time.Time) bool {
-	return p.Live || p.Called && !now.After(p.Due.Add(p.Late+record.Kept))
+	return p.Live || record.Plan{Called: p.Called, DueMS: p.Due.UnixMilli(), LateMS: p.Late.Milliseconds()}.Current(now, p.operated.UnixMilli())
 }
 
 // NextFire returns the first fire time after now that has no record, as the period or the plan shows it. It returns the
@@ -135,6 +137,9 @@ func (p Plan) Expected(now time.Time) bool {
 func (s Status) NextFire(now time.Time) time.Time {
 	if s.Last != nil && s.Last.Tick.After(now) {
 		now = s.Last.Tick
+	}
+	if least := record.LeastOf(s.Settings); least > 0 && s.Last != nil && s.Last.Start.Add(least).After(now) {
+		now = s.Last.Start.Add(least) // the cooldown skips those before
 	}
 	period, ok := record.PeriodOf(s.Settings)
 	switch {

@@ -295,7 +295,7 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable) err
 	if err := p.unsettle(ctx, e, name); err != nil {
 		return err
 	}
-	return p.unplan(ctx, name, func(record.Plan) bool { return true })
+	return p.unplan(ctx, name, nil)
 }
 
 // planOf reads a job's plan, or returns nil.

@@ -119,6 +119,7 @@ func (r *records) status(ctx context.Context) (Status, error) {
 	if out.Plan != nil {
 		out.Plan.Live, err = r.alive(ctx, kvs[4])
 		out.due = r.due(kvs[6], out.Last, kvs[7])
+		out.Plan.operated = record.Time(operatedAt(kvs[7], r.locker.opts.Now()))
 	}
 	return out, err
 }
@@ -130,18 +131,23 @@ func (r *records) due(plan []*mvccpb.KeyValue, last *Record, operated []*mvccpb.
 	if last != nil {
 		after = last.Tick.UnixMilli()
 	}
-	if len(operated) > 0 {
-		if at, ok := record.DecodeOperated(operated[0].Value); ok { // of another clock
-			after = max(after, min(at.AtMS, r.locker.opts.Now().UnixMilli()))
-		} else if later(operated[0]) {
-			after = max(after, r.locker.opts.Now().UnixMilli())
-		}
-	}
-	due := p.Due(after)
+	due := p.Due(max(after, operatedAt(operated, r.locker.opts.Now())))
 	if due == 0 {
 		return time.Time{}
 	}
 	return record.Time(due + p.LateMS)
+}
+
+// operatedAt returns when a job was paused or resumed last, by another clock and so not after a time, or 0. Of a later release that
+// is not known: the job may have been paused until now.
+func operatedAt(operated []*mvccpb.KeyValue, now time.Time) int64 {
+	if len(operated) == 0 {
+		return 0
+	}
+	if at, ok := record.DecodeOperated(operated[0].Value); ok || !later(operated[0]) {
+		return min(at.AtMS, now.UnixMilli())
+	}
+	return now.UnixMilli()
 }
 
 // alive reports whether a live process has the job. Settings are on the lease of one that has claimed it; only without

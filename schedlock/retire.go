@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -23,13 +24,10 @@ const (
 	retireEach = time.Hour
 )
 
-// retired reports whether no process has had the job of a plan for so long that the plan counts no more.
-func retired(p record.Plan, now time.Time) bool {
-	last := p.AliveMS
-	if p.Called { // no process has the job between two ticks
-		last = max(last, p.DueMS+p.LateMS)
-	}
-	return p.AliveMS > 0 && now.UnixMilli() > last+record.Kept.Milliseconds()
+// retired reports whether no process has had the job of a plan for so long that the plan counts no more. operated is when the job
+// was paused or resumed last, or 0.
+func retired(p record.Plan, now time.Time, operated int64) bool {
+	return p.AliveMS > 0 && now.UnixMilli() > p.AliveMS+record.Kept.Milliseconds() && !p.Current(now, operated)
 }
 
 // retire removes the plans of retired jobs, if this process is the first of those that have jobs. It judges by the slowest of the
@@ -70,7 +68,9 @@ func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	old := func(plan record.Plan) bool { return retired(plan, now) }
+	old := func(plan record.Plan, operated []*mvccpb.KeyValue) bool {
+		return retired(plan, now, operatedAt(operated, now))
+	}
 	for batch := range slices.Chunk(names, plansAtOnce) {
 		kvs, err := l.get(ctx, func() (reads []clientv3.Op) {
 			for _, name := range batch {
@@ -85,7 +85,7 @@ func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 			if len(kv) == 0 {
 				continue
 			}
-			if plan, ok := record.DecodePlan(kv[0].Value); ok && old(plan) {
+			if plan, ok := record.DecodePlan(kv[0].Value); ok && old(plan, nil) {
 				if err := p.unplan(ctx, batch[n], old); err != nil {
 					return err
 				}
@@ -95,17 +95,19 @@ func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// unplan removes the plan of a job if no live process has the job and the plan, as it is read then, may be removed.
-func (p *planner) unplan(ctx context.Context, name string, may func(record.Plan) bool) error {
+// unplan removes the plan of a job if no live process has the job and the plan, as it is read then, may be removed; old is nil if
+// any may. A pause keeps one that is old.
+func (p *planner) unplan(ctx context.Context, name string, old func(record.Plan, []*mvccpb.KeyValue) bool) error {
 	l := p.locker
-	key := l.space.Job(name).Plan()
+	keys := l.space.Job(name)
+	key := keys.Plan()
 	kvs, err := l.get(ctx, func() []clientv3.Op {
-		return []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix())}
+		return []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix()), clientv3.OpGet(keys.Pause()), clientv3.OpGet(keys.Operated())}
 	})
-	if err != nil || len(kvs[0]) == 0 || userOf(kvs[1], name) != "" {
+	if err != nil || len(kvs[0]) == 0 || userOf(kvs[1], name) != "" || later(kvs[0][0]) {
 		return err
 	}
-	if plan, _ := record.DecodePlan(kvs[0][0].Value); !may(plan) || later(kvs[0][0]) {
+	if plan, _ := record.DecodePlan(kvs[0][0].Value); old != nil && (len(kvs[2]) > 0 || !old(plan, kvs[3])) {
 		return nil
 	}
 	// A process that begins to use the job meanwhile stamps the plan.

@@ -124,3 +124,29 @@ func (in instance) knowsClocks(t *testing.T, others int) {
 		return len(all) == others && !slices.ContainsFunc(all, func(c schedlock.Clock) bool { return !c.Known })
 	}, soon, 5*time.Millisecond)
 }
+
+// A250: the plan of a job that is paused is not retired, however long that lasts: after the Resume it counts again.
+func TestPlanOfAPausedJobStays(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	former := f.instance(nil, clock(friday).options())
+	for _, name := range []string{"paused", "old"} {
+		_, err := former.Do(ctx, name, nothing, schedlock.Tick(friday), schedlock.Planned(nine{}, time.Hour))
+		require.NoError(t, err)
+	}
+	require.NoError(t, former.Pause(ctx, "paused", "moving house"))
+	require.NoError(t, former.sess.Close(ctx))
+	month := clock(friday.AddDate(0, 1, 0))
+	in := f.instance(nil, schedlock.Beating(month.options()))
+	f.instance(nil, schedlock.Beating(month.options()))
+	in.begin(t, "kept")
+	in.knowsClocks(t, 1)
+	in.begin(t, "another")
+	in.waitPlan(t, "old", func(_ record.Plan, ok bool) bool { return !ok })
+	in.waitPlan(t, "paused", func(_ record.Plan, ok bool) bool { require.True(t, ok); return true })
+	require.NoError(t, in.Resume(ctx, "paused"))
+	st, err := in.Status(ctx, "paused")
+	require.NoError(t, err)
+	require.True(t, st.Plan.Expected(month.now()))
+}

@@ -15,6 +15,9 @@ func (d *examination) unstarted(ctx context.Context, st schedlock.Status) (since
 	if st.Running || st.CoolingDown || st.Paused != nil {
 		return since, nil
 	}
+	if period, ok := record.PeriodOf(st.Settings); !ok || period < ticks.Smallest || st.Last == nil {
+		return st.Overdue(d.now()), nil
+	}
 	space, err := d.call.Etcd.Space()
 	if err != nil {
 		return since, err
@@ -26,27 +29,21 @@ func (d *examination) unstarted(ctx context.Context, st schedlock.Status) (since
 	var resumed time.Time
 	for _, kv := range resp.Kvs {
 		if at, ok := record.DecodeOperated(kv.Value); ok {
-			resumed = record.Time(at.AtMS)
+			resumed = record.Time(min(at.AtMS, d.now().UnixMilli())) // of another clock
 		}
 	}
-	return ticks.Unstarted(dueOf(st, resumed, d.now()), d.now()), nil
+	return ticks.Unstarted(dueOf(st, resumed), d.now()), nil
 }
 
-// dueOf returns by when a job is to start, by its period or its plan, or zero if neither is known.
-func dueOf(st schedlock.Status, resumed, now time.Time) time.Time {
+// dueOf returns by when a job that has run is to start, by its period.
+func dueOf(st schedlock.Status, resumed time.Time) time.Time {
 	latest := resumed
-	if st.Last != nil && st.Last.Tick.After(latest) {
+	if st.Last.Tick.After(latest) {
 		latest = st.Last.Tick
 	}
-	period, ok := record.PeriodOf(st.Settings)
-	switch {
-	case ok && period >= ticks.Smallest && st.Last != nil:
-		if cooled := st.Last.Start.Add(record.LeastOf(st.Settings)); cooled.After(latest) && record.LeastOf(st.Settings) > 0 {
-			latest = cooled
-		}
-		return ticks.Next(period, latest)
-	case st.Plan == nil || !st.Plan.Expected(now) || !st.Plan.Due.After(latest):
-		return time.Time{}
+	if cooled := st.Last.Start.Add(record.LeastOf(st.Settings)); cooled.After(latest) && record.LeastOf(st.Settings) > 0 {
+		latest = cooled
 	}
-	return st.Plan.Due.Add(st.Plan.Late)
+	period, _ := record.PeriodOf(st.Settings)
+	return ticks.Next(period, latest)
 }

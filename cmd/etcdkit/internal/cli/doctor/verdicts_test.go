@@ -56,40 +56,20 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// K32: a crontab line that no process starts is a finding, as a period is, and a tick within a cooldown is none.
+// K32: a period that no process starts is a finding, and a tick within a cooldown is none. A plan is that of Status.Overdue.
 func TestDueOf(t *testing.T) {
 	t.Parallel()
 	at := func(hours float64) time.Time { return time.Unix(0, 0).Add(time.Duration(hours * float64(time.Hour))) }
 	hourly := "AtMost 1h0m0s, AtLeast 0s, Retries 0, Every 1h0m0s"
 	for name, c := range map[string]struct {
-		settings      string
-		last, resumed float64
-		plan          *schedlock.Plan
-		want          float64
+		settings            string
+		last, resumed, want float64
 	}{
-		"nothing is known":               {"", 10, 0, nil, 0},
-		"a period":                       {hourly, 10, 0, nil, 11},
-		"a period, resumed":              {hourly, 10, 12.5, nil, 13},
-		"a period, never run":            {hourly, 0, 0, nil, 0},
-		"a period, and a cooldown":       {strings.Replace(hourly, "AtLeast 0s", "AtLeast 1h30m0s", 1), 10, 0, nil, 12},
-		"a plan":                         {"", 10, 0, &schedlock.Plan{Due: at(34), Live: true}, 34},
-		"a plan, never run":              {"", 0, 0, &schedlock.Plan{Due: at(34), Live: true}, 34},
-		"a plan, resumed":                {"", 10, 35, &schedlock.Plan{Due: at(34), Live: true}, 0},
-		"a plan that no process has":     {"", 10, 0, &schedlock.Plan{Due: at(34)}, 0},
-		"a plan by calls":                {"", 10, 0, &schedlock.Plan{Due: at(34), Called: true, Late: time.Hour}, 35},
-		"a plan by calls, two weeks ago": {"", 10, 0, &schedlock.Plan{Due: at(-300), Called: true}, 0},
+		"a period":                 {hourly, 10, 0, 11},
+		"a period, resumed":        {hourly, 10, 12.5, 13},
+		"a period, and a cooldown": {strings.Replace(hourly, "AtLeast 0s", "AtLeast 1h30m0s", 1), 10, 0, 12},
 	} {
-		st := schedlock.Status{Settings: c.settings, Plan: c.plan}
-		if c.last != 0 {
-			st.Last = &schedlock.Record{Tick: at(c.last), Start: at(c.last).Add(time.Second)}
-		}
-		var resumed, want time.Time
-		if c.resumed != 0 {
-			resumed = at(c.resumed)
-		}
-		if c.want != 0 {
-			want = at(c.want)
-		}
-		require.True(t, want.Equal(dueOf(st, resumed, at(40))), "%s: %v", name, dueOf(st, resumed, at(40)))
+		st := schedlock.Status{Settings: c.settings, Last: &schedlock.Record{Tick: at(c.last), Start: at(c.last).Add(time.Second)}}
+		require.True(t, at(c.want).Equal(dueOf(st, at(c.resumed))), "%s: %v", name, dueOf(st, at(c.resumed)))
 	}
 }
