@@ -6,8 +6,9 @@ import "time"
 // go forward it comes 23 hours after the day before, possibly in the same day in UTC. That is a tick of its
 // own, halfway between two days.
 
-// shift is more than the clocks of any zone go forward at a time.
-const shift = 3 * time.Hour
+// shift is more than the clocks of a zone go forward at a time, with what a call may be late. The zone of the scheduler is not
+// known: it need not be that of the machine. So a second call in a period counts as one of the next day if it is as late as that.
+const shift = 80 * time.Minute
 
 // nextDay reports whether a call is for the next of some days although it comes in the period of the one
 // before. former is when this process called for that, or zero; started is when its run was started.

@@ -247,6 +247,7 @@ func TestNextDay(t *testing.T) {
 		"by another process, of another phase":           {day, time.Time{}, at(29, 2, 0).UTC(), at(30, 1, 30), false},
 		"by another process, on another day":             {day, time.Time{}, at(12, 1, 30).UTC(), at(12, 23, 0), false},
 		"twice a day":                                    {day, at(12, 1, 30), time.Time{}, at(12, 13, 30), false},
+		"A253: late on the same day":                     {day, at(12, 1, 30), time.Time{}, at(12, 23, 59), false},
 		"just now":                                       {day, at(29, 1, 30), time.Time{}, at(29, 1, 31), false},
 		"weekly":                                         {7 * day, at(23, 1, 30), time.Time{}, at(30, 1, 30), true},
 		"of another period":                              {23 * time.Hour, at(29, 1, 30), time.Time{}, at(30, 1, 30), false},
