@@ -34,7 +34,8 @@ type Func func(ctx context.Context, r *Run) error
 //
 // ctx bounds both the wait for etcd and fn. If ctx has no deadline and LateBy is not given, the call
 // waits without a bound while etcd is unavailable. When fn has returned, its outcome is recorded even if ctx has ended, in
-// the background if necessary. A panic of fn, and runtime.Goexit, are recorded and then continue.
+// the background if necessary. A panic of fn, and runtime.Goexit, are recorded and then continue; a panic, if RetryFailed
+// allows another attempt of this call, only after the last one.
 //
 // If etcd does not confirm that record within the session's ReleaseTimeout, or before ctx ends, Do
 // returns fn's own result, and Result.Unconfirmed reports that. The run is not lost in this case:
@@ -57,10 +58,9 @@ func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOptio
 func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Result, error) {
 	now := l.opts.Now()
 	tick := r.tickAt(now)
-	res := Result{Job: name, Tick: tick}
 	if ahead := tick.Sub(now); ahead > l.opts.MaxSkew {
 		err := fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), invalid("the tick is %v in the future (Options.MaxSkew allows %v)", ahead.Round(time.Millisecond), l.opts.MaxSkew))
-		return res, l.reports.refuse(ctx, name, tick, err)
+		return Result{Job: name, Tick: tick}, l.reports.refuse(ctx, name, tick, err)
 	}
 	if r.periodic && r.again.IsZero() {
 		r.again = tick.Add(r.every)
@@ -68,40 +68,51 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 	}
 	j := l.job(name)
 	if err := j.use(r.fingerprint()); err != nil {
-		return res, l.reports.refuse(ctx, name, tick, fmt.Errorf("run job %q: %w", name, err))
+		return Result{Job: name, Tick: tick}, l.reports.refuse(ctx, name, tick, fmt.Errorf("run job %q: %w", name, err))
 	}
-	k := &claim{Locker: l, job: j, request: r}
-	var lost error // of the previous attempt, if this call made it
+	res, last, err := (&claim{Locker: l, job: j, request: r}).attempts(ctx, tick, fn)
+	if p, ok := errors.AsType[*panicked](last); ok && !r.own {
+		if l.opts.Done != nil {
+			l.opts.Done(res, err) // the call does not return
+		}
+		panic(p.value)
+	}
+	return res, err
+}
+
+// attempts runs fn for the tick and, as the request allows, again for it. last is the error of the last attempt.
+func (k *claim) attempts(ctx context.Context, tick time.Time, fn Func) (res Result, last, err error) {
+	l, name := k.Locker, k.job.name
 	for {
 		c, this, err := k.seen(ctx, tick)
 		if err != nil {
 			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
 		}
-		if c == nil && lost != nil {
-			return res, join.Errors(lost, err) // the previous attempt is the result of this call
+		if c == nil && last != nil {
+			return res, last, join.Errors(last, err) // the previous attempt is the result of this call
 		}
 		if c == nil {
-			return this, err
+			return this, nil, err
 		}
 		// Further attempts are for this tick, even if the call had no fire time.
 		tick, k.tick, k.asked.mod = c.tick, c.tick, 0 // the request is used up
 		this, err = k.run(ctx, c, fn)
 		if errors.Is(err, errNotStarted) {
-			if lost == nil {
+			if last == nil {
 				res = this
 			}
 			if ctx.Err() != nil {
-				return res, join.Errors(lost, joinEnd(ctx, err))
+				return res, last, join.Errors(last, joinEnd(ctx, err))
 			}
 			k.withdrawn = true
 			continue
 		}
-		res, lost = this, err
-		if !k.afterRun(c.attempt, res, err) || ctx.Err() != nil || l.sess.Accepting().Err() != nil {
-			return res, err
+		res, last = this, err
+		if !k.again(ctx, c, res, err) {
+			return res, last, err
 		}
 		if res.Outcome == Failed {
-			l.log.Warn("a run failed, and may be tried again", zap.String("job", name), zap.Time("tick", tick), zap.Int("attempt", c.attempt), zap.Error(err))
+			l.log.Warn("a run failed, and may be tried again", zap.String("job", name), zap.Time("tick", tick), zap.Int("attempt", c.attempt), zap.Error(err), stackOf(err))
 		}
 	}
 }
@@ -167,6 +178,14 @@ func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by a
 		return res, err
 	}
 	return l.do(ctx, name, fn, r.halfway(now))
+}
+
+// stackOf is the stack of a panic, if an error is of one.
+func stackOf(err error) zap.Field {
+	if p, ok := errors.AsType[*panicked](err); ok {
+		return zap.ByteString("stack", p.stack)
+	}
+	return zap.Skip()
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -23,7 +24,8 @@ var errNotStarted = errors.New("not started")
 
 // run starts the function for a claim, and returns when the run has ended.
 func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
-	r := &Run{locker: k.Locker, job: k.job, claim: c}
+	r := &Run{locker: k.Locker, job: k.job, claim: c, own: k.own, recorded: make(chan struct{})}
+	r.attempts = func(ctx context.Context, res Result, err error) bool { return k.again(ctx, c, res, err) }
 	if !c.epoch.Valid() || k.late(plan{tick: c.tick, attempt: c.attempt}, k.opts.Now()) || !k.job.cooldown.lasts(ctx, c) {
 		err := k.withdraw(ctx, c)
 		k.sess.Background(func() {
@@ -80,11 +82,14 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 		v := recover()
 		err := errors.New("runtime.Goexit was called")
 		if v != nil {
-			err = fmt.Errorf("panic: %v", v)
+			err = &panicked{v, debug.Stack()}
 		}
 		r.finish(ctx, err)
-		r.outcome.Unconfirmed = r.unconfirmed()
+		r.awaitRecord(ctx)
 		r.report(ctx, true)
+		if v != nil && (r.again(ctx) || r.own) {
+			return
+		}
 		if done := r.locker.opts.Done; done != nil {
 			done(r.outcome, r.err) // the call does not return
 		}
@@ -97,8 +102,34 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 	if !r.finish(ctx, err) { // overdue has finished it
 		r.err, r.outcome.Took = once(join.Errors(err, errDidNotReturn), r.Err()), time.Since(r.began)
 	}
-	r.outcome.Unconfirmed = r.unconfirmed()
+	r.awaitRecord(ctx)
 	r.report(ctx, false)
+}
+
+// panicked is the error of a function that has panicked. The panic continues after the last attempt of the call, in the goroutine
+// of its caller. Where that goroutine is the Locker's own, no caller could recover it, and it is reported as any other failure.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// again reports whether the call makes another attempt after this run, which has ended.
+func (r *Run) again(ctx context.Context) bool { return r.attempts(ctx, r.outcome, r.err) }
+
+// awaitRecord takes over whether etcd has confirmed the record of the end. Before another attempt after a failure it waits for
+// that, until ctx or the session's lease ends: without the record there would be none.
+func (r *Run) awaitRecord(ctx context.Context) {
+	r.outcome.Unconfirmed = nil
+	if r.unconfirmed() != nil && r.outcome.Outcome == Failed && r.again(ctx) {
+		select {
+		case <-r.recorded:
+		case <-ctx.Done():
+		case <-r.locker.sess.Accepting().Done():
+		}
+	}
+	r.outcome.Unconfirmed = r.unconfirmed()
 }
 
 // overdue ends a run whose AtMost has passed. If the function does not return within the session's
@@ -164,6 +195,7 @@ func (r *Run) unregister() {
 	r.job.mu.Lock()
 	delete(r.job.runs, r.claim.token)
 	r.job.mu.Unlock()
+	close(r.recorded)
 	r.claim.leave()
 }
 

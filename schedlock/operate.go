@@ -111,6 +111,8 @@ func (l *Locker) Forget(ctx context.Context, name string) error {
 // of its own: the time at which that process starts it, by its own clock. The clock of the caller has no
 // part in it. RequestRun does not wait for the run: Requested returns its record once it has started.
 //
+// A panic in the run is reported as its failure, and does not end the process.
+//
 // No process starts the run if the job is paused, runs or cools down, or if none receives the request
 // within a minute (LateBy, if that is shorter). A further request replaces one that no process has started.
 //

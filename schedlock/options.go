@@ -155,7 +155,8 @@ type afterFailure struct {
 // is refused with ErrInvalid. Like each attempt it starts within LateBy, never beside
 // another run, and not after a later tick was claimed. The process whose run has failed makes it, or another one whose
 // call is on standby, as for Retries, or that begins later, see Job.Next. Each measures the pause by its own clock from
-// when it has seen the failure. Record.Earlier has the attempts before. Options.Done gets the result of the last attempt
+// when it has seen the failure. If etcd has not confirmed the record of the failure, the process waits for that. A panic continues
+// only after the last attempt of a call. Record.Earlier has the attempts before. Options.Done gets the result of the last attempt
 // that a call has made; the failures before it are warnings.
 //
 // Processes need not agree on RetryFailed: one without it makes no further attempts. The lockers for gocron and Wrap
@@ -246,7 +247,7 @@ func (s settings) checkFailed(interval time.Duration) error {
 	if s.failed.most == 0 || interval == 0 || s.atMost+s.failed.pause < interval {
 		return nil
 	}
-	return invalid("RetryFailed: with AtMost(%v) no further attempt ends before the next tick, at most %v after the one before: set AtMost lower", s.atMost, interval)
+	return invalid("RetryFailed: with AtMost(%v) and a pause of %v no further attempt ends before the next tick, at most %v after the one before: set AtMost lower, or the pause", s.atMost, s.failed.pause, interval)
 }
 
 // check returns an error if AtLeast ends just when the next tick comes, which would then be skipped.

@@ -56,7 +56,7 @@ func (p *reports) result(res Result, err error) {
 	case res.Outcome == Lost:
 		log.Warn("a run was lost; another run may have started before its function returned", zap.Error(err))
 	case res.Outcome.Started():
-		log.Warn("a run failed", zap.Error(err))
+		log.Warn("a run failed", zap.Error(err), stackOf(err))
 	case errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled):
 		log.Debug("a tick was not started: the ctx or the session has ended", zap.Error(err))
 	case errors.Is(err, ErrSettings) || errors.Is(err, ErrInvalid):

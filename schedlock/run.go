@@ -31,6 +31,10 @@ type Run struct {
 	outcome Result
 	err     error
 
+	own      bool                                      // the goroutine of the call is the Locker's own
+	attempts func(context.Context, Result, error) bool // whether the call makes another attempt after that end
+	recorded chan struct{}                             // closed when nothing more is written of the end
+
 	open      error // an *UnconfirmedError if the record of the end is not confirmed, or nil; guarded by job.mu
 	confirmed bool  // etcd has confirmed the end; guarded by job.mu
 
@@ -62,7 +66,7 @@ func (r *Run) StopRequested() context.Context {
 // Tick returns the fire time of the run, in UTC.
 func (r *Run) Tick() time.Time { return r.claim.tick }
 
-// Attempt returns the number of this start of the tick: 1 for the first, more after a lost run.
+// Attempt returns the number of this start of the tick: 1 for the first, more after a lost run or, with RetryFailed, one that has failed.
 func (r *Run) Attempt() int { return r.claim.attempt }
 
 // Token returns the run's fencing token, a revision of etcd. It increases from run to run of the
