@@ -4,7 +4,7 @@
 // # Guaranteed
 //
 // A tick is started at most once; with Retries(n), at most n further times, each time after the
-// previous run was lost. One Txn of etcd decides that; no clock takes part in it. Clocks decide which
+// previous run was lost or, with RetryFailed, has failed. One Txn of etcd decides that; no clock takes part in it. Clocks decide which
 // ticks have come, and which are too late.
 //
 // A tick is not started after a later tick of the job was claimed. The same Txn decides that. A
@@ -60,7 +60,8 @@
 //
 // A run is one execution of a job's function. It is active from its start until its end is recorded,
 // it is unlocked, or the lease of its session ends; State and Status show an active run as running.
-// An attempt is a start of a tick: the first one, or a further one after the previous run was lost.
+// An attempt is a start of a tick: the first one, or a further one after the previous run was lost or, with
+// RetryFailed, has failed.
 // The owner of a run is the session whose process executes it, by its SessionOptions.Owner.
 //
 // A cooldown is the time after a start during which AtLeast keeps the job from starting again. A

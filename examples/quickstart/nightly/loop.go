@@ -18,10 +18,17 @@ func loop(sigterm context.Context, sess *concurrency.Session, job *schedlock.Job
 	calls.Go(func() {
 		for sigterm.Err() == nil {
 			next := job.Next(time.Now())
+			if next.IsZero() {
+				return // the schedule has no further fire time
+			}
 			log.Print("the next run is at ", next)
-			select {
-			case <-sigterm.Done():
-			case <-time.After(time.Until(next)):
+			for time.Now().Before(next) && sigterm.Err() == nil {
+				select {
+				case <-sigterm.Done():
+				case <-time.After(min(time.Until(next), time.Minute)): // a timer does not count the time of a suspension
+				}
+			}
+			if sigterm.Err() == nil {
 				_, _ = job.RunContext(context.WithoutCancel(sigterm)) // done has the result
 			}
 		}
