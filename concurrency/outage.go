@@ -2,11 +2,13 @@ package concurrency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/outage"
 	"github.com/etcdkit/etcdkit/internal/share"
 	"github.com/etcdkit/etcdkit/observe"
@@ -84,6 +86,23 @@ func (s semaphore) AskInOutage(idle func(now time.Time) (on, idle bool), answere
 	}
 }
 
+// Closed reports whether the session is closed, or closing.
+func (s semaphore) Closed() bool { return s.queue != nil && s.queue.sess.Accepting().Err() != nil }
+
+// Answers reports whether the error of a call shows that etcd answers: a limit is reached, or etcd refuses what the
+// call or its session asks for. A refusal by this process alone, such as of an option, does not show that.
+func (semaphore) Answers(err error) bool { return answers(err) }
+
+func answers(err error) bool {
+	if silent, ok := errors.AsType[*UnavailableError](err); ok {
+		err = silent.Err // with which etcd refuses the session a lease
+	}
+	return errors.Is(err, ErrFull) || errors.Is(err, ErrHeld) || errors.Is(err, ErrLimitMismatch) || refuses(err)
+}
+
+// refuses reports whether an error is an answer of etcd's.
+func refuses(err error) bool { return err != nil && !commit.Transient(err) }
+
 // ReportOutage is that of a semaphore.
 func (l *rateLimiter) ReportOutage(policy string, err error, lasted time.Duration) {
 	l.queue.reportOutage(policy, err, lasted)
@@ -94,6 +113,12 @@ func (l *rateLimiter) AskInOutage(idle func(now time.Time) (on, idle bool), answ
 	l.queue.askInOutage(idle, answered)
 }
 
+// Closed is that of a semaphore.
+func (l *rateLimiter) Closed() bool { return l.queue.sess.Accepting().Err() != nil }
+
+// Answers is that of a semaphore.
+func (*rateLimiter) Answers(err error) bool { return answers(err) }
+
 func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Duration) {
 	c := q.call("", 0, 0)
 	e := observe.OutagePolicy{Namespace: q.sess.Hooks().Namespace(), Kind: c.Kind, Name: c.Name, Policy: policy, Active: err != nil, Err: err}
@@ -103,8 +128,7 @@ func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Durati
 	q.sess.Post(e)
 }
 
-// askInOutage asks etcd in an outage as long as no request does, and calls answered at its first answer. A session
-// without a lease does not ask: its requests would wait for one.
+// askInOutage asks etcd in an outage as long as no request does, and calls answered at its first answer.
 func (q *sessionQueue) askInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
 	q.sess.Background(func() {
 		t := time.NewTicker(outage.Every)
@@ -119,18 +143,25 @@ func (q *sessionQueue) askInOutage(idle func(now time.Time) (on, idle bool), ans
 			if !on {
 				return
 			}
-			if !alone || !q.sess.Trusted() {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(q.sess.Accepting(), outage.Every)
-			_, err := q.sess.Get(ctx, q.Keys.Limit)
-			cancel()
-			if err == nil {
+			if alone && q.answered() {
 				q.contain(answered)
 				return
 			}
 		}
 	})
+}
+
+// answered asks whether etcd answers. A refusal is an answer. A session without a lease does not ask: its requests would
+// wait for one, unless etcd refuses it.
+func (q *sessionQueue) answered() bool {
+	if !q.sess.Trusted() {
+		o, _ := q.sess.Unavailable()
+		return refuses(o.Err)
+	}
+	ctx, cancel := context.WithTimeout(q.sess.Accepting(), outage.Every)
+	defer cancel()
+	_, err := q.sess.Get(ctx, q.Keys.Limit)
+	return err == nil || refuses(err)
 }
 
 // contain calls what calls a function of the user's in the background, where a panic would end the process.

@@ -18,6 +18,7 @@ type detector struct {
 type limit interface {
 	ReportOutage(policy string, err error, lasted time.Duration)
 	AskInOutage(idle func(now time.Time) (on, idle bool), answered func())
+	Answers(err error) bool
 }
 
 // newDetector returns a detector. In an outage of a service without requests, its session asks etcd in their place:
@@ -40,14 +41,14 @@ func newDetector(s Settings) detector {
 var policies = [...]string{Closed: "closed", Open: "open", Share: "share"}
 
 // learn reports whether the error of a request without a permit is an outage. Latency is none: etcd
-// has to be silent for patience. of is what the request has called.
+// has to be silent for patience. A refusal is none, and ends one: etcd answers. of is what the request has called.
 func (d detector) learn(err error, of limit) bool {
 	silent, ok := errors.AsType[*concurrency.UnavailableError](err)
 	switch {
-	case ok && d.Unanswered(silent, of, silent.Since, time.Now().Add(-d.patience)):
-		return true
-	case errors.Is(err, concurrency.ErrFull), errors.Is(err, concurrency.ErrHeld), errors.Is(err, concurrency.ErrLimitMismatch):
+	case of.Answers(err):
 		d.Answered()
+	case ok:
+		return d.Unanswered(silent, of, silent.Since, time.Now().Add(-d.patience))
 	}
 	return false
 }

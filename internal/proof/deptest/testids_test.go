@@ -58,6 +58,7 @@ func requiredIDs() []string {
 	add("A", "%d", 228, 235)
 	add("A", "%d", 242, 248)
 	add("A", "%d", 250, 253)
+	add("A", "%d", 256, 256)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
