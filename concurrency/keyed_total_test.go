@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -343,4 +344,29 @@ func TestAdoptedTotalThatIsNone(t *testing.T) {
 	}
 	require.NoError(t, by.EvictToken(ctx, p.Token(), ""))
 	lostBy(t, p, concurrency.ErrEvicted)
+}
+
+// A258: a process without the total restores a default that was deleted by hand as it was stored: programs with the total
+// are not refused.
+func TestDeletedDefaultOfATotal(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	require.NoError(t, acquire(t, ctx, totaled(t, s, "llm", 2, 3).Key("a")).Release(ctx))
+	other, _ := f.Session(idle())
+	plain := keyed(t, other, "llm", 2)
+	try := func() error {
+		return refused(func() (*concurrency.Permit, error) { return plain.Key("a").TryAcquire(ctx) })
+	}
+	require.ErrorIs(t, try(), concurrency.ErrLimitMismatch)
+	for _, key := range f.Keys("llm") {
+		if strings.HasSuffix(key, "/default") {
+			_, err := f.Client().Delete(ctx, key)
+			require.NoError(t, err)
+		}
+	}
+	require.ErrorIs(t, try(), concurrency.ErrLimitMismatch)
+	third, _ := f.Session(idle())
+	require.NoError(t, acquire(t, ctx, totaled(t, third, "llm", 2, 3).Key("a")).Release(ctx))
 }

@@ -82,7 +82,7 @@ func (b *Base) saw(r mirror.LimitRecord) {
 func (b *Base) Init(ctx context.Context, n int64, _ record.Rate) (Limit, error) {
 	r := record.Limit{Limit: n, Total: b.Total, Initial: true, Settled: true}
 	if seen := b.Seen(); seen != nil {
-		r.Limit, r.Initial = seen.N, seen.Initial
+		r.Limit, r.Initial, r.Total = seen.N, seen.Initial, seen.Total
 	}
 	for {
 		if l, ok, err := b.Read(ctx); ok || err != nil {
@@ -106,7 +106,9 @@ func (b *Base) Set(ctx context.Context, n int64, create bool) error {
 		if !ok && !create {
 			return ErrNone
 		}
-		if !ok {
+		if seen := b.Seen(); !ok && seen != nil {
+			stored.Total = seen.Total
+		} else if !ok {
 			stored.Total = b.Total
 		}
 		r := sign(changeBase(stored.Limit, n), b.By)

@@ -288,3 +288,26 @@ func TestShowOfARate(t *testing.T) {
 	f.Shell("show -N test rate/mail -o json")
 	f.Golden("show-rate")
 }
+
+// A257: a default limit that is stored for a new limiter suits its programs: those without a total, or, if the total is
+// stored already, those with it.
+func TestLimitOfANewLimiter(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	for name, c := range map[string]struct {
+		stores []string
+		total  int
+	}{
+		"alone":        {[]string{"5"}, 0},
+		"with a total": {[]string{"9 --total", "5"}, 9},
+	} {
+		limiter := "api" + strconv.Itoa(c.total)
+		for _, n := range c.stores {
+			r := f.Run(strings.Fields("limit -N test limiter/" + limiter + " " + n + " --create")...)
+			require.Zero(t, r.Code, "%s: %s", name, r.Err)
+		}
+		l, err := concurrency.NewKeyedLimiter(f.Session("web-"+limiter), limiter, 5, &concurrency.KeyedLimiterOptions{Total: c.total})
+		require.NoError(t, err)
+		f.Permit(l.Key("a").Acquire(testkit.Context(t)))
+	}
+}

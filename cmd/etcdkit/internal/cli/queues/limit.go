@@ -36,7 +36,8 @@ nothing is admitted, and all waiters keep their places. A rate is above 0.
 
 NAME is semaphore/NAME; limiter/NAME for the default of all keys, with --total for the total of them;
 limiter/NAME/KEY for the limit of one key, which --clear removes; rate/NAME for a rate per second, whose
-burst is kept without --burst. With -o json a rate is printed as 'etcdkit show' prints it. Programs without
+burst is kept without --burst. Of a new limiter whose programs have a Total, store the total first, then the
+default, each with --create: a default that is stored alone is for programs without a Total. With -o json a rate is printed as 'etcdkit show' prints it. Programs without
 AdoptLimit that start with another limit than the stored one return ErrLimitMismatch: see
 docs/operations.md, changing a limit.`,
 		Example: "etcdkit limit -N payments charge\n" +
@@ -193,17 +194,32 @@ func setLimit(
 	ctx context.Context, sess *concurrency.Session, s queue.Subject, total bool, limit int, opts []concurrency.SetLimitOption,
 ) error {
 	if s.Kind == concurrency.KindLimiter && s.Key == "" && !total {
-		l, err := queue.LimiterOf(sess, s)
-		if err != nil {
-			return err
-		}
-		return l.SetDefault(ctx, limit, opts...)
+		return setDefault(ctx, sess, s, limit, opts)
 	}
 	sem, err := queue.SemaphoreOf(sess, s)
 	if err != nil {
 		return err
 	}
 	return sem.SetLimit(ctx, limit, opts...)
+}
+
+// setDefault sets the default limit of a limiter. Programs with a total refuse a default that was stored for a limiter
+// without one, and the reverse: a new default is one of a limiter with a total only if that is stored already.
+func setDefault(ctx context.Context, sess *concurrency.Session, s queue.Subject, limit int, opts []concurrency.SetLimitOption) error {
+	l, err := queue.LimiterOf(sess, s)
+	if err != nil {
+		return err
+	}
+	total, err := l.Total().Status(ctx)
+	if err != nil {
+		return err
+	}
+	if !total.Stored {
+		if l, err = concurrency.NewKeyedLimiter(sess, s.Name, 0, &concurrency.KeyedLimiterOptions{AdoptLimit: true}); err != nil {
+			return err
+		}
+	}
+	return l.SetDefault(ctx, limit, opts...)
 }
 
 // printLimit prints the limit that is stored.
