@@ -3,8 +3,10 @@ package limitgrpc
 import (
 	"context"
 	"errors"
+	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 )
@@ -35,8 +37,8 @@ func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryCl
 
 // StreamClientInterceptor is UnaryClientInterceptor for streams. The permit is held until RecvMsg has
 // returned an error, io.EOF included, or, if the server sends one message only, until that was
-// received; and at most until the call's context ends. These are also what ends the stream itself: a
-// caller that does none of them leaks both. ReportError is called when a stream has held its permit for 5
+// received; until SendMsg or Header has returned an error other than io.EOF; and at most until the call's context
+// ends. These are also what ends the stream itself: a caller that does none of them leaks both. ReportError is called when a stream has held its permit for 5
 // minutes, once for each interceptor; concurrency.MaxHold, in Options.Each, bounds that time. It returns concurrency.ErrInvalid where
 // UnaryClientInterceptor does.
 func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.StreamClientInterceptor, error) {
@@ -89,6 +91,29 @@ func (s *clientStream) RecvMsg(m any) error {
 	if err == nil && s.many {
 		return nil
 	}
+	return s.end(err)
+}
+
+// SendMsg sends a message. It returns the stream's error, or that its permit was lost. After io.EOF the stream has not
+// ended: RecvMsg has its status.
+func (s *clientStream) SendMsg(m any) error { return s.unlessOpen(s.ClientStream.SendMsg(m)) }
+
+// Header waits for the header. It returns the stream's error, or that its permit was lost.
+func (s *clientStream) Header() (metadata.MD, error) {
+	header, err := s.ClientStream.Header()
+	return header, s.unlessOpen(err)
+}
+
+// unlessOpen is end, unless the error leaves the stream open, as gRPC says of grpc.ClientConn.NewStream.
+func (s *clientStream) unlessOpen(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	return s.end(err)
+}
+
+// end releases the permit of a stream that has ended with that error, and returns it, or that the permit was lost.
+func (s *clientStream) end(err error) error {
 	if interrupted(err) {
 		if lost := s.lost(); lost != nil {
 			err = lost

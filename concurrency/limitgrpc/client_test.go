@@ -262,3 +262,24 @@ func Example() {
 	// OK
 	// ResourceExhausted
 }
+
+// TestClientStreamThatCannotSend: a message that cannot be sent ends its stream, and its permit with it (A259 in
+// internal/proof/tested-failures.md).
+func TestClientStreamThatCannotSend(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		desc   *grpc.StreamDesc
+		method string
+	}{{watchStream, watchMethod}, {sumStream, sumMethod}} {
+		in := newInstance(t, 1)
+		s := serve(t, nil, ok, func(ss grpc.ServerStream) error { <-ss.Context().Done(); return nil }, in.dialing()...)
+		ctx, cancel := context.WithCancel(of(ctxT(t), "acme"))
+		cs, err := s.conn.NewStream(ctx, c.desc, c.method)
+		require.NoError(t, err)
+		require.NoError(t, cs.SendMsg(wrapperspb.String("hello")))
+		in.until("acme", 1, 0)
+		require.Equal(t, codes.Internal, status.Code(cs.SendMsg("no message of protobuf")))
+		in.until("acme", 0, 0)
+		cancel()
+	}
+}
