@@ -180,3 +180,37 @@ func TestPauseStopsALocalQueue(t *testing.T) {
 	require.NoError(t, operator.SetLimit(ctx, 1))
 	require.NoError(t, granted(t, waits, "the limit is as before").Release(ctx))
 }
+
+// A260: the wait of a call ends while the fetch after the one that was granted is on its way to etcd. What etcd has
+// answered last says how full the queue is: the call is refused, and not left in doubt.
+func TestWaitEndsBetweenFetches(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	first := acquire(t, ctx, sem(t, s, "x", 1))
+	own, c := f.Session(idle())
+	sm := lines(t, own, concurrency.SemaphoreOptions{Handover: time.Minute})
+	a, _ := ask2(ctx, sm), ask2(ctx, sm)
+	f.queued(2)
+	short := func() (*concurrency.FullError, error) {
+		_, err := sm.Acquire(ctx, concurrency.Wait(20*time.Millisecond))
+		full, _ := errors.AsType[*concurrency.FullError](err)
+		if away, is := errors.AsType[*concurrency.UnavailableError](err); is { // the machine is slow
+			full = away.Seen
+		}
+		return full, err
+	}
+	require.Eventually(t, func() bool { full, _ := short(); return full != nil && full.Used == 1 }, soon, tick)
+	inj := c.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest, Times: -1, Match: func(_ string, msg any) bool {
+		r := msg.(*etcdserverpb.TxnRequest)
+		return len(r.Success) > 0 && r.Success[0].GetRequestPut() != nil
+	}})
+	require.NoError(t, first.Release(ctx))
+	granted(t, a, "it is first")
+	require.NoError(t, inj.WaitHit(ctx))
+	full, err := short()
+	require.NotNil(t, full, "%v", err)
+	require.Equal(t, 1, full.Used, "%v", err)
+	inj.Remove()
+	require.NoError(t, inj.Release())
+}

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
@@ -23,6 +25,7 @@ type localQueue struct {
 	mu      sync.Mutex
 	waiting list.List // of *localCall
 	fetches []*fetch  // oldest first
+	last    answered  // of the fetch before them, while calls wait
 	most    int       // the greatest length since a time that trim counts from
 	trims   bool      // trim is due
 }
@@ -41,6 +44,12 @@ type fetch struct {
 	cancel context.CancelCauseFunc
 	before atomic.Pointer[queue.Full] // what was before it when it was written
 	ended  chan struct{}              // closed when its request is used or is being removed
+}
+
+// answered is what etcd has answered last to a fetch that had to wait.
+type answered struct {
+	before *queue.Full      // or nil
+	lease  clientv3.LeaseID // of the session then
 }
 
 // errSurplus ends a fetch that no call needs.
@@ -80,20 +89,24 @@ func (k *Keeper) Wait(ctx context.Context, permit *Holder) error {
 }
 
 // behind describes the queue in etcd before the local one: as a fetch sees it that follows it whole, and
-// otherwise what etcd has counted when the oldest fetch was written. It is nil if etcd has answered no fetch.
+// otherwise what etcd has counted when the oldest fetch was written, or, while that is under way, the fetch before it.
+// It is nil if etcd has answered none.
 func (k *Keeper) behind() *queue.Full {
 	l := &k.local
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	answered := slices.IndexFunc(l.fetches, func(f *fetch) bool { return f.before.Load() != nil })
-	if answered < 0 {
+	at := slices.IndexFunc(l.fetches, func(f *fetch) bool { return f.before.Load() != nil })
+	if at < 0 {
+		if l.last.before != nil && l.last.lease == k.Session.Lease() {
+			return l.last.before
+		}
 		return nil
 	}
 	if seen := k.Queue.Followed(); seen != nil {
 		seen.Waiting = max(0, seen.Waiting-len(l.fetches)) // which are for this call, too
 		return seen
 	}
-	return l.fetches[answered].before.Load()
+	return l.fetches[at].before.Load()
 }
 
 // join adds a call to the local queue.
@@ -101,6 +114,9 @@ func (k *Keeper) join(w *localCall) {
 	l := &k.local
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.waiting.Len() == 0 {
+		l.last = answered{} // it may be old
+	}
 	w.place = l.waiting.PushBack(w)
 	l.most = max(l.most, l.waiting.Len())
 	l.length.Add(1)
@@ -152,6 +168,7 @@ func (k *Keeper) runFetch(f *fetch) {
 	l := &k.local
 	l.mu.Lock()
 	l.fetches = slices.DeleteFunc(l.fetches, func(o *fetch) bool { return o == f })
+	l.last = answered{f.before.Load(), k.Session.Lease()}
 	if first := l.waiting.Front(); err != nil && context.Cause(f.ctx) != errSurplus && first != nil {
 		l.remove(first, err)
 	}

@@ -61,6 +61,7 @@ func requiredIDs() []string {
 	add("A", "%d", 256, 256)
 	add("A", "%d", 256, 258)
 	add("A", "%d", 256, 259)
+	add("A", "%d", 256, 260)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
