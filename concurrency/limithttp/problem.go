@@ -56,6 +56,8 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
+	h.Del("Content-Length") // of the handler's response
+	h.Del("Content-Encoding")
 	switch p.Code {
 	case CodeKeyFull:
 		p.ViolatedPolicies = []string{c.Policy}
@@ -75,8 +77,6 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 	}
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Language", "en")
-	h.Del("Content-Length")
-	h.Del("Content-Encoding")
 	b, err := json.Marshal(p)
 	if err != nil {
 		panic(err)

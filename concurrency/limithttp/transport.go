@@ -70,10 +70,16 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}()
 	resp, err := t.base.RoundTrip(r.WithContext(ctx))
-	if err != nil {
+	if err != nil || resp == nil {
 		return nil, err
 	}
 	resp.Request = r
+	if resp.Body == nil { // of a RoundTripper of the caller's own
+		if resp.ContentLength > 0 && r.Method != http.MethodHead {
+			return resp, nil // an http.Client says what is wrong
+		}
+		resp.Body = http.NoBody
+	}
 	switch holds = !empty(r.Method, resp); {
 	case holds:
 		resp.Body = hold(resp.Body, leave)

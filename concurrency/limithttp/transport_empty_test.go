@@ -87,3 +87,33 @@ func TestTransportOfItsOwnBase(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	in.holders("acme", 0)
 }
+
+// TestTransportOfANilBody: a RoundTripper may return a response without a Body, or none, as far as http.Client accepts it
+// (A261 in internal/proof/tested-failures.md). It holds no permit.
+func TestTransportOfANilBody(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 1)
+	for name, c := range map[string]struct {
+		resp *http.Response
+		err  string
+	}{
+		"no body":              {&http.Response{StatusCode: http.StatusNoContent}, ""},
+		"a length and no body": {&http.Response{StatusCode: http.StatusOK, ContentLength: 5}, "nil Body"},
+		"no response at all":   {nil, "nil *Response"},
+		"no body, by HTTP/2":   {&http.Response{StatusCode: http.StatusOK, ProtoMajor: 2}, ""},
+		"of an unknown length": {&http.Response{StatusCode: http.StatusOK, ContentLength: -1}, ""},
+	} {
+		client := in.calling(options(), roundTripper(func(*http.Request) (*http.Response, error) { return c.resp, nil }))
+		resp, err := client.Do(call(t, ctxT(t), http.MethodGet, "http://cache", "acme", nil))
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err, name)
+		} else {
+			require.NoError(t, err, name)
+			b, err := io.ReadAll(resp.Body)
+			require.NoError(t, err, name)
+			require.Empty(t, b, name)
+			require.NoError(t, resp.Body.Close())
+		}
+		in.holders("acme", 0)
+	}
+}

@@ -95,6 +95,8 @@ func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, aft
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
+	h.Del("Content-Length") // of the handler's response
+	h.Del("Content-Encoding")
 	if p.Code == CodeUnknown {
 		h.Set(outcomeHeader, string(p.Code))
 	}
@@ -109,8 +111,6 @@ func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, aft
 		c.OnProblem(w, r, p)
 		return
 	}
-	h.Del("Content-Length")
-	h.Del("Content-Encoding")
 	if by := protocolOfCall(r); by != plainHTTP {
 		detail := own.Detail
 		if p.Code == CodeMissing {

@@ -156,11 +156,12 @@ type retryKey struct{}
 // one whose body breaks off.
 func answered(resp *http.Response, err error, retry func()) {
 	switch {
-	case err != nil, resp.StatusCode == http.StatusConflict, saysUnknown(resp.Header), RememberFinal(resp.StatusCode) != idempotency.Remember:
+	case err != nil, resp == nil, resp.StatusCode == http.StatusConflict, saysUnknown(resp.Header), RememberFinal(resp.StatusCode) != idempotency.Remember:
 		retry()
+	case resp.Body == nil: // of a RoundTripper of the caller's own
 	case framed(resp):
 		resp.Body = &call{ReadCloser: resp.Body, resp: resp, frames: framesOf(named(mediaType(resp.Header))), retry: retry}
-	case resp.Body != nil && resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols:
+	case resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols:
 		resp.Body = &watched{resp.Body, retry}
 	}
 }

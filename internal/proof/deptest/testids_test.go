@@ -62,6 +62,7 @@ func requiredIDs() []string {
 	add("A", "%d", 256, 258)
 	add("A", "%d", 256, 259)
 	add("A", "%d", 256, 260)
+	add("A", "%d", 256, 262)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
