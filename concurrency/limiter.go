@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 )
 
 // Limiter has a semaphore for each key: a *KeyedLimiter, or Single. The packages limithttp and
@@ -59,8 +60,9 @@ func (s single) Total() *Semaphore { return s.sem }
 // Single, key or fn is nil, or ctx has a permit of lim, see Limiter. It is safe for concurrent use if
 // fn is.
 func Limit[In, Out any](lim Limiter, key func(In) string, fn func(context.Context, In) (Out, error), opts ...AcquireOption) func(context.Context, In) (Out, error) {
+	missing := lim == nil || lim == Single(nil) || isNil(lim) || key == nil || fn == nil
 	return func(ctx context.Context, in In) (out Out, err error) {
-		if lim == nil || lim == Single(nil) || key == nil || fn == nil {
+		if missing {
 			return out, fmt.Errorf("call a limited function: %w", invalid("the limiter, the key's function or the function is nil (arguments of Limit)"))
 		}
 		sem := lim.Key(key(in))
@@ -73,4 +75,10 @@ func Limit[In, Out any](lim Limiter, key func(In) string, fn func(context.Contex
 		}, opts...)
 		return out, err
 	}
+}
+
+// isNil reports whether a Limiter is a nil pointer.
+func isNil(lim Limiter) bool {
+	v := reflect.ValueOf(lim)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }

@@ -69,14 +69,15 @@ func TestLimitLost(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrEvicted)
 }
 
-// TestLimitOfNil: what is missing is reported at the call.
+// TestLimitOfNil: what is missing is reported at the call, a nil pointer too (A264 in internal/proof/tested-failures.md).
 func TestLimitOfNil(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	s, _ := f.Session(idle())
 	lim, key, fn := keyed(t, s, "tenants", 1), func(string) string { return "k" }, func(context.Context, string) (int, error) { return 1, nil }
 	for _, bad := range []func(context.Context, string) (int, error){
-		concurrency.Limit(nil, key, fn), concurrency.Limit(concurrency.Single(nil), key, fn), concurrency.Limit(lim, nil, fn), concurrency.Limit[string, int](lim, key, nil),
+		concurrency.Limit(nil, key, fn), concurrency.Limit(concurrency.Single(nil), key, fn), concurrency.Limit((*concurrency.KeyedLimiter)(nil), key, fn),
+		concurrency.Limit(lim, nil, fn), concurrency.Limit[string, int](lim, key, nil),
 	} {
 		_, err := bad(ctxT(t), "x")
 		require.ErrorIs(t, err, concurrency.ErrInvalid)

@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,8 +176,8 @@ func (l *RateLimiter) Wait(ctx context.Context) error {
 	return nil
 }
 
-// SetRate changes the rate for all processes: see RateLimiter for when it is in force. A rate cannot
-// be 0; to stop what it limits, use a Semaphore beside it.
+// SetRate changes the rate for all processes: see RateLimiter for when it is in force. A Burst of 0 keeps
+// the stored one, and is 1 if none is stored. A rate cannot be 0; to stop what it limits, use a Semaphore beside it.
 //
 // SetRate changes a rate that is stored. For another name it returns ErrNoLimit, since the name may
 // be misspelled, unless the option CreateLimit is given or this session has seen a rate of that name
@@ -188,12 +189,13 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 	q := in.queue
 	c, err := newLimitChange(1, opts)
 	if err == nil {
-		err = checkRate(r)
+		err = checkRate(Rate{r.PerSecond, cmp.Or(r.Burst, 1)})
 	}
 	if err == nil {
 		err = q.do(ctx, func(ctx context.Context) error {
 			return q.Set(ctx, func(was record.Limit) (int64, record.Rate) {
-				next := rate.Division{Rate: rate.Rate(was.Rate), Shares: was.Limit}.Change(r.pure())
+				to := Rate{r.PerSecond, cmp.Or(r.Burst, int(was.Rate.Burst), 1)}
+				next := rate.Division{Rate: rate.Rate(was.Rate), Shares: was.Limit}.Change(to.pure())
 				return next.Shares, record.Rate(next.Rate)
 			}, c.create)
 		})
@@ -342,7 +344,8 @@ func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
 // ErrRateExceeded: there is no token now. It always comes as a *RateExceededError.
 var ErrRateExceeded = errors.New("the rate is exceeded")
 
-// RateExceededError says that Allow found no token. errors.Is matches it with ErrRateExceeded.
+// RateExceededError says that Allow found no token, or that Wait got none in time. errors.Is matches it with
+// ErrRateExceeded.
 type RateExceededError struct {
 	Name string
 	// Rate is in force in this process. It is zero if the process has not read it yet, or not since

@@ -95,7 +95,9 @@ func TestRateLimiterBadInput(t *testing.T) {
 		_, err := concurrency.NewRateLimiter(s, "x", r, nil)
 		require.ErrorIs(t, err, concurrency.ErrInvalid, "%v", r)
 		require.ErrorContains(t, err, `"x"`)
-		require.ErrorIs(t, rateLimiter(t, s, "x", 5, 5).SetRate(ctx, r), concurrency.ErrInvalid, "%v", r)
+		if r.Burst != 0 || r.PerSecond != 1 { // SetRate keeps the stored burst
+			require.ErrorIs(t, rateLimiter(t, s, "x", 5, 5).SetRate(ctx, r), concurrency.ErrInvalid, "%v", r)
+		}
 	}
 	for _, name := range []string{"", "a/b", "\xff"} {
 		_, err := concurrency.NewRateLimiter(s, name, good, nil)
@@ -183,4 +185,24 @@ func TestRateIsStoredAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(f.Keys("/rate/x/limit")) == 1 }, soon, 10*tick)
 	require.NoError(t, l.Wait(ctx))
+}
+
+// A265: SetRate without a Burst keeps the stored one at the moment of the change, and not one that was read before.
+func TestSetRateKeepsTheBurst(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	l := rateLimiter(t, s, "mail", 5, 5)
+	stored := func() concurrency.Rate {
+		st, err := l.Status(ctx)
+		require.NoError(t, err)
+		return st.Rate
+	}
+	require.NoError(t, l.SetRate(ctx, concurrency.Rate{PerSecond: 7}, concurrency.CreateLimit()))
+	require.Equal(t, concurrency.Rate{PerSecond: 7, Burst: 1}, stored())
+	other, _ := f.Session(idle())
+	require.NoError(t, rateLimiter(t, other, "mail", 1, 1).SetRate(ctx, concurrency.Rate{PerSecond: 7, Burst: 9}))
+	require.NoError(t, l.SetRate(ctx, concurrency.Rate{PerSecond: 8}))
+	require.Equal(t, concurrency.Rate{PerSecond: 8, Burst: 9}, stored())
 }

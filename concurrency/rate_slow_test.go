@@ -8,9 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 )
 
 // TestSlowRatePassesOn: on a real etcd, the tokens of a rate below one per second pass from one session to the next, and no
@@ -187,4 +189,17 @@ func TestSlowRateAfterARestore(t *testing.T) {
 	require.Equal(t, 3, takes(t, f))
 	require.NoError(t, f.Restore(ctxT(t), full))
 	require.Equal(t, 3, takes(t, f), "once more")
+}
+
+// A263: etcd refuses a read of the rate, while the process has a share that it may use: a call of Wait gets its token.
+func TestWaitOutlivesARefusedRead(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, c := f.Session(idle())
+	l := rateLimiter(t, s, "often", 1, 1)
+	require.NoError(t, l.Wait(ctxT(t)))
+	inj := c.Inject(embedtest.Fault{Do: embedtest.FailWith, Times: -1, Err: rpctypes.ErrGRPCPermissionDenied})
+	require.NoError(t, l.Wait(ctxT(t)))
+	require.Positive(t, inj.Hits())
+	inj.Remove()
 }

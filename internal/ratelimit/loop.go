@@ -63,7 +63,7 @@ func (s *Shares) step(closing context.Context) bool {
 		s.end()
 		return false
 	}
-	if s.trouble = s.Session.Explain(err); err != nil {
+	if s.trouble = s.Session.Explain(err); err != nil && (s.lacks() || !time.Now().Before(s.fresh)) {
 		s.fail(s.trouble)
 	}
 	if d.Shares > 0 {

@@ -309,10 +309,15 @@ func (s *Shares) noToken() error {
 	if out := s.unavailable(); out != nil {
 		return out
 	}
-	if s.trouble != nil && (len(s.held) == 0 || s.tokens.of == nil && s.division.Slow()) {
+	if s.trouble != nil && s.lacks() {
 		return s.trouble
 	}
 	return s.exceeded(len(s.calls))
+}
+
+// lacks reports whether the process has no share, or one whose tokens it has not read.
+func (s *Shares) lacks() bool {
+	return len(s.held) == 0 || s.tokens.of == nil && s.division.Slow()
 }
 
 // unavailable returns a *queue.Outage if etcd keeps the process from acquiring a share.

@@ -1,7 +1,6 @@
 package queues
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -27,12 +26,7 @@ func changeRate(ctx context.Context, sess *concurrency.Session, s queue.Subject,
 	if err != nil {
 		return err
 	}
-	st, err := l.Status(ctx)
-	if err != nil {
-		return err
-	}
-	burst := cmp.Or(n.burst, st.Rate.Burst, 1)
-	return l.SetRate(ctx, concurrency.Rate{PerSecond: rate, Burst: burst}, opts...)
+	return l.SetRate(ctx, concurrency.Rate{PerSecond: rate, Burst: n.burst}, opts...)
 }
 
 // showRate prints the state of a rate limiter.
