@@ -288,3 +288,36 @@ func TestNotSupported(t *testing.T) {
 		require.ErrorContains(t, ended(one.Watch(context.Background(), "a", clientv3.WithFragment())), "WithFragment is not supported")
 	})
 }
+
+// A266: a request on a stream that fails reaches the server all the same, unless DropRequest is set: a lease is renewed.
+func TestStreamRequestThatFails(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for name, c := range map[string]struct {
+		fate  etcdfake.Fault
+		lives bool
+	}{
+		"there":       {etcdfake.Fault{Err: rpctypes.ErrGRPCPermissionDenied}, true},
+		"later":       {etcdfake.Fault{Err: rpctypes.ErrGRPCPermissionDenied, RequestDelay: s}, true},
+		"never there": {etcdfake.Fault{Err: rpctypes.ErrGRPCPermissionDenied, DropRequest: true}, false},
+	} {
+		bubble(t, name, func(t *testing.T, _ *etcdfake.Server, one, two *etcdfake.Client) {
+			ctx := after(t, time.Minute)
+			l, err := one.Grant(ctx, 10)
+			require.NoError(t, err)
+			time.Sleep(8 * s)
+			one.Inject(func(m etcdfake.Message) etcdfake.Fault {
+				if m.Method == "LeaseKeepAlive" && !m.Response {
+					return c.fate
+				}
+				return etcdfake.Fault{}
+			})
+			_, err = one.KeepAliveOnce(ctx, l.ID)
+			require.Error(t, err)
+			time.Sleep(4 * s)
+			left, err := two.TimeToLive(ctx, l.ID)
+			require.NoError(t, err)
+			require.Equal(t, c.lives, left.TTL > 0)
+		})
+	}
+}

@@ -67,6 +67,7 @@ func (t *clientStream) openFake() error {
 type parcel struct {
 	msg any
 	at  time.Time // when it arrives; of an answer, when it was sent
+	err error     // with which the stream ends when it has arrived
 }
 
 // clientStream is a stream as its client sees it. Like any stream of gRPC's it has at
@@ -108,14 +109,14 @@ func (t *clientStream) SendMsg(msg any) error {
 	}
 	fault := t.client.link.meet(Message{Method: t.method, Body: msg})
 	switch {
-	case fault.Err != nil:
+	case fault.DropRequest && fault.Err != nil:
 		t.fail(fault.Err)
 		return io.EOF
 	case fault.DropRequest:
 		return nil
 	}
 	t.mu.Lock()
-	t.up = append(t.up, parcel{clone(msg), time.Now().Add(fault.RequestDelay)})
+	t.up = append(t.up, parcel{clone(msg), time.Now().Add(fault.RequestDelay), fault.Err})
 	t.mu.Unlock()
 	t.move()
 	return nil
@@ -177,6 +178,9 @@ func (t *clientStream) arrive(p parcel) {
 	t.mu.Unlock()
 	if !over && t.ctx.Err() == nil && !isClosed(t.broken) {
 		t.remote.take(p.msg)
+		if p.err != nil {
+			t.fail(p.err)
+		}
 	}
 }
 
@@ -184,7 +188,7 @@ func (t *clientStream) arrive(p parcel) {
 func (t *clientStream) receive(msg any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.down = append(t.down, parcel{msg, time.Now()})
+	t.down = append(t.down, parcel{msg, time.Now(), nil})
 	select {
 	case t.wake <- struct{}{}:
 	default:
