@@ -97,7 +97,8 @@
 //
 // gRPC's health checks and reflection are not limited, on both sides, unless Options.Methods says so.
 //
-// Chain the interceptors behind authentication. A second one of the same Limiter within the first is
+// Chain the interceptors behind authentication, and behind that of idemgrpc: a call that is refused executes when it is
+// repeated, under idempotency.Refuse too, if the interceptors between the two have done nothing. A second one of the same Limiter within the first is
 // an error (INTERNAL), since two calls could wait for each other; of another Limiter it is fine, and
 // the waits add up.
 package limitgrpc

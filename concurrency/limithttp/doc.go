@@ -149,9 +149,11 @@
 //
 // Put the Middleware behind authentication and in front of what costs something. Health checks and
 // metrics belong outside of it, or Options.Key returns false for them: an orchestrator that gets no
-// answer ends the process. Put it behind
-// that of idemhttp: a replay needs no permit, and a 429 is not recorded; there a client that leaves
-// does not end the wait. A second Middleware of the same Limiter within the first is an error
+// answer ends the process. Put it directly behind
+// that of idemhttp: a replay needs no permit, and a request that is refused, also by a 409, is not recorded and
+// executes when it is repeated, under idempotency.Refuse too. With another handler in between, which may have done
+// something, the status decides. There a client that leaves does not end the wait. In front of idemhttp, a lost permit does
+// not end the context of the handler: an attempt has a context of its own. A second Middleware of the same Limiter within the first is an error
 // (500), since two requests could wait for each other; of another Limiter it is fine, and the waits
 // add up.
 //

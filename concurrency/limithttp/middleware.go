@@ -17,13 +17,25 @@ func Middleware(lim concurrency.Limiter, opts Options) (func(http.Handler) http.
 		return nil, err
 	}
 	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, next) })
+		return &limitedHandler{c, next}
 	}, nil
 }
+
+// limitedHandler is a handler behind the middleware.
+type limitedHandler struct {
+	*config
+	next http.Handler
+}
+
+func (h *limitedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve(w, r, h.next) }
+
+// RefusesBefore implements undone.Handler.
+func (h *limitedHandler) RefusesBefore() {}
 
 func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	key, limited := c.limited(r)
 	if !limited {
+		middleware.Begins(r.Context(), next)
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -36,6 +48,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			own.Body = body
 		}
 		defer res.outlive(ctx, c.Outage == Share) // after a panic as well
+		middleware.Begins(ctx, next)
 		next.ServeHTTP(res.own(), own)
 		if own.MultipartForm != nil {
 			r.MultipartForm = own.MultipartForm // net/http removes the files of this one
@@ -47,6 +60,9 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	refused := c.shared.Refuse(r.Context(), key, err)
 	if refused.Report {
 		report(err)
+	}
+	if !ran {
+		middleware.NothingDone(r.Context())
 	}
 	if !ran || !res.begun {
 		c.refuse(w, r, refused, ran)

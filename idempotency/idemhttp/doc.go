@@ -148,7 +148,8 @@
 //
 // # Where to put it
 //
-// Put the Middleware behind authentication, rate limits and logging, and in front of the handler.
+// Put the Middleware behind authentication and logging, and in front of the handler; that of limithttp directly behind
+// it, so that a replay needs no permit and a request that is refused may be repeated.
 //
 // Whether it is in front of http.StripPrefix, a router or a rewriting, or behind, does not matter: a
 // request is known by the path that the client has sent, however that is percent-encoded. What a

@@ -175,10 +175,15 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		var release func()
 		v.client, release = middleware.NewClient(ctx, client)
 		defer release()
+		nothingDone := func() bool { return false }
+		if middleware.RefusesBefore(next) {
+			ctx, nothingDone = middleware.Refusable(ctx)
+		}
 		handle(next, rec, withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)))
 		res := rec.end(c)
 		rec.stopped = rec.silent && v.stopped(a)
 		what := v.decide(c, rec, res)
+		what.NothingDone = nothingDone()
 		if rec.cut() && !what.Own {
 			reports(errCut)
 		}

@@ -21,6 +21,8 @@ type Result struct {
 	// Failed says that the response is a failure: the operations that the handler gave to
 	// Attempt.Attach are not written, and an interrupted attempt counts as lost.
 	Failed bool
+	// NothingDone says that a middleware has answered in place of the handler.
+	NothingDone bool
 	// Because says how the handler has ended, for the log of an attempt whose outcome is unknown.
 	Because string
 	// Withhold says that the handler has given no response that may be sent.
@@ -55,6 +57,10 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 			res.Action, res.Own = idempotency.Forget, true
 		case word.Permanent:
 			res.Action, res.Own = idempotency.Remember, true
+		case word.None:
+			if res.NothingDone && res.Failed && !res.Own {
+				res.Action, res.Own = idempotency.Forget, true
+			}
 		}
 		if res.Failed && a.Err() != nil {
 			res.Action = idempotency.Abandon // interrupted: how far the handler came is unknown

@@ -242,11 +242,11 @@ var fences = []fence{
 		planted: [2]string{"concurrency/trace.go", "github.com/prometheus/client_golang/prometheus"},
 	},
 	{
-		name: "what middlewares of all transports share imports their parent, what is internal to it or leads into it, the contexts of hooks, the detector of outages, a parser of Structured Fields, and the standard library",
+		name: "what middlewares of all transports share imports their parent, what is internal to it or leads into it, the contexts of hooks, the detector of outages, what the halves say to each other, a parser of Structured Fields, and the standard library",
 		why:  "it is the half of a middleware that knows no transport",
 		bans: func(f file, imp string) bool {
 			half, parent := path.Base(f.dir) == "middleware", path.Dir(path.Dir(f.dir))
-			return half && slices.Contains(public, parent) && !f.test && !isStandard(imp) && imp != "github.com/dunglas/httpsfv" && imp != module+"/"+parent && !within(imp, module+"/"+parent+"/internal", module+"/internal/hook", module+"/internal/outage", module+"/internal/door", module+"/internal/share")
+			return half && slices.Contains(public, parent) && !f.test && !isStandard(imp) && imp != "github.com/dunglas/httpsfv" && imp != module+"/"+parent && !within(imp, module+"/"+parent+"/internal", module+"/internal/hook", module+"/internal/outage", module+"/internal/door", module+"/internal/share", module+"/internal/undone")
 		},
 		planted: [2]string{"idempotency/internal/middleware/run.go", "google.golang.org/grpc/codes"},
 	},

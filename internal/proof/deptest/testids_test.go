@@ -65,6 +65,7 @@ func requiredIDs() []string {
 	add("A", "%d", 256, 262)
 	add("A", "%d", 256, 265)
 	add("A", "%d", 256, 266)
+	add("A", "%d", 256, 267)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)

@@ -1,0 +1,114 @@
+package idemhttp_test
+
+import (
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// TestBehindALimit: a request that a limit has refused executes when it is repeated, whatever the policy and the order
+// of the two middlewares: its handler did not run (A267 in internal/proof/tested-failures.md). If something else is
+// between them, what that has done is not known.
+func TestBehindALimit(t *testing.T) {
+	t.Parallel()
+	for policy, onLost := range map[string]idempotency.LostPolicy{"TakeOver": idempotency.TakeOver, "Refuse": idempotency.Refuse} {
+		for why, limit := range map[string]int{"full": 1, "held": 2} {
+			for _, order := range []string{"limit in front", "limit behind", "two limits behind", "limit behind another handler"} {
+				t.Run(policy+", "+why+", "+order, func(t *testing.T) {
+					t.Parallel()
+					in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true, OnLost: onLost})
+					limited := func(name string, limit int) (*concurrency.KeyedLimiter, func(http.Handler) http.Handler) {
+						lim, err := concurrency.NewKeyedLimiter(in.sess, name, limit, nil)
+						require.NoError(t, err)
+						mw, err := limithttp.Middleware(lim, limithttp.Options{
+							Key: func(*http.Request) (string, bool) { return "acme", true },
+							Each: func(*http.Request) []concurrency.AcquireOption {
+								return []concurrency.AcquireOption{concurrency.ID("flow")}
+							},
+						})
+						require.NoError(t, err)
+						return lim, mw
+					}
+					lim, mw := limited("tenants", limit)
+					_, other := limited("models", 5)
+					var calls atomic.Int64
+					h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						calls.Add(1)
+						w.WriteHeader(http.StatusCreated)
+					}))
+					switch order {
+					case "limit in front":
+						h = mw(in.middleware(nil)(h))
+					case "limit behind":
+						h = in.middleware(nil)(mw(h))
+					case "two limits behind":
+						h = in.middleware(nil)(other(mw(h)))
+					default:
+						inner := mw(h)
+						h = in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner.ServeHTTP(w, r) }))
+					}
+					s := in.hosting(&calls, h)
+					p, err := lim.Key("acme").Acquire(ctxT(t), concurrency.ID(map[string]string{"full": "another", "held": "flow"}[why]))
+					require.NoError(t, err)
+					want := map[string]int{"full": http.StatusTooManyRequests, "held": http.StatusConflict}[why]
+					require.Equal(t, want, s.post("/pay", "k", "body").StatusCode)
+					require.NoError(t, p.Release(ctxT(t)))
+					re := s.post("/pay", "k", "body")
+					switch {
+					case order != "limit behind another handler":
+						require.Equal(t, http.StatusCreated, re.StatusCode, re.body)
+						require.True(t, s.post("/pay", "k", "body").replayed())
+						require.EqualValues(t, 1, calls.Load())
+					case why == "held":
+						require.True(t, re.replayed(), "a 409 is final")
+					case onLost == idempotency.Refuse:
+						require.Equal(t, idemhttp.CodeUnknown, re.problem(t).Code)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestChildCallOfANilBody: a RoundTripper may answer a call of an attempt by a response without a Body, or by none, as
+// far as http.Client accepts it (A261 in internal/proof/tested-failures.md).
+func TestChildCallOfANilBody(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	for _, kind := range []string{"", "application/grpc-web+proto"} {
+		base := roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}}, nil
+		})
+		none := roundTripper(func(*http.Request) (*http.Response, error) { return nil, nil })
+		s := in.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+			for rt, ok := range map[string]bool{"base": true, "none": false} {
+				tr := &idemhttp.Transport{Base: map[string]http.RoundTripper{"base": base, "none": none}[rt]}
+				call, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+rt, nil)
+				if err == nil {
+					var resp *http.Response
+					if resp, err = (&http.Client{Transport: tr}).Do(call); err == nil {
+						_, err = io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+					}
+				}
+				if (err == nil) != ok {
+					t.Error(rt, err)
+				}
+			}
+			w.WriteHeader(http.StatusCreated)
+		})
+		require.Equal(t, http.StatusCreated, s.post("/"+kind, "k"+kind, "body").StatusCode)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
