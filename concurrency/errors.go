@@ -21,7 +21,8 @@ import (
 // idempotency where those have them; ErrTooLong and the error types are this package's own.
 var (
 	// ErrInvalid: an argument, an option or a combination of them is wrong.
-	// Nothing was written to etcd. A repetition fails as well.
+	// Nothing was written to etcd. A repetition fails as well, except that a Weight above a limit that was lowered
+	// is valid again once that is raised.
 	ErrInvalid = engine.ErrInvalid
 
 	// ErrFull: no permit is free, and the call does not wait, or its Wait has passed. etcd
@@ -40,7 +41,7 @@ var (
 
 	// ErrLimitMismatch: the limit stored in etcd differs from the one that this program
 	// passed to NewSemaphore: see there for when they are compared. It always comes as a
-	// *LimitMismatchError.
+	// *LimitMismatchError, or, of a rate, as a *RateMismatchError.
 	ErrLimitMismatch = errors.New("the stored limit differs")
 
 	// ErrNoLimit: SetLimit found no limit to change and no request under that name.

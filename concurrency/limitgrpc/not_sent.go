@@ -2,7 +2,8 @@ package limitgrpc
 
 import "github.com/etcdkit/etcdkit/concurrency/internal/middleware"
 
-// ErrNotSent: nothing of a call was sent, because it got no permit or no token. An error of a client's interceptor, for
+// ErrNotSent: nothing of a call was sent, because it got no permit or no token. That is said of this try alone: if a retry
+// is around the interceptor, an earlier try may have been sent. An error of a client's interceptor, for
 // a call or a new stream, matches it if and only if the invoker or streamer was not called: the limit or the rate was
 // full, etcd did not answer, the call's context ended or the call was evicted while it was queued, the session is
 // closed, or an option is wrong. The error has a status, and matches the reason as well, such as concurrency.ErrFull.

@@ -7,7 +7,8 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
 )
 
-// ErrNotSent: nothing of a request was sent, because it got no permit or no token. An error of a Transport matches it
+// ErrNotSent: nothing of a request was sent, because it got no permit or no token. That is said of this try alone: if a
+// retry is around the Transport, an earlier try may have been sent. An error of a Transport matches it
 // if and only if base was not called: the limit or the rate was full, etcd did not answer, the request's context ended
 // or the request was evicted while it was queued, the session is closed, or an option is wrong. The error matches the
 // reason as well, such as concurrency.ErrFull or context.DeadlineExceeded. An error of base does not match, nor that
