@@ -36,7 +36,7 @@ func main() { program.Main("shop", run) }
 func run(sigterm context.Context, client *clientv3.Client) error {
 	opening, cancel := context.WithTimeout(sigterm, 5*time.Second)
 	defer cancel()
-	sess, err := concurrency.NewSession(opening, client, "shop", &concurrency.SessionOptions{Logger: slogkit.Logger(slog.Default().Handler())})
+	sess, err := concurrency.NewSession(opening, client, "shop", &concurrency.SessionOptions{Logger: slogkit.Logger(slog.Default().Handler()), Hooks: program.Hooks(sigterm)})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func main() { program.Main("quickstart", run) }
 func run(sigterm context.Context, client *clientv3.Client) error {
 	opening, cancel := context.WithTimeout(sigterm, 5*time.Second) // without a deadline, NewSession waits for etcd
 	defer cancel()
-	sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // its TTL, 15 s: until a crashed leader is replaced
+	sess, err := concurrency.NewSession(opening, client, "quickstart", &concurrency.SessionOptions{Hooks: program.Hooks(sigterm)}) // its TTL, 15 s: until a crashed leader is replaced
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func main() { program.Main("quickstart", run) }
 func run(sigterm context.Context, client *clientv3.Client) error {
 	opening, cancel := context.WithTimeout(sigterm, 5*time.Second)
 	defer cancel()
-	sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // one per process
+	sess, err := concurrency.NewSession(opening, client, "quickstart", &concurrency.SessionOptions{Hooks: program.Hooks(sigterm)}) // one per process
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func main() { program.Main("quickstart", run) }
 func run(ctx context.Context, client *clientv3.Client) error {
 	opening, cancel := context.WithTimeout(ctx, 5*time.Second) // without a deadline, NewSession waits for etcd
 	defer cancel()
-	sess, err := concurrency.NewSession(opening, client, "quickstart", nil) // one per process
+	sess, err := concurrency.NewSession(opening, client, "quickstart", &concurrency.SessionOptions{Hooks: program.Hooks(ctx)}) // one per process
 	if err != nil {
 		return err
 	}

@@ -101,13 +101,14 @@ func TestOutageAndGracefulStop(t *testing.T) {
 	}
 }
 
-// With -metrics the program shows what it holds, and stops as without.
+// With -metrics the program shows what it holds and what its session reports, and stops as without.
 func TestMetrics(t *testing.T) {
 	if !child.CanPause {
 		t.Skip("no SIGTERM here")
 	}
 	p := progtest.New(t, "-metrics", "127.0.0.1:0")
-	scraper := progtest.Scrape(t, &p.Err, `etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="render",etcdkit_namespace="quickstart"\} [1-3]`)
+	scraper := progtest.Scrape(t, &p.Err, `etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="render",etcdkit_namespace="quickstart"\} [1-3]`,
+		`etcdkit_acquire_duration_seconds_count\{.*etcdkit_name="render",.*etcdkit_result="granted"\} [1-9]`)
 	p.Stderr = scraper
 	if err := p.Start(); err != nil {
 		t.Fatal(err)

@@ -35,11 +35,14 @@ type served struct{}
 func In(ctx context.Context, s *Server) context.Context { return context.WithValue(ctx, served{}, s) }
 
 // Hooks returns the hooks of a session by which the server of ctx publishes what the session reports, with its name as
-// the label instance. There are none if the server is off.
+// the label instance. Without a name, the session is that of the scraped process. There are none if the server is off.
 func Hooks(ctx context.Context, name string) ([]observe.Hooks, error) {
 	s, _ := ctx.Value(served{}).(*Server)
 	if s == nil || s.server == nil {
 		return nil, nil
+	}
+	if name == "" { // Prometheus names it
+		return hooks(s.registry)
 	}
 	return hooks(prometheus.WrapRegistererWith(prometheus.Labels{instance: name}, s.registry))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/examples/cluster"
 	"github.com/etcdkit/etcdkit/internal/examples/metrics"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // Func is a program. Its context ends on Ctrl-C and SIGTERM.
@@ -27,7 +28,7 @@ type Func func(ctx context.Context, client *clientv3.Client) error
 
 // Main is the body of main: it runs the program on the etcd of the flag -endpoints, or on an
 // embedded one, and exits with status 1 if the program returns an error. With the flag -metrics it
-// serves the state of the program's namespace meanwhile, and what its simulated processes report.
+// serves the state of the program's namespace meanwhile, and what the sessions with Hooks report.
 func Main(namespace string, run Func) {
 	MainOn(namespace, func(ctx context.Context, _ cluster.Etcd, client *clientv3.Client) error { return run(ctx, client) })
 }
@@ -116,6 +117,16 @@ func Processes(namespace string, run func(ctx context.Context, process []*concur
 		}
 		return run(ctx, all)
 	}
+}
+
+// Hooks returns the hooks of a program's session, by which -metrics serves what the session reports. A program of yours
+// gives those of promkit or otelkit.
+func Hooks(ctx context.Context) []observe.Hooks {
+	hooks, err := metrics.Hooks(ctx, "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return hooks
 }
 
 // closeSession closes the session: Close waits for the work in progress and revokes the lease.

@@ -26,10 +26,11 @@ type replaced struct {
 	own   string
 }
 
-// What the page says to leave out, and what of program a reader replaces by work of their own.
+// What the page says to leave out, and what of program a reader replaces by work and hooks of their own.
 var (
 	leftBehind = regexp.MustCompile(`(?m)^(func main\(\) .*|\s*hint\(.*|\s*"` + module + `/internal/examples/program")$`)
 	work       = regexp.MustCompile(`\bprogram\.Work\b`)
+	hooks      = regexp.MustCompile(`\bprogram\.Hooks\(\w+\)`)
 	offered    = regexp.MustCompile(`(?m)^.*\bOf (.*) copy the folder\b`)
 	quoted     = regexp.MustCompile("`([^`]+)`")
 )
@@ -53,7 +54,7 @@ func copied(dir string, without replaced, main string) (map[string]string, error
 		if err != nil {
 			return nil, err
 		}
-		source := work.ReplaceAllString(leftBehind.ReplaceAllString(string(text), ""), "work")
+		source := hooks.ReplaceAllString(work.ReplaceAllString(leftBehind.ReplaceAllString(string(text), ""), "work"), "nil")
 		if strings.Contains(source, "/internal/") || strings.Contains(source, "program.") {
 			return nil, fmt.Errorf("%s needs an internal package, which no other module can import", file)
 		}

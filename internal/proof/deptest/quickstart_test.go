@@ -29,6 +29,12 @@ var tasks = map[string]string{
 	"an operator's evening":                 "examples/quickstart/operator/main.go",
 }
 
+// opens reports whether a program of the quickstart, which has -metrics, opens a session of its own. The program of
+// README.md has no flags.
+func opens(source []byte) bool {
+	return bytes.Contains(source, []byte("concurrency.NewSession(")) && bytes.Contains(source, []byte("program.Main"))
+}
+
 func programBreaches(root fs.FS) (found []string, err error) {
 	programs, err := fs.Glob(root, "examples/quickstart/*/main.go")
 	if err != nil {
@@ -52,6 +58,9 @@ func programBreaches(root fs.FS) (found []string, err error) {
 		if n := bytes.Count(source, []byte("\n")); n >= maxProgram {
 			found = append(found, fmt.Sprintf("%s has %d lines, not below %d: move what it does not show to a file beside it", name, n, maxProgram))
 		}
+		if opens(source) && !bytes.Contains(source, []byte("Hooks: program.Hooks(")) {
+			found = append(found, name+" opens a session without program.Hooks: -metrics does not serve what it reports")
+		}
 		link := "](" + strings.Replace("../../"+name, "../../examples/quickstart/", "", 1) + ")"
 		if !bytes.Contains(index, []byte(link)) {
 			found = append(found, "examples/quickstart/README.md has no link to "+name)
@@ -60,7 +69,7 @@ func programBreaches(root fs.FS) (found []string, err error) {
 	return found, nil
 }
 
-// TestQuickstart holds the programs to copy from to a size that is read at once, and their
+// TestQuickstart holds the programs to copy from to a size that is read at once, to hooks, and their
 // index to all of them.
 func TestQuickstart(t *testing.T) {
 	found, err := programBreaches(os.DirFS("../../.."))
@@ -72,7 +81,7 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
-// TestQuickstartFails shows that a long program, and one that the index leaves out, are
+// TestQuickstartFails shows that a long program, one that the index leaves out, and one without hooks are
 // found out.
 func TestQuickstartFails(t *testing.T) {
 	index := ""
@@ -82,11 +91,11 @@ func TestQuickstartFails(t *testing.T) {
 		index += "[x](" + strings.Replace("../../"+name, "../../examples/quickstart/", "", 1) + ")\n"
 	}
 	root["examples/quickstart/README.md"] = &fstest.MapFile{Data: []byte(index)}
-	for _, breaches := range []int{0, 2} {
+	for _, breaches := range []int{0, 3} {
 		got, err := programBreaches(root)
 		if err != nil || len(got) != breaches {
 			t.Errorf("%q, %v; want %d breaches", got, err, breaches)
 		}
-		root["examples/quickstart/new/main.go"] = &fstest.MapFile{Data: []byte(strings.Repeat("\n", maxProgram))}
+		root["examples/quickstart/new/main.go"] = &fstest.MapFile{Data: []byte("program.Main(concurrency.NewSession()" + strings.Repeat("\n", maxProgram))}
 	}
 }
