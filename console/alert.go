@@ -21,7 +21,19 @@ const (
 	ofNamespace = "etcdkit_namespace"
 	ofKind      = "etcdkit_kind"
 	ofName      = "etcdkit_name"
+	ofAlert     = "alertname"
 )
+
+// pagesOf are the pages of the delivered alerts that are about no name.
+var pagesOf = map[string]string{
+	"EtcdkitClocksDiffer":        "sessions?show=clock",
+	"EtcdkitSessionLost":         "sessions?sort=new",
+	"EtcdkitSessionNotRecovered": "doctor",
+	"EtcdkitRenewalsLate":        "doctor",
+	"EtcdkitUnavailable":         "doctor",
+	"EtcdkitNearQuota":           "doctor",
+	"EtcdkitExporterDown":        "doctor",
+}
 
 // Kinds of the metrics that are no kinds of queues.
 const (
@@ -38,11 +50,12 @@ type place struct{ href, subject string }
 type alert struct {
 	request
 	namespace, kind, name string // each may be ""
+	alert                 string
 }
 
 func alertOf(q request) alert {
 	label := q.URL.Query().Get
-	return alert{q, label(ofNamespace), label(ofKind), label(ofName)}
+	return alert{q, label(ofNamespace), label(ofKind), label(ofName), label(ofAlert)}
 }
 
 // lead sends a browser to the page of what an alert is about: in this namespace, or in the console of another one.
@@ -72,6 +85,8 @@ func (a alert) meant() (place, error) {
 		return place{}, err
 	}
 	switch {
+	case a.name == "" && a.kind == "" && pagesOf[a.alert] != "":
+		return place{href: pagesOf[a.alert]}, nil
 	case a.name == "" || a.name == otherNames:
 		return place{href: listOf(a.kind)}, nil
 	case a.kind == "":

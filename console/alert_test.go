@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,6 +69,61 @@ func alertsOf(t *testing.T) (all []pairs) {
 	return all
 }
 
+// rulesOf returns the names of all rules.
+func rulesOf(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for _, file := range []string{"alerts.yaml", "fleet_alerts.yaml"} {
+		text, err := os.ReadFile("../docs/observability/" + file)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllSubmatch(text, -1) {
+			all[string(m[1])] = true
+		}
+	}
+	return all
+}
+
+// Each rule leads somewhere: to its name, which its labels have with the kind, or to a page of its own; and no page is of a rule
+// that does not exist.
+func TestEachRuleHasAPage(t *testing.T) {
+	t.Parallel()
+	rules, led := rulesOf(t), map[string]bool{}
+	require.Greater(t, len(rules), 40)
+	for _, labels := range alertsOf(t) {
+		alert := labels["alertname"]
+		if labels["etcdkit_name"] != "" {
+			require.NotEmpty(t, labels["etcdkit_kind"], "%s: a search may find nothing", alert)
+		}
+		led[alert] = true
+	}
+	for alert := range rules {
+		require.True(t, led[alert], "no unit test shows the labels of %s", alert)
+	}
+	for alert, page := range console.PagesOf {
+		require.True(t, rules[alert], "%s leads to %s", alert, page)
+	}
+}
+
+// An election that has no candidate any more has no key: its alert leads to its page, which says so, and not to a search that
+// finds nothing.
+func TestElectionGoneLeadsToItsPage(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", nil)
+	for _, labels := range alertsOf(t) {
+		if labels["alertname"] != "EtcdkitElectionGone" {
+			continue
+		}
+		labels["etcdkit_namespace"] = "test"
+		a := s.get(strings.TrimPrefix(linkOf(t, labels, s.url), s.url))
+		require.Equal(t, "queue?"+url.Values{"name": {"election/" + labels["etcdkit_name"]}}.Encode(), a.Header.Get("Location"))
+		shown := s.get("/" + a.Header.Get("Location"))
+		require.Equal(t, http.StatusOK, shown.StatusCode)
+		require.Contains(t, shown.body, "etcd has nothing of it")
+		return
+	}
+	t.Fatal("the rules have no EtcdkitElectionGone")
+}
+
 // linkOf returns the link of an alert, by the template of docs/observability.md.
 func linkOf(t *testing.T, labels pairs, base string) string {
 	t.Helper()
@@ -108,7 +164,7 @@ func TestEachAlertLeadsToItsPage(t *testing.T) {
 		}
 		switch {
 		case name == "":
-			require.Equal(t, "./", to, labels)
+			require.Equal(t, cmp.Or(console.PagesOf[labels["alertname"]], "./"), to, labels)
 		case kind == "job":
 			require.Equal(t, "job?"+url.Values{"name": {name}}.Encode(), to)
 		case kind == "store":
@@ -120,7 +176,7 @@ func TestEachAlertLeadsToItsPage(t *testing.T) {
 		require.Contains(t, []int{http.StatusOK, http.StatusNotFound}, shown.StatusCode, to) // of a job that is not here
 		require.Contains(t, shown.body, name, to)
 	}
-	for _, page := range []string{"./", "queue", "store", "job"} {
+	for _, page := range []string{"./", "queue", "store", "job", "doctor", "sessions"} {
 		require.Positive(t, led[page], "%s of %v", page, led)
 	}
 }

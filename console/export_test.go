@@ -29,3 +29,6 @@ func Follows(h http.Handler) bool { return h.(*console).follower.active() != nil
 
 // SetSampling sets the time between two moments of the history of a console that has no viewers yet.
 func SetSampling(h http.Handler, every time.Duration) { h.(*console).history.every = every }
+
+// PagesOf are the pages of alerts that are about no name.
+var PagesOf = pagesOf
