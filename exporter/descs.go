@@ -44,7 +44,7 @@ func newDescs(namespace string) (d descs) {
 
 	d.jobRun = job("job_last_run_timestamp_seconds", "Start of the latest recorded attempt.")
 	d.jobSuccess = job("job_last_success_timestamp_seconds", "Latest recorded end of a run without an error.")
-	d.jobNext = job("job_next_fire_timestamp_seconds", "By when a start is due: the fire time after the latest recorded one, or the first one of a job that has not run, while a live process has the job or calls are expected.")
+	d.jobNext = job("job_next_fire_timestamp_seconds", "By when a start is due: the fire time after the latest recorded one and not during a run that has ended, or the first one of a job that has not run, while a live process has the job or calls are expected.")
 	d.jobRunning = job("job_running", "Whether a run of the job is active.")
 	d.jobPaused = job("job_paused", "Whether the job is paused.")
 	d.jobLost = job("job_lost_runs", "Attempts in the kept records whose process was lost, also if the run was tried again.")

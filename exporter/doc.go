@@ -63,8 +63,9 @@
 //	etcdkit_job_last_success_timestamp_seconds  latest end of a run without an error
 //	etcdkit_job_next_fire_timestamp_seconds     fire time after the latest recorded one, or the first
 //	                                            that was planned, and after the cooldown of
-//	                                            AtLeast. If it has passed, no process has
-//	                                            started it. Only while a live process runs the job by
+//	                                            AtLeast; none that came during the latest run,
+//	                                            when that has ended. If it has passed, no process
+//	                                            has started it. Only while a live process runs the job by
 //	                                            a period, has it by Locker.Job or
 //	                                            gocronlock.Cron.Plan, or calls (etcdkit jobs run)
 //	                                            are expected

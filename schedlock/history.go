@@ -101,7 +101,8 @@ type Status struct {
 	Plan        *Plan  // of a job that a process has by Job or gocronlock.Cron.Plan, or that calls with Planned run, or nil
 	Settings    string // the settings in force, as a text for operators
 
-	due time.Time // when a start was due by the plan, counted from the latest tick or resumption; or zero
+	due  time.Time // when a start was due by the plan, counted from the latest tick or resumption; or zero
+	free time.Time // the same, of the fire times that did not come during the latest run
 }
 
 // Plan is what the processes that have a job by Job or gocronlock.NewCron have planned, or calls with Planned. It stays when they
@@ -160,11 +161,12 @@ func (s Status) NextFire(now time.Time) time.Time {
 
 // Overdue returns since when no process has started the job although a fire time of its plan has come, if that is half a
 // minute or more. It returns the zero time if the job has no plan that counts, see NextFire, or if Obstacle has a reason.
+// A fire time that came during the latest run does not count.
 func (s Status) Overdue(now time.Time) time.Time {
 	if s.Plan == nil || !s.Plan.Expected(now) || s.Obstacle() != "" {
 		return time.Time{}
 	}
-	return ticks.Unstarted(s.due, now).UTC()
+	return ticks.Unstarted(s.free, now).UTC()
 }
 
 // Missed returns by when the job was to start by its plan and has not, if that is half a minute or more ago, otherwise

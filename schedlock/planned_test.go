@@ -1,6 +1,7 @@
 package schedlock_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -40,6 +41,24 @@ func TestPlanned(t *testing.T) {
 	require.NoError(t, operator.Forget(ctx, "job"))
 	_, err = operator.Status(ctx, "job")
 	require.ErrorIs(t, err, schedlock.ErrUnknownJob)
+}
+
+// A fire time that came during a run is not overdue when the run has ended: it was skipped, and has been missed.
+func TestNotOverdueAfterALongRun(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	h := clock(friday.Add(time.Minute))
+	in := f.instance(nil, h.options())
+	saturday := friday.AddDate(0, 0, 1)
+	planned := schedlock.Planned(schedlock.Crontab{Text: "0 9 * * *", Zone: time.UTC, Schedule: nine{}}, time.Hour)
+	_, err := in.Do(ctxT(t), "job", func(context.Context, *schedlock.Run) error { h.set(saturday.Add(2 * time.Hour)); return nil }, schedlock.Tick(friday), planned)
+	require.NoError(t, err)
+	st, err := in.Status(ctxT(t), "job")
+	require.NoError(t, err)
+	require.Zero(t, st.Overdue(h.now()))
+	require.Equal(t, saturday.Add(time.Hour), st.Missed(h.now()))
+	sunday := friday.AddDate(0, 0, 2)
+	require.Equal(t, sunday.Add(time.Hour), st.Overdue(sunday.Add(2*time.Hour)))
 }
 
 // A start that its plan says was due is overdue after half a minute, until it has come, or something keeps the job from it.

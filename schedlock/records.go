@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -118,24 +119,29 @@ func (r *records) status(ctx context.Context) (Status, error) {
 	}
 	if out.Plan != nil {
 		out.Plan.Live, err = r.alive(ctx, kvs[4])
-		out.due = r.due(kvs[6], out.Last, kvs[7])
+		out.due, out.free = r.due(kvs[6], out.Last, kvs[7])
 		out.Plan.operated = record.Time(operatedAt(kvs[7], r.locker.opts.Now()))
 	}
 	return out, err
 }
 
-// due returns when a start is due by a plan that can be read, after the latest tick and the latest resumption.
-func (r *records) due(plan []*mvccpb.KeyValue, last *Record, operated []*mvccpb.KeyValue) time.Time {
+// due returns when a start is due by a plan that can be read, after the latest tick and the latest resumption. free is the same
+// without a fire time that came during the latest run, if the plan has one after that.
+func (r *records) due(plan []*mvccpb.KeyValue, last *Record, operated []*mvccpb.KeyValue) (due, free time.Time) {
 	p, _ := record.DecodePlan(plan[0].Value)
 	after := int64(-1)
 	if last != nil {
 		after = last.Tick.UnixMilli()
 	}
-	due := p.Due(max(after, operatedAt(operated, r.locker.opts.Now())))
-	if due == 0 {
-		return time.Time{}
+	next := p.Due(max(after, operatedAt(operated, r.locker.opts.Now())))
+	if next == 0 {
+		return due, free
 	}
-	return record.Time(due + p.LateMS)
+	due = record.Time(next + p.LateMS)
+	if fire := record.Time(next); last != nil && !fire.Before(last.Start) && !fire.After(last.End) {
+		next = cmp.Or(p.Due(last.End.UnixMilli()), next)
+	}
+	return due, record.Time(next + p.LateMS)
 }
 
 // operatedAt returns when a job was paused or resumed last, by another clock and so not after a time, or 0. Of a later release that

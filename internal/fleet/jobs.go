@@ -24,6 +24,7 @@ type Job struct {
 	least   time.Duration // AtLeast of its settings
 	Runs    map[int64]Run // by tick
 	Success int64         // latest end of a run without an error, or 0
+	ended   int64         // latest end of a run, or 0
 
 	plan        record.Plan // of the processes that have it by Locker.Job, or zero
 	operated    int64       // when it was paused or resumed last, as far as it is known, or 0
@@ -127,6 +128,7 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 				of.More = &r
 			}
 			j.Runs[tick.UnixMilli()] = of
+			j.ended = max(j.ended, r.EndMS)
 			if r.State == record.RunDone {
 				j.Success = max(j.Success, r.EndMS)
 			}
@@ -198,7 +200,8 @@ type History struct {
 	Repeated     int   // attempts that were lost, and after which the run was tried again
 	LastRun      int64 // start of the latest attempt, or 0
 	// Next is by when a start is due: the fire time after the latest record, or the first planned one, and after the latest
-	// resumption and cooldown; or 0. Of a dense schedule that is resumed it may be a later one, until a process has written the plan.
+	// resumption and cooldown, and not during the latest run, when that has ended; or 0. Of a dense schedule that is resumed it
+	// may be a later one, until a process has written the plan.
 	Next int64
 }
 
@@ -222,13 +225,23 @@ func (j *Job) History(now time.Time) (h History) {
 		if j.least > 0 {
 			latest = max(latest, h.LastRun+j.least.Milliseconds()) // nor one within the cooldown
 		}
-		h.Next = ticks.Next(j.Period, time.UnixMilli(latest)).UnixMilli()
+		h.Next = j.outlasting(h.LastRun, latest, func(after int64) int64 { return ticks.Next(j.Period, time.UnixMilli(after)).UnixMilli() })
 	case j.expected(now):
-		if h.Next = j.plan.Due(max(latest, j.operated)); h.Next != 0 {
+		if h.Next = j.outlasting(h.LastRun, max(latest, j.operated), j.plan.Due); h.Next != 0 {
 			h.Next += j.plan.LateMS
 		}
 	}
 	return h
+}
+
+// outlasting returns the fire time that is due after a time. One that came during the latest run, which has ended, was
+// skipped: then it is the one after that, if due has one.
+func (j *Job) outlasting(began, latest int64, due func(after int64) int64) int64 {
+	next := due(latest)
+	if next != 0 && began <= next && next <= j.ended {
+		next = cmp.Or(due(j.ended), next)
+	}
+	return next
 }
 
 // expected reports whether the plan of the job counts: a live process has it, or calls are to come.

@@ -174,6 +174,38 @@ func TestRequestIsNoResumption(t *testing.T) {
 	require.EqualValues(t, 2000, next(), "its arrival is not known")
 }
 
+// A fire time that comes during a run is skipped, so none of them is due when the run has ended, by itself or by an operator's
+// Unlock. One that came before the run began is due. If a plan has no fire time after that, the one that it has is due, so
+// that the job is not gone.
+func TestNextFireTimeAfterALongRun(t *testing.T) {
+	t.Parallel()
+	const hour = int64(time.Hour / time.Millisecond)
+	s, put := planned(t)
+	keys := s.space.Job("nightly")
+	put(s.space.User(7, 0), record.User{Jobs: []string{"nightly"}}.Encode())
+	runs := func(state string, start, end int64) {
+		put(keys.Run(time.UnixMilli(10*hour)), record.Run{State: state, Attempt: 1, StartMS: start, EndMS: end}.Encode())
+	}
+	runs(record.RunRunning, 10*hour+1000, 0)
+	j := s.Jobs["nightly"]
+	j.Period = time.Hour
+	next := func() int64 { return j.History(time.UnixMilli(500)).Next }
+	require.Equal(t, 11*hour, next())
+	runs(record.RunUnlocked, 10*hour+1000, 13*hour+hour/2)
+	require.Equal(t, 14*hour, next())
+	runs(record.RunDone, 13*hour+1000, 13*hour+hour/2)
+	require.Equal(t, 11*hour, next(), "the run began after it")
+	runs(record.RunDone, 10*hour+1000, 13*hour+hour/2)
+
+	j.Period = 0
+	plan := record.Plan{Schedule: "by day", DueMS: 10 * hour, NextMS: []int64{11 * hour, 15 * hour}}
+	put(keys.Plan(), plan.Encode())
+	require.Equal(t, 15*hour, next())
+	plan.NextMS = []int64{11 * hour}
+	put(keys.Plan(), plan.Encode())
+	require.Equal(t, 11*hour, next())
+}
+
 // planned returns a state, and what puts a key at the time 5000.
 func planned(t *testing.T) (s *State, put func(key, value string)) {
 	t.Helper()

@@ -35,7 +35,8 @@ func (d *examination) unstarted(ctx context.Context, st schedlock.Status) (since
 	return ticks.Unstarted(dueOf(st, resumed), d.now()), nil
 }
 
-// dueOf returns by when a job that has run is to start, by its period.
+// dueOf returns by when a job that has run is to start, by its period. A fire time that came during the latest run was
+// skipped.
 func dueOf(st schedlock.Status, resumed time.Time) time.Time {
 	latest := resumed
 	if st.Last.Tick.After(latest) {
@@ -45,5 +46,9 @@ func dueOf(st schedlock.Status, resumed time.Time) time.Time {
 		latest = cooled
 	}
 	period, _ := record.PeriodOf(st.Settings)
-	return ticks.Next(period, latest)
+	next := ticks.Next(period, latest)
+	if !next.Before(st.Last.Start) && !next.After(st.Last.End) {
+		next = ticks.Next(period, st.Last.End)
+	}
+	return next
 }
