@@ -1,6 +1,8 @@
 package exporter
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
@@ -63,6 +65,9 @@ func samples(s *fleet.State, d descs, now int64, most int) (out []sample, droppe
 	if ms, ok := s.Skew(); ok {
 		out = append(out, sample{d.skew, seconds(ms), nil})
 	}
+	for _, p := range s.Off(leastOff, mostOff) {
+		out = append(out, sample{d.off, seconds(p.MS), []string{ownerOf(p.Owner)}})
+	}
 	for _, subjects := range [...][]subject{queueSubjects(s), jobSubjects(s, now), storeSubjects(s)} {
 		for i, sub := range firstOf(subjects) {
 			found := sub.samples(d, now)
@@ -74,6 +79,19 @@ func samples(s *fleet.State, d descs, now int64, most int) (out []sample, droppe
 		}
 	}
 	return out, dropped
+}
+
+// Of the clocks that differ by leastOff milliseconds or more, so many are published, each with its owner, of which a label
+// has so many bytes.
+const (
+	leastOff   = 1000
+	mostOff    = 10
+	ownerBytes = 128
+)
+
+// ownerOf is an owner as a label.
+func ownerOf(owner string) string {
+	return strings.ToValidUTF8(owner[:min(len(owner), ownerBytes)], "")
 }
 
 func number(b bool) float64 {

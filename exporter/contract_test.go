@@ -57,7 +57,7 @@ func TestDocListsAllMetrics(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(exporter.Metrics())), listed)
 }
 
-// No label has a key of a limiter, an ID, a note, an owner, a scope, a payload or a result.
+// No label has a key of a limiter, an ID, a note, an owner whose clock agrees, a scope, a payload or a result.
 func TestLabelsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -122,8 +122,12 @@ func TestClockSkew(t *testing.T) {
 		skew := e.series()["clock_skew_seconds{}"]
 		return skew > 590 && skew < 610
 	}, soon, look)
+	owned := fmt.Sprintf("process_clock_skew_seconds{owner=%q}", off.Owner())
+	require.InDelta(t, 600, e.series()[owned], 10)
+	require.NotContains(t, e.series(), fmt.Sprintf("process_clock_skew_seconds{owner=%q}", s.Owner()), "its clock agrees")
 	require.NoError(t, off.Close(ctx))
 	require.Eventually(t, func() bool { return e.series()["clock_skew_seconds{}"] < 60 }, soon, look)
+	require.NotContains(t, e.series(), owned)
 }
 
 // Read permission for the namespace is enough. Without it the exporter warns once, and shows the state when it

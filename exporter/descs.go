@@ -8,7 +8,7 @@ type descs struct {
 	limiterDefault, limiterKeys, limiterFull                                                                     *prometheus.Desc
 	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobLost, jobFailed                                       *prometheus.Desc
 	requests, unknownOfOneScope                                                                                  *prometheus.Desc
-	sessions, leases, keys, skew                                                                                 *prometheus.Desc
+	sessions, leases, keys, skew, off                                                                            *prometheus.Desc
 	up, revision, answer, lists, dropped                                                                         *prometheus.Desc
 
 	all []*prometheus.Desc
@@ -57,6 +57,7 @@ func newDescs(namespace string) (d descs) {
 	d.leases = namespaced("leases", "Leases that have keys in the namespace.")
 	d.keys = namespaced("keys", "Keys in the namespace.")
 	d.skew = namespaced("clock_skew_seconds", "Greatest difference between a time that a live process has written and the time at which the exporter received it.")
+	d.off = of("etcdkit_owner")("process_clock_skew_seconds", "The same, of the processes whose clocks differ the most, by a second or more.")
 
 	d.up = namespaced("exporter_up", "Whether etcd has confirmed the published state lately.")
 	d.revision = namespaced("exporter_revision", "Revision of etcd that the published state has reached.")

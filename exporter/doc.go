@@ -6,7 +6,8 @@
 // etcdkit_exporter_revision names. Which request holds a permit is computed by the rule that
 // concurrency.Status uses. A state that etcd has not confirmed for three times Options.Probe is not
 // published: then the metrics of the exporter itself are all that is left, with
-// etcdkit_exporter_up 0. No label has a key of a limiter, an ID, a note, an owner or a scope.
+// etcdkit_exporter_up 0. No label has a key of a limiter, an ID, a note or a scope. Owners of sessions are
+// in the label etcdkit_owner, of up to ten processes whose clocks differ.
 //
 // Not guaranteed: that a scrape shows the latest revision, or each state in between. Ages are
 // estimates:
@@ -95,6 +96,11 @@
 //	                              process has written and the time at which the exporter received it.
 //	                              It includes the time that the change took to arrive. Without a change
 //	                              of a live session while the exporter was watching there is none
+//
+// Of processes whose clocks differ by a second or more, with the label etcdkit_owner: the owner of the
+// session, see concurrency.SessionOptions. At most ten are published, those with the greatest differences:
+//
+//	etcdkit_process_clock_skew_seconds    as etcdkit_clock_skew_seconds
 //
 // Of the exporter:
 //

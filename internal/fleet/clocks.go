@@ -1,6 +1,9 @@
 package fleet
 
 import (
+	"cmp"
+	"slices"
+
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -47,6 +50,28 @@ func (s *State) live(lease int64) bool {
 func (s *State) Lead(lease int64) (ms int64, ok bool) {
 	m, ok := s.clocks[lease]
 	return m.lead, ok
+}
+
+// Off is a process whose clock differs.
+type Off struct {
+	Owner string
+	MS    int64
+}
+
+// Off returns the owners of up to most live sessions whose clocks differ by least or more, the greatest difference first.
+func (s *State) Off(least int64, most int) (all []Off) {
+	of := map[string]int64{}
+	for lease, m := range s.clocks {
+		if ms := max(m.lead, -m.lead); ms >= least {
+			owner := s.Sessions[lease].Owner
+			of[owner] = max(of[owner], ms)
+		}
+	}
+	for owner, ms := range of {
+		all = append(all, Off{owner, ms})
+	}
+	slices.SortFunc(all, func(a, b Off) int { return cmp.Or(cmp.Compare(b.MS, a.MS), cmp.Compare(a.Owner, b.Owner)) })
+	return all[:min(len(all), most)]
 }
 
 // Skew returns the greatest difference.

@@ -44,8 +44,8 @@ type QueueID struct {
 
 // Session is a live session.
 type Session struct {
-	Owner string // with Options.Details
-	Since int64  // when it began, by the clock of its process; 0: not known
+	Owner string
+	Since int64 // when it began, by the clock of its process; 0: not known
 }
 
 // ranges are the parts of a namespace.
@@ -83,10 +83,8 @@ func (s *State) Put(kv *mvccpb.KeyValue, now int64) {
 	s.keys[key] = kv.Lease
 	if kv.Lease != 0 && key == s.space.Session(kv.Lease).Alive() {
 		var of Session
-		if s.details {
-			if r, ok := record.DecodeClock(kv.Value); ok {
-				of = Session{Owner: r.Owner, Since: r.AtMS}
-			}
+		if r, ok := record.DecodeClock(kv.Value); ok {
+			of = Session{Owner: r.Owner, Since: r.AtMS}
 		}
 		s.changeSession(kv.Lease, func() { s.Sessions[kv.Lease] = of })
 		return

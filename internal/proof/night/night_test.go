@@ -50,7 +50,7 @@ func TestCompress(t *testing.T) {
 		"max by (a) (etcdkit_oldest_wait_seconds{b}) > 60\n":    "max by (a) (etcdkit_oldest_wait_seconds{b}) > 6\n",
 		"(a_seconds_bucket[10m]))) > 10\n":                      "(a_seconds_bucket[60000ms]))) > 5\n",
 		"(x_duration_seconds_bucket{le=\"0.5\"}[10m])) > 2.5\n": "(x_duration_seconds_bucket{le=\"0.5\"}[60000ms])) > 2.5\n",
-		"(etcdkit_clock_skew_seconds) > 2\n":                    "(etcdkit_clock_skew_seconds) > 2\n",
+		"(etcdkit_process_clock_skew_seconds) > 2\n":            "(etcdkit_process_clock_skew_seconds) > 2\n",
 		"unknown_of_one_scope) > 20\n":                          "unknown_of_one_scope) > 20\n",
 		"(x_duration_seconds_count[15m])) >= 10\n":              "(x_duration_seconds_count[90000ms])) >= 10\n",
 		"        for: 1m\n":                                     "        for: 6000ms\n",
