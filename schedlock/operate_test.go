@@ -56,6 +56,26 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, schedlock.Ran, res.Outcome, "a pause is asked for each time")
 }
 
+// A run whose process has missed the event of an Unlock ends with ErrUnlocked all the same when it asks etcd, as after each
+// interruption of a watch: an operator's act is no loss.
+func TestUnlockWithoutItsEvent(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	end := make(chan struct{})
+	started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)))
+	r := got(t, started, "it starts")
+	a.client.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Times: -1})
+	require.NoError(t, b.Unlock(ctx, "job", "it hangs"))
+	require.ErrorIs(t, r.Check(ctx), schedlock.ErrUnlocked)
+	close(end)
+	res := got(t, done, "it ends")
+	require.Equal(t, schedlock.Lost, res.res.Outcome)
+	require.ErrorIs(t, res.err, schedlock.ErrUnlocked)
+	require.ErrorContains(t, res.err, "it hangs")
+}
+
 // Watch yields each start and end, and ends when its ctx or its loop does.
 func TestWatch(t *testing.T) {
 	t.Parallel()

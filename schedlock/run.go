@@ -108,8 +108,8 @@ func (r *Run) Extend(d time.Duration) error {
 // pause of the process, before any timer has fired.
 func (r *Run) Err() error { return r.life.Err() }
 
-// Check asks etcd whether the run is active: one read, in which no clock takes part. It returns nil
-// if it is, a *LostError or the error of Err if the run has ended, and an error of etcd's or ctx's
+// Check asks etcd whether the run is active: one read, in which no clock takes part, and another one for the
+// reason if its lock is gone. It returns nil if it is, a *LostError or the error of Err if the run has ended, and an error of etcd's or ctx's
 // error if etcd has not answered; then the state of the run is unknown.
 func (r *Run) Check(ctx context.Context) error {
 	if err := r.Err(); err != nil {
@@ -122,9 +122,20 @@ func (r *Run) Check(ctx context.Context) error {
 		return fmt.Errorf("check run of job %q: %w", r.job.name, r.locker.sess.Explain(joinEnd(ctx, err)))
 	}
 	if len(resp.Kvs) != 1 || resp.Kvs[0].ModRevision != r.claim.token {
-		r.lockLost()
+		r.lockMissing(call)
 	}
 	return r.Err()
+}
+
+// lockMissing ends a run whose lock is gone: by Unlock, as its record shows if the event of that was missed.
+func (r *Run) lockMissing(ctx context.Context) {
+	resp, err := r.locker.kv.Get(ctx, r.job.keys.Run(r.claim.tick))
+	if err == nil && len(resp.Kvs) == 1 && resp.Kvs[0].ModRevision > r.claim.token {
+		if by, ok := record.DecodeRun(resp.Kvs[0].Value); ok && by.State == record.RunUnlocked {
+			r.unlocked(by)
+		}
+	}
+	r.lockLost() // if it has not ended
 }
 
 func (r *Run) lost(cause, reason error) *LostError {
