@@ -92,19 +92,63 @@ func longest(at []int) (most int) {
 	return most
 }
 
-// A fleet that is healthy and busy has no alert at any sample of its day, and none that is pending at its end.
+// longestFor returns the longest time, in minutes, for which an alert of the rules is pending before it fires.
+func longestFor(t testing.TB) (most int) {
+	t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(?m)^ +for: (\w+)$`).FindAllSubmatch(text, -1) {
+			most = max(most, minutes(t, string(m[1])))
+		}
+	}
+	require.Positive(t, most)
+	return most
+}
+
+// A fleet that is healthy and busy, with what each demo does, has no alert at any sample of its day, and none that is pending
+// at its end. The day is longer than any alert is pending: what was recorded is repeated.
 func TestHealthyDay(t *testing.T) {
 	samples := day(t)
-	f := start(t)
+	f := start(t, 1)
 	time.Sleep(2 * every) // the first calls of all primitives
 	r := newRecording()
 	f.record(r, samples)
-	t.Logf("%d series with %d samples", len(r.series), r.samples)
+	f.end()
+	r.repeat(t, longestFor(t)+60)
+	t.Logf("%d series with %d samples, of which %d were recorded", len(r.series), r.samples, samples)
+	require.Greater(t, r.samples, longestFor(t))
 	require.Empty(t, r.all(t, false))
 	for name, at := range r.all(t, true) {
 		t.Logf("pending for %d minutes in sum, %d without a break: %s", len(at), longest(at), name)
-		require.NotEqual(t, samples-1, at[len(at)-1], "%s is pending at the end", name)
+		require.NotEqual(t, r.samples-1, at[len(at)-1], "%s is pending at the end", name)
 	}
+}
+
+// A day that is repeated goes on: counters count on, also those that appeared in it, times are later, and what was not there is
+// not there again.
+func TestRepeat(t *testing.T) {
+	t.Parallel()
+	r := newRecording()
+	r.samples = 4
+	r.series = map[string][]string{
+		`calls{}`:                 {"3", "5", "5", "9"},
+		`lost{}`:                  {"_", "_", "1", "2"},
+		`held{}`:                  {"1", "0", "2", "1"},
+		`run_timestamp_seconds{}`: {"-60", "0", "60", "120"},
+		`wait{}`:                  {"_", "7", "stale"},
+	}
+	r.grows = map[string]bool{`calls{}`: true, `lost{}`: true}
+	r.repeat(t, 9)
+	require.Equal(t, 12, r.samples)
+	require.Equal(t, map[string][]string{
+		`calls{}`:                 {"3", "5", "5", "9", "9", "11", "11", "15", "15", "17", "17", "21"},
+		`lost{}`:                  {"_", "_", "1", "2", "2", "2", "2", "3", "3", "3", "3", "4"},
+		`held{}`:                  {"1", "0", "2", "1", "1", "0", "2", "1", "1", "0", "2", "1"},
+		`run_timestamp_seconds{}`: {"-60", "0", "60", "120", "180", "240", "300", "360", "420", "480", "540", "600"},
+		`wait{}`:                  {"_", "7", "stale", "_", "_", "7", "stale", "_", "_", "7", "stale", "_"},
+	}, r.series)
+	require.Equal(t, 24*60, longestFor(t))
 }
 
 // judge requires that exactly the alerts of some faults fire, and none before them, which begin at that sample, and
@@ -136,8 +180,8 @@ func judge(t *testing.T, r *recording, begin int, faults ...fault) {
 // them are started in one fleet.
 func TestFaults(t *testing.T) {
 	day(t)
-	f := start(t)
-	for _, c := range faults {
+	f := start(t, 1)
+	for _, c := range ofOne() {
 		if c.prepare != nil {
 			c.prepare(f)
 		}
@@ -146,11 +190,12 @@ func TestFaults(t *testing.T) {
 	r := newRecording()
 	f.record(r, before)
 	begin := r.samples
-	for _, c := range faults {
+	for _, c := range ofOne() {
 		c.cause(f)
 	}
 	f.record(r, 75)
-	judge(t, r, begin, faults...)
+	f.end()
+	judge(t, r, begin, ofOne()...)
 }
 
 // before is how long the fleet is healthy before the faults: for longer than the half hour at which EtcdkitElectionGone
@@ -163,13 +208,14 @@ func TestFaultsOfAll(t *testing.T) {
 	for _, c := range faultsOfAll {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			f := start(t)
+			f := start(t, max(1, c.members))
 			time.Sleep(2 * every)
 			r := newRecording()
 			f.record(r, 5)
 			begin := r.samples
 			c.cause(f)
 			f.record(r, 35)
+			f.end()
 			if c.lasts != "" {
 				r.lasts(c.lasts, 24*60)
 			}
@@ -187,7 +233,7 @@ func TestEachRowHasAFault(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^\| .* \| (Etcdkit\w+) [PFE] \|`).FindAllStringSubmatch(string(page), -1) {
 		rows[m[1]] = true
 	}
-	for _, c := range append(slices.Clone(faults), faultsOfAll...) {
+	for _, c := range all() {
 		for _, alert := range c.fires {
 			caused[strings.Fields(alert)[0]] = true
 		}
@@ -198,6 +244,12 @@ func TestEachRowHasAFault(t *testing.T) {
 	}
 	require.Equal(t, slices.Sorted(maps.Keys(rows)), slices.Sorted(maps.Keys(caused)))
 }
+
+// ofOne are the faults that concern one name, or none.
+func ofOne() []fault { return slices.Concat(faults, byHand, harmless) }
+
+// all are all faults.
+func all() []fault { return append(ofOne(), faultsOfAll...) }
 
 // leftOut are the alerts that no fault here fires, with the reason.
 var leftOut = map[string]string{

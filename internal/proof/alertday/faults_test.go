@@ -22,6 +22,7 @@ type fault struct {
 	cause   func(*fleet)
 	lasts   string   // the series that this expression matches stay as they are for a day
 	fires   []string // an alert, and the name that it is about
+	members int      // of etcd, if more than one
 	may     []string // that fire if the fault finds something at work
 }
 
@@ -45,6 +46,20 @@ var faultsOfAll = []fault{
 			"EtcdkitPermitsLost charge", "EtcdkitPermitsLost report", "EtcdkitPermitsLost api", "EtcdkitPermitsLost web",
 			"EtcdkitAttemptsLost orders", "EtcdkitOutcomesUnconfirmed orders", "EtcdkitRunsLost heartbeat",
 		},
+	},
+	{
+		name:    "a member of etcd is down, and the leader moves",
+		members: 3,
+		cause: func(f *fleet) {
+			leader := f.Leader()
+			require.NoError(f.T, f.MoveLeader(f.ctx, (leader+1)%3))
+			require.NoError(f.T, f.Stop(leader))
+		},
+	},
+	{
+		name:  "etcd is out of space",
+		cause: func(f *fleet) { require.NoError(f.T, f.SetNoSpace(f.ctx, true)) },
+		fires: []string{"EtcdkitErrors orders", "EtcdkitErrors heartbeat", "EtcdkitJobNotStarted heartbeat"},
 	},
 	{
 		name:  "the exporter has ended",

@@ -20,21 +20,22 @@ import (
 	"github.com/etcdkit/etcdkit/observe"
 )
 
-// fleet is three processes that use all primitives, and an exporter, each with a registry.
+// fleet is three processes that use all primitives, in the ways of the demos, and an exporter, each with a registry.
 type fleet struct {
 	testkit.Fixture
 	ctx      context.Context
 	sessions []*concurrency.Session
 	from     map[string]prometheus.Gatherer // by instance
 	work     sync.WaitGroup
+	end      func()                 // ends all of it: the rules have the machine to themselves
 	stopped  sync.Map               // names of jobs that no process calls any more
 	ends     []*concurrency.Session // that end with the faults
 }
 
-// start starts the fleet. It ends with the test.
-func start(t *testing.T) *fleet {
+// start starts the fleet, on an etcd of so many members. It ends with the test.
+func start(t *testing.T, members int) *fleet {
 	t.Helper()
-	f := &fleet{Fixture: testkit.Own(t, 1), from: map[string]prometheus.Gatherer{}}
+	f := &fleet{Fixture: testkit.Own(t, members), from: map[string]prometheus.Gatherer{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	f.ctx = ctx
 	for n := range 3 {
@@ -45,12 +46,14 @@ func start(t *testing.T) *fleet {
 		f.rate(s)
 		f.jobOf(s, "heartbeat", func(context.Context) error { return nil })
 		f.requests(s, n)
+		f.demos(s, n)
 	}
 	f.export(&exporter.Options{})
-	t.Cleanup(func() {
+	f.end = func() {
 		cancel()
 		f.work.Wait()
-	})
+	}
+	t.Cleanup(f.end)
 	return f
 }
 

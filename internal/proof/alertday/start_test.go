@@ -102,16 +102,17 @@ func (f *fleet) lead(s *concurrency.Session, name string) {
 }
 
 // jobOf runs a job every fifth sample, until stopJob.
-func (f *fleet) jobOf(s *concurrency.Session, name string, fn func(context.Context) error) {
+func (f *fleet) jobOf(s *concurrency.Session, name string, fn func(context.Context) error, opts ...schedlock.CallOption) {
 	f.T.Helper()
 	l, err := schedlock.New(s, nil)
 	require.NoError(f.T, err)
 	period := 5 * every
+	opts = append(opts, schedlock.Every(period))
 	f.loop(period/10, func() error {
 		if _, stopped := f.stopped.Load(name); stopped {
 			return nil
 		}
-		_, err := l.Do(f.ctx, name, func(ctx context.Context, _ *schedlock.Run) error { return fn(ctx) }, schedlock.Every(period))
+		_, err := l.Do(f.ctx, name, func(ctx context.Context, _ *schedlock.Run) error { return fn(ctx) }, opts...)
 		return err
 	})
 }
