@@ -181,10 +181,10 @@ alerts: ## Check the alert rules of docs/observability and run their unit tests;
 	@promtool check config --syntax-only docs/observability/compose/prometheus.yaml
 
 .PHONY: alerts-day
-alerts-day: ## Record five hours of a fleet that is healthy and busy, a second for each minute, repeat them for a day and run all alert rules on it, then on each fault; needs promtool; takes ten minutes (SAMPLES=300)
+alerts-day: ## Record five hours of a fleet that is healthy and busy, a second for each minute, repeat them for a day and run all alert rules on it, then on each fault; needs promtool; takes twenty minutes (SAMPLES=300)
 	@command -v promtool >/dev/null || { \
 		echo "make alerts-day: promtool is not installed (Debian and Ubuntu: apt install prometheus; otherwise prometheus.io/download); nothing was checked." >&2; exit 1; }
-	@ALERTS_DAY=$(or $(SAMPLES),300) go test -count=1 -v -timeout 30m ./internal/proof/alertday
+	@ALERTS_DAY=$(or $(SAMPLES),300) go test -count=1 -v -timeout 60m ./internal/proof/alertday
 
 .PHONY: night
 night: ## Cause five faults of a seed's choice in a fleet of 300 names, with console and Prometheus, to be found by docs alone; -check causes all and verifies alerts, first steps and remedies, a quarter of an hour (ARGS="-seed 7")
