@@ -12,10 +12,12 @@ import (
 // chart is a small picture of the last hour.
 type chart struct {
 	Label       string
-	Now, Most   string // the latest and the highest value
+	Now, Most   string // the value that the page shows, "–" if it is not known, and the highest one
 	Area, Line  string // paths of SVG, in a box of chartWidth and chartHeight
 	Limit       string // path of a limit, or ""
 	From        time.Time
+	Over        string    // of which time Now is the mean, or ""
+	Until       time.Time // as of when Now is, if etcd does not confirm it; zero: now
 	Description string
 }
 
@@ -25,19 +27,25 @@ const (
 	chartHeight = 40.0
 )
 
-// chartsOf returns the charts of a queue.
-func chartsOf(p past, now time.Time, every time.Duration) []chart {
+// chartsOf returns the charts of a queue. waiting is what its waiters are called.
+func chartsOf(p past, st quality, every time.Duration, waiting string) []chart {
 	p = p.cropped()
-	from := now.Truncate(every).Add(every * time.Duration(1-len(p.used)))
 	plain := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	seconds := func(v float64) string { return lasted(time.Duration(v) * time.Second) }
 	perSecond := func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) + "/s" }
 	all := []chart{
-		chartOf("Used", p.used, p.limit, plain), chartOf("Waiting", p.waiting, nil, plain),
+		chartOf("Used", p.used, p.limit, plain), chartOf(waiting, p.waiting, nil, plain),
 		chartOf("Oldest wait", p.wait, nil, seconds), chartOf("Permits ended", p.ended, nil, perSecond),
 	}
+	all[len(all)-1].Over = "last " + lasted(every)
 	for i := range all {
-		all[i].From = from
+		all[i].From = st.asOf.Truncate(every).Add(every * time.Duration(1-len(p.used)))
+		when := "now"
+		if st.unconfirmed != "" {
+			all[i].Until = st.asOf
+			when = "at " + st.asOf.UTC().Format(time.TimeOnly) + " UTC"
+		}
+		all[i].Description = fmt.Sprintf("%s in the last hour: %s %s, %s the highest", all[i].Label, all[i].Now, when, all[i].Most)
 	}
 	return all
 }
@@ -60,12 +68,13 @@ func (p past) cropped() past {
 // trendSteps is how many steps a trend has at most: a list has a hundred of them.
 const trendSteps = 48
 
-// trends returns rows with their trends. The rows are shared by all viewers, and stay as they are.
-func (h *history) trends(rows []queueRow, now time.Time) []queueRow {
+// trends returns rows with their trends, each of which ends with the row's own state. The rows are shared by all viewers, and
+// stay as they are.
+func (h *history) trends(rows []queueRow, asOf time.Time) []queueRow {
 	out := slices.Clone(rows)
 	for i, r := range out {
-		if p, ok := h.of(r.Name, now); ok && !r.Election && !r.Rate {
-			out[i].Trend = trendOf(p)
+		if p, ok := h.of(r.Name, asOf); ok && !r.Election && !r.Rate {
+			out[i].Trend = trendOf(p.with(float64(r.Used), float64(r.Waiting), math.NaN(), math.NaN()))
 		}
 	}
 	return out
@@ -93,10 +102,10 @@ func trendOf(p past) string {
 
 // chartOf draws values, and a limit if there is one.
 func chartOf(label string, values, limit []float64, show func(float64) string) chart {
-	most, now := 0.0, math.NaN()
+	most, now := 0.0, values[len(values)-1]
 	for _, v := range values {
 		if !math.IsNaN(v) {
-			most, now = max(most, v), v
+			most = max(most, v)
 		}
 	}
 	top := most
@@ -116,7 +125,6 @@ func chartOf(label string, values, limit []float64, show func(float64) string) c
 			break
 		}
 	}
-	c.Description = fmt.Sprintf("%s in the last hour: %s now, %s the highest", label, c.Now, c.Most)
 	return c
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -152,13 +153,13 @@ type past struct {
 	used, waiting, limit, wait, ended []float64
 }
 
-// of returns the past of a queue up to a time; ok is false if nothing is known of it.
-func (h *history) of(name string, now time.Time) (p past, ok bool) {
+// of returns the past of a queue up to a time, as of which its page is true; ok is false if nothing is known of it.
+func (h *history) of(name string, asOf time.Time) (p past, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	track := h.tracks[name]
-	end := h.number(now)
-	if end-h.last <= 2 {
+	end := h.number(asOf)
+	if ahead := end - h.last; ahead > 0 && ahead <= 2 {
 		end = h.last // the next moment is yet to come
 	}
 	i := -1
@@ -181,6 +182,13 @@ func (h *history) of(name string, now time.Time) (p past, ok bool) {
 		}
 	}
 	return p, ok
+}
+
+// with returns the past with the state that a page shows as its end, in place of its oldest moment: the latest sample is up
+// to a quarter of a minute older than what is beside it. How fast permits end is known of whole moments alone.
+func (p past) with(used, waiting, limit, wait float64) past {
+	shifted := func(values []float64, v float64) []float64 { return append(slices.Clone(values[1:]), v) }
+	return past{shifted(p.used, used), shifted(p.waiting, waiting), shifted(p.limit, limit), shifted(p.wait, wait), shifted(p.ended, p.ended[len(p.ended)-1])}
 }
 
 // recently is how long the rate is taken of at which a queue moves on.

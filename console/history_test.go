@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -184,12 +185,63 @@ func TestTurnOfEach(t *testing.T) {
 	}
 	p := queuePage{Waiting: 250, Waiters: []requestRow{{nth: 101}, {ForTotal: true}, {nth: 102}}}
 	s := subject{kind: "semaphore", name: "charge"}
-	p.remember(c, s)
+	p.remember(c, s, quality{asOf: time.Now()})
 	require.Equal(t, []string{"51 s", "", "51 s"}, []string{p.Waiters[0].Turn, p.Waiters[1].Turn, p.Waiters[2].Turn})
 	require.Contains(t, p.Turn, "about 2 m 5 s more")
 	paused := queuePage{Waiting: 1, Waiters: []requestRow{{nth: 1}}, Paused: true}
-	paused.remember(c, s)
+	paused.remember(c, s, quality{asOf: time.Now()})
 	require.Empty(t, paused.Turn+paused.Waiters[0].Turn)
+}
+
+// The charts of a page end with what the page shows, not with the latest sample. In an outage of etcd they end when it has
+// answered last, with the time of that in place of "now", and nothing is promised to a waiter.
+func TestChartsEndWithThePage(t *testing.T) {
+	t.Parallel()
+	c := &console{history: history{every: sampleEvery, tracks: map[string][]sample{}}}
+	asOf := time.UnixMilli(1_700_000_000_000).Truncate(sampleEvery).Add(14 * time.Second)
+	last := c.history.number(asOf)
+	for n := last - 3; n <= last; n++ {
+		c.history.seen[n%moments], c.history.last = n, n
+		c.history.add("limiter/api", sample{used: 1, limit: 6}, n, 2)
+	}
+	now := func(p queuePage) (shown []string) {
+		for _, chart := range p.Charts {
+			shown = append(shown, chart.Now)
+		}
+		return shown
+	}
+	s := subject{kind: "limiter", name: "api"}
+	page := queuePage{Used: 6, Most: 6, Waiting: 2, waitingHere: 2, oldestWait: asOf.Add(-9 * time.Second), Waiters: []requestRow{{nth: 1}, {nth: 2}}}
+	confirmed := page
+	confirmed.Waiters = slices.Clone(page.Waiters)
+	confirmed.remember(c, s, quality{asOf: asOf})
+	require.Equal(t, []string{"6", "2", "9 s", "2/s"}, now(confirmed))
+	require.Equal(t, "Used in the last hour: 6 now, 6 the highest", confirmed.Charts[0].Description)
+	require.Contains(t, confirmed.Charts[0].Line, "H228V2H240", "the line ends at the limit, one moment wide")
+	require.NotEmpty(t, confirmed.Turn)
+	require.Zero(t, confirmed.Charts[0].Until)
+
+	old := page
+	old.remember(c, s, quality{asOf: asOf, unconfirmed: "etcd has not answered"}) // however late that is shown
+	require.Equal(t, now(confirmed), now(old))
+	require.Equal(t, confirmed.Charts[0].Line, old.Charts[0].Line)
+	require.Equal(t, []time.Time{asOf, asOf}, []time.Time{old.Charts[0].Until, old.Charts[3].Until})
+	require.Equal(t, "Waiting in the last hour: 2 at 22:13:29 UTC, 2 the highest", old.Charts[1].Description)
+	require.Empty(t, old.Turn+old.Waiters[0].Turn)
+
+	for n := last + 1; n <= last+100; n++ { // the watch has gone on, and what the page shows was read before
+		c.history.seen[n%moments], c.history.last = n, n
+		c.history.add("limiter/api", sample{used: 5, limit: 6}, n, 4)
+	}
+	before := page
+	before.remember(c, s, quality{asOf: asOf, unconfirmed: "the leases of the holders were not read"})
+	require.Equal(t, []string{"6", "2", "9 s", "2/s"}, now(before))
+	require.Equal(t, confirmed.Charts[0].Line, before.Charts[0].Line)
+
+	key := queuePage{Waiting: 3, waitingHere: 1} // two of them are admitted at their key, and wait for the total
+	c.history.add("limiter/api/acme", sample{used: 1}, last, 0)
+	key.remember(c, subject{kind: "limiter", name: "api", key: "acme"}, quality{asOf: asOf})
+	require.Equal(t, []string{"Waiting at this key", "1"}, []string{key.Charts[1].Label, key.Charts[1].Now})
 }
 
 // A rate is shown by the interval in which it allows one call at least, and never in powers of ten.

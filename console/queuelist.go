@@ -87,7 +87,7 @@ func readQueues(q request) (any, quality, error) {
 	rows, orders = sorted(q, rows, queueOrders)
 	l.Chips = []chips{states, kinds, orders}
 	rows, l.pager = paged(q, rows, "page")
-	l.Rows = q.console.history.trends(rows, time.Now())
+	l.Rows = q.console.history.trends(rows, st.asOf)
 	return l, st, nil
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -122,6 +123,9 @@ type queuePage struct {
 	Rate                   *ratePage
 	May                    map[string]bool
 	pager
+
+	waitingHere int // of Waiting, those that do not wait for the total
+	oldestWait  time.Time
 }
 
 // holderPage is the part of a queue's page that shows its holders.
@@ -177,21 +181,28 @@ func readQueue(q request) (any, quality, error) {
 		p.Set = set
 	}
 	p.fill(q, state, held)
-	p.remember(q.console, s)
+	p.remember(q.console, s, st)
 	return p, st, nil
 }
 
-// remember adds the recent past of a queue. That of an election is its list of leaders, which etcd does not have.
-func (p *queuePage) remember(c *console, s subject) {
-	now := time.Now()
-	if past, ok := c.history.of(s.String(), now); ok && s.kind != concurrency.KindElection {
-		p.Charts = chartsOf(past, now, c.history.every)
-		if rate := past.rate(c.history.every); rate > 0 && !p.Paused {
-			p.Turn = turn(p.Waiting, rate)
-			for i, r := range p.Waiters {
-				if r.nth > 0 {
-					p.Waiters[i].Turn = wait(r.nth, rate)
-				}
+// remember adds the recent past of a queue, which ends with what its page shows. That of an election is its list of leaders,
+// which etcd does not have.
+func (p *queuePage) remember(c *console, s subject, st quality) {
+	past, ok := c.history.of(s.String(), st.asOf)
+	if !ok || s.kind == concurrency.KindElection {
+		return
+	}
+	past = past.with(float64(p.Used), float64(p.waitingHere), float64(p.Most), max(0, st.asOf.Sub(cmp.Or(p.oldestWait, st.asOf)).Truncate(time.Second).Seconds()))
+	waiting := "Waiting"
+	if s.key != "" {
+		waiting = "Waiting at this key"
+	}
+	p.Charts = chartsOf(past, st, c.history.every, waiting)
+	if rate := past.rate(c.history.every); rate > 0 && !p.Paused && st.unconfirmed == "" { // nothing is served while etcd does not answer
+		p.Turn = turn(p.Waiting, rate)
+		for i, r := range p.Waiters {
+			if r.nth > 0 {
+				p.Waiters[i].Turn = wait(r.nth, rate)
 			}
 		}
 	}
@@ -305,6 +316,9 @@ func (p *queuePage) fill(q request, st concurrency.Status, held map[int64]int64)
 			p.ForTotal += r.Weight
 		} else {
 			n++
+			if p.oldestWait.IsZero() || r.Requested.Before(p.oldestWait) {
+				p.oldestWait = r.Requested
+			}
 		}
 		if i < first || i >= first+len(waiters) {
 			continue
@@ -315,7 +329,7 @@ func (p *queuePage) fill(q request, st concurrency.Status, held map[int64]int64)
 		}
 		p.Waiters = append(p.Waiters, row)
 	}
-	if n > 0 && len(st.Holders) > 0 && !p.Paused {
+	if p.waitingHere = n; n > 0 && len(st.Holders) > 0 && !p.Paused {
 		oldest := holder(st.Holders[0])
 		p.Blocker = &oldest
 	}
