@@ -20,7 +20,7 @@ func (s owners) found() queue.Owners { return queue.Owners{Queue: s.queue.Queue}
 func (s owners) end(ctx context.Context, which string, n record.Notice, end func(context.Context, record.Notice) error) error {
 	q, err := s.queue, engine.CheckReason(n.Reason)
 	if err == nil {
-		n.By = q.sess.Owner()
+		n.By = engine.Author(ctx, q.sess)
 		err = q.do(ctx, func(ctx context.Context) error { return end(ctx, n) })
 	}
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -123,7 +124,7 @@ func (o order) back() string {
 const (
 	actBound   = 10 * time.Second
 	startBound = 5 * time.Second // for the start of a job
-	mostReason = 800             // bytes; etcdkit stores 1024, with the name of the operator
+	mostReason = 800             // bytes; etcdkit stores 1024
 	mostActor  = 128             // bytes
 	mostKey    = 64              // bytes of the key of a form
 )
@@ -180,7 +181,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 
 // made executes an action, and records it.
 func (c *console) made(ctx context.Context, o order, at target, actor string) error {
-	record := c.accounts.begin(ctx, changeOf(o, at), actor)
+	record := c.trail.Begin(ctx, changeOf(o, at), actor)
 	err := c.bounded(ctx, o, at, actor)
 	record(err)
 	return err
@@ -250,23 +251,22 @@ func actStatus(err error) int {
 	return status(err)
 }
 
-// do executes an action on a target as it was shown. A record that has changed since it was examined stays as it is.
+// do executes an action on a target as it was shown, with the operator as its author. A record that has changed since it was examined stays as it is.
 func (c *console) do(ctx context.Context, o order, at target, actor string) error {
 	s, name, err := o.subject()
 	if err != nil {
 		return err
 	}
-	reason := "console, " + actor
-	if o.reason != "" {
-		reason += ": " + o.reason
+	if actor != "" {
+		ctx = engine.As(ctx, actor)
 	}
 	switch o.Verb {
 	case SetLimit:
 		return c.setLimit(ctx, s, o)
 	case RequestStop, Evict:
-		return c.endRequest(ctx, s, o, reason)
+		return c.endRequest(ctx, s, o)
 	case Pause, Resume, Unlock, Trigger:
-		return c.changeJob(ctx, name, o, reason)
+		return c.changeJob(ctx, name, o)
 	case EndSession:
 		return c.endSession(ctx, name)
 	default:
@@ -275,7 +275,7 @@ func (c *console) do(ctx context.Context, o order, at target, actor string) erro
 }
 
 // endRequest asks for the end of one request of a queue, or evicts it.
-func (c *console) endRequest(ctx context.Context, s subject, o order, reason string) error {
+func (c *console) endRequest(ctx context.Context, s subject, o order) error {
 	token, err := strconv.ParseInt(o.Target, 10, 64)
 	if err != nil {
 		return badRequest{fmt.Errorf("%q is no token", o.Target)}
@@ -285,25 +285,25 @@ func (c *console) endRequest(ctx context.Context, s subject, o order, reason str
 		return err
 	}
 	if o.Verb == Evict {
-		return of.EvictToken(ctx, token, reason)
+		return of.EvictToken(ctx, token, o.reason)
 	}
-	return of.RequestStop(ctx, token, reason)
+	return of.RequestStop(ctx, token, o.reason)
 }
 
 // changeJob executes an action on a job.
-func (c *console) changeJob(ctx context.Context, name string, o order, reason string) error {
+func (c *console) changeJob(ctx context.Context, name string, o order) error {
 	l, err := c.locker()
 	switch {
 	case err != nil:
 		return err
 	case o.Verb == Trigger:
-		return trigger(ctx, l, name, reason)
+		return trigger(ctx, l, name, o.reason)
 	case o.Verb == Pause:
-		return l.Pause(ctx, name, reason)
+		return l.Pause(ctx, name, o.reason)
 	case o.Verb == Resume:
 		return l.Resume(ctx, name)
 	}
-	return unlock(ctx, l, name, o.Target, reason)
+	return unlock(ctx, l, name, o.Target, o.reason)
 }
 
 // endSession revokes the lease of a live session of the namespace: another lease of etcd is none of the console's.

@@ -30,7 +30,7 @@ import (
 // submit sends the form of an action, with the name typed.
 func (s *site) submit(do, name, target string, more ...string) answer {
 	s.t.Helper()
-	form := url.Values{"do": {do}, "name": {name}, "target": {target}, "confirm": {name}}
+	form := url.Values{"do": {do}, "name": {name}, "target": {target}, "confirm": {name}, "reason": {"it must be"}}
 	for i := 0; i < len(more); i += 2 {
 		form.Set(more[i], more[i+1])
 	}
@@ -152,7 +152,7 @@ func TestResolveWithAResult(t *testing.T) {
 	require.Contains(t, form, `<textarea name="result"`)
 	require.Contains(t, form, "etcdkit requests resolve STORE REF --done FILE")
 	require.Contains(t, s.submit("resolve", "orders", string(ref), "value", "done", "result", "{").body, "The result is no JSON.")
-	require.Contains(t, s.submit("resolve", "orders", string(ref), "value", "failed").body, "The reason is missing.")
+	require.Contains(t, s.submit("resolve", "orders", string(ref), "value", "failed", "reason", "").body, "The reason is missing.")
 	require.Equal(t, http.StatusBadRequest, s.submit("resolve", "orders", string(ref), "value", "maybe").StatusCode)
 	big := `"` + strings.Repeat("x", 129<<10) + `"`
 	require.Equal(t, http.StatusBadRequest, s.submit("resolve", "orders", string(ref), "value", "done", "result", big).StatusCode)
@@ -242,7 +242,7 @@ func TestLiveProcess(t *testing.T) {
 // An operator's outcome is corrected, and the page shows what was recorded before; a function's has no such page.
 func TestCorrection(t *testing.T) {
 	t.Parallel()
-	s := open(t, "", &console.Options{Authorize: all})
+	s := open(t, "", &console.Options{Authorize: all, Actor: func(*http.Request) string { return "ada" }})
 	ref := s.lose("orders", "K-1")
 	s.followed(s.post(s.form("resolve", "orders", string(ref), "value", "done", "result", `{"charge":7}`)))
 	form := s.page("/confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)))
@@ -253,7 +253,7 @@ func TestCorrection(t *testing.T) {
 	require.Contains(t, s.page(fmt.Sprintf("/store?name=orders&state=%d", idempotency.Failed)), ">Correct</a>")
 	facts := s.facts("resolve", "orders", string(ref))
 	require.Equal(t, "never charged", facts["Failure"])
-	require.Contains(t, facts["Before that"], "done, by console")
+	require.Contains(t, facts["Before that"], "done, by ada, ")
 }
 
 // The records of a store have pages, of any state.

@@ -122,7 +122,7 @@ func TestLinksFillInNothing(t *testing.T) {
 		require.NotContains(t, body, " selected")
 		require.Contains(t, body, `<input name="confirm" required autocomplete="off" value="">`)
 	}
-	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "value": {"4711"}}
+	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "value": {"4711"}, "reason": {"load"}}
 	r, err := http.NewRequestWithContext(testkit.Context(t), http.MethodPost, s.url+"/action?confirm=semaphore/charge", strings.NewReader(form.Encode()))
 	require.NoError(t, err)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -147,7 +147,7 @@ func TestNamesAreTypedAsShown(t *testing.T) {
 		name, shown := "semaphore/"+name, "semaphore/"+shown
 		require.Contains(t, s.page("/queue?name="+url.QueryEscape(name)), "<h1><bdi>"+shown+"</bdi></h1>")
 		require.Contains(t, s.page("/confirm?do=set-limit&name="+url.QueryEscape(name)), ">"+shown+"</strong>")
-		form := url.Values{"do": {"set-limit"}, "name": {name}, "value": {"5"}, "confirm": {shown}}
+		form := url.Values{"do": {"set-limit"}, "name": {name}, "value": {"5"}, "confirm": {shown}, "reason": {"load"}}
 		require.Contains(t, s.followed(s.post(form)), "The limit is changed.", shown)
 	}
 	require.Contains(t, s.page("/queue?name=semaphore/a+b"), `<bdi>\u0020\u20e3</bdi>`, "a note that begins so")

@@ -203,7 +203,7 @@ func (b *bulk) read(targets []bulkTarget) (kept []bulkTarget, _ error) {
 			continue
 		}
 		t := bulkTarget{Name: b.name, Target: string(r.Ref), What: fmt.Sprintf("%v, %s, scope %s, attempt %d by %s", r.State, r.Op, r.Scope, r.Attempt, r.Owner), Since: r.Started, Revision: r.Revision}
-		if r.State == idempotency.Unknown && r.Alive {
+		if r.Alive && (b.verb == Delete || r.State == idempotency.Unknown) {
 			t.Alive, t.What = true, t.What+", whose process lives: it is left out, act on it alone"
 		}
 		kept = append(kept, t)
@@ -271,8 +271,6 @@ func (b *bulk) mistake(typed string) string {
 	switch wrong := o.mistake(); {
 	case wrong != "":
 		return wrong
-	case b.reason == "":
-		return "The reason is missing."
 	case b.verb == Resolve && b.value != "not-done" && b.value != "failed":
 		return "The outcome is missing."
 	}

@@ -27,7 +27,7 @@ import (
 // form returns the form of an action as its page has it, with the name typed.
 func (s *site) form(do, name, target string, more ...string) url.Values {
 	s.t.Helper()
-	form := url.Values{"confirm": {name}}
+	form := url.Values{"confirm": {name}, "reason": {"it must be"}}
 	body := s.page("/confirm?" + url.Values{"do": {do}, "name": {name}, "target": {target}}.Encode())
 	for _, m := range regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`).FindAllStringSubmatch(body, -1) {
 		form.Set(m[1], html.UnescapeString(m[2]))

@@ -18,7 +18,7 @@ type confirmation struct {
 	Name, Target, Question, Button, Back string
 	Facts                                []fact
 	Seen, Form                           string // what identifies the state that is shown, and the form
-	Number, Outcome, MustReason          bool
+	Number, Outcome                      bool
 	Alert                                string // what was wrong with the form
 	Value, ReasonText, ResultText, Typed string // as they were filled in
 
@@ -28,31 +28,31 @@ type confirmation struct {
 	Force          bool
 }
 
-// need is what the form of an action has, beside the name.
+// need is what the form of an action has, beside the name and the reason.
 type need struct {
 	question, button string
-	reason           bool // it must have one
 }
 
-// needs are the forms, by action.
+// needs are the forms, by action. Each requires a reason: other operators read it, in the list of changes for one. With
+// exceptions for harmless actions, those that were made in an incident would be the ones without it.
 var needs = map[Verb]need{
-	SetLimit:    {"Change the limit for all processes, at once. 0 pauses: nothing is admitted.", "Change the limit", false},
-	RequestStop: {"Ask the holder with token %s to finish its work and release its permit. A holder that does not watch for that keeps it.", "Ask to stop", false},
-	Evict:       {"End the request with token %s at once. The next request may be admitted while its work still runs.", "End it", false},
-	Pause:       {"Keep the job from starting, in all processes, until it is resumed. An active run is not affected.", "Pause", true},
-	Resume:      {"Let the job start again, from its next tick on.", "Resume", false},
-	Unlock:      {"End the run with token %s by force. Another run may start while its work still runs. If that run has ended by then, nothing is done.", "Unlock", true},
-	Trigger:     {"Ask the processes of the job to run it now, once, as a tick of its own.", "Run now", false},
-	Resolve:     {"Record what the lost attempt has done. Find that out first: duplicates get this outcome.", "Record the outcome", false},
-	EndSession:  {"End the session of this process at once: its permits, its waiting requests, its runs and its attempts. Others may be admitted while its work still runs. If the process lives, it opens another session.", "End the session", true},
-	Delete:      {"Delete the record: the next duplicate runs the request again.", "Delete", false},
+	SetLimit:    {"Change the limit for all processes, at once. 0 pauses: nothing is admitted.", "Change the limit"},
+	RequestStop: {"Ask the holder with token %s to finish its work and release its permit. A holder that does not watch for that keeps it.", "Ask to stop"},
+	Evict:       {"End the request with token %s at once. The next request may be admitted while its work still runs.", "End it"},
+	Pause:       {"Keep the job from starting, in all processes, until it is resumed. An active run is not affected.", "Pause"},
+	Resume:      {"Let the job start again, from its next tick on.", "Resume"},
+	Unlock:      {"End the run with token %s by force. Another run may start while its work still runs. If that run has ended by then, nothing is done.", "Unlock"},
+	Trigger:     {"Ask the processes of the job to run it now, once, as a tick of its own.", "Run now"},
+	Resolve:     {"Record what the lost attempt has done. Find that out first: duplicates get this outcome.", "Record the outcome"},
+	EndSession:  {"End the session of this process at once: its permits, its waiting requests, its runs and its attempts. Others may be admitted while its work still runs. If the process lives, it opens another session.", "End the session"},
+	Delete:      {"Delete the record: the next duplicate runs the request again.", "Delete"},
 }
 
 // confirmation returns the form of an action on a target as it is now.
 func (o order) confirmation(at target) confirmation {
 	n := needs[o.Verb]
 	p := confirmation{
-		Verb: o.Verb, Name: o.Name, Target: o.Target, Question: n.question, Button: n.button, Back: o.back(), MustReason: n.reason,
+		Verb: o.Verb, Name: o.Name, Target: o.Target, Question: n.question, Button: n.button, Back: o.back(),
 		Facts: at.facts, Seen: at.seen, Form: rand.Text(), Value: o.value, ReasonText: o.reason, ResultText: o.typed, Typed: o.confirm,
 		Record: at.record, Corrects: at.record.Resolved != "", Status: o.found.status, Header: o.found.header, Force: o.found.force,
 	}
@@ -104,14 +104,12 @@ func readConfirm(q request) (any, quality, error) {
 
 // mistake returns what is wrong with a form that was filled in, or "".
 func (o order) mistake() string {
-	needs := needs[o.Verb]
-	failed := o.Verb == Resolve && o.value == "failed"
 	switch {
 	case o.confirm != o.Name && o.confirm != text(o.Name): // what is not visible is typed as it is shown
 		return "The name was not typed as it is."
 	case o.Verb == Resolve && o.value == "":
 		return "The outcome is missing."
-	case (needs.reason || failed) && o.reason == "":
+	case o.reason == "":
 		return "The reason is missing."
 	case len(o.reason) > mostReason:
 		return fmt.Sprintf("The reason has %d bytes, more than %d.", len(o.reason), mostReason)

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/audit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -37,7 +38,7 @@ type console struct {
 	shared   shared
 	follower follower
 	history  history
-	accounts accounts
+	trail    *audit.Trail
 	viewers  chan struct{}
 	cross    *http.CrossOriginProtection
 	mux      *http.ServeMux
@@ -69,7 +70,7 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	}))
 	c.shared.session = c.inner.Context()
 	c.history.every = sampleEvery
-	c.accounts = accounts{sess: c.inner, log: o.Logger, now: time.Now}
+	c.trail = audit.New(c.inner, o.Logger)
 	c.follower = follower{
 		sess: c.inner, unseen: unseenFor, ended: c.shared.drop, sample: c.history.follow,
 		options: fleet.Options{Probe: probeEvery, Refresh: refreshEvery, Logger: o.Logger, Now: time.Now, Details: true},

@@ -86,7 +86,7 @@ func (b *bulk) describe() {
 // made makes the action on all targets, and records it as one change: a record of each would push out what other operators
 // have done. The log has each target.
 func (b *bulk) made(ctx context.Context, actor string) (done, failed int) {
-	ended := b.q.console.accounts.begin(ctx, b.change(), actor)
+	ended := b.q.console.trail.Begin(ctx, b.change(), actor)
 	b.make(ctx, actor)
 	var wrong []string
 	for _, t := range b.targets {

@@ -26,8 +26,9 @@ type Options struct {
 	// no actions.
 	Authorize func(*http.Request, Action) error
 
-	// Actor returns the name of the operator who makes a request, for the log and for the reasons that
-	// etcd stores. It is called for actions that are refused, too. Defaults to the address of the client.
+	// Actor returns the name of the operator who makes a request, for the log and as the author of what an
+	// action stores: a limit, a pause, a notice, an outcome, a change. It is called for actions that are refused, too.
+	// An empty name is that of the session's owner. Defaults to the address of the client.
 	Actor func(*http.Request) string
 
 	// Logger receives each action, as information, and each failure and each action that is refused, as a

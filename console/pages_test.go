@@ -223,7 +223,7 @@ func TestActions(t *testing.T) {
 	sm := s.semaphore("web-7", "charge", 2)
 	a, b := s.acquire(sm), s.acquire(sm)
 	act := func(do, name, target string, more ...string) answer {
-		form := url.Values{"do": {do}, "name": {name}, "target": {target}, "confirm": {name}}
+		form := url.Values{"do": {do}, "name": {name}, "target": {target}, "confirm": {name}, "reason": {"it must be"}}
 		for i := 0; i < len(more); i += 2 {
 			form.Set(more[i], more[i+1])
 		}

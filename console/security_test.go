@@ -32,7 +32,7 @@ func recorded(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 
 // evicting is a form that would end a request.
 func evicting(p *concurrency.Permit) url.Values {
-	return url.Values{"do": {"evict"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "target": {fmt.Sprint(p.Token())}}
+	return url.Values{"do": {"evict"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "target": {fmt.Sprint(p.Token())}, "reason": {"stuck"}}
 }
 
 // A console without Authorize shows no action and makes none.
@@ -78,7 +78,7 @@ func TestAuthorize(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, a.StatusCode)
 	require.Contains(t, a.body, fmt.Sprintf("evict of semaphore/charge %d is not allowed", p.Token()))
 	require.NoError(t, p.Err())
-	require.Equal(t, http.StatusSeeOther, s.post(url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "value": {"2"}}, user).StatusCode)
+	require.Equal(t, http.StatusSeeOther, s.post(url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "value": {"2"}, "reason": {"load"}}, user).StatusCode)
 }
 
 // A form that is filled in wrongly is shown again to a viewer that may read it.

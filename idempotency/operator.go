@@ -87,7 +87,7 @@ func (o operator) resolve(ctx context.Context, what Resolution) error {
 	if err != nil {
 		return err
 	}
-	text, err := what.text(o)
+	text, err := what.text(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -48,10 +48,10 @@ func (w Resolution) given() error {
 }
 
 // text returns the record of a request with its resolution.
-func (w Resolution) text(o operator) (string, error) {
+func (w Resolution) text(ctx context.Context, o operator) (string, error) {
 	was := o.st.rec
 	r := was.Replaced()
-	r.State, r.EndMS, r.By, r.Token = w.state, time.Now().UnixMilli(), o.sess.Owner(), o.st.mod()
+	r.State, r.EndMS, r.By, r.Token = w.state, time.Now().UnixMilli(), engine.Author(ctx, o.sess), o.st.mod()
 	if r.State != record.AttemptReleased {
 		r.Body, r.Size, r.Error = nil, 0, record.Text(w.failure)
 	}

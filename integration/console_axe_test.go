@@ -82,10 +82,10 @@ func TestConsoleByAxe(t *testing.T) {
 			}
 			// A form that was filled in wrongly, what an action has done, and the list that has it.
 			b.open("confirm?do=set-limit&name=semaphore/charge")
-			b.do(chromedp.SetValue("input[name=value]", "2", chromedp.ByQuery), chromedp.SendKeys("input[name=confirm]", "semaphore/chagre\r", chromedp.ByQuery), chromedp.WaitVisible("[role=alert]", chromedp.ByQuery))
+			b.do(chromedp.SetValue("input[name=value]", "2", chromedp.ByQuery), chromedp.SetValue("form.act [name=reason]", "load", chromedp.ByQuery), chromedp.SendKeys("input[name=confirm]", "semaphore/chagre\r", chromedp.ByQuery), chromedp.WaitVisible("[role=alert]", chromedp.ByQuery))
 			examine("the form again, " + look)
 			b.open("confirm?do=set-limit&name=semaphore/charge")
-			b.do(chromedp.SetValue("input[name=value]", "2", chromedp.ByQuery), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r", chromedp.ByQuery), chromedp.WaitVisible(".done", chromedp.ByQuery))
+			b.do(chromedp.SetValue("input[name=value]", "2", chromedp.ByQuery), chromedp.SetValue("form.act [name=reason]", "load", chromedp.ByQuery), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r", chromedp.ByQuery), chromedp.WaitVisible(".done", chromedp.ByQuery))
 			examine("what was done, " + look)
 			b.open("changes")
 			b.shows("set-limit")

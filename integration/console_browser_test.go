@@ -157,11 +157,14 @@ func (b *tab) eval(expression string) (out string) {
 // shows waits until the page has a text. While one page follows another there is nothing to ask.
 func (b *tab) shows(text string) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool {
-		var shown string
-		err := chromedp.Run(b.ctx, chromedp.Evaluate("document.body.innerText", &shown))
-		return err == nil && strings.Contains(shown, text)
-	}, time.Minute, 50*time.Millisecond, "%s", text)
+	shown, until := "", time.Now().Add(time.Minute)
+	for time.Now().Before(until) {
+		if err := chromedp.Run(b.ctx, chromedp.Evaluate("document.body.innerText", &shown)); err == nil && strings.Contains(shown, text) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	b.t.Fatalf("the page does not show %q:\n%s", text, shown)
 }
 
 // fine fails the test if the browser has complained.
@@ -348,13 +351,13 @@ func TestConsoleInABrowser(t *testing.T) {
 	<-second.Context().Done()
 	require.ErrorContains(t, second.Err(), "ada: stuck")
 	for _, c := range []struct{ link, fields, name, text string }{
-		{"queue?name=semaphore/charge|set-limit", "value=9", "semaphore/charge", "The limit is changed."},
+		{"queue?name=semaphore/charge|set-limit", "value=9&reason=load", "semaphore/charge", "The limit is changed."},
 		{"job?name=cleanup|pause", "reason=moving", "cleanup", "The job is paused."},
-		{"job?name=cleanup|resume", "", "cleanup", "The job may start again"},
+		{"job?name=cleanup|resume", "reason=moved", "cleanup", "The job may start again"},
 		{"store?name=orders|resolve", "value=not-done&reason=not charged&force=", "orders", "The outcome is recorded."},
-		{"store?name=orders&state=5|delete", "", "orders", "The record is deleted."},
+		{"store?name=orders&state=5|delete", "reason=a test", "orders", "The record is deleted."},
 		{"queue?name=semaphore/charge|request-stop", "reason=deploy", "semaphore/charge", "The request was asked to end"},
-		{"queue?name=limiter/api|set-limit", "value=4", "limiter/api", "The limit is changed."},
+		{"queue?name=limiter/api|set-limit", "value=4&reason=load", "limiter/api", "The limit is changed."},
 		{"job?name=report|trigger", "reason=a customer waits", "report", "The job was started."},
 		{"job?name=report|unlock", "reason=stuck", "report", "The job is unlocked."},
 	} {
@@ -432,7 +435,7 @@ func TestConsoleWithoutEncryption(t *testing.T) {
 	b.url = strings.Replace(b.url, "127.0.0.1", "ops.test", 1)
 	b.open("confirm?do=set-limit&name=semaphore/charge")
 	require.Equal(t, "false", b.eval("isSecureContext"))
-	b.do(chromedp.SetValue("input[name=value]", "7"), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r"), chromedp.WaitVisible(".done"))
+	b.do(chromedp.SetValue("input[name=value]", "7"), chromedp.SetValue("form.act [name=reason]", "load"), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r"), chromedp.WaitVisible(".done"))
 	b.shows("Limit 7")
 	b.fine("the action")
 }

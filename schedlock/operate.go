@@ -32,7 +32,7 @@ func BeforeFirstRun() PauseOption { return func(p *pausing) { p.anyName = true }
 // ErrClosed, ctx's error or an error of etcd's the job may be paused or not.
 func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOption) error {
 	var p pausing
-	value := record.Pause{By: l.sess.Owner(), Reason: reason, AtMS: l.opts.Now().UnixMilli()}.Encode()
+	value := record.Pause{By: engine.Author(ctx, l.sess), Reason: reason, AtMS: l.opts.Now().UnixMilli()}.Encode()
 	err := cmp.Or(engine.Apply(opts, &p), engine.CheckReason(reason), checkName(name))
 	if err == nil && !p.anyName {
 		if err = operatorOf(l, name).known(ctx); errors.Is(err, ErrUnknownJob) {
@@ -132,7 +132,7 @@ func (l *Locker) RequestRun(ctx context.Context, name, reason string) (id string
 	}
 	if err == nil {
 		id = rand.Text()
-		value := record.RequestedRun{Nonce: id, By: l.sess.Owner(), Reason: reason, SentMS: l.opts.Now().UnixMilli()}.Encode()
+		value := record.RequestedRun{Nonce: id, By: engine.Author(ctx, l.sess), Reason: reason, SentMS: l.opts.Now().UnixMilli()}.Encode()
 		// After the run has started the request is gone, and a late copy must not put it again.
 		err = operatorOf(l, name).operate(ctx, aside, func(k keyspace.Job) clientv3.Op {
 			return clientv3.OpPut(k.RequestedRun(), value, clientv3.WithLease(lease.ID))

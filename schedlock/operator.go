@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -52,7 +53,7 @@ func (k operation) shows(nonce string, last int64) func([]byte) commit.Found {
 func (o *operator) operate(ctx context.Context, kind operation, change func(keyspace.Job) clientv3.Op) error {
 	ctx, cancel := o.untilClose(ctx)
 	defer cancel()
-	note := record.Operated{Nonce: rand.Text(), By: o.sess.Owner()}
+	note := record.Operated{Nonce: rand.Text(), By: engine.Author(ctx, o.sess)}
 	for {
 		kvs, err := o.get(ctx, func() []clientv3.Op {
 			return []clientv3.Op{clientv3.OpGet(o.keys.Operated()), clientv3.OpGet(o.space.Clocks(), clientv3.WithPrefix())}
@@ -145,7 +146,7 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 			return commit.Absent, record.Why(string(kv.Key), kv.Value)
 		}
 		rec.State, rec.Attempt = record.RunUnlocked, max(rec.Attempt, 1)
-		rec.EndMS, rec.Error, rec.By = o.opts.Now().UnixMilli(), reason, o.sess.Owner()
+		rec.EndMS, rec.Error, rec.By = o.opts.Now().UnixMilli(), reason, engine.Author(ctx, o.sess)
 		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
 	}
 	removal, err := commit.RemoveWith(ctx, o.kv, o.keys.Lock(), token, then)

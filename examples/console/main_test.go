@@ -69,7 +69,7 @@ func shows(ctx context.Context, t *testing.T, url, text string) {
 // triggered has a job run by the form of its page, and reports whether a process has started it.
 func triggered(ctx context.Context, t *testing.T, url string) bool {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("do=trigger&name=cleanup&confirm=cleanup"))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("do=trigger&name=cleanup&confirm=cleanup&reason=now"))
 	if err != nil {
 		t.Fatal(err)
 	}

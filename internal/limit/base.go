@@ -19,7 +19,7 @@ type Base struct {
 	Key string
 	// Total says that the keys share a total. It is stored with the default.
 	Total bool
-	By    string      // the owner that changes it
+	By    Author      // of what it stores
 	See   func(int64) // is called with each revision that is met
 	// Met is called with each default that a Store learns. It may be nil.
 	Met func(*mvccpb.KeyValue)
@@ -88,7 +88,7 @@ func (b *Base) Init(ctx context.Context, n int64, _ record.Rate) (Limit, error) 
 		if l, ok, err := b.Read(ctx); ok || err != nil {
 			return l, err
 		}
-		r = sign(r, b.By)
+		r = sign(ctx, r, b.By)
 		if _, _, err := commit.Swap(ctx, b.KV, b.Key, 0, r.Encode(), isOf(r)); err != nil && !errors.Is(err, commit.ErrConflict) {
 			return Limit{}, err
 		}
@@ -111,7 +111,7 @@ func (b *Base) Set(ctx context.Context, n int64, create bool) error {
 		} else if !ok {
 			stored.Total = b.Total
 		}
-		r := sign(changeBase(stored.Limit, n), b.By)
+		r := sign(ctx, changeBase(stored.Limit, n), b.By)
 		rev, _, err := commit.Swap(ctx, b.KV, b.Key, stored.Rev, r.Encode(), isOf(r))
 		if errors.Is(err, commit.ErrConflict) {
 			continue

@@ -34,7 +34,7 @@ type Store struct {
 	KV   clientv3.KV
 	Keys keyspace.Queue
 	Base *Base       // nil if only the queue's own limit counts
-	By   string      // the owner that changes it
+	By   Author      // of what it stores
 	See  func(int64) // is called with each revision that is met
 	// Changed is called when another limit is seen than before, unless it is that of Base. It must not
 	// block. It may be nil.
@@ -186,7 +186,7 @@ func (s *Store) Init(ctx context.Context, n int64, rate record.Rate) (Limit, err
 	}
 	for {
 		if s.Base == nil {
-			_, _, err := s.swap(ctx, Revs{}, sign(r, s.By), record.Limit{})
+			_, _, err := s.swap(ctx, Revs{}, sign(ctx, r, s.By), record.Limit{})
 			if err != nil && !errors.Is(err, commit.ErrConflict) {
 				return Limit{}, err
 			}
@@ -197,9 +197,12 @@ func (s *Store) Init(ctx context.Context, n int64, rate record.Rate) (Limit, err
 	}
 }
 
+// Author returns the author of a change that is made with ctx.
+type Author func(ctx context.Context) string
+
 // sign returns a record as one of a process's own.
-func sign(r record.Limit, by string) record.Limit {
-	r.Nonce, r.By, r.AtMS = rand.Text(), by, time.Now().UnixMilli()
+func sign(ctx context.Context, r record.Limit, by Author) record.Limit {
+	r.Nonce, r.By, r.AtMS = rand.Text(), by(ctx), time.Now().UnixMilli()
 	return r
 }
 
@@ -263,7 +266,7 @@ func (s *Store) Set(ctx context.Context, to Change, create bool, read func(conte
 		}
 		r, lowers := change(v, n)
 		r.Rate = rate
-		r = sign(r, s.By)
+		r = sign(ctx, r, s.By)
 		rev, queue, err := s.swap(ctx, at, r, own.Limit, clientv3.OpGet(s.Keys.Requests, clientv3.WithPrefix()))
 		if errors.Is(err, commit.ErrConflict) {
 			continue

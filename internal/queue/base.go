@@ -30,7 +30,7 @@ type Base struct {
 // NewBase returns the default limit with that key. total says that the keys share a total.
 func NewBase(sess *engine.Session, key string, total bool) *Base {
 	b := &Base{
-		Base: limit.Base{KV: sess.KV(), Key: key, Total: total, By: sess.Owner(), See: sess.See},
+		Base: limit.Base{KV: sess.KV(), Key: key, Total: total, By: author(sess), See: sess.See},
 		sess: sess, mirrors: map[*mirror.Mirror]struct{}{},
 	}
 	b.Met = b.met

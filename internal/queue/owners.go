@@ -202,7 +202,7 @@ func (q Owners) RequestStop(ctx context.Context, token int64, reason string) err
 
 // AskToStop stores that a request is asked to end, and reports whether it was live then.
 func (q Owners) AskToStop(ctx context.Context, r mirror.Request, reason string) (bool, error) {
-	n := record.Notice{Cause: record.CauseStop, Reason: reason, By: q.sess.Owner()}
+	n := record.Notice{Cause: record.CauseStop, Reason: reason, By: engine.Author(ctx, q.sess)}
 	key := q.sess.Space().Session(r.Slot.Lease).Stop(r.Create, r.Key)
 	put := clientv3.OpPut(key, n.Encode(), clientv3.WithLease(clientv3.LeaseID(r.Slot.Lease)))
 	return commit.PutBeside(ctx, q.sess.KV(), r.Key, r.Create, put)

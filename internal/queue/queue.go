@@ -75,12 +75,17 @@ func New(o Options) *Queue {
 	return q
 }
 
+// author returns the author of what a session stores.
+func author(s *engine.Session) limit.Author {
+	return func(ctx context.Context) string { return engine.Author(ctx, s) }
+}
+
 // limit returns the limit, of the kind that the queue has.
 func (o Options) limit() limit.Setting {
 	if o.Fixed > 0 {
 		return limit.NewFixed(o.Fixed)
 	}
-	l := &limit.Store{KV: o.Session.KV(), Keys: o.Keys, By: o.Session.Owner(), See: o.Session.See, Changed: o.Changed}
+	l := &limit.Store{KV: o.Session.KV(), Keys: o.Keys, By: author(o.Session), See: o.Session.See, Changed: o.Changed}
 	if o.Base != nil {
 		l.Base = &o.Base.Base
 	}

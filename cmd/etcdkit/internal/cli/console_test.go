@@ -128,7 +128,7 @@ func TestConsoleWrites(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	action := resp.Request.URL.String() + "action"
-	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "value": {"9"}}
+	form := url.Values{"do": {"set-limit"}, "name": {"semaphore/charge"}, "confirm": {"semaphore/charge"}, "value": {"9"}, "reason": {"load"}}
 	for _, c := range []*http.Client{http.DefaultClient, browser} {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, action, strings.NewReader(form.Encode()))
 		require.NoError(t, err)

@@ -1,0 +1,132 @@
+// Package audit records in etcd what operators change, with their names, times and reasons, for other operators: a console each of its
+// actions, the command those that have a reason. The records are bounded by their number and by a lease.
+package audit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// Bounds of the records.
+const (
+	kept   = 30 * 24 * time.Hour
+	shared = time.Hour // for which one lease is used for new records
+	most   = 1000
+	slack  = 100 // more, until the oldest are deleted
+	bound  = 2 * time.Second
+)
+
+// Trail records what is changed by a session. It is safe for concurrent use.
+type Trail struct {
+	sess *engine.Session
+	log  *zap.Logger
+
+	mu    sync.Mutex
+	lease clientv3.LeaseID
+	until time.Time
+}
+
+// New returns the trail of a session. It sends nothing to etcd.
+func New(sess *engine.Session, log *zap.Logger) *Trail { return &Trail{sess: sess, log: log} }
+
+// Begin records that an action begins, and returns what records how it has ended. An action that cannot be recorded is
+// made and logged nevertheless: it may be what ends an incident.
+func (t *Trail) Begin(ctx context.Context, change record.Change, actor string) (ended func(error)) {
+	key := t.stamp(&change, actor)
+	change.Open = true
+	_ = t.store(ctx, key, change) // the outcome below is stored also if this was not
+	return func(failed error) {
+		change.Open = false
+		if failed != nil {
+			change.Failed = failed.Error()
+		}
+		if err := t.store(ctx, key, change); err != nil {
+			t.log.Warn("an action of the console could not be recorded in etcd", zap.String("action", change.Verb), zap.String("name", change.Name), zap.String("target", change.Target),
+				zap.String("actor", actor), zap.String("failed", change.Failed), zap.Error(err))
+			return
+		}
+		t.trim(ctx)
+	}
+}
+
+// Add records a change that was made. It returns etcd's error, also if it takes too long to answer.
+func (t *Trail) Add(ctx context.Context, change record.Change, actor string) error {
+	key := t.stamp(&change, actor)
+	if err := t.store(ctx, key, change); err != nil {
+		return err
+	}
+	t.trim(ctx)
+	return nil
+}
+
+// stamp adds the time and the author of a change, and returns its key.
+func (t *Trail) stamp(change *record.Change, actor string) (key string) {
+	change.AtMS, change.By = time.Now().UnixMilli(), actor
+	return t.sess.Space().Change(change.AtMS, strings.ToLower(rand.Text()[:8]))
+}
+
+// store writes a record, on another lease if that of the last one has ended.
+func (t *Trail) store(ctx context.Context, key string, change record.Change) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	defer cancel()
+	for again := true; ; again = false {
+		lease, err := t.forNew(ctx)
+		if err == nil {
+			_, err = t.sess.KV().Put(ctx, key, change.Encode(), clientv3.WithLease(lease))
+		}
+		if !again || !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return err
+		}
+		t.forget(lease)
+	}
+}
+
+// forget has the next record take another lease than one that has ended.
+func (t *Trail) forget(lease clientv3.LeaseID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lease == lease {
+		t.until = time.Time{}
+	}
+}
+
+// forNew returns the lease of new records.
+func (t *Trail) forNew(ctx context.Context) (clientv3.LeaseID, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Now().Before(t.until) {
+		return t.lease, nil
+	}
+	granted, err := t.sess.Etcd().Client.Grant(ctx, int64(kept/time.Second))
+	if err != nil {
+		return 0, err
+	}
+	t.lease, t.until = granted.ID, time.Now().Add(shared)
+	return granted.ID, nil
+}
+
+// trim deletes the oldest records, if there are too many.
+func (t *Trail) trim(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	defer cancel()
+	all := t.sess.Space().Changes()
+	resp, err := t.sess.Read(ctx, all, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil || resp.Count <= most+slack {
+		return
+	}
+	old, err := t.sess.Read(ctx, all, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(resp.Count-most), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+	if err == nil && len(old.Kvs) > 0 {
+		_, _ = t.sess.KV().Delete(ctx, all, clientv3.WithRange(string(old.Kvs[len(old.Kvs)-1].Key)+"\x00")) // the next action repeats it
+	}
+}
