@@ -46,12 +46,17 @@ If a planned time has come half a minute ago and nothing keeps the job from star
 
 // locker runs fn with a Locker on a session.
 func locker(ctx context.Context, c *verb.Call, name string, fn func(context.Context, *schedlock.Locker) error) error {
+	return changing(ctx, c, name, func(ctx context.Context, _ *concurrency.Session, l *schedlock.Locker) error { return fn(ctx, l) })
+}
+
+// changing is locker for a change, which the session accounts for.
+func changing(ctx context.Context, c *verb.Call, name string, fn func(context.Context, *concurrency.Session, *schedlock.Locker) error) error {
 	return c.Session(ctx, name, func(ctx context.Context, sess *concurrency.Session) error {
 		l, err := schedlock.New(sess, nil)
 		if err != nil {
 			return err
 		}
-		return fn(ctx, l)
+		return fn(ctx, sess, l)
 	})
 }
 

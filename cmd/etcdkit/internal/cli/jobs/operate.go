@@ -11,6 +11,8 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -31,7 +33,7 @@ that come meanwhile are skipped.`,
 			if reason == "" {
 				return errNoReason
 			}
-			return changeJob(cmd.Context(), c, "jobs pause", args[0], func(ctx context.Context, l *schedlock.Locker) error {
+			return changeJob(cmd.Context(), c, "pause", args[0], reason, func(ctx context.Context, l *schedlock.Locker) error {
 				var opts []schedlock.PauseOption
 				if early {
 					opts = append(opts, schedlock.BeforeFirstRun())
@@ -55,17 +57,20 @@ that come meanwhile are skipped.`,
 }
 
 func resume(c *verb.Call) *cobra.Command {
-	return &cobra.Command{
+	var reason string
+	cmd := &cobra.Command{
 		Use:     "resume NAME",
 		Short:   "Let a paused job start again, from its next tick on",
-		Example: "etcdkit jobs resume -N payments invoices",
+		Example: "etcdkit jobs resume -N payments invoices --reason 'the migration is done'",
 		Args:    verb.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeJob(cmd.Context(), c, "jobs resume", args[0], func(ctx context.Context, l *schedlock.Locker) error {
+			return changeJob(cmd.Context(), c, "resume", args[0], reason, func(ctx context.Context, l *schedlock.Locker) error {
 				return l.Resume(ctx, args[0])
 			})
 		},
 	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the list of changes")
+	return cmd
 }
 
 func unlock(c *verb.Call) *cobra.Command {
@@ -138,7 +143,7 @@ func unlockOne(ctx context.Context, c *verb.Call, name, reason string, token int
 	if err := c.Confirm(ctx, question); err != nil {
 		return err
 	}
-	return changeJob(ctx, c, "jobs unlock", name, func(ctx context.Context, l *schedlock.Locker) error {
+	return changeJob(ctx, c, "unlock", name, reason, func(ctx context.Context, l *schedlock.Locker) error {
 		err := l.Unlock(ctx, name, reason, schedlock.OnlyRun(st.Token))
 		if errors.Is(err, schedlock.ErrNotRunning) {
 			err = fmt.Errorf("unlock job %q: what was to be ended has ended by itself; nothing was changed", name)
@@ -147,12 +152,13 @@ func unlockOne(ctx context.Context, c *verb.Call, name, reason string, token int
 	})
 }
 
-// changeJob changes a job, and prints its state.
-func changeJob(ctx context.Context, c *verb.Call, as, name string, change func(context.Context, *schedlock.Locker) error) error {
-	return locker(ctx, c, as, func(ctx context.Context, l *schedlock.Locker) error {
+// changeJob changes a job, records that if it has a reason, and prints its state.
+func changeJob(ctx context.Context, c *verb.Call, do, name, reason string, change func(context.Context, *schedlock.Locker) error) error {
+	return changing(ctx, c, "jobs "+do, func(ctx context.Context, sess *concurrency.Session, l *schedlock.Locker) error {
 		if err := change(ctx, l); err != nil {
 			return err
 		}
+		verb.Account(ctx, c, sess, record.Change{Verb: do, Name: "job/" + name, Reason: reason})
 		st, err := l.Status(ctx, name)
 		if err != nil {
 			return fmt.Errorf("the change was made; %w", err)

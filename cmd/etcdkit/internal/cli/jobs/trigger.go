@@ -9,6 +9,8 @@ import (
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -29,7 +31,7 @@ lives. A process that receives the request within a minute may start it later.`,
 			if wait < 0 {
 				return exit.Usagef("--wait %v is negative", wait)
 			}
-			return locker(cmd.Context(), c, "jobs trigger", func(ctx context.Context, l *schedlock.Locker) error {
+			return changing(cmd.Context(), c, "jobs trigger", func(ctx context.Context, sess *concurrency.Session, l *schedlock.Locker) error {
 				id, err := l.RequestRun(ctx, args[0], reason)
 				if err != nil {
 					return err
@@ -38,11 +40,12 @@ lives. A process that receives the request within a minute may start it later.`,
 				if err != nil {
 					return err
 				}
+				verb.Account(ctx, c, sess, record.Change{Verb: "trigger", Name: "job/" + args[0], Reason: reason})
 				return printRun(c, args[0], showRun(r))
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the logs of the services")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the logs of the services and the list of changes")
 	cmd.Flags().DurationVar(&wait, "wait", 10*time.Second, "how long to wait for the start")
 	return cmd
 }

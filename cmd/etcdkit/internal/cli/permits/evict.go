@@ -17,6 +17,7 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // eviction is what `evict` is asked for.
@@ -63,6 +64,8 @@ effects.`,
 					if err != nil {
 						return err
 					}
+					do := map[bool]string{true: "evict", false: "request-stop"}[e.force]
+					verb.Account(ctx, c, sess, record.Change{Verb: do, Name: s.String(), Target: strconv.FormatInt(e.token, 10), Reason: e.reason})
 					return c.PrintChange(struct {
 						output.Form
 						Name  string        `json:"name"`
@@ -75,7 +78,7 @@ effects.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.reason, "reason", "", "why, for the owner of the request and its log")
+	f.StringVar(&e.reason, "reason", "", "why, for the owner of the request, its log and the list of changes")
 	f.BoolVar(&e.force, "force", false, "remove the request without asking its process, and with it the permit of a holder")
 	f.DurationVar(&e.wait, "wait", 30*time.Second, "how long to wait for the end of a request that was asked")
 	return cmd

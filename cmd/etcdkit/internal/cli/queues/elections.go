@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,7 +60,7 @@ without --token, that is the process that leads when the command begins.
 		},
 	}
 	down.Flags().Int64Var(&token, "token", 0, "token of the leader's term: no other leader is asked")
-	down.Flags().StringVar(&reason, "reason", "", "why, for the leader and its log")
+	down.Flags().StringVar(&reason, "reason", "", "why, for the leader, its log and the list of changes")
 	cmd.AddCommand(down)
 	return cmd
 }
@@ -101,6 +102,7 @@ func stepDown(ctx context.Context, c *verb.Call, name string, token int64, reaso
 		} else if err != nil {
 			return err
 		}
+		verb.Account(ctx, c, sess, record.Change{Verb: "request-stop", Name: "election/" + name, Target: strconv.FormatInt(leader.Token, 10), Reason: reason})
 		return c.PrintChange(showLeader(name, leader, candidates), func(t *output.Table) {
 			t.Line(fmt.Sprintf("election/%s: %s (token %d) was asked to step down", name, leader.Owner, leader.Token))
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/queue"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // newLimit is what `limit` is asked to store.
@@ -22,6 +23,7 @@ type newLimit struct {
 	burst         int    // 0 keeps the stored one
 	create, clear bool
 	total         bool
+	reason        string
 }
 
 // Limit returns the verb limit.
@@ -37,11 +39,11 @@ nothing is admitted, and all waiters keep their places. A rate is above 0.
 NAME is semaphore/NAME; limiter/NAME for the default of all keys, with --total for the total of them;
 limiter/NAME/KEY for the limit of one key, which --clear removes; rate/NAME for a rate per second, whose
 burst is kept without --burst. Of a new limiter whose programs have a Total, store the total first, then the
-default, each with --create: a default that is stored alone is for programs without a Total. With -o json a rate is printed as 'etcdkit show' prints it. Programs without
-AdoptLimit that start with another limit than the stored one return ErrLimitMismatch: see
-docs/operations.md, changing a limit.`,
+default, each with --create: a default that is stored alone is for programs without a Total. With -o json a
+rate is printed as 'etcdkit show' prints it. Programs without AdoptLimit that start with another limit than the
+stored one return ErrLimitMismatch: see docs/operations.md, changing a limit. With --reason, the console lists the change.`,
 		Example: "etcdkit limit -N payments charge\n" +
-			"etcdkit limit -N payments charge 20\n" +
+			"etcdkit limit -N payments charge 20 --reason 'the provider has raised our quota'\n" +
 			"etcdkit limit -N payments limiter/api/tenant-7 --clear\n" +
 			"etcdkit limit -N payments rate/mail 50 --burst 10",
 		Args: verb.Arguments(1, 2),
@@ -70,6 +72,7 @@ docs/operations.md, changing a limit.`,
 	f.BoolVar(&n.create, "create", false, "store a limit for a name that has none")
 	f.BoolVar(&n.clear, "clear", false, "of limiter/NAME/KEY: remove the key's own limit")
 	f.BoolVar(&n.total, "total", false, "of limiter/NAME: the total of all keys")
+	f.StringVar(&n.reason, "reason", "", "why, for the list of changes")
 	return cmd
 }
 
@@ -128,7 +131,8 @@ func changeLimit(ctx context.Context, c *verb.Call, sess *concurrency.Session, s
 	if n.create {
 		opts = append(opts, concurrency.CreateLimit())
 	}
-	show := func() error { return printLimit(ctx, c, sess, s, n.total) }
+	show := func() error { return n.print(ctx, c, sess, s) }
+	before := n.before(ctx, sess, s)
 	switch {
 	case s.Kind == concurrency.KindRate:
 		if n.number != "" {
@@ -154,11 +158,58 @@ func changeLimit(ctx context.Context, c *verb.Call, sess *concurrency.Session, s
 			return err
 		}
 	}
+	n.account(ctx, c, sess, s, before)
 	err := show()
 	if err != nil && (n.clear || n.number != "") {
 		err = fmt.Errorf("the limit was changed; %w", err)
 	}
 	return err
+}
+
+// before returns the limit that is changed, for the list of changes; "" if it is not known.
+func (n newLimit) before(ctx context.Context, sess *concurrency.Session, s queue.Subject) string {
+	if n.reason == "" {
+		return ""
+	}
+	if s.Kind == concurrency.KindRate {
+		if l, err := rateOf(sess, s); err == nil {
+			if st, err := l.Status(ctx); err == nil && st.Stored {
+				return fmt.Sprintf("%v per second, burst %d", st.Rate.PerSecond, st.Rate.Burst)
+			}
+		}
+		return ""
+	}
+	if q, err := queue.SemaphoreOf(sess, n.shown(s)); err == nil {
+		if st, err := q.Status(ctx); err == nil && st.Stored {
+			return strconv.Itoa(st.Limit)
+		}
+	}
+	return ""
+}
+
+// account records a change that has a reason.
+func (n newLimit) account(ctx context.Context, c *verb.Call, sess *concurrency.Session, s queue.Subject, before string) {
+	change := record.Change{Verb: "set-limit", Name: s.String(), Before: before, After: n.number, Reason: n.reason}
+	switch {
+	case n.clear:
+		change.After = "the default"
+	case n.total:
+		change.Target = "total"
+	case s.Kind == concurrency.KindRate:
+		change.After += " per second"
+		if n.burst > 0 {
+			change.After += fmt.Sprintf(", burst %d", n.burst)
+		}
+	}
+	verb.Account(ctx, c, sess, change)
+}
+
+// shown returns the queue that has the limit.
+func (n newLimit) shown(s queue.Subject) queue.Subject {
+	if s.Kind == concurrency.KindLimiter && s.Key == "" && !n.total {
+		s.Key = unusedKey // its limit is the default
+	}
+	return s
 }
 
 // isZero reports whether the number is 0, however it is written.
@@ -184,6 +235,8 @@ func (n newLimit) check(s queue.Subject) error {
 		return exit.Usagef("%s: --create needs a number", s)
 	case n.burst > 0 && (s.Kind != concurrency.KindRate || n.number == ""):
 		return exit.Usagef("%s: --burst is for rate/NAME, with a number", s)
+	case n.reason != "" && n.number == "" && !n.clear:
+		return exit.Usagef("%s: --reason is for a change", s)
 	case n.total && (s.Kind != concurrency.KindLimiter || s.Key != ""):
 		return exit.Usagef("%s: --total is for limiter/NAME", s)
 	}
@@ -222,13 +275,9 @@ func setDefault(ctx context.Context, sess *concurrency.Session, s queue.Subject,
 	return l.SetDefault(ctx, limit, opts...)
 }
 
-// printLimit prints the limit that is stored.
-func printLimit(ctx context.Context, c *verb.Call, sess *concurrency.Session, s queue.Subject, total bool) error {
-	of := s
-	if s.Kind == concurrency.KindLimiter && s.Key == "" && !total {
-		of.Key = unusedKey // its limit is the default
-	}
-	q, err := queue.SemaphoreOf(sess, of)
+// print prints the limit that is stored.
+func (n newLimit) print(ctx context.Context, c *verb.Call, sess *concurrency.Session, s queue.Subject) error {
+	q, err := queue.SemaphoreOf(sess, n.shown(s))
 	if err != nil {
 		return err
 	}
@@ -237,7 +286,7 @@ func printLimit(ctx context.Context, c *verb.Call, sess *concurrency.Session, s 
 		return err
 	}
 	what := s.String()
-	if total {
+	if n.total {
 		what += " (total)"
 	}
 	return c.Print(struct {
@@ -246,7 +295,7 @@ func printLimit(ctx context.Context, c *verb.Call, sess *concurrency.Session, s 
 		Total  bool   `json:"total,omitempty"`
 		Stored bool   `json:"stored"`
 		Limit  int    `json:"limit"`
-	}{output.FormOf("limit"), s.String(), total, st.Stored, st.Limit}, func(t *output.Table) {
+	}{output.FormOf("limit"), s.String(), n.total, st.Stored, st.Limit}, func(t *output.Table) {
 		if st.Stored {
 			t.Row(what, st.Limit)
 		} else {

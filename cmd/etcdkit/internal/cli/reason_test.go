@@ -1,0 +1,69 @@
+package cli_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// What a verb changes with a --reason is in the list of changes that a console shows, as an action of the console would be;
+// what it changes without one is not.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ctx := testkit.Context(t)
+	space, err := keyspace.New(f.Prefix, "test")
+	require.NoError(t, err)
+	s := f.Session("web-7")
+	sm, err := concurrency.NewSemaphore(s, "charge", 5, nil)
+	require.NoError(t, err)
+	p := f.Permit(sm.Acquire(ctx))
+	lim, err := concurrency.NewKeyedLimiter(s, "api", 5, &concurrency.KeyedLimiterOptions{Total: 9})
+	require.NoError(t, err)
+	f.Permit(lim.Key("acme").Acquire(ctx))
+	_, err = f.Locker("web-7").Do(ctx, "invoices", clitest.Nothing, schedlock.Tick(clitest.Tick(0)))
+	require.NoError(t, err)
+	for _, args := range [][]string{
+		{"limit", "charge", "6"}, // without a reason
+		{"limit", "charge", "7", "--reason", "our quota was raised"}, {"limit", "limiter/api", "4", "--reason", "load"},
+		{"limit", "limiter/api", "8", "--total", "--reason", "load"}, {"limit", "limiter/api/acme", "3", "--reason", "load"},
+		{"limit", "limiter/api/acme", "--clear", "--reason", "no load"},
+		{"limit", "rate/mail", "50", "--create", "--reason", "new"}, {"limit", "rate/mail", "60", "--burst", "3", "--reason", "more"},
+		{"jobs", "pause", "invoices", "--reason", "a migration"}, {"jobs", "resume", "invoices", "--reason", "it is done"}, {"jobs", "resume", "invoices"},
+		{"evict", "charge", fmt.Sprint(p.Token()), "--force", "--yes", "--reason", "stuck"},
+	} {
+		r := f.Run(append(args, "-N", "test")...)
+		require.Zero(t, r.Code, "%v: %s", args, r.Err)
+	}
+	resp, err := f.Etcd.Client().Get(ctx, space.Changes(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+	require.NoError(t, err)
+	var got []string
+	for _, kv := range resp.Kvs {
+		c, ok := record.DecodeChange(kv.Value)
+		require.True(t, ok)
+		require.Contains(t, c.By, " by ", "the verb, and the user")
+		require.NotZero(t, kv.Lease)
+		require.False(t, c.Open)
+		got = append(got, fmt.Sprintf("%s %s %s: %s > %s: %s", c.Verb, c.Name, c.Target, c.Before, c.After, c.Reason))
+	}
+	require.Equal(t, []string{
+		"set-limit semaphore/charge : 6 > 7: our quota was raised", "set-limit limiter/api : 5 > 4: load", "set-limit limiter/api total: 9 > 8: load",
+		"set-limit limiter/api/acme : 4 > 3: load", "set-limit limiter/api/acme : 3 > the default: no load",
+		"set-limit rate/mail :  > 50 per second: new", "set-limit rate/mail : 50 per second, burst 1 > 60 per second, burst 3: more",
+		"pause job/invoices :  > : a migration", "resume job/invoices :  > : it is done", fmt.Sprintf("evict semaphore/charge %d:  > : stuck", p.Token()),
+	}, got)
+
+	r := f.Run("limit", "-N", "test", "charge", "--reason", "none")
+	require.Equal(t, exit.Usage, r.Code)
+	require.Contains(t, r.Err, "semaphore/charge: --reason is for a change")
+}
