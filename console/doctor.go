@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 )
@@ -65,7 +67,7 @@ func (c *console) examine(ctx context.Context) (all findings, _ error) {
 	var reads, writes doctor.Times
 	var unread, unwritten error
 	client, space := c.inner.Etcd().Client, c.inner.Space()
-	parts := make([][]doctor.Finding, 4)
+	parts := make([][]doctor.Finding, 5)
 	var checks sync.WaitGroup
 	check := func(run func(context.Context)) {
 		checks.Go(func() {
@@ -93,6 +95,7 @@ func (c *console) examine(ctx context.Context) (all findings, _ error) {
 		parts[2] = doctor.Named("compaction", doctor.Compaction(ctx, client, space.Root(), doctor.ManyRevisions))
 	})
 	check(func(ctx context.Context) { parts[3] = doctor.Named("leases", doctor.Leases(ctx, client)) })
+	check(func(ctx context.Context) { parts[4] = doctor.Named("streams", c.streams.look(ctx, client)) })
 	checks.Wait()
 	majority, cut := survey.Majority(reads, unread)
 	all = slices.Concat(findings(doctor.Named("endpoint", survey.Endpoints())), doctor.Named("members", survey.Members()),
@@ -102,6 +105,29 @@ func (c *console) examine(ctx context.Context) (all findings, _ error) {
 		all = append(all, slices.Concat(parts...)...)
 	}
 	return append(all, doctor.Named("session", c.own())...), nil
+}
+
+// streamsEvery is how often connections are made to count the streams that they may have: nothing changes that while the
+// same processes run.
+const streamsEvery = time.Minute
+
+// streamCheck has the latest finding about the streams of a connection.
+type streamCheck struct {
+	mu    sync.Mutex
+	found []doctor.Finding
+	until time.Time
+}
+
+// look returns what is known of the streams of a connection.
+func (s *streamCheck) look(ctx context.Context, client *clientv3.Client) []doctor.Finding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().After(s.until) {
+		if s.found = doctor.Streams(ctx, client); s.found != nil { // an endpoint has answered
+			s.until = time.Now().Add(streamsEvery)
+		}
+	}
+	return slices.Clone(s.found)
 }
 
 // own is the finding about the console's own session.

@@ -19,6 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -64,6 +65,10 @@ func TestFiguresLeadToWhatTheyCount(t *testing.T) {
 	s.lose("orders", "K-1")
 	s.lose("orders", "K-2")
 
+	fast := s.session("web-fast")
+	_, err = s.NewClient(t, nil).Put(ctx, space.Session(int64(fast.Lease())).Alive(), record.Clock{Owner: "web-fast", AtMS: time.Now().Add(time.Hour).UnixMilli()}.Encode(), clientv3.WithIgnoreLease())
+	require.NoError(t, err)
+
 	body := ""
 	require.Eventually(t, func() bool { body = s.page("/"); return strings.Contains(body, "held too long</a>") }, testkit.Soon, 50*time.Millisecond)
 	for text, want := range map[string][]string{
@@ -74,12 +79,17 @@ func TestFiguresLeadToWhatTheyCount(t *testing.T) {
 		"1 failed run of 1 job":       {"failing"},
 		"Waiting":                     {"semaphore/full"},
 		"Requests of unknown outcome": {"orders"},
+		"1 clock differs":             {"web-fast"},
 		"Elections without a leader":  nil,
 	} {
 		link := regexp.MustCompile(`<a[^>]* href="([^"]*)">` + regexp.QuoteMeta(text) + `</a>`).FindStringSubmatch(body)
 		require.NotNil(t, link, text)
 		require.Equal(t, want, names(s.page("/"+link[1])), text)
 	}
+	require.Contains(t, body, fmt.Sprintf(`<a href="process?name=%016x"><bdi>web-fast</bdi></a></th><td data-th="What">process</td>`, fast.Lease()), "a clock that differs is a problem, and leads to its process")
+	require.Equal(t, "web-fast", names(s.page("/sessions"))[0], "problems are first")
+	require.NotEqual(t, "web-fast", names(s.page("/sessions?sort=old"))[0])
+	require.Contains(t, s.page(fmt.Sprintf("/process?name=%016x", fast.Lease())), `<span class="mark warn">`)
 	require.Equal(t, []string{"resting"}, names(s.page("/jobs?show=paused")))
 	require.Len(t, names(s.page("/queues?kind=semaphore")), 6)
 	require.Empty(t, names(s.page("/queues?kind=mutex")))

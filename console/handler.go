@@ -39,6 +39,7 @@ type console struct {
 	follower follower
 	history  history
 	trail    *audit.Trail
+	streams  streamCheck
 	viewers  chan struct{}
 	cross    *http.CrossOriginProtection
 	mux      *http.ServeMux

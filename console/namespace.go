@@ -23,7 +23,7 @@ func namespaceFindings(s *fleet.State, space keyspace.Space, own int64, now time
 		keys.Look(space, key)
 	}
 	return slices.Concat(
-		doctor.Named("sessions", sessionFindings(s, own, now)), doctor.Named("clocks", clockFindings(s)), doctor.Named("keys", keys.Findings()),
+		doctor.Named("sessions", sessionFindings(s, own, now)), doctor.Named("clocks", doctor.Clocks(s.Clocks(own), now, "while this console has looked")), doctor.Named("keys", keys.Findings()),
 		doctor.Named("queues", queueFindings(s)), doctor.Named("jobs", jobFindings(s, ofJobs, now)), doctor.Named("requests", storeFindings(s)),
 	)
 }
@@ -40,15 +40,6 @@ func sessionFindings(s *fleet.State, own int64, now time.Time) []doctor.Finding 
 		}
 	}
 	return doctor.Sessions(n, oldest, by, now)
-}
-
-func clockFindings(s *fleet.State) (found []doctor.Finding) {
-	for _, lease := range slices.Sorted(maps.Keys(s.Sessions)) {
-		if ms, ok := s.Lead(lease); ok {
-			found = append(found, doctor.SkewNow(s.Sessions[lease].Owner, time.Duration(ms)*time.Millisecond)...)
-		}
-	}
-	return doctor.Clocks(found)
 }
 
 func queueFindings(s *fleet.State) (found []doctor.Finding) {

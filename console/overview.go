@@ -18,7 +18,7 @@ type totals struct {
 	Jobs, OverdueJobs, PausedJobs                      int
 	LostRuns, LostIn, FailedRuns, FailedIn             int // runs, and how many jobs have them
 	Stores, UnknownRequests                            int
-	Sessions                                           int
+	Sessions, Skewed                                   int // processes, and those whose clock differs
 	OldestWait                                         time.Time
 }
 
@@ -59,7 +59,7 @@ func readOverview(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	o := overview{totals: all.totals, Unused: all.unused, Prefix: q.console.inner.Space().Root(), Problems: all.problems[:min(len(all.problems), mostProblems)], Rows: q.console.history.trends(all.rows[:min(len(all.rows), mostBusy)], time.Now())}
+	o := overview{totals: all.totals, Unused: all.unused, Prefix: q.console.inner.Space().Root(), Problems: all.problems[:min(len(all.problems), mostProblems)], Rows: q.console.history.trends(all.rows[:min(len(all.rows), mostBusy)], st.asOf)}
 	o.Omitted = len(all.problems) - len(o.Problems)
 	_, o.Namespace = q.console.inner.Space().Parts()
 	ctx, cancel := context.WithTimeout(q.Context(), patience) // they are a courtesy
@@ -91,7 +91,11 @@ func busiest(s *fleet.State) (out busy) {
 		out.totals.UnknownRequests += st.Refused
 	}
 	out.totals.Stores, out.totals.Sessions = len(stores), len(s.Sessions)
-	out.problems = problemsOf(out.rows, jobs, stores)
+	sessions := sessionsOf(s)
+	for _, r := range sessions {
+		out.totals.Skewed += r.trouble()
+	}
+	out.problems = problemsOf(out.rows, jobs, stores, sessions)
 	out.unused = len(out.rows)+len(s.Jobs)+len(s.Stores) == 0
 	return out
 }

@@ -24,7 +24,7 @@ func pageOf(page, name string) string { return page + "?" + url.Values{"name": {
 func refusedOf(store string) string { return pageOf("store", store) + "&only=refused" }
 
 // problemsOf returns what wants an operator, the worst first.
-func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow) (all []problem) {
+func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow, sessions []sessionRow) (all []problem) {
 	for _, r := range queues {
 		if weight := r.trouble(); weight > 0 {
 			p := problem{mark: r.Marks[0], Kind: "queue", Name: r.Name, Href: pageOf("queue", r.Name), weight: weight}
@@ -57,6 +57,11 @@ func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow) (all []prob
 	for _, r := range stores {
 		if r.Refused > 0 {
 			all = append(all, problem{mark{"bad", count(r.Refused, "request", "requests") + " of unknown outcome"}, "store", r.Name, refusedOf(r.Name), time.Time{}, 3})
+		}
+	}
+	for _, r := range sessions {
+		if r.Skew != "" {
+			all = append(all, problem{mark{"warn", "clock " + r.Skew}, "process", cmp.Or(r.Owner, r.Name), pageOf("process", r.Name), time.Time{}, 2})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b problem) int {

@@ -29,6 +29,7 @@ type processThing struct{ Kind, Name, Href, subject string }
 type processView struct {
 	Known        bool
 	Owner, Clock string
+	Skew         string // by how much its clock differs, if that wants an operator
 	Since        time.Time
 	holds, waits []processRequest
 	things       []processThing
@@ -145,9 +146,7 @@ func processOf(s *fleet.State, lease int64) (v processView) {
 		return v
 	}
 	v = processView{Known: true, Owner: session.Owner, Since: record.Time(session.Since)}
-	if ms, ok := s.Lead(lease); ok {
-		v.Clock = skew(time.Duration(ms) * time.Millisecond)
-	}
+	v.Clock, v.Skew = clockOf(s, lease)
 	eachQueue(s, func(name subject, of *fleet.Queue) {
 		holders, waiters := of.Of(lease)
 		for _, r := range holders {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -17,6 +18,7 @@ type sessionRow struct {
 	Name  string // its lease in hexadecimal
 	Since time.Time
 	Clock string // compared with this process's, if it was measured
+	Skew  string // by how much it differs, if that wants an operator
 	Holds int    // requests that hold a permit, of all queues
 	Waits int
 
@@ -44,10 +46,11 @@ func readSessions(q request) (any, quality, error) {
 	rows, states := choose(q, "show", "State", rows, []choice[sessionRow]{
 		{"holds", "holds", false, func(r sessionRow) bool { return r.Holds > 0 }},
 		{"waits", "waits", false, func(r sessionRow) bool { return r.Waits > 0 }},
-		{"clock", "clock differs", true, func(r sessionRow) bool { return r.Clock != "" && r.Clock != agrees }},
+		{"clock", "clock differs", true, func(r sessionRow) bool { return r.Skew != "" }},
 	})
 	rows, orders := sorted(q, rows, []sorting[sessionRow]{
-		{"", "oldest", nil},
+		{"", "problems first", nil},
+		{"old", "oldest", func(a, b sessionRow) int { return fleet.CompareAges(a.Since, b.Since) }},
 		{"new", "newest", func(a, b sessionRow) int { return b.Since.Compare(a.Since) }},
 		{"holds", "most held", func(a, b sessionRow) int { return cmp.Compare(b.Holds, a.Holds) }},
 		{"waits", "most waiting", func(a, b sessionRow) int { return cmp.Compare(b.Waits, a.Waits) }},
@@ -58,20 +61,41 @@ func readSessions(q request) (any, quality, error) {
 	return l, st, nil
 }
 
-// sessionsOf returns the live sessions, the oldest first.
+// sessionsOf returns the live sessions, those whose clock differs first, then the oldest.
 func sessionsOf(s *fleet.State) (rows []sessionRow) {
 	holds, waits := s.Requests()
 	for lease, of := range s.Sessions {
 		row := sessionRow{Owner: of.Owner, Name: processName(lease), Since: record.Time(of.Since), Holds: holds[lease], Waits: waits[lease], lease: lease}
-		if ms, ok := s.Lead(lease); ok {
-			row.Clock = skew(time.Duration(ms) * time.Millisecond)
-		}
+		row.Clock, row.Skew = clockOf(s, lease)
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b sessionRow) int {
-		return cmp.Or(fleet.CompareAges(a.Since, b.Since), cmp.Compare(a.lease, b.lease))
+		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), fleet.CompareAges(a.Since, b.Since), cmp.Compare(a.lease, b.lease))
 	})
 	return rows
+}
+
+// trouble is how much a process wants an operator: 0 if it does not.
+func (r sessionRow) trouble() int {
+	if r.Skew != "" {
+		return 1
+	}
+	return 0
+}
+
+// clockOf describes the clock of a session's process, and how far it is off if the doctor finds that.
+func clockOf(s *fleet.State, lease int64) (clock, off string) {
+	c, now := s.ClockOf(lease), time.Now()
+	if c.Measured {
+		clock = skew(time.Duration(c.Lead) * time.Millisecond)
+	}
+	switch {
+	case doctor.Clock(c, now) == nil:
+		return clock, ""
+	case c.Measured:
+		return clock, clock
+	}
+	return clock, "behind, or it does not write"
 }
 
 // skew describes the difference of a clock to this process's. What an event takes is part of it.

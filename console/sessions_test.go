@@ -44,7 +44,7 @@ func TestClocks(t *testing.T) {
 		}
 		t.Fatalf("no clock is shown as %s", clock)
 	}
-	measured("fast", time.Hour, "ahead</td>")
-	measured("slow", -time.Hour, "behind</td>")
+	measured("fast", time.Hour, "ahead</span></td>")
+	measured("slow", -time.Hour, "behind</span></td>")
 	require.True(t, shown("console", `data-th="Clock">–</td>`))
 }

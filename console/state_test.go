@@ -87,7 +87,7 @@ func TestSinceWhenAProblem(t *testing.T) {
 		r.Waiting, r.OldestWait, r.OldestHold = 3, wait, hold
 		return r.marked()
 	}
-	for _, p := range problemsOf([]queueRow{row(queueRow{Name: "paused", Paused: true}), row(queueRow{Name: "late", Overdue: 1}), row(queueRow{Name: "stray", Foreign: 1}), row(queueRow{Name: "leaderless", Election: true, Leaderless: true})}, nil, nil) {
+	for _, p := range problemsOf([]queueRow{row(queueRow{Name: "paused", Paused: true}), row(queueRow{Name: "late", Overdue: 1}), row(queueRow{Name: "stray", Foreign: 1}), row(queueRow{Name: "leaderless", Election: true, Leaderless: true})}, nil, nil, nil) {
 		require.Equal(t, map[string]time.Time{"late": hold, "leaderless": wait}[p.Name], p.Since, p.Name)
 	}
 }

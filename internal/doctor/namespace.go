@@ -17,42 +17,6 @@ func Sessions(n int, oldest time.Time, by string, now time.Time) []Finding {
 	return One(OK, "", "%s, the oldest by %s for %s", count(n, "live session", "live sessions"), cmp.Or(by, "-"), brief(now.Sub(oldest)))
 }
 
-// beat is how often a process that runs jobs writes its time.
-const beat = time.Minute
-
-// tolerance is the difference of two clocks that is no finding: some of it is the way to etcd.
-const tolerance = 2 * time.Second
-
-// Skew judges a time that a process has written. lead is that time, less the time of this machine. A process that beats
-// has written it within the last minute.
-func Skew(by string, lead time.Duration, beats bool) []Finding {
-	switch behind := -lead - beat; {
-	case lead > tolerance:
-		return One(Warn, skewAdvice, "the clock of %s is ahead of this machine's by %s or more", cmp.Or(by, "-"), brief(lead))
-	case beats && behind > 10*tolerance:
-		return One(Warn, skewAdvice, "the clock of %s is behind this machine's by %s or more, or it could not write for that long", cmp.Or(by, "-"), brief(behind))
-	}
-	return nil
-}
-
-// SkewNow judges the difference of a clock that was measured by what has just arrived: the way is part of it.
-func SkewNow(by string, lead time.Duration) []Finding {
-	if lead < -10*tolerance {
-		return One(Warn, skewAdvice, "the clock of %s is behind this machine's by %s", cmp.Or(by, "-"), brief(-lead))
-	}
-	return Skew(by, lead, false)
-}
-
-const skewAdvice = "Limits do not depend on clocks, but fire times of jobs and shown ages do. Check time synchronization on both machines."
-
-// Clocks returns the findings of all clocks, or that no clock differs.
-func Clocks(found []Finding) []Finding {
-	if len(found) > 0 {
-		return found
-	}
-	return One(OK, "", "no clock is known to differ by more than %v; ahead is known of all sessions, behind of those that run jobs", tolerance)
-}
-
 // DefaultPaused is the finding of a limiter whose default limit is 0. word is its name, as a shell takes it.
 func DefaultPaused(name, word string) []Finding {
 	return One(Warn, fmt.Sprintf("'etcdkit limit %s N' admits again.", word), "%s: its keys are paused by a default limit of 0", name)

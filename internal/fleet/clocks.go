@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -39,6 +40,50 @@ func (s *State) measure(kv *mvccpb.KeyValue, now int64) {
 	if best, ok := s.clocks[kv.Lease]; !ok || lead > best.lead || now-best.at > measuredFor {
 		s.clocks[kv.Lease] = measurement{lead, now}
 	}
+}
+
+// ahead takes a time that may have been written long ago: if it is still to come, the clock is ahead by that at least.
+func (s *State) ahead(lease, written, now int64) {
+	if lead := written - now; lead > max(0, s.clocks[lease].lead) && s.live(lease) {
+		s.clocks[lease] = measurement{lead, now}
+	}
+}
+
+// changeBeat takes the time that a process writes once a minute; nil removes it.
+func (s *State) changeBeat(key string, kv *mvccpb.KeyValue, now int64) {
+	delete(s.beats, key)
+	if kv == nil || key != s.space.Clock(kv.Lease) {
+		return
+	}
+	if written, ok := record.DecodeClock(kv.Value); ok && written.AtMS > 0 {
+		s.beats[key] = written.AtMS
+		s.ahead(kv.Lease, written.AtMS, now)
+	}
+}
+
+// Clock is what is known of the clock of a session's process.
+type Clock struct {
+	Lease    int64
+	Owner    string
+	Measured bool
+	Lead     int64 // over that of this process, in milliseconds, if it was measured
+	Beat     int64 // the time that it has written last, if it writes one each minute; or 0
+}
+
+// Clocks returns what is known of the clocks of the live sessions, but of one of them.
+func (s *State) Clocks(without int64) (all []Clock) {
+	for _, lease := range slices.Sorted(maps.Keys(s.Sessions)) {
+		if lease != without {
+			all = append(all, s.ClockOf(lease))
+		}
+	}
+	return all
+}
+
+// ClockOf returns what is known of the clock of a session's process.
+func (s *State) ClockOf(lease int64) Clock {
+	m, ok := s.clocks[lease]
+	return Clock{lease, s.Sessions[lease].Owner, ok, m.lead, s.beats[s.space.Clock(lease)]}
 }
 
 func (s *State) live(lease int64) bool {

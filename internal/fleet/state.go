@@ -22,6 +22,7 @@ type State struct {
 	leases  map[int64]int    // the number of keys of each lease
 	details bool             // values are kept as well
 	clocks  clocks
+	beats   map[string]int64 // the times that processes write once a minute, by key
 	users   users
 	served  map[string]int // the permits that have ended since they were taken, by queue; with Options.Details
 
@@ -52,15 +53,15 @@ type Session struct {
 type ranges struct {
 	kinds                         map[keyspace.Kind]string
 	limiters, jobs, stores, users string
-	changes                       string
+	changes, clocks               string
 }
 
 // NewState returns the state of an empty namespace.
 func NewState(space keyspace.Space, details bool) *State {
 	s := &State{
-		space: space, keys: map[string]int64{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, details: details,
+		space: space, keys: map[string]int64{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, beats: map[string]int64{}, details: details,
 		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, Changes: map[string]record.Change{}, dirty: map[*Queue]bool{}, working: map[int64]map[requestAt]struct{}{},
-		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users(), changes: space.Changes()},
+		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users(), changes: space.Changes(), clocks: space.Clocks()},
 		served: map[string]int{},
 		users:  users{of: map[string][]string{}, have: map[string]int{}},
 	}
@@ -87,6 +88,7 @@ func (s *State) Put(kv *mvccpb.KeyValue, now int64) {
 			of = Session{Owner: r.Owner, Since: r.AtMS}
 		}
 		s.changeSession(kv.Lease, func() { s.Sessions[kv.Lease] = of })
+		s.ahead(kv.Lease, max(of.Since, s.beats[s.space.Clock(kv.Lease)]), now)
 		return
 	}
 	s.change(key, kv, known, now)
@@ -124,6 +126,8 @@ func (s *State) change(key string, kv *mvccpb.KeyValue, known bool, now int64) {
 		s.changeJob(key, kv, known, now)
 	case strings.HasPrefix(key, s.ranges.users):
 		s.users.change(key, kv)
+	case strings.HasPrefix(key, s.ranges.clocks):
+		s.changeBeat(key, kv, now)
 	case strings.HasPrefix(key, s.ranges.changes):
 		if delete(s.Changes, key); kv != nil && s.details {
 			if c, ok := record.DecodeChange(kv.Value); ok {
@@ -169,7 +173,7 @@ func (s *State) inherit(from *State) {
 		}
 	}
 	for lease := range s.Sessions {
-		if m, ok := from.clocks[lease]; ok {
+		if m, ok := from.clocks[lease]; ok && (s.clocks[lease] == measurement{} || m.lead > s.clocks[lease].lead) {
 			s.clocks[lease] = m
 		}
 	}

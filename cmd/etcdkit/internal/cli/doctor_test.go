@@ -26,6 +26,7 @@ func TestDoctor(t *testing.T) {
 	f := clitest.New(t)
 	f.Also = []clitest.Pattern{ // a cluster of the user's has any number of revisions
 		{Of: regexp.MustCompile(`(OK|WARN)  compaction: .*\n(  Each acquire .*\n)?`), As: "OK  compaction: fewer than 200000 revisions are kept\n"},
+		{Of: regexp.MustCompile(`\d+ clocks? (is|are) not known: of \d+ sessions?, \d+ wrote`), As: "7 clocks are not known: of 8 sessions, 7 wrote"}, // one may write just then
 		{Of: regexp.MustCompile(`"level":"(OK|WARN)","check":"compaction",[^}]*`), As: `"level":"OK","check":"compaction","text":"fewer than 200000 revisions are kept"`},
 	}
 	f.Shows(strings.TrimSuffix(f.Prefix, "/"), "/etcdkit")
@@ -48,7 +49,7 @@ func TestDoctor(t *testing.T) {
 	space, err := keyspace.New(f.Prefix, "test")
 	require.NoError(t, err)
 	ahead := record.Clock{Owner: "web-8", AtMS: time.Now().Add(3 * time.Hour).UnixMilli()}.Encode()
-	for key, value := range map[string]string{space.Queue(keyspace.Semaphore, "charge").Requests + "light/by-hand": "", space.Clock(1): ahead} {
+	for key, value := range map[string]string{space.Queue(keyspace.Semaphore, "charge").Requests + "light/by-hand": "", space.Clock(int64(s.Lease())): ahead} {
 		_, err = f.Etcd.Client().Put(ctx, key, value, clientv3.WithLease(s.Lease()))
 		require.NoError(t, err)
 	}
@@ -199,4 +200,28 @@ func TestDoctorOfAJobThatIsNotStarted(t *testing.T) {
 	require.NotContains(t, finds(), "no process has started it", "it was just resumed")
 	start(time.Now())
 	require.NotContains(t, finds(), "no process has started it")
+}
+
+// The clock of a process that writes while doctor listens is compared, in either direction; of one that writes nothing doctor
+// says that its clock is not known, and not that it agrees.
+func TestDoctorClocks(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ctx, cancel := context.WithCancel(testkit.Context(t))
+	defer cancel()
+	space, err := keyspace.New(f.Prefix, "test")
+	require.NoError(t, err)
+	f.Session("web-7")
+	slow := f.Session("web-8")
+	_, by := findings(t, f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m"))
+	require.Equal(t, "OK 2 clocks are not known: of 2 sessions, 2 wrote nothing to compare in 2s; the console compares them as they write\n", by["clocks"])
+	client := f.Etcd.NewClient(t, nil)
+	go func() {
+		for ctx.Err() == nil {
+			behind := record.Clock{Owner: "web-8", AtMS: time.Now().Add(-time.Hour).UnixMilli()}.Encode()
+			_, _ = client.Put(ctx, space.Session(int64(slow.Lease())).Alive(), behind, clientv3.WithIgnoreLease())
+		}
+	}()
+	_, by = findings(t, f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m"))
+	require.Regexp(t, `WARN the clock of web-8 is behind this machine's by (59m59|1h0m\d+)s\nOK 1 clock is not known: of 2 sessions, 1 wrote nothing`, by["clocks"])
 }

@@ -38,6 +38,7 @@ type examination struct {
 	client *clientv3.Client
 	now    func() time.Time
 	slow   time.Duration
+	listen time.Duration        // to what processes write, to compare their clocks
 	old    int64                // how many revisions are too many to be kept
 	sess   *concurrency.Session // of the check "session", or nil
 	survey doctor.Survey        // of the check "endpoint"
@@ -63,7 +64,7 @@ func (d *examination) checks() []check {
 
 // Doctor returns the verb doctor.
 func Doctor(c *verb.Call) *cobra.Command {
-	d := &examination{call: c, now: time.Now, old: doctor.ManyRevisions}
+	d := &examination{call: c, now: time.Now, listen: 2 * time.Second, old: doctor.ManyRevisions}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine etcd and a namespace: what is wrong, what it means, what to do",

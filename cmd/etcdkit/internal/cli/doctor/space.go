@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
@@ -20,6 +21,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
@@ -124,27 +126,34 @@ func (d *examination) sessions(ctx context.Context) []finding {
 	return doctor.Sessions(len(alive), oldest, by, d.now())
 }
 
-// clocks compares this machine's clock with the times that live processes have written last.
-func (d *examination) clocks(ctx context.Context) []finding {
-	space, alive, err := d.presence(ctx)
+// clocks compares this machine's clock with what live processes write while it listens, as the console does.
+func (d *examination) clocks(ctx context.Context) (found []finding) {
+	space, err := d.call.Etcd.Space()
 	if err != nil {
 		return notMade("clocks of live sessions", err)
 	}
-	resp, err := d.client.Get(ctx, space.Clocks(), clientv3.WithPrefix())
-	if err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all := fleet.New(d.client.KV, d.client.Watcher, space, fleet.Options{Probe: time.Second, Refresh: time.Hour, Logger: zap.NewNop(), Now: d.now, Details: true})
+	var listens sync.WaitGroup
+	listens.Go(func() { _ = all.Run(ctx) })
+	defer listens.Wait()
+	defer cancel()
+	if err := all.Await(ctx, 1); err != nil {
 		return notMade("clocks of live sessions", err)
 	}
-	found := []finding{}
-	now := d.now()
-	for _, kv := range append(alive, resp.Kvs...) {
-		at, ok := record.DecodeClock(kv.Value)
-		if !ok || at.AtMS <= 0 {
-			continue
-		}
-		beats := strings.HasPrefix(string(kv.Key), space.Clocks())
-		found = append(found, doctor.Skew(at.Owner, time.UnixMilli(at.AtMS).Sub(now), beats)...)
+	select {
+	case <-time.After(d.listen):
+	case <-ctx.Done(): // what has come until then is compared
 	}
-	return doctor.Clocks(found)
+	var own int64
+	if d.sess != nil {
+		own = int64(d.sess.Lease())
+	}
+	all.View(func(s *fleet.State, _ fleet.Meta) {
+		found = doctor.Clocks(s.Clocks(own), d.now(), fmt.Sprintf("in %v; the console compares them as they write", d.listen))
+	})
+	return found
 }
 
 // foreign looks for keys that are not etcdkit's, outside of queues and jobs.

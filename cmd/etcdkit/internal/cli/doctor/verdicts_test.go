@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/internal/doctor"
+	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -24,6 +25,13 @@ func TestDoctorCutShort(t *testing.T) {
 }
 
 func TestVerdicts(t *testing.T) {
+	clock := func(c fleet.Clock) []finding { // whose beat is relative to now
+		now := time.Now()
+		if c.Owner = "web-7"; c.Beat != 0 {
+			c.Beat += now.UnixMilli()
+		}
+		return doctor.Clock(c, now)
+	}
 	for name, c := range map[string]struct {
 		got  []finding
 		want doctor.Level
@@ -34,10 +42,12 @@ func TestVerdicts(t *testing.T) {
 		"TTL as asked":         {granted(5*time.Second, 5*time.Second), levelOK, ""},
 		"TTL longer":           {granted(5*time.Second, 8*time.Second), levelWarn, "8s"},
 		"TTL shorter":          {granted(5*time.Second, 4*time.Second), levelFail, "4s"},
-		"clocks agree":         {doctor.Skew("web-7", -30*time.Second, true), "", ""},
-		"a clock ahead":        {doctor.Skew("web-7", 10*time.Second, false), levelWarn, "ahead of this machine's by 10s or more"},
-		"a clock behind":       {doctor.Skew("web-7", -2*time.Minute, true), levelWarn, "behind this machine's by 1m0s or more"},
-		"a session's old time": {doctor.Skew("web-7", -2*time.Hour, false), "", ""},
+		"clocks agree":         {clock(fleet.Clock{Measured: true, Lead: 1900}), "", ""},
+		"a clock ahead":        {clock(fleet.Clock{Measured: true, Lead: 10_000}), levelWarn, "ahead of this machine's by 10s or more"},
+		"a clock behind":       {clock(fleet.Clock{Measured: true, Lead: -21_000}), levelWarn, "behind this machine's by 21s"},
+		"a beat that is late":  {clock(fleet.Clock{Beat: -120_000}), levelWarn, "behind this machine's by 1m0s or more"},
+		"a beat in time":       {clock(fleet.Clock{Beat: -79_000}), "", ""},
+		"a clock not known":    {clock(fleet.Clock{}), "", ""},
 		"no run lost":          {lost("j", []schedlock.Record{{State: schedlock.RunDone}}), "", ""},
 		"a run lost":           {lost("j", []schedlock.Record{{State: schedlock.RunDone}, {State: schedlock.RunLost}}), levelWarn, "1 of 2"},
 		"unknown and refused":  {doctor.Unknown("s", 10, 2, 3), levelWarn, "2 of 10"},
