@@ -115,6 +115,11 @@ func TestSearch(t *testing.T) {
 	s.acquire(lim.Key("acme/eu"))
 	s.job("invoices", nil)
 	ref := s.lose("orders", "K-1")
+	store, err := idempotency.NewStore(sess, "orders", nil)
+	require.NoError(t, err)
+	_, _, err = store.Begin(testkit.Context(t), idempotency.Key{Scope: "globex", Op: "POST /payments", ID: "K-2"}, nil, idempotency.Note("Invoice 4713"))
+	require.NoError(t, err)
+	noted := store.Ref(idempotency.Key{Scope: "globex", Op: "POST /payments", ID: "K-2"})
 	lease := fmt.Sprintf("%016x", sess.Lease())
 	for query, want := range map[string][]string{
 		"CHARGE":              {"semaphore/charge"},
@@ -131,6 +136,7 @@ func TestSearch(t *testing.T) {
 		"acme":                {"1 request of the scope acme", "store?name=orders&amp;scope=acme"},
 		string(ref)[:20]:      {"store?name=orders&amp;ref="},
 		string(ref):           {string(ref)},
+		"invoice 4713":        {string(noted), "in the store orders, Invoice 4713"},
 		"nothing has this":    {"Nothing here that you may see has <bdi>nothing has this</bdi>"},
 	} {
 		body := s.page("/search?q=" + url.QueryEscape(query))
@@ -143,7 +149,7 @@ func TestSearch(t *testing.T) {
 	}
 	require.Contains(t, s.page("/store?name=orders&scope=acme"), "Records 1 to 1 of 1")
 	require.Contains(t, s.page("/store?name=orders&ref="+url.QueryEscape(string(ref))), string(ref))
-	require.NotContains(t, s.page("/store?name=orders&scope=globex"), string(ref))
+	require.NotContains(t, s.page("/store?name=orders&scope=initech"), string(ref))
 	require.Contains(t, s.page("/search"), "A search finds names")
 }
 
@@ -172,10 +178,10 @@ func TestFindsNothingUnread(t *testing.T) {
 	store, err := idempotency.NewStore(sess, "secrets", nil)
 	require.NoError(t, err)
 	key := idempotency.Key{Scope: "web-7", Op: "POST /payments", ID: "K-1"}
-	_, _, err = store.Begin(testkit.Context(t), key, nil)
+	_, _, err = store.Begin(testkit.Context(t), key, nil, idempotency.Note("note of secret"))
 	require.NoError(t, err)
 	process := fmt.Sprintf("/process?name=%016x", sess.Lease())
-	for _, path := range []string{"/search?q=web-7", "/search?q=secret", "/search?q=" + url.QueryEscape(string(store.Ref(key))), process} {
+	for _, path := range []string{"/search?q=web-7", "/search?q=secret", "/search?q=note", "/search?q=" + url.QueryEscape(string(store.Ref(key))), process} {
 		a := s.get(path, lists)
 		require.Equal(t, http.StatusOK, a.StatusCode, a.body)
 		require.NotContains(t, strings.ReplaceAll(a.body, `value="secret"`, ""), "note of secret", path)

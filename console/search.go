@@ -37,6 +37,8 @@ type searchPage struct {
 	Query  string
 	Groups []hits
 	More   bool // there is more than was looked through
+
+	Unnoted bool // there are more notes of idempotent requests than are kept
 }
 
 // Bounds of a search.
@@ -55,13 +57,19 @@ func readSearch(q request) (any, quality, error) {
 		_, st, err := look(q, "nothing", func(*fleet.State) bool { return true })
 		return searchPage{}, st, err
 	}
-	found, st, err := look(q, ofSearch+text, func(s *fleet.State) []hits { return search(s, q.console.inner.Space(), text) })
+	type result struct {
+		groups  []hits
+		unnoted bool
+	}
+	of, st, err := look(q, ofSearch+text, func(s *fleet.State) result {
+		return result{search(s, q.console.inner.Space(), text), s.Unnoted}
+	})
 	if err != nil {
 		return nil, st, err
 	}
-	p := searchPage{Query: text}
+	p := searchPage{Query: text, Unnoted: of.unnoted}
 	mayRead := q.reader()
-	for _, group := range found {
+	for _, group := range of.groups {
 		shown := hits{Label: group.Label, More: group.More}
 		p.More = p.More || group.More
 		for _, h := range group.Rows {
@@ -205,6 +213,7 @@ func (f *finder) records(s *fleet.State, space keyspace.Space) {
 		if n := len(st.Find(scope, mostFound)); n > 0 {
 			rows = append(rows, hit{Name: name, Href: pageOf("store", name) + "&" + url.Values{"scope": {f.text}}.Encode(), What: fmt.Sprintf("%s of the scope %s", atMost(n), f.text), subject: of, exact: true})
 		}
+		rows = append(rows, f.noted(name, st)...)
 		if len(f.text) < leastReference {
 			continue
 		}
@@ -215,6 +224,27 @@ func (f *finder) records(s *fleet.State, space keyspace.Space) {
 		}
 	}
 	f.add("Idempotent requests", rows)
+}
+
+// noted returns the requests of a store that have the text in their notes, up to one more than are shown.
+func (f *finder) noted(store string, st *fleet.Store) (rows []hit) {
+	var exact, refs []string
+	notes := st.Notes()
+	for ref, note := range notes {
+		switch {
+		case note == f.text:
+			exact = append(exact, ref)
+		case f.has(note):
+			refs = append(refs, ref)
+		}
+	}
+	slices.Sort(exact)
+	slices.Sort(refs)
+	refs = append(exact, refs...)
+	for _, ref := range refs[:min(len(refs), mostFound+1)] {
+		rows = append(rows, hit{Name: ref, Href: refOf(store, ref), What: "in the store " + store + ", " + notes[ref], subject: "requests/" + store, exact: notes[ref] == f.text})
+	}
+	return rows
 }
 
 // atMost returns how many requests were found.

@@ -1,6 +1,8 @@
 package fleet_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,4 +39,41 @@ func TestClocksOfAList(t *testing.T) {
 	}, s.Clocks(10))
 	s.Remove(space.Clock(9))
 	require.Zero(t, s.ClockOf(9).Beat)
+}
+
+// The notes of requests are kept for a search, of a record as it is now, and within a bound of memory.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	space, err := keyspace.New("/etcdkit", "shop")
+	require.NoError(t, err)
+	s := fleet.NewState(space, true)
+	keys := space.Store("orders")
+	write := func(to *fleet.State, id, note string) {
+		put(to, keys.Entry("acme", "pay", id).Record, string(record.Attempt{State: record.AttemptDone, Number: 1, Note: note}.Encode()), 0, 1)
+	}
+	write(s, "1", "order 12")
+	write(s, "2", "")
+	ref := keys.Entry("acme", "pay", "1").Ref
+	require.Equal(t, map[string]string{ref: "order 12"}, s.Stores["orders"].Notes())
+	write(s, "1", "order 13")
+	require.Equal(t, map[string]string{ref: "order 13"}, s.Stores["orders"].Notes())
+	s.Remove(keys.Entry("acme", "pay", "1").Record)
+	require.Empty(t, s.Stores["orders"].Notes())
+	require.False(t, s.Unnoted)
+
+	long := strings.Repeat("x", 256)
+	for n := range 20_000 {
+		write(s, strconv.Itoa(n), long)
+	}
+	kept := 0
+	for ref, note := range s.Stores["orders"].Notes() {
+		kept += len(ref) + len(note)
+	}
+	require.LessOrEqual(t, kept, 4<<20)
+	require.Greater(t, kept, 4<<20-1024)
+	require.True(t, s.Unnoted)
+
+	plain := fleet.NewState(space, false)
+	write(plain, "1", "order 12")
+	require.Empty(t, plain.Stores["orders"].Notes(), "metrics need none")
 }

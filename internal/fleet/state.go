@@ -24,6 +24,7 @@ type State struct {
 	clocks  clocks
 	beats   map[string]int64 // the times that processes write once a minute, by key
 	users   users
+	noted   int            // bytes of the notes of requests
 	served  map[string]int // the permits that have ended since they were taken, by queue; with Options.Details
 
 	// Sessions are the live ones, by lease.
@@ -33,6 +34,7 @@ type State struct {
 	Jobs     map[string]*Job
 	Stores   map[string]*Store
 	Changes  map[string]record.Change         // what operators have changed, by key; with Options.Details
+	Unnoted  bool                             // notes of requests were left out: there are too many
 	dirty    map[*Queue]bool                  // the queues that have changed since settle
 	working  map[int64]map[requestAt]struct{} // the requests whose records name an attempt as working, by the lease of its session
 }

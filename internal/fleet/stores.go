@@ -35,7 +35,8 @@ type Store struct {
 	state    *State
 	keys     int // the number of its keys
 	requests map[string]request
-	unknown  map[string]int // the number of requests in that stage, by the hash of their scope
+	notes    map[string]string // of the requests that have one, by reference; with Options.Details
+	unknown  map[string]int    // the number of requests in that stage, by the hash of their scope
 	Count    [Stages]int
 }
 
@@ -89,6 +90,29 @@ func (st *Store) Find(prefix string, most int) (refs []string) {
 	return refs
 }
 
+// Notes returns the notes of the requests that have one, by their references, as far as they are kept: see State.Unnoted. They
+// are not changed.
+func (st *Store) Notes() map[string]string { return st.notes }
+
+// mostNotes bounds the notes of requests that are kept, of all stores, in bytes with their references.
+const mostNotes = 4 << 20
+
+// note keeps the note of a request, or forgets it.
+func (st *Store) note(ref, note string) {
+	if old, known := st.notes[ref]; known {
+		st.state.noted -= len(ref) + len(old)
+		delete(st.notes, ref)
+	}
+	switch size := len(ref) + len(note); {
+	case note == "" || !st.state.details:
+	case st.state.noted+size > mostNotes:
+		st.state.Unnoted = true
+	default:
+		st.state.noted += size
+		st.notes[ref] = note
+	}
+}
+
 // Working returns the references of the requests whose records name an attempt of a session as working, in no
 // particular order.
 func (st *Store) Working(lease int64) (refs []string) {
@@ -107,11 +131,13 @@ func (s *State) changeStore(key string, kv *mvccpb.KeyValue, known bool) {
 	}
 	st := s.Stores[name]
 	if st == nil {
-		st = &Store{state: s, requests: map[string]request{}, unknown: map[string]int{}}
+		st = &Store{state: s, requests: map[string]request{}, notes: map[string]string{}, unknown: map[string]int{}}
 		s.Stores[name] = st
 	}
 	if e, ok := s.space.Store(name).ParseEntry(key); ok {
-		st.change(e.Ref, requestOf(kv))
+		after, note := requestOf(kv)
+		st.change(e.Ref, after)
+		st.note(e.Ref, note)
 	}
 	switch {
 	case kv != nil && !known:
@@ -175,25 +201,25 @@ func (st *Store) countUnknown(ref string, stage Stage, change int) {
 }
 
 // requestOf reads a record. nil is one that does not exist.
-func requestOf(kv *mvccpb.KeyValue) (r request) {
+func requestOf(kv *mvccpb.KeyValue) (r request, note string) {
 	if kv == nil {
-		return r
+		return r, ""
 	}
 	rec, ok := record.DecodeAttempt(kv.Value)
 	switch {
 	case !ok:
-		return request{record: Unreadable}
+		return request{record: Unreadable}, ""
 	case rec.State == record.AttemptDone:
-		return request{record: Done}
+		return request{record: Done}, rec.Note
 	case rec.State == record.AttemptFailed:
-		return request{record: Failed}
+		return request{record: Failed}, rec.Note
 	case rec.State == record.AttemptReleased:
-		return request{record: Released}
+		return request{record: Released}, rec.Note
 	case rec.State == record.AttemptWorking:
 		r.owner = rec.Lease
 	}
 	if r.record = Orphaned; rec.Refuse {
 		r.record = Unknown
 	}
-	return r
+	return r, rec.Note
 }
