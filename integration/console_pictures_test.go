@@ -51,7 +51,7 @@ func TestConsolePictures(t *testing.T) {
 	pictures := []picture{
 		{"confirm", "confirm?do=evict&name=election/shard-7&target=" + token, 1200, 900, false},
 		{"overview", "", 1200, 720, false}, {"queue", "queue?name=semaphore/charge", 1400, 860, false}, {"queue-dark", "queue?name=semaphore/charge", 1400, 660, true},
-		{"queue-phone", "queue?name=semaphore/charge", 390, 1000, false}, {"limiter", "queue?name=limiter/api", 1200, 760, false}, {"job", "job?name=cleanup", 1400, 700, false},
+		{"queue-phone", "queue?name=semaphore/charge", 390, 1000, false}, {"limiter", "queue?name=limiter/api", 1400, 760, false}, {"job", "job?name=cleanup", 1400, 700, false},
 		{"process", "process?name=" + process, 1200, 760, false}, {"search", "search?q=web-2", 1200, 700, false}, {"changes", "changes", 1200, 440, false},
 		{"doctor", "doctor", 1200, 700, false},
 	}
@@ -81,11 +81,11 @@ func TestConsolePictures(t *testing.T) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b picture) int { return cmp.Compare(b.width, a.width) }) // those of docs/images first
-	for _, width := range []int64{820, 390, 1280} {
+	for _, width := range []int64{900, 390, 1400} {
 		for _, dark := range []bool{false, true} {
 			for _, p := range all {
 				p.width, p.height, p.dark = width, 900, dark
-				take(p, map[int64]string{390: "phone", 820: "tablet", 1280: "wide"}[width]+map[bool]string{true: "-dark"}[dark], true)
+				take(p, map[int64]string{390: "phone", 900: "tablet", 1400: "wide"}[width]+map[bool]string{true: "-dark"}[dark], true)
 			}
 		}
 	}
