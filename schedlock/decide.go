@@ -1,7 +1,6 @@
 package schedlock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -192,11 +191,6 @@ func (st state) owner(out Outcome) string {
 	}
 	r, _ := record.DecodeLock(by[0].Value) // a Run has the same field
 	return r.Owner
-}
-
-// again reports whether this call makes another attempt after one with that result.
-func (k *claim) again(ctx context.Context, c *claimed, res Result, err error) bool {
-	return k.afterRun(c.attempt, res, err) && ctx.Err() == nil && k.sess.Accepting().Err() == nil
 }
 
 // afterRun reports whether this call may make another attempt after one with that result.

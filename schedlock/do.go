@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/etcdkit/etcdkit/internal/join"
 )
 
 // Func is the work of a job. Its ctx ends when the caller's ctx ends, when the run is lost, and
@@ -78,43 +76,6 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 		panic(p.value)
 	}
 	return res, err
-}
-
-// attempts runs fn for the tick and, as the request allows, again for it. last is the error of the last attempt.
-func (k *claim) attempts(ctx context.Context, tick time.Time, fn Func) (res Result, last, err error) {
-	l, name := k.Locker, k.job.name
-	for {
-		c, this, err := k.seen(ctx, tick)
-		if err != nil {
-			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
-		}
-		if c == nil && last != nil {
-			return res, last, join.Errors(last, err) // the previous attempt is the result of this call
-		}
-		if c == nil {
-			return this, nil, err
-		}
-		// Further attempts are for this tick, even if the call had no fire time.
-		tick, k.tick, k.asked.mod = c.tick, c.tick, 0 // the request is used up
-		this, err = k.run(ctx, c, fn)
-		if errors.Is(err, errNotStarted) {
-			if last == nil {
-				res = this
-			}
-			if ctx.Err() != nil {
-				return res, last, join.Errors(last, joinEnd(ctx, err))
-			}
-			k.withdrawn = true
-			continue
-		}
-		res, last = this, err
-		if !k.again(ctx, c, res, err) {
-			return res, last, err
-		}
-		if res.Outcome == Failed {
-			l.log.Warn("a run failed, and may be tried again", zap.String("job", name), zap.Time("tick", tick), zap.Int("attempt", c.attempt), zap.Error(err), stackOf(err))
-		}
-	}
 }
 
 // due returns the tick for which a library calls now, and false if none has come. If the call is a little

@@ -30,11 +30,11 @@ var fences = []fence{
 		planted: [2]string{"internal/queue/queue.go", module + "/concurrency"},
 	},
 	{
-		name: "only concurrency and what it is made of, schedlock, idempotency, the console and the command import the engine",
+		name: "only concurrency and what it is made of, schedlock, idempotency, the console, the command and their list of changes import the engine",
 		why:  "it is the inside of a Session, which these three build on, and of which the console shows what they do not: the stores, sessions and members of etcd; verbs that only read start it without a lease; what the parts below it need, they are given",
 		bans: func(f file, imp string) bool {
 			dir, ok := ours(imp)
-			return ok && within(dir, "internal/engine") && !f.test && !slices.Contains([]string{"concurrency", "internal/queue", "internal/entry", "internal/keep", "internal/ratelimit", "schedlock", "idempotency", "console"}, f.dir) && !within(f.dir, "cmd/etcdkit/internal/cli")
+			return ok && within(dir, "internal/engine") && !f.test && !slices.Contains([]string{"concurrency", "internal/queue", "internal/entry", "internal/keep", "internal/ratelimit", "schedlock", "idempotency", "console", "internal/audit"}, f.dir) && !within(f.dir, "cmd/etcdkit/internal/cli")
 		},
 		planted: [2]string{"internal/mirror/mirror.go", module + "/internal/engine"},
 	},
