@@ -127,7 +127,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 			err = &panicked{v, debug.Stack()}
 		}
 		r.finish(ctx, err)
-		r.awaitRecord(ctx)
+		r.awaitAnswer(ctx)
 		r.report(ctx, true)
 		if v != nil && (r.again(ctx) || r.own) {
 			return
@@ -144,7 +144,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 	if !r.finish(ctx, err) { // overdue has finished it
 		r.err, r.outcome.Took = once(join.Errors(err, errDidNotReturn), r.Err()), time.Since(r.began)
 	}
-	r.awaitRecord(ctx)
+	r.awaitAnswer(ctx)
 	r.report(ctx, false)
 }
 
@@ -159,20 +159,6 @@ func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 // again reports whether the call makes another attempt after this run, which has ended.
 func (r *Run) again(ctx context.Context) bool { return r.attempts(ctx, r.outcome, r.err) }
-
-// awaitRecord takes over whether etcd has confirmed the record of the end. Before another attempt after a failure it waits for
-// that, until ctx or the session's lease ends: without the record there would be none.
-func (r *Run) awaitRecord(ctx context.Context) {
-	r.outcome.Unconfirmed = nil
-	if r.unconfirmed() != nil && r.outcome.Outcome == Failed && r.again(ctx) {
-		select {
-		case <-r.recorded:
-		case <-ctx.Done():
-		case <-r.locker.sess.Accepting().Done():
-		}
-	}
-	r.outcome.Unconfirmed = r.unconfirmed()
-}
 
 // overdue ends a run whose AtMost has passed. If the function does not return within the session's
 // margin, the job is released nevertheless.

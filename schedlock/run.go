@@ -35,8 +35,9 @@ type Run struct {
 	attempts func(context.Context, Result, error) bool // whether the call makes another attempt after that end
 	recorded chan struct{}                             // closed when nothing more is written of the end
 
-	open      error // an *UnconfirmedError if the record of the end is not confirmed, or nil; guarded by job.mu
-	confirmed bool  // etcd has confirmed the end; guarded by job.mu
+	open     error // an *UnconfirmedError if the record of the end is not confirmed, or nil; guarded by job.mu
+	answered bool  // etcd has answered that; guarded by job.mu
+	gone     error // a *LostError if its lock was gone before the end was recorded, or nil; guarded by job.mu
 
 	began  time.Time
 	atMost atomic.Int64 // from began, for the text of an error

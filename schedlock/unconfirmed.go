@@ -38,11 +38,7 @@ func (r *Run) write(ctx context.Context, rec record.Run, puts []clientv3.Op) {
 		open = r.whyEnded()
 		r.unregister()
 	}
-	switch lost, ok := open.(*LostError); { //nolint:errorlint // only of record is it this run's loss
-	case ok:
-		r.outcome.Outcome = Lost
-		r.err = join.Errors(r.err, lost)
-	case open != nil:
+	if _, gone := open.(*LostError); open != nil && !gone { //nolint:errorlint // of record, which has set it
 		r.setUnconfirmed(open, rec)
 	}
 }
@@ -69,15 +65,21 @@ func (r *Run) record(puts []clientv3.Op, known chan<- error, left <-chan struct{
 	if removal == commit.Vanished && err == nil && r.claim.epoch.Vanished(ctx) {
 		err = engine.ErrEpoch // the lease may have removed the lock before the record was written
 	}
-	if err == nil {
-		r.setConfirmed()
+	var gone *LostError
+	switch {
+	case err != nil:
+	case removal == commit.Absent:
+		gone = r.lost(ErrLost, errors.New("its lock was gone from etcd when it ended"))
+		r.setAnswered(gone)
+	default:
+		r.setAnswered(nil)
 	}
 	r.unregister()
 	switch {
 	case err != nil:
 		report(r.whyEnded(), "the end of a run was not recorded before its session ended: other processes see the run as lost, and start its tick again if Retries allows it")
-	case removal == commit.Absent:
-		report(r.lost(ErrLost, errors.New("its lock was gone from etcd when it ended")), "a run was lost before its end was recorded")
+	case gone != nil:
+		report(gone, "a run was lost before its end was recorded")
 	default:
 		report(nil, "")
 	}
@@ -93,7 +95,7 @@ func (r *Run) setUnconfirmed(why error, rec record.Run) {
 	j := r.job
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if r.confirmed { // meanwhile
+	if r.answered { // meanwhile
 		return
 	}
 	r.open = &UnconfirmedError{Job: j.name, Tick: r.claim.tick, Attempt: r.claim.attempt, Token: r.claim.token, Cause: r.locker.sess.Explain(why)}
@@ -103,20 +105,37 @@ func (r *Run) setUnconfirmed(why error, rec record.Run) {
 	}
 }
 
-// setConfirmed records that etcd has confirmed the run's end.
-func (r *Run) setConfirmed() {
+// setAnswered records etcd's answer to the run's end: it is recorded or, with an error, the lock was gone before.
+func (r *Run) setAnswered(gone error) {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
-	r.confirmed, r.open = true, nil
+	r.answered, r.open, r.gone = true, nil, gone
 	delete(r.job.open, r.claim.token)
 }
 
-// unconfirmed returns an *UnconfirmedError if etcd has not confirmed the record of the run's
-// end, or nil.
-func (r *Run) unconfirmed() error {
+// answer returns an *UnconfirmedError if etcd has not confirmed the record of the run's end, and a *LostError if the lock was
+// gone before.
+func (r *Run) answer() (open, gone error) {
 	r.job.mu.Lock()
 	defer r.job.mu.Unlock()
-	return r.open
+	return r.open, r.gone
+}
+
+// awaitAnswer takes over etcd's answer to the record of the end. Before another attempt after a failure it waits for that, as
+// long as the attempt could start: without the record there would be none.
+func (r *Run) awaitAnswer(ctx context.Context) {
+	r.outcome.Unconfirmed = nil
+	if open, _ := r.answer(); open != nil && r.outcome.Outcome == Failed && r.again(ctx) {
+		select {
+		case <-r.recorded:
+		case <-ctx.Done():
+		case <-r.locker.sess.Accepting().Done():
+		}
+	}
+	var gone error
+	if r.outcome.Unconfirmed, gone = r.answer(); gone != nil {
+		r.outcome.Outcome, r.err = Lost, join.Errors(r.err, gone)
+	}
 }
 
 // endedHere reports whether the run with that token has ended in this process and etcd has not
