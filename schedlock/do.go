@@ -37,7 +37,8 @@ type Func func(ctx context.Context, r *Run) error
 //
 // If etcd does not confirm that record within the session's ReleaseTimeout, or before ctx ends, Do
 // returns fn's own result, and Result.Unconfirmed reports that. The run is not lost in this case:
-// it was active when fn returned. Do may be called concurrently.
+// it was active when fn returned. If the run has failed, Do waits longer than ReleaseTimeout for the confirmation, while RetryFailed allows
+// another attempt that could start in time. Do may be called concurrently.
 func (l *Locker) Do(ctx context.Context, name string, fn Func, opts ...CallOption) (res Result, err error) {
 	defer l.reports.callDone(&res, &err)
 	res.Job = name

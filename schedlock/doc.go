@@ -27,8 +27,8 @@
 // If etcd cannot be reached when a function returns, the run is not lost: no other run was started
 // before. The call returns the function's own result, after the session's ReleaseTimeout (2 s by
 // default) at the latest, and Result.Unconfirmed reports that etcd has not confirmed the record of
-// the end. Recording continues in the background until the session's lease ends, and until then the
-// job counts as running. If the lease ends first, all other processes see the run as lost: with
+// the end. (After a failure it waits longer if RetryFailed allows another attempt.) Recording
+// continues in the background until the session's lease ends, and until then the job counts as running. If the lease ends first, all other processes see the run as lost: with
 // Retries one of them starts the tick again, although its work is done. A job that must not be done
 // twice therefore has no Retries, or its work uses an idempotency key.
 //

@@ -68,6 +68,9 @@ func (k *claim) again(ctx context.Context, c *claimed, res Result, err error) bo
 func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 	r := &Run{locker: k.Locker, job: k.job, claim: c, own: k.own, recorded: make(chan struct{})}
 	r.attempts = func(ctx context.Context, res Result, err error) bool { return k.again(ctx, c, res, err) }
+	r.intime = func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return k.boundRetry(ctx, c.tick, k.opts.Now())
+	}
 	if !c.epoch.Valid() || k.late(plan{tick: c.tick, attempt: c.attempt}, k.opts.Now()) || !k.job.cooldown.lasts(ctx, c) {
 		err := k.withdraw(ctx, c)
 		k.sess.Background(func() {
@@ -127,7 +130,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 			err = &panicked{v, debug.Stack()}
 		}
 		r.finish(ctx, err)
-		r.awaitAnswer(ctx)
+		r.awaitAnswer(ctx, v != nil)
 		r.report(ctx, true)
 		if v != nil && (r.again(ctx) || r.own) {
 			return
@@ -144,7 +147,7 @@ func (r *Run) call(work, ctx context.Context, fn Func) {
 	if !r.finish(ctx, err) { // overdue has finished it
 		r.err, r.outcome.Took = once(join.Errors(err, errDidNotReturn), r.Err()), time.Since(r.began)
 	}
-	r.awaitAnswer(ctx)
+	r.awaitAnswer(ctx, true)
 	r.report(ctx, false)
 }
 

@@ -155,7 +155,8 @@ type afterFailure struct {
 // is refused with ErrInvalid. Like each attempt it starts within LateBy, never beside
 // another run, and not after a later tick was claimed. The process whose run has failed makes it, or another one whose
 // call is on standby, as for Retries, or that begins later, see Job.Next. Each measures the pause by its own clock from
-// when it has seen the failure. If etcd has not confirmed the record of the failure, the process waits for that. A panic continues
+// when it has seen the failure. If etcd has not confirmed the record of the failure, the call waits for that, with a warning, as long as another
+// attempt could start in time. A panic continues
 // only after the last attempt of a call. Record.Earlier has the attempts before. Options.Done gets the result of the last attempt
 // that a call has made; the failures before it are warnings.
 //

@@ -42,7 +42,7 @@ func (p *reports) result(res Result, err error) {
 		log = log.With(zap.Int("attempt", res.Attempt), zap.Duration("took", res.Took))
 	}
 	if res.Unconfirmed != nil {
-		log.Warn("the end of a run is not confirmed by etcd", zap.Stringer("outcome", res.Outcome), zap.NamedError("unconfirmed", res.Unconfirmed))
+		p.unconfirmed(res, res.Unconfirmed, nil)
 	}
 	switch {
 	case err == nil && res.Outcome.Started():
@@ -66,6 +66,12 @@ func (p *reports) result(res Result, err error) {
 	default:
 		log.Warn("a tick could not be claimed", zap.Error(err))
 	}
+}
+
+// unconfirmed logs that etcd has not confirmed the end of a run, with the error of its function, if that is not logged otherwise.
+func (p *reports) unconfirmed(res Result, why, err error) {
+	p.log.Warn("the end of a run is not confirmed by etcd", zap.String("job", res.Job), zap.Time("tick", res.Tick), zap.Int("attempt", res.Attempt),
+		zap.Duration("took", res.Took), zap.Stringer("outcome", res.Outcome), zap.NamedError("unconfirmed", why), zap.Error(err))
 }
 
 // newRefusal records why a job is refused, and reports whether the reason is new: it is the same at

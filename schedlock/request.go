@@ -95,6 +95,21 @@ func (r request) bound(ctx context.Context, tick, now time.Time) (context.Contex
 	return ctx, func() { cancel(nil) }
 }
 
+// boundRetry is bound for an attempt after a failure whose record etcd has not confirmed: the pause follows that.
+func (r request) boundRetry(ctx context.Context, tick, now time.Time) (context.Context, context.CancelFunc) {
+	last := r.again
+	if r.within > 0 {
+		last = tick.Add(r.within)
+	}
+	if before := r.next.Add(-r.atMost); !r.next.IsZero() && (last.IsZero() || before.Before(last)) {
+		last = before
+	}
+	if !last.IsZero() {
+		r.within = max(1, last.Add(-r.failed.pause).Sub(tick))
+	}
+	return r.bound(ctx, tick, now)
+}
+
 // since returns the first tick that keeps a tick from being claimed.
 func (r request) since(tick time.Time) time.Time {
 	if r.apart == 0 {

@@ -31,9 +31,10 @@ type Run struct {
 	outcome Result
 	err     error
 
-	own      bool                                      // the goroutine of the call is the Locker's own
-	attempts func(context.Context, Result, error) bool // whether the call makes another attempt after that end
-	recorded chan struct{}                             // closed when nothing more is written of the end
+	own      bool                                                        // the goroutine of the call is the Locker's own
+	attempts func(context.Context, Result, error) bool                   // whether the call makes another attempt after that end
+	intime   func(context.Context) (context.Context, context.CancelFunc) // while an attempt after a failure may be recorded and start
+	recorded chan struct{}                                               // closed when nothing more is written of the end
 
 	open     error // an *UnconfirmedError if the record of the end is not confirmed, or nil; guarded by job.mu
 	answered bool  // etcd has answered that; guarded by job.mu

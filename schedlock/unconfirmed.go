@@ -122,13 +122,18 @@ func (r *Run) answer() (open, gone error) {
 }
 
 // awaitAnswer takes over etcd's answer to the record of the end. Before another attempt after a failure it waits for that, as
-// long as the attempt could start: without the record there would be none.
-func (r *Run) awaitAnswer(ctx context.Context) {
+// long as the attempt could start: without the record there would be none. more is false if the call makes none in any case.
+func (r *Run) awaitAnswer(ctx context.Context, more bool) {
 	r.outcome.Unconfirmed = nil
-	if open, _ := r.answer(); open != nil && r.outcome.Outcome == Failed && r.again(ctx) {
+	if open, _ := r.answer(); open != nil && more && r.outcome.Outcome == Failed && r.again(ctx) {
+		waiting, end := r.intime(ctx)
+		defer end()
+		if waiting.Err() == nil {
+			r.locker.reports.unconfirmed(r.outcome, open, r.err)
+		}
 		select {
 		case <-r.recorded:
-		case <-ctx.Done():
+		case <-waiting.Done():
 		case <-r.locker.sess.Accepting().Done():
 		}
 	}
