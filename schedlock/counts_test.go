@@ -45,11 +45,15 @@ func TestPlanCountsAfterAResume(t *testing.T) {
 func TestNextFireAfterACooldown(t *testing.T) {
 	t.Parallel()
 	at := func(hour, minute int) time.Time { return time.Date(2026, 3, 2, hour, minute, 0, 0, time.UTC) }
-	st := Status{Last: &Record{Tick: at(9, 0), Start: at(9, 1)}}
+	st := Status{Last: &Record{Tick: at(9, 0), Start: at(9, 1)}, CoolingDown: true}
 	st.Settings = "AtMost 1h0m0s, AtLeast 2h0m0s, Retries 0, Every 1h0m0s"
 	require.Equal(t, at(12, 0), st.NextFire(at(9, 30)))
 	require.Equal(t, at(13, 0), st.NextFire(at(12, 30)))
 	st.Settings = "AtMost 1h0m0s, AtLeast 2h0m0s, Retries 0"
 	st.Plan = &Plan{Live: true, Next: []time.Time{at(10, 0), at(11, 0), at(12, 0)}}
 	require.Equal(t, at(12, 0), st.NextFire(at(9, 30)))
+	st.CoolingDown, st.Running = false, true
+	require.Equal(t, at(12, 0), st.NextFire(at(9, 30)), "the cooldown counts from its start")
+	st.Running = false
+	require.Equal(t, at(10, 0), st.NextFire(at(9, 30)), "Unlock has ended the cooldown")
 }

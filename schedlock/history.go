@@ -139,7 +139,8 @@ func (s Status) NextFire(now time.Time) time.Time {
 	if s.Last != nil && s.Last.Tick.After(now) {
 		now = s.Last.Tick
 	}
-	if least := record.LeastOf(s.Settings); least > 0 && s.Last != nil && s.Last.Start.Add(least).After(now) {
+	cools := s.CoolingDown || s.Running // Unlock ends a cooldown
+	if least := record.LeastOf(s.Settings); least > 0 && cools && s.Last != nil && s.Last.Start.Add(least).After(now) {
 		now = s.Last.Start.Add(least) // the cooldown skips those before
 	}
 	period, ok := record.PeriodOf(s.Settings)

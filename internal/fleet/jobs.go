@@ -207,8 +207,11 @@ type History struct {
 
 // History sums up the records, at a time.
 func (j *Job) History(now time.Time) (h History) {
-	latest := int64(-1)
+	latest, unlocked := int64(-1), false
 	for tick, r := range j.Runs {
+		if r.Start > h.LastRun {
+			unlocked = r.State == record.RunUnlocked
+		}
 		switch {
 		case r.State == record.RunFailed:
 			h.Failed++
@@ -222,7 +225,7 @@ func (j *Job) History(now time.Time) (h History) {
 	switch {
 	case latest >= 0 && j.Period >= ticks.Smallest:
 		latest = max(latest, j.operated) // no tick from before a resumption is started
-		if j.least > 0 {
+		if j.least > 0 && !unlocked {    // Unlock ends the cooldown
 			latest = max(latest, h.LastRun+j.least.Milliseconds()) // nor one within the cooldown
 		}
 		h.Next = j.outlasting(h.LastRun, latest, func(after int64) int64 { return ticks.Next(j.Period, time.UnixMilli(after)).UnixMilli() })
@@ -254,7 +257,7 @@ func (j *Job) expected(now time.Time) bool {
 func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 	last := after.UnixMilli()
 	for tick, r := range j.Runs {
-		if last = max(last, tick); j.least > 0 {
+		if last = max(last, tick); j.least > 0 && (j.Cooling || j.lock != 0) {
 			last = max(last, r.Start+j.least.Milliseconds())
 		}
 	}

@@ -19,16 +19,23 @@ func TestNextFireTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		operated, next int64
 		period, least  time.Duration
+		state          string
+		cooling        bool
+		lock           int64
 	}{
-		"after the record":              {0, 11 * hour, time.Hour, 0},
-		"paused before it":              {9 * hour, 11 * hour, time.Hour, 0},
-		"resumed three hours on":        {13*hour + hour/2, 14 * hour, time.Hour, 0},
-		"a period is not known":         {0, 0, 0, 0},
-		"K27: a cooldown":               {0, 13 * hour, time.Hour, 2 * time.Hour}, // from one second after its tick
-		"K27: a cooldown of a part":     {0, 11 * hour, time.Hour, 10 * time.Minute},
-		"K27: resumed after a cooldown": {13*hour + hour/2, 14 * hour, time.Hour, 2 * time.Hour},
+		"after the record":              {0, 11 * hour, time.Hour, 0, "done", false, 0},
+		"paused before it":              {9 * hour, 11 * hour, time.Hour, 0, "done", false, 0},
+		"resumed three hours on":        {13*hour + hour/2, 14 * hour, time.Hour, 0, "done", false, 0},
+		"a period is not known":         {0, 0, 0, 0, "done", false, 0},
+		"K27: a cooldown":               {0, 13 * hour, time.Hour, 2 * time.Hour, "done", true, 0}, // from one second after its tick
+		"K27: a cooldown of a part":     {0, 11 * hour, time.Hour, 10 * time.Minute, "done", true, 0},
+		"K27: resumed after a cooldown": {13*hour + hour/2, 14 * hour, time.Hour, 2 * time.Hour, "done", true, 0},
+		"a run that is active":          {0, 13 * hour, time.Hour, 2 * time.Hour, "running", false, 7},
+		"Unlock ends a cooldown":        {0, 11 * hour, time.Hour, 2 * time.Hour, "unlocked", false, 0},
 	} {
-		j := &Job{Period: c.period, least: c.least, Runs: map[int64]Run{10 * hour: {State: "done", Start: 10*hour + 1000}}, operated: c.operated}
+		earlier := Run{State: "unlocked", Start: 9*hour + 1000}
+		j := &Job{Period: c.period, least: c.least, operated: c.operated, Cooling: c.cooling, lock: c.lock}
+		j.Runs = map[int64]Run{9 * hour: earlier, 10 * hour: {State: c.state, Start: 10*hour + 1000}}
 		require.Equal(t, c.next, j.History(time.UnixMilli(500)).Next, name)
 		if next := j.Upcoming(time.UnixMilli(max(500, c.operated)), 1); c.period > 0 {
 			require.Equal(t, []time.Time{time.UnixMilli(c.next)}, next, "A252: "+name)

@@ -42,7 +42,11 @@ func dueOf(st schedlock.Status, resumed time.Time) time.Time {
 	if st.Last.Tick.After(latest) {
 		latest = st.Last.Tick
 	}
-	if cooled := st.Last.Start.Add(record.LeastOf(st.Settings)); cooled.After(latest) && record.LeastOf(st.Settings) > 0 {
+	least := record.LeastOf(st.Settings)
+	if st.Last.State == schedlock.RunUnlocked {
+		least = 0 // Unlock ends the cooldown
+	}
+	if cooled := st.Last.Start.Add(least); cooled.After(latest) && least > 0 {
 		latest = cooled
 	}
 	period, _ := record.PeriodOf(st.Settings)

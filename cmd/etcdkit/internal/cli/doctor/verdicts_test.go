@@ -71,17 +71,20 @@ func TestDueOf(t *testing.T) {
 	t.Parallel()
 	at := func(hours float64) time.Time { return time.Unix(0, 0).Add(time.Duration(hours * float64(time.Hour))) }
 	hourly := "AtMost 1h0m0s, AtLeast 0s, Retries 0, Every 1h0m0s"
+	cools := strings.Replace(hourly, "AtLeast 0s", "AtLeast 1h30m0s", 1)
 	for name, c := range map[string]struct {
 		settings                   string
 		last, resumed, ended, want float64
+		state                      schedlock.State
 	}{
-		"a period":                   {hourly, 10, 0, 0, 11},
-		"a period, resumed":          {hourly, 10, 12.5, 0, 13},
-		"a period, and a cooldown":   {strings.Replace(hourly, "AtLeast 0s", "AtLeast 1h30m0s", 1), 10, 0, 0, 12},
-		"a run outlasts the period":  {hourly, 10, 0, 12.5, 13},
-		"a run ends before the next": {hourly, 10, 0, 10.5, 11},
+		"a period":                   {hourly, 10, 0, 0, 11, schedlock.RunDone},
+		"a period, resumed":          {hourly, 10, 12.5, 0, 13, schedlock.RunDone},
+		"a period, and a cooldown":   {cools, 10, 0, 0, 12, schedlock.RunDone},
+		"Unlock ends the cooldown":   {cools, 10, 0, 0, 11, schedlock.RunUnlocked},
+		"a run outlasts the period":  {hourly, 10, 0, 12.5, 13, schedlock.RunDone},
+		"a run ends before the next": {hourly, 10, 0, 10.5, 11, schedlock.RunDone},
 	} {
-		st := schedlock.Status{Settings: c.settings, Last: &schedlock.Record{Tick: at(c.last), Start: at(c.last).Add(time.Second), End: at(c.ended)}}
+		st := schedlock.Status{Settings: c.settings, Last: &schedlock.Record{State: c.state, Tick: at(c.last), Start: at(c.last).Add(time.Second), End: at(c.ended)}}
 		require.True(t, at(c.want).Equal(dueOf(st, at(c.resumed))), "%s: %v", name, dueOf(st, at(c.resumed)))
 	}
 }
