@@ -58,8 +58,8 @@ func (s *losses) record(revision int64) {
 	s.changed = max(s.changed, revision)
 }
 
-// lockGone takes the revision at which the lock was deleted: all that ends a run, or takes a claim back, changes its record in
-// the same Txn. Whether this process has seen the claim has no part in it: it may have started since.
+// lockGone takes the revision at which the lock was deleted: what ends a run or withdraws a claim changes its record in the
+// same Txn. It does not matter whether this process has seen the claim: it may have started since.
 func (s *losses) lockGone(revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,9 +36,9 @@ const (
 // returns the revision of the change and the responses to also, which is done in the same Txn; they are nil
 // if a later read has found the change made.
 //
-// It returns ErrConflict if another change came first. If a response was lost and Another's
-// change is found afterwards, both changes were concurrent: Swap then takes its own as made
-// just before the other and returns revision 0, since repeating it could undo the newer one. It
+// It returns ErrConflict if another change came first. If a response was lost and another
+// change is found afterwards, both were concurrent: Swap then takes its own as made just before
+// the other and returns revision 0, since repeating it could undo the newer one. It
 // repeats until the outcome is known. It returns an error of etcd's that repeating would not
 // change, or ctx's error; then the change may be made or not. A copy that arrives after another
 // change does nothing.
