@@ -25,7 +25,7 @@ type Adapter struct {
 	mu      sync.Mutex
 	again   map[string]func() error // by Retry
 	watched map[string]bool         // jobs for which the Locker is on standby
-	lost    map[string]time.Time    // ticks for which again was called
+	lost    map[string]lostTick     // for which again was called
 	plan    adapterPlan
 }
 
@@ -35,7 +35,7 @@ type Adapter struct {
 // NewAdapter returns ErrInvalid if the Locker or the schedule is nil, the period or an option is out of range, or
 // options contradict each other. RetryFailed is refused: the scheduler alone can run the task again.
 func NewAdapter(l *Locker, schedule Schedule, opts ...Option) (*Adapter, error) {
-	a := &Adapter{locker: l, again: map[string]func() error{}, watched: map[string]bool{}, lost: map[string]time.Time{}}
+	a := &Adapter{locker: l, again: map[string]func() error{}, watched: map[string]bool{}, lost: map[string]lostTick{}}
 	var err error
 	switch every, periodic := schedule.(Periods); {
 	case l == nil:

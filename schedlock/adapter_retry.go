@@ -24,16 +24,14 @@ func (a *Adapter) Retry(name string, again func() error) {
 func (a *Adapter) request(name string) request {
 	r := request{settings: a.settings, within: a.settings.lateBy, single: true} // the scheduler runs the task
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	again := a.again[name]
+	again, lost := a.again[name], a.lost[name]
+	delete(a.lost, name)
+	a.mu.Unlock()
 	if again == nil {
 		return r
 	}
-	if tick, ok := a.lost[name]; ok {
-		delete(a.lost, name)
-		if !a.passed(tick) { // otherwise the scheduler has dropped the call of again, and this one is for a later tick
-			r.tick = tick
-		}
+	if !lost.tick.IsZero() && !a.passed(lost) { // otherwise the scheduler has dropped the call of again, and this one is for a later tick
+		r.tick = lost.tick
 	}
 	r.standby = func(j *job, tick time.Time, r request) {
 		a.mu.Lock()
@@ -43,10 +41,11 @@ func (a *Adapter) request(name string) request {
 		}
 		a.watched[name] = a.locker.sess.Background(func() {
 			free := a.waitLost(j, tick, r)
+			lost := lostTick{tick, a.locker.opts.Now()}
 			a.mu.Lock()
 			a.watched[name] = false
 			if free {
-				a.lost[name] = tick
+				a.lost[name] = lost
 			}
 			a.mu.Unlock()
 			if !free {
@@ -63,14 +62,22 @@ func (a *Adapter) request(name string) request {
 	return r
 }
 
-// passed reports whether a call that is made now is for a later tick than that.
-func (a *Adapter) passed(tick time.Time) bool {
-	now := a.locker.opts.Now()
-	if every, ok := a.settings.every, a.times == nil; ok {
-		return Periods(every).at(now.Add(min(early, every/10))).After(tick)
+// lostTick is a tick whose run was lost, and when the scheduler was asked for another call for it.
+type lostTick struct{ tick, at time.Time }
+
+// passed reports whether a fire time has come since the scheduler was asked for another call: a call that is made now is for that
+// one. A fire time between the tick and then does not count; if it was claimed, the tick is refused as Late.
+func (a *Adapter) passed(lost lostTick) bool {
+	return a.latest(a.locker.opts.Now()).After(a.latest(lost.at))
+}
+
+// latest returns the fire time for which a call at a time is. It calls the schedule, which is the caller's.
+func (a *Adapter) latest(at time.Time) time.Time {
+	if every := a.settings.every; a.times == nil {
+		return Periods(every).at(at.Add(min(early, every/10)))
 	}
-	latest, in, _ := a.times.due(now)
-	return in > 0 || latest.After(tick)
+	tick, _, _ := a.times.due(at)
+	return tick
 }
 
 // waitLost waits until the run of a tick has ended, and reports whether it was lost and another attempt

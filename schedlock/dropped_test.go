@@ -58,3 +58,44 @@ func TestDroppedRetryCostsNoTick(t *testing.T) {
 		})
 	}
 }
+
+// A247: a run is lost after the next fire time has come, within LateBy, and no process has claimed that. The call that the scheduler
+// is asked for is for the tick that was lost.
+func TestRetryInALaterPeriod(t *testing.T) {
+	t.Parallel()
+	for name, schedule := range map[string]schedlock.Schedule{"periods": schedlock.Periods(24 * time.Hour), "schedule": grid(24 * time.Hour)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			now := clock(midnight.Add(time.Minute))
+			dying, in := f.instance(nil, now.options()), f.instance(nil, now.options())
+			adapter := func(in instance) *schedlock.Adapter {
+				ad, err := schedlock.NewAdapter(in.Locker, schedule, schedlock.Retries(1), schedlock.LateBy(30*time.Hour))
+				require.NoError(t, err)
+				if name != "periods" {
+					require.NoError(t, ad.SetCrontab("daily", time.UTC, now.now()))
+				}
+				return ad
+			}
+			started, _, err := adapter(dying).Start(ctx, "job")
+			require.NoError(t, err)
+			ad := adapter(in)
+			again := make(chan struct{}, 10)
+			ad.Retry("job", func() error { again <- struct{}{}; return nil })
+			_, res, err := ad.Start(ctx, "job")
+			require.NoError(t, err)
+			require.Equal(t, schedlock.Claimed, res.Outcome)
+			now.set(midnight.Add(24*time.Hour + time.Minute))
+			dying.client.Cut()
+			require.NoError(t, f.ExpireLease(ctx, dying.sess.Lease()))
+			got(t, again, "it is to be called again")
+			next, res, err := ad.Start(ctx, "job")
+			require.NoError(t, err)
+			require.NotNil(t, next, "%v", res.Outcome)
+			require.Equal(t, []any{midnight, 2}, []any{next.Run().Tick(), next.Run().Attempt()})
+			require.NoError(t, next.End(ctx, nil))
+			_ = started.End(ctx, nil) // its client is cut off
+		})
+	}
+}
