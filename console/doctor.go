@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 )
@@ -95,7 +93,9 @@ func (c *console) examine(ctx context.Context) (all findings, _ error) {
 		parts[2] = doctor.Named("compaction", doctor.Compaction(ctx, client, space.Root(), doctor.ManyRevisions))
 	})
 	check(func(ctx context.Context) { parts[3] = doctor.Named("leases", doctor.Leases(ctx, client)) })
-	check(func(ctx context.Context) { parts[4] = doctor.Named("streams", c.streams.look(ctx, client)) })
+	check(func(ctx context.Context) {
+		parts[4] = doctor.Named("streams", c.streams.look(ctx, func(ctx context.Context) []doctor.Finding { return doctor.Streams(ctx, client) }))
+	})
 	checks.Wait()
 	majority, cut := survey.Majority(reads, unread)
 	all = slices.Concat(findings(doctor.Named("endpoint", survey.Endpoints())), doctor.Named("members", survey.Members()),
@@ -113,21 +113,44 @@ const streamsEvery = time.Minute
 
 // streamCheck has the latest finding about the streams of a connection.
 type streamCheck struct {
-	mu    sync.Mutex
-	found []doctor.Finding
-	until time.Time
+	mu     sync.Mutex
+	found  []doctor.Finding
+	until  time.Time
+	asking chan struct{} // closed when the call that makes connections has ended; nil if none does
 }
 
-// look returns what is known of the streams of a connection.
-func (s *streamCheck) look(ctx context.Context, client *clientv3.Client) []doctor.Finding {
+// look returns what is known of the streams of a connection. One call at a time asks for it; the others wait for that, or
+// return what was known before when their ctx ends.
+func (s *streamCheck) look(ctx context.Context, ask func(context.Context) []doctor.Finding) []doctor.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Now().After(s.until) {
-		if s.found = doctor.Streams(ctx, client); s.found != nil { // an endpoint has answered
-			s.until = time.Now().Add(streamsEvery)
+	for s.asking != nil && ctx.Err() == nil {
+		asking := s.asking
+		s.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
 		}
+		s.mu.Lock()
+	}
+	if s.asking == nil && time.Now().After(s.until) {
+		s.ask(ctx, ask)
 	}
 	return slices.Clone(s.found)
+}
+
+// ask asks, without s.mu, which is locked before and after.
+func (s *streamCheck) ask(ctx context.Context, ask func(context.Context) []doctor.Finding) {
+	asking := make(chan struct{})
+	s.asking = asking
+	s.mu.Unlock()
+	found := ask(ctx)
+	s.mu.Lock()
+	s.asking = nil
+	close(asking)
+	if s.found = found; found != nil { // an endpoint has answered
+		s.until = time.Now().Add(streamsEvery)
+	}
 }
 
 // own is the finding about the console's own session.
