@@ -34,8 +34,11 @@ func TestClocksOfAList(t *testing.T) {
 	put(s, space.Session(9).Alive(), at("web-9", now-500_000), 9, now)
 	put(s, space.Session(10).Alive(), at("console", now+9000), 10, now)
 	put(s, space.Clock(11), at("gone", now+9000), 11, now)
+	put(s, space.Clock(12), at("web-12", now-1000), 12, now)
+	put(s, space.Session(12).Alive(), at("web-12", now+7000), 12, now) // its clock was ahead, and has been set since
 	require.Equal(t, []fleet.Clock{
 		{Lease: 7, Owner: "web-7", Measured: true, Lead: 5000}, {Lease: 8, Owner: "web-8", Measured: true, Lead: 3000, Beat: now + 3000}, {Lease: 9, Owner: "web-9", Beat: now - 90_000},
+		{Lease: 12, Owner: "web-12", Beat: now - 1000},
 	}, s.Clocks(10))
 	s.Remove(space.Clock(9))
 	require.Zero(t, s.ClockOf(9).Beat)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -90,7 +91,8 @@ func (s *State) Put(kv *mvccpb.KeyValue, now int64) {
 			of = Session{Owner: r.Owner, Since: r.AtMS}
 		}
 		s.changeSession(kv.Lease, func() { s.Sessions[kv.Lease] = of })
-		s.ahead(kv.Lease, max(of.Since, s.beats[s.space.Clock(kv.Lease)]), now)
+		// The clock may have been set since the session began: a beat is newer.
+		s.ahead(kv.Lease, cmp.Or(s.beats[s.space.Clock(kv.Lease)], of.Since), now)
 		return
 	}
 	s.change(key, kv, known, now)
