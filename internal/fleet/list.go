@@ -25,13 +25,16 @@ type listing struct {
 	revision int64
 	page     int64
 	put      func(*mvccpb.KeyValue)
+	answered func() // is called after the first answer
 }
 
 // list reads the namespace, or what has one of the prefixes, none of which is that of a store.
 func (f *Fleet) list(ctx context.Context, prefixes ...string) (fresh *State, revision int64, err error) {
 	fresh = NewState(f.space, f.opts.Details)
-	now := f.now()
-	l := &listing{kv: f.kv, page: f.page, put: func(kv *mvccpb.KeyValue) { fresh.Put(kv, now) }}
+	// All that is read was written before the first answer. An earlier time would have the clock ahead of each process
+	// that has written while etcd was slow to answer.
+	var now int64
+	l := &listing{kv: f.kv, page: f.page, put: func(kv *mvccpb.KeyValue) { fresh.Put(kv, now) }, answered: func() { now = f.now() }}
 	for _, prefix := range prefixes {
 		if err := l.all(ctx, prefix, clientv3.GetPrefixRangeEnd(prefix)); err != nil {
 			return nil, 0, err
@@ -134,6 +137,7 @@ func (l *listing) get(ctx context.Context, from, end string, limit int64, opts .
 	resp, err := l.kv.Get(call, from, append([]clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(limit), clientv3.WithRev(l.revision)}, opts...)...)
 	if err == nil && l.revision == 0 {
 		l.revision = resp.Header.Revision
+		l.answered()
 	}
 	return resp, err
 }

@@ -1,0 +1,70 @@
+package fleet_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// reads are reads of etcd: what happens before each, and how many keys they have returned.
+type reads struct {
+	clientv3.KV
+	before func()
+	keys   atomic.Int64
+}
+
+func (r *reads) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	r.before()
+	resp, err := r.KV.Get(ctx, key, opts...)
+	if err == nil {
+		r.keys.Add(int64(len(resp.Kvs)))
+	}
+	return resp, err
+}
+
+// listed returns a Fleet that has listed its namespace, and follows it.
+func listed(t *testing.T, r *reads, f testkit.Fixture, space keyspace.Space, o fleet.Options) *fleet.Fleet {
+	t.Helper()
+	c := f.NewClient(t, nil)
+	r.KV = c.KV
+	o.Probe, o.Refresh, o.Logger = time.Second, time.Hour, zap.NewNop()
+	fl := fleet.New(r, c.Watcher, space, o)
+	ctx, cancel := context.WithCancel(testkit.Context(t))
+	ended := make(chan error, 1)
+	go func() { ended <- fl.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	require.NoError(t, fl.Await(ctx, 1))
+	return fl
+}
+
+// A process that writes while etcd is slow to answer a list has no clock that is ahead.
+func TestClocksOfASlowList(t *testing.T) {
+	t.Parallel()
+	f, ctx := testkit.Shared(t), testkit.Context(t)
+	client := f.Client()
+	space, err := keyspace.New(f.Root, "shop")
+	require.NoError(t, err)
+	lease, err := client.Grant(ctx, 300)
+	require.NoError(t, err)
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	r := &reads{before: func() {
+		if ahead.Swap(int64(time.Minute)) == 0 { // the first one has waited for so long, and then the process writes
+			_, err := client.Put(ctx, space.Session(int64(lease.ID)).Alive(), record.Clock{Owner: "web-7", AtMS: now().UnixMilli()}.Encode(), clientv3.WithLease(lease.ID))
+			require.NoError(t, err)
+		}
+	}}
+	listed(t, r, f, space, fleet.Options{Now: now}).View(func(st *fleet.State, _ fleet.Meta) {
+		require.Equal(t, []fleet.Clock{{Lease: int64(lease.ID), Owner: "web-7"}}, st.Clocks(0))
+	})
+}
