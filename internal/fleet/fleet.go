@@ -20,7 +20,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// Options configure a Fleet. All fields but Details are set.
+// Options configure a Fleet. All fields but Details and Only are set.
 type Options struct {
 	Probe   time.Duration // as exporter.Options has it
 	Refresh time.Duration // as exporter.Options has it
@@ -29,6 +29,9 @@ type Options struct {
 	// Details keeps the values of requests, sessions, jobs and notes of operators as well, for
 	// pages that show them. Defaults to false: times, states and limits alone.
 	Details bool
+	// Only are the prefixes that are listed, none of which is that of a store. Of the rest the state has what changes while
+	// the namespace is followed. Defaults to all of the namespace.
+	Only []string
 }
 
 // ErrActive: Run was called while another call of it is active.

@@ -2,6 +2,8 @@ package fleet_test
 
 import (
 	"context"
+	"fmt"
+	"path"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +47,33 @@ func listed(t *testing.T, r *reads, f testkit.Fixture, space keyspace.Space, o f
 	t.Cleanup(func() { cancel(); <-ended })
 	require.NoError(t, fl.Await(ctx, 1))
 	return fl
+}
+
+// A Fleet that lists the clocks and the sessions alone reads nothing else, however large the namespace is, and has what
+// changes later.
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	f, ctx := testkit.Shared(t), testkit.Context(t)
+	s, client := f.Session(nil)
+	space, err := keyspace.New(f.Root, path.Base(s.NamespacePrefix()))
+	require.NoError(t, err)
+	orders := space.Store("orders")
+	for n := range 50 {
+		_, err := client.Put(ctx, orders.Entry("acme", "pay", fmt.Sprint(n)).Record, string(record.Attempt{State: record.AttemptDone, Number: 1}.Encode()))
+		require.NoError(t, err)
+	}
+	r := &reads{before: func() {}}
+	fl := listed(t, r, f, space, fleet.Options{Now: time.Now, Only: []string{space.Clocks(), space.Sessions()}})
+	fl.View(func(st *fleet.State, _ fleet.Meta) {
+		require.Contains(t, st.Sessions, int64(s.Lease()))
+		require.Empty(t, st.Stores)
+	})
+	require.Less(t, r.keys.Load(), int64(10), "the session's, and no records")
+	crowd := space.Queue(keyspace.Semaphore, "crowd")
+	resp, err := client.Put(ctx, crowd.Limit, record.Limit{Limit: 1}.Encode())
+	require.NoError(t, err)
+	require.NoError(t, fl.Await(ctx, resp.Header.Revision))
+	fl.View(func(st *fleet.State, _ fleet.Meta) { require.Len(t, st.Queues, 1) })
 }
 
 // A process that writes while etcd is slow to answer a list has no clock that is ahead.

@@ -41,7 +41,7 @@ var errRefresh = errors.New("the namespace is read again")
 // follow reads the namespace and then follows its changes.
 func (f *Fleet) follow(ctx context.Context, pause *commit.Backoff) error {
 	began := f.now()
-	fresh, revision, err := f.list(ctx)
+	fresh, revision, err := f.list(ctx, f.opts.Only...)
 	if err != nil {
 		return err
 	}

@@ -117,6 +117,14 @@ func TestDoctorWithoutPermission(t *testing.T) {
 	ctx := testkit.Context(t)
 	require.NoError(t, etcd.AddUser(ctx, "app", "secret", "/doctor/v1/test/"))
 	require.NoError(t, etcd.AddUser(ctx, "other", "secret", "/doctor/v1/other/"))
+	require.NoError(t, etcd.AddUser(ctx, "clocks", "secret", "/doctor/v1/test/session/", "/doctor/v1/test/clock/"))
+	space, err := keyspace.New("/doctor", "test")
+	require.NoError(t, err)
+	lease, err := etcd.Client().Grant(ctx, 300)
+	require.NoError(t, err)
+	written := record.Clock{Owner: "web-7", AtMS: time.Now().UnixMilli()}.Encode()
+	_, err = etcd.Client().Put(ctx, space.Session(int64(lease.ID)).Alive(), written, clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
 	require.NoError(t, etcd.EnableAuth(ctx, "root", "root"))
 	examine := func(user string) clitest.Result {
 		return f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m", "--user", user)
@@ -137,6 +145,9 @@ func TestDoctorWithoutPermission(t *testing.T) {
 	require.Contains(t, by["session"], "FAIL no session")
 	require.Contains(t, by["sessions"], "WARN live sessions")
 	require.Contains(t, by["queues"], "WARN not examined")
+
+	_, by = findings(t, examine("clocks:secret"))
+	require.Contains(t, by["clocks"], "OK 1 clock is not known: of 1 session,", "it may read the sessions")
 
 	r = f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m")
 	require.Equal(t, exit.Failed, r.Code, r.Out)

@@ -99,7 +99,7 @@ func (d *examination) presence(ctx context.Context) (space keyspace.Space, alive
 	if space, err = d.call.Etcd.Space(); err != nil {
 		return space, nil, err
 	}
-	resp, err := d.client.Get(ctx, space.Root()+"session/", clientv3.WithPrefix())
+	resp, err := d.client.Get(ctx, space.Sessions(), clientv3.WithPrefix())
 	if err != nil {
 		return space, nil, err
 	}
@@ -134,7 +134,9 @@ func (d *examination) clocks(ctx context.Context) (found []finding) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all := fleet.New(d.client.KV, d.client.Watcher, space, fleet.Options{Probe: time.Second, Refresh: time.Hour, Logger: zap.NewNop(), Now: d.now, Details: true})
+	all := fleet.New(d.client.KV, d.client.Watcher, space, fleet.Options{
+		Probe: time.Second, Refresh: time.Hour, Logger: zap.NewNop(), Now: d.now, Only: []string{space.Clocks(), space.Sessions()},
+	})
 	var listens sync.WaitGroup
 	listens.Go(func() { _ = all.Run(ctx) })
 	defer listens.Wait()
@@ -150,8 +152,11 @@ func (d *examination) clocks(ctx context.Context) (found []finding) {
 	if d.sess != nil {
 		own = int64(d.sess.Lease())
 	}
-	all.View(func(s *fleet.State, _ fleet.Meta) {
+	all.View(func(s *fleet.State, m fleet.Meta) {
 		found = doctor.Clocks(s.Clocks(own), d.now(), fmt.Sprintf("in %v; the console compares them as they write", d.listen))
+		if exit.CodeOf(m.Failure) == exit.Denied { // it may read the sessions, and not all of the namespace
+			found = append(found, notMade("what processes write", m.Failure)...)
+		}
 	})
 	return found
 }
