@@ -108,12 +108,32 @@ func (t *Trail) forNew(ctx context.Context) (clientv3.LeaseID, error) {
 	if time.Now().Before(t.until) {
 		return t.lease, nil
 	}
+	if lease, left := t.newest(ctx); left > 0 {
+		t.lease, t.until = lease, time.Now().Add(left)
+		return lease, nil
+	}
 	granted, err := t.sess.Etcd().Client.Grant(ctx, int64(kept/time.Second))
 	if err != nil {
 		return 0, err
 	}
 	t.lease, t.until = granted.ID, time.Now().Add(shared)
 	return granted.ID, nil
+}
+
+// newest returns the lease of the newest record, whichever process has written it, and for how long it is used for new
+// ones: each command is a process of its own, and a lease lasts longer than the records that trim deletes.
+func (t *Trail) newest(ctx context.Context) (clientv3.LeaseID, time.Duration) {
+	// With the value, although it is not needed: etcd 3.7 returns no lease without.
+	resp, err := t.sess.Read(ctx, t.sess.Space().Changes(), clientv3.WithLastKey()...)
+	if err != nil || len(resp.Kvs) == 0 || resp.Kvs[0].Lease == 0 {
+		return 0, 0
+	}
+	lease := clientv3.LeaseID(resp.Kvs[0].Lease)
+	ttl, err := t.sess.Etcd().Client.TimeToLive(ctx, lease)
+	if err != nil {
+		return 0, 0
+	}
+	return lease, time.Duration(ttl.TTL)*time.Second - (kept - shared)
 }
 
 // trim deletes the oldest records, if there are too many.

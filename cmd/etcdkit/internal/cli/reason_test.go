@@ -3,6 +3,7 @@ package cli_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -66,4 +67,37 @@ func TestReasons(t *testing.T) {
 	r := f.Run("limit", "-N", "test", "charge", "--reason", "none")
 	require.Equal(t, exit.Usage, r.Code)
 	require.Contains(t, r.Err, "semaphore/charge: --reason is for a change")
+}
+
+// Commands share the lease of what they record, as long as it lasts for nearly all of the time that a record is kept: a
+// script leaves no lease for each of its changes.
+func TestReasonsShareALease(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ctx := testkit.Context(t)
+	space, err := keyspace.New(f.Prefix, "test")
+	require.NoError(t, err)
+	sm, err := concurrency.NewSemaphore(f.Session("web-7"), "charge", 5, nil)
+	require.NoError(t, err)
+	f.Permit(sm.Acquire(ctx))
+	client := f.Etcd.Client()
+	lease := func(limit int) clientv3.LeaseID {
+		t.Helper()
+		r := f.Run("limit", "-N", "test", "charge", fmt.Sprint(limit), "--reason", "load")
+		require.Zero(t, r.Code, r.Err)
+		require.Empty(t, r.Err)
+		resp, err := client.Get(ctx, space.Changes(), clientv3.WithLastKey()...)
+		require.NoError(t, err)
+		return clientv3.LeaseID(resp.Kvs[0].Lease)
+	}
+	first := lease(6)
+	require.NotZero(t, first)
+	require.Equal(t, first, lease(7))
+	old, err := client.Grant(ctx, 29*24*3600)
+	require.NoError(t, err)
+	_, err = client.Put(ctx, space.Change(time.Now().UnixMilli(), "old"), record.Change{}.Encode(), clientv3.WithLease(old.ID))
+	require.NoError(t, err)
+	last := lease(8)
+	require.NotEqual(t, old.ID, last, "it would end too soon")
+	require.Equal(t, last, lease(9))
 }
