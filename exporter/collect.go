@@ -65,8 +65,8 @@ func samples(s *fleet.State, d descs, now int64, most int) (out []sample, droppe
 	if ms, ok := s.Skew(); ok {
 		out = append(out, sample{d.skew, seconds(ms), nil})
 	}
-	for _, p := range s.Off(leastOff, mostOff) {
-		out = append(out, sample{d.off, seconds(p.MS), []string{ownerOf(p.Owner)}})
+	for _, p := range s.Off(leastOff, mostOff, ownerOf) {
+		out = append(out, sample{d.off, seconds(p.MS), []string{p.Owner}})
 	}
 	for _, subjects := range [...][]subject{queueSubjects(s), jobSubjects(s, now), storeSubjects(s)} {
 		for i, sub := range firstOf(subjects) {
@@ -82,11 +82,11 @@ func samples(s *fleet.State, d descs, now int64, most int) (out []sample, droppe
 }
 
 // Of the clocks that differ by leastOff milliseconds or more, so many are published, each with its owner, of which a label
-// has so many bytes.
+// has so many bytes: all that a session may have.
 const (
 	leastOff   = 1000
 	mostOff    = 10
-	ownerBytes = 128
+	ownerBytes = 255
 )
 
 // ownerOf is an owner as a label.

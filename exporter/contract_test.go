@@ -19,6 +19,7 @@ import (
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/exporter"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // A wrong argument is refused, and says what is wrong.
@@ -128,6 +129,29 @@ func TestClockSkew(t *testing.T) {
 	require.NoError(t, off.Close(ctx))
 	require.Eventually(t, func() bool { return e.series()["clock_skew_seconds{}"] < 60 }, soon, look)
 	require.NotContains(t, e.series(), owned)
+}
+
+// A label has all of an owner that a session may have. Of longer ones, which another program writes, those that begin alike
+// are one series: each scrape succeeds.
+func TestOwnersThatBeginAlike(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	space, err := keyspace.New(f.Root, f.namespace(s))
+	require.NoError(t, err)
+	e := f.export(s, nil)
+	long := strings.Repeat("x", 254)
+	for i, owner := range []string{long + "1", long + "2", long + "2 and more", long + "2 and others"} {
+		lease, err := f.Client().Grant(ctx, 300)
+		require.NoError(t, err)
+		ahead := record.Clock{Owner: owner, AtMS: time.Now().Add(time.Duration(i+1) * time.Hour).UnixMilli()}.Encode()
+		_, err = f.Client().Put(ctx, space.Session(int64(lease.ID)).Alive(), ahead, clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+	}
+	got := e.reaches(f)
+	require.InDelta(t, 3600, got[fmt.Sprintf("process_clock_skew_seconds{owner=%q}", long+"1")], 60)
+	require.InDelta(t, 4*3600, got[fmt.Sprintf("process_clock_skew_seconds{owner=%q}", long+"2")], 60)
 }
 
 // Read permission for the namespace is enough. Without it the exporter warns once, and shows the state when it

@@ -104,11 +104,12 @@ type Off struct {
 }
 
 // Off returns the owners of up to most live sessions whose clocks differ by least or more, the greatest difference first.
-func (s *State) Off(least int64, most int) (all []Off) {
+// name returns an owner as it is shown: sessions whose owners are shown alike are one.
+func (s *State) Off(least int64, most int, name func(owner string) string) (all []Off) {
 	of := map[string]int64{}
 	for lease, m := range s.clocks {
 		if ms := max(m.lead, -m.lead); ms >= least {
-			owner := s.Sessions[lease].Owner
+			owner := name(s.Sessions[lease].Owner)
 			of[owner] = max(of[owner], ms)
 		}
 	}
