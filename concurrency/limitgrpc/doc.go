@@ -97,8 +97,11 @@
 //
 // gRPC's health checks and reflection are not limited, on both sides, unless Options.Methods says so.
 //
-// Chain the interceptors behind authentication, and behind that of idemgrpc: a call that is refused executes when it is
-// repeated, under idempotency.Refuse too, if the interceptors between the two have done nothing. A second one of the same Limiter within the first is
-// an error (INTERNAL), since two calls could wait for each other; of another Limiter it is fine, and
-// the waits add up.
+// Chain the interceptors behind authentication. Under idempotency.TakeOver chain them behind that of idemgrpc: a replay
+// needs no permit, and a call that is refused executes when it is repeated. Under idempotency.Refuse chain them in front
+// of it. Behind it, the outcome of a call that is refused is unknown until an operator resolves it: an interceptor between
+// the two may have called the handler before, as one that retries does.
+//
+// A second one of the same Limiter within the first is an error (INTERNAL), since two calls could wait for each other;
+// of another Limiter it is fine, and the waits add up.
 package limitgrpc

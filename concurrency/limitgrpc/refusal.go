@@ -69,9 +69,6 @@ func (c *config) refuse(ctx context.Context, key, method string, ran bool, err e
 	if by.Report {
 		c.ReportError(ctx, method, err)
 	}
-	if !ran && !c.sends {
-		middleware.NothingDone(ctx)
-	}
 	return c.answer(ctx, by, ran, err)
 }
 

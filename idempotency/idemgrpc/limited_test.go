@@ -7,22 +7,21 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/limitgrpc"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
 )
 
-// TestBehindALimit: a call that a limit has refused executes when it is repeated, whatever the policy and the order of the
-// two interceptors: its handler did not run (A267 in internal/proof/tested-failures.md).
+// TestBehindALimit: a call that a limit in front has refused has no record, and executes when it is repeated. That of a
+// limit behind is judged by its code, as of any handler: under Refuse its outcome is unknown, since an interceptor
+// between the two may have called the handler before (A267 in internal/proof/tested-failures.md).
 func TestBehindALimit(t *testing.T) {
 	t.Parallel()
-	info := &grpc.UnaryServerInfo{FullMethod: payMethod}
 	for policy, onLost := range map[string]idempotency.LostPolicy{"TakeOver": idempotency.TakeOver, "Refuse": idempotency.Refuse} {
-		for order, first := range map[string]bool{"limit in front": true, "limit behind": false} {
+		for _, order := range []string{"limit in front", "limit behind", "limit behind a retry"} {
 			t.Run(policy+", "+order, func(t *testing.T) {
 				t.Parallel()
 				in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: onLost})[0]
@@ -30,28 +29,51 @@ func TestBehindALimit(t *testing.T) {
 				require.NoError(t, err)
 				limit, err := limitgrpc.UnaryServerInterceptor(lim, limitgrpc.Options{Key: func(context.Context, string) (string, bool) { return "acme", true }})
 				require.NoError(t, err)
-				outer, inner := in.unary(nil), limit
-				if first {
-					outer, inner = inner, outer
+				var full *concurrency.Permit
+				fill := func() {
+					full, err = lim.Key("acme").Acquire(ctxT(t))
+					require.NoError(t, err)
 				}
-				calls := 0
+				retry := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+					resp, err := handler(ctx, req)
+					if status.Code(err) != codes.Unavailable {
+						return resp, err
+					}
+					fill()
+					return handler(ctx, req)
+				}
+				chain := map[string][]grpc.UnaryServerInterceptor{
+					"limit in front":       {limit, in.unary(nil)},
+					"limit behind":         {in.unary(nil), limit},
+					"limit behind a retry": {in.unary(nil), retry, limit},
+				}[order]
+				charged := 0
 				pay := func() error {
-					ctx := metadata.NewIncomingContext(ctxT(t), metadata.Pairs("idempotency-key", "k"))
-					_, err := outer(ctx, &structpb.Struct{}, info, func(ctx context.Context, req any) (any, error) {
-						return inner(ctx, req, info, func(context.Context, any) (any, error) {
-							calls++
-							return &structpb.Struct{}, nil
-						})
-					})
+					_, err := chained(incoming(ctxT(t), "k"), message(t), func(context.Context, any) (any, error) {
+						if charged++; charged == 1 && order == "limit behind a retry" {
+							return nil, status.Error(codes.Unavailable, "charged, and the bank's answer was lost")
+						}
+						return message(t), nil
+					}, chain...)
 					return err
 				}
-				p, err := lim.Key("acme").Acquire(ctxT(t))
-				require.NoError(t, err)
+				before := 0
+				if order == "limit behind a retry" {
+					before = 1
+				} else {
+					fill()
+				}
 				require.Equal(t, codes.ResourceExhausted, status.Code(pay()))
-				require.NoError(t, p.Release(ctxT(t)))
+				require.Equal(t, before, charged)
+				require.NoError(t, full.Release(ctxT(t)))
+				if order != "limit in front" && onLost == idempotency.Refuse {
+					refused(t, pay(), codes.FailedPrecondition, idemgrpc.ReasonUnknown)
+					require.Equal(t, before, charged)
+					return
+				}
 				require.NoError(t, pay())
 				require.NoError(t, pay(), "a replay")
-				require.Equal(t, 1, calls)
+				require.Equal(t, before+1, charged)
 			})
 		}
 	}

@@ -136,7 +136,6 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 	refused := middleware.Run(ctx, a, report, func(own context.Context) middleware.Result {
 		client, release := middleware.NewClient(own, Client(ctx))
 		defer release()
-		own, nothingDone := middleware.Refusable(own)
 		resp, failed = handler(context.WithValue(own, clientKey{}, client), req)
 		st := statusOf(middleware.Plain(failed))
 		if resp == nil && st.Code() == codes.OK {
@@ -144,7 +143,7 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		}
 		return middleware.Result{
 			Err: failed, Action: cmp.Or(c.OnCode(st.Code()), after(st)),
-			Failed: st.Code() != codes.OK, NothingDone: nothingDone(), Because: "the handler has returned " + st.Code().String(),
+			Failed: st.Code() != codes.OK, Because: "the handler has returned " + st.Code().String(),
 			Encode: func() []byte {
 				stored, unkept := encode(resp, st, c.shared.MaxResponse)
 				if unkept != nil {

@@ -1,5 +1,6 @@
 // Package undone is how a middleware that refuses a request before its handler is called says to the attempt around
-// it that nothing was done. The two know nothing else of each other.
+// it that nothing was done. The two know nothing else of each other. It is for HTTP alone: an interceptor of gRPC gets a
+// function, which does not show what it calls, and one between the two may have called the handler before, as a retry does.
 package undone
 
 import (
