@@ -78,6 +78,45 @@ func TestBehindALimit(t *testing.T) {
 	}
 }
 
+// TestLimitWhoseRefusalIsNoFailure: Options.OnProblem of a limit answers in a form of the program's own. Whatever its
+// status is, no handler has run, so nothing is recorded (A267 in internal/proof/tested-failures.md).
+func TestLimitWhoseRefusalIsNoFailure(t *testing.T) {
+	t.Parallel()
+	for answer, write := range map[string]func(http.ResponseWriter){
+		"200 with an error in it": func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"error":"busy"}`) },
+		"303":                     func(w http.ResponseWriter) { w.WriteHeader(http.StatusSeeOther) },
+		"404":                     func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) },
+		"nothing":                 func(http.ResponseWriter) {},
+	} {
+		for policy, onLost := range map[string]idempotency.LostPolicy{"TakeOver": idempotency.TakeOver, "Refuse": idempotency.Refuse} {
+			t.Run(answer+", "+policy, func(t *testing.T) {
+				t.Parallel()
+				in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true, OnLost: onLost})
+				lim, err := concurrency.NewKeyedLimiter(in.sess, "tenants", 1, nil)
+				require.NoError(t, err)
+				mw, err := limithttp.Middleware(lim, limithttp.Options{
+					Key:       func(*http.Request) (string, bool) { return "acme", true },
+					OnProblem: func(w http.ResponseWriter, _ *http.Request, _ limithttp.Problem) { write(w) },
+				})
+				require.NoError(t, err)
+				var calls atomic.Int64
+				s := in.hosting(&calls, in.middleware(nil)(mw(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					calls.Add(1)
+					w.WriteHeader(http.StatusCreated)
+				}))))
+				p, err := lim.Key("acme").Acquire(ctxT(t))
+				require.NoError(t, err)
+				require.False(t, s.post("/pay", "k", "body").replayed())
+				require.NoError(t, p.Release(ctxT(t)))
+				re := s.post("/pay", "k", "body")
+				require.Equal(t, http.StatusCreated, re.StatusCode, re.body)
+				require.True(t, s.post("/pay", "k", "body").replayed())
+				require.EqualValues(t, 1, calls.Load())
+			})
+		}
+	}
+}
+
 // TestChildCallOfANilBody: a RoundTripper may answer a call of an attempt by a response without a Body, or by none, as
 // far as http.Client accepts it (A261 in internal/proof/tested-failures.md).
 func TestChildCallOfANilBody(t *testing.T) {

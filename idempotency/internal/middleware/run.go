@@ -21,7 +21,7 @@ type Result struct {
 	// Failed says that the response is a failure: the operations that the handler gave to
 	// Attempt.Attach are not written, and an interrupted attempt counts as lost.
 	Failed bool
-	// NothingDone says that a middleware has answered in place of the handler.
+	// NothingDone says that a middleware has answered in place of the handler, whatever its answer looks like.
 	NothingDone bool
 	// Because says how the handler has ended, for the log of an attempt whose outcome is unknown.
 	Because string
@@ -58,8 +58,8 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 		case word.Permanent:
 			res.Action, res.Own = idempotency.Remember, true
 		case word.None:
-			if res.NothingDone && res.Failed && !res.Own {
-				res.Action, res.Own = idempotency.Forget, true
+			if res.NothingDone && !res.Own {
+				res.Action, res.Own, res.Failed = idempotency.Forget, true, true
 			}
 		}
 		if res.Failed && a.Err() != nil {
