@@ -37,9 +37,10 @@ func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryCl
 
 // StreamClientInterceptor is UnaryClientInterceptor for streams. The permit is held until RecvMsg has
 // returned an error, io.EOF included, or, if the server sends one message only, until that was
-// received; until SendMsg or Header has returned an error other than io.EOF; and at most until the call's context
-// ends. These are also what ends the stream itself: a caller that does none of them leaks both. ReportError is called when a stream has held its permit for 5
-// minutes, once for each interceptor; concurrency.MaxHold, in Options.Each, bounds that time. It returns concurrency.ErrInvalid where
+// received; until SendMsg or Header has returned an error other than io.EOF, or Header neither a header nor an
+// error; and at most until the call's context ends. These are also what ends the stream itself: a caller that does
+// none of them leaks both. ReportError is called when a stream has held its permit for 5 minutes, once for each
+// interceptor; concurrency.MaxHold, in Options.Each, bounds that time. It returns concurrency.ErrInvalid where
 // UnaryClientInterceptor does.
 func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.StreamClientInterceptor, error) {
 	c, err := configure("stream client interceptor", lim, opts)
@@ -98,9 +99,13 @@ func (s *clientStream) RecvMsg(m any) error {
 // ended: RecvMsg has its status.
 func (s *clientStream) SendMsg(m any) error { return s.unlessOpen(s.ClientStream.SendMsg(m)) }
 
-// Header waits for the header. It returns the stream's error, or that its permit was lost.
+// Header waits for the header. It returns the stream's error, or that its permit was lost. Without a header and an error
+// the stream has ended, as grpc.ClientStream says, and RecvMsg has its status.
 func (s *clientStream) Header() (metadata.MD, error) {
 	header, err := s.ClientStream.Header()
+	if header == nil && err == nil {
+		s.leave()
+	}
 	return header, s.unlessOpen(err)
 }
 

@@ -283,3 +283,27 @@ func TestClientStreamThatCannotSend(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestClientStreamWithoutAHeader: a stream that the server ends before it has sent a header has ended when Header returns
+// neither a header nor an error, and its permit with it (A259 in internal/proof/tested-failures.md).
+func TestClientStreamWithoutAHeader(t *testing.T) {
+	t.Parallel()
+	for want, end := range map[codes.Code]error{codes.NotFound: status.Error(codes.NotFound, "planned"), codes.OK: nil} {
+		in := newInstance(t, 1)
+		s := serve(t, nil, ok, func(grpc.ServerStream) error { return end }, in.dialing()...)
+		ctx, cancel := context.WithCancel(of(ctxT(t), "acme"))
+		cs, err := s.conn.NewStream(ctx, watchStream, watchMethod)
+		require.NoError(t, err)
+		header, err := cs.Header()
+		require.NoError(t, err)
+		require.Nil(t, header)
+		in.until("acme", 0, 0)
+		err = cs.RecvMsg(new(message))
+		if want == codes.OK {
+			require.ErrorIs(t, err, io.EOF)
+		} else {
+			require.Equal(t, want, status.Code(err))
+		}
+		cancel()
+	}
+}
