@@ -76,8 +76,8 @@
 // 407, 421, 425, 429) the next duplicate runs the handler again, with idempotency.TakeOver; with
 // idempotency.Refuse it gets a 409 until an operator has called Resolve, since no status proves that
 // nothing was done. The handler says that with Decide; or the refusal comes from in front of the
-// Middleware, where authentication and rate limits belong. The whole table, for this package, for
-// idemgrpc and for Do, is in docs/guarantees.md.
+// Middleware, where authentication belongs, or from a limit of limithttp directly behind it. The whole table, for this
+// package, for idemgrpc and for Do, is in docs/guarantees.md.
 //
 // A call of gRPC, gRPC-Web or Connect is judged by its code, as behind idemgrpc, wherever its protocol
 // puts it, streams included: "unavailable" with status 200 is not recorded. A failure that a handler says
