@@ -21,10 +21,10 @@ func TestChangeBesideTheFirstProgram(t *testing.T) {
 	ctx := ctxT(t)
 	admin, client := f.Session(nil)
 	program, _ := f.Session(nil)
-	lost := func(first func() error) {
-		client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Match: func(_ string, msg any) bool {
+	lost := func(key string, first func() error) *embedtest.Injection {
+		return client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith, Match: func(_ string, msg any) bool {
 			r, ok := msg.(*etcdserverpb.TxnRequest)
-			return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), "limit")
+			return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), key)
 		}, Before: func() { assert.NoError(t, first()) }})
 	}
 	acquires := func(sm *concurrency.Semaphore) func() error {
@@ -33,16 +33,18 @@ func TestChangeBesideTheFirstProgram(t *testing.T) {
 		}
 	}
 	sm := sem(t, program, "x", 3)
-	lost(acquires(sm))
+	inj := lost("/limit", acquires(sm))
 	require.NoError(t, sem(t, admin, "x", 2).SetLimit(ctx, 2, concurrency.CreateLimit()))
 	st, err := sm.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 2, st.Limit)
+	require.Equal(t, 1, inj.Hits())
 
 	lim := keyed(t, program, "tenants", 3)
-	lost(acquires(lim.Key("acme")))
+	inj = lost("/default", acquires(lim.Key("acme")))
 	require.NoError(t, keyed(t, admin, "tenants", 2).SetDefault(ctx, 2, concurrency.CreateLimit()))
 	st, err = lim.Key("acme").Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 2, st.Limit)
+	require.Equal(t, 1, inj.Hits())
 }
