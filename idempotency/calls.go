@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -60,8 +59,14 @@ type calls struct {
 // alike are calls with one text.
 type alike struct {
 	apart map[string][sha256.Size]byte // hashes, since it can be secret
-	taken []int                        // by position, by how many calls
-	of    map[any]int                  // the positions of calls whose context has a mark: see package retries
+	taken []position
+	of    map[any]int // the last positions of calls whose context has a mark: see package retries
+}
+
+// position is a place among equal calls.
+type position struct {
+	calls int // that are not over, or have an answer
+	mark  any // of their context; nil without one
 }
 
 type callsKey struct{}
@@ -86,18 +91,24 @@ func (c *calls) take(text string, apart map[string]string, mark any) (n int, dif
 	if differ := differences(all.apart, hashes); len(differ) > 0 {
 		return 0, differ
 	}
+	return all.take(mark), nil
+}
+
+// take returns the last position of the calls with that mark, unless another call has taken it since, or the first free one.
+func (all *alike) take(mark any) int {
 	n, marked := all.of[mark]
-	if !marked {
-		n = slices.Index(all.taken, 0)
+	if at := all.taken; !marked || at[n].calls > 0 && at[n].mark != mark {
+		n = slices.IndexFunc(at, func(p position) bool { return p.calls == 0 })
 	}
 	if n < 0 {
-		n, all.taken = len(all.taken), append(all.taken, 0)
+		n, all.taken = len(all.taken), append(all.taken, position{})
 	}
-	all.taken[n]++
+	all.taken[n].calls++
+	all.taken[n].mark = mark
 	if mark != nil {
 		all.of[mark] = n
 	}
-	return n, nil
+	return n
 }
 
 // differences returns the names whose values differ, in order.
@@ -119,8 +130,5 @@ func differences[V comparable](a, b map[string]V) (names []string) {
 func (c *calls) free(text string, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := c.alike[text]
-	if all.taken[n]--; all.taken[n] == 0 {
-		maps.DeleteFunc(all.of, func(_ any, at int) bool { return at == n })
-	}
+	c.alike[text].taken[n].calls--
 }

@@ -157,5 +157,15 @@ func TestCallsOfAMarkedContext(t *testing.T) {
 	require.Equal(t, first, free, "it is a retry of a call that has failed")
 	again, _ = call(one)
 	require.Equal(t, other, again, "the first position that is free")
+
+	three, four := retries.With(a.Context(), new(int)), retries.With(a.Context(), new(int))
+	third, thirdFailed := call(three)
+	fourth, fourthFailed := call(four)
+	thirdFailed()
+	fourthFailed()
+	again, _ = call(four)
+	require.Equal(t, fourth, again, "it keeps its position after a failure, although an earlier one is free")
+	again, _ = call(three)
+	require.Equal(t, third, again)
 	require.NoError(t, a.Release(ctxT(t)))
 }
