@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
@@ -49,16 +50,24 @@ func TestSwitchingProtocols(t *testing.T) {
 			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
 			echo(conn, brw.Reader)
 		},
-		"a-body-first": func(w http.ResponseWriter, r *http.Request) {
+		"a-body-first": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			w.Header().Set("Content-Type", "text/plain")
 			_, _ = io.WriteString(w, "the beginning")
-			conn, brw, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			echo(conn, brw.Reader)
+			hijack(t, w)
+		},
+		"a-whole-body-first": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "5")
+			w.Header().Set("Content-Type", "text/plain")
+			_, _ = io.WriteString(w, "hello")
+			assert.NoError(t, http.NewResponseController(w).Flush())
+			hijack(t, w)
+		},
+		"a-large-body-first": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "5000")
+			w.Header().Set("Content-Type", "text/plain")
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 5000)) // of a string, net/http alone would drop the end
+			hijack(t, w)
 		},
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodGet} {
@@ -73,6 +82,16 @@ func TestSwitchingProtocols(t *testing.T) {
 			}, soon, 5*time.Millisecond, name)
 		}
 	}
+}
+
+// hijack takes over the connection, and echoes.
+func hijack(t *testing.T, w http.ResponseWriter) {
+	conn, brw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	echo(conn, brw.Reader)
 }
 
 // echo sends the next line back, and closes the connection.

@@ -224,6 +224,9 @@ func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, http.ErrHijacked
 	case rec.status != 0 && hijackable(rec.w):
 		rec.open(nil)
+		if len(rec.held) > 0 && rec.passHeld() == nil {
+			_ = rec.ctl.Flush() // net/http's Hijack drops the rest of its buffer
+		}
 	}
 	conn, rw, err := rec.ctl.Hijack()
 	rec.hijacked = err == nil
