@@ -47,6 +47,7 @@ type recorder struct {
 	stopped  bool        // silent, and a context of the handler has ended
 	ended    bool        // the handler has returned
 	late     func(error) // is called for a write after that
+	visit    *visit      // the call of the handler
 
 	protocol protocol // of the response, from its headers on
 	frames   *frames  // of its body; nil if it has none
@@ -251,6 +252,9 @@ func hijackable(w http.ResponseWriter) bool {
 // CloseNotify returns a channel that receives a value when the client has hung up. It is for code
 // that still needs http.CloseNotifier, which Client replaces.
 func (rec *recorder) CloseNotify() <-chan bool {
+	if rec.visit != nil {
+		rec.visit.ask()
+	}
 	gone := make(chan bool, 1)
 	context.AfterFunc(rec.r.Context(), func() { gone <- true })
 	return gone

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -21,24 +22,35 @@ import (
 func TestSilentAfterTheEndOfItsContext(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		handle   func(r *http.Request, leave, lose func())
+		handle   func(_ http.ResponseWriter, r *http.Request, leave, lose func())
 		recorded bool
 	}{
-		"MaxExecution has passed": {func(r *http.Request, _, _ func()) { <-r.Context().Done() }, false},
-		"the session is lost":     {func(r *http.Request, _, lose func()) { lose(); <-r.Context().Done() }, false},
-		"the client has left": {func(r *http.Request, leave, _ func()) {
+		"MaxExecution has passed": {func(_ http.ResponseWriter, r *http.Request, _, _ func()) { <-r.Context().Done() }, false},
+		"the session is lost":     {func(_ http.ResponseWriter, r *http.Request, _, lose func()) { lose(); <-r.Context().Done() }, false},
+		"the client has left": {func(_ http.ResponseWriter, r *http.Request, leave, _ func()) {
 			client := idemhttp.Client(r.Context())
 			leave()
 			<-client.Done()
 		}, false},
-		"the client has left, which it does not ask": {func(_ *http.Request, leave, _ func()) { leave() }, true},
-		"its own word counts": {func(r *http.Request, leave, _ func()) {
+		"the client has left, which it does not ask": {func(_ http.ResponseWriter, _ *http.Request, leave, _ func()) { leave() }, true},
+		"its own word counts": {func(_ http.ResponseWriter, r *http.Request, leave, _ func()) {
 			client := idemhttp.Client(r.Context())
 			idemhttp.Decide(r.Context(), idempotency.Remember)
 			leave()
 			<-client.Done()
 		}, true},
-		"it has done all before": {func(r *http.Request, _, _ func()) { _ = idemhttp.Client(r.Context()) }, true},
+		"the client has left, as CloseNotify says": {func(w http.ResponseWriter, _ *http.Request, leave, _ func()) {
+			gone := w.(interface{ CloseNotify() <-chan bool }).CloseNotify()
+			leave()
+			<-gone
+		}, false},
+		"it has settled its attempt": {func(_ http.ResponseWriter, r *http.Request, _, _ func()) {
+			client := idemhttp.Client(r.Context())
+			a, _ := idempotency.FromContext(r.Context())
+			assert.NoError(t, a.Commit(r.Context(), (&idemhttp.Response{Status: http.StatusOK}).Encode()))
+			<-client.Done()
+		}, true},
+		"it has done all before": {func(_ http.ResponseWriter, r *http.Request, _, _ func()) { _ = idemhttp.Client(r.Context()) }, true},
 	} {
 		for _, policy := range []idempotency.LostPolicy{idempotency.TakeOver, idempotency.Refuse} {
 			t.Run(name, func(t *testing.T) {
@@ -51,7 +63,7 @@ func TestSilentAfterTheEndOfItsContext(t *testing.T) {
 				in := f.instance(nil, opts)
 				lose := func() { require.NoError(t, f.ExpireLease(ctxT(t), in.sess.Lease())) }
 				var runs atomic.Int64
-				send := func(handle func(*http.Request, func(), func())) *httptest.ResponseRecorder {
+				send := func(handle func(http.ResponseWriter, *http.Request, func(), func())) *httptest.ResponseRecorder {
 					ctx, leave := context.WithCancel(ctxT(t))
 					defer leave()
 					r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil)
@@ -59,7 +71,7 @@ func TestSilentAfterTheEndOfItsContext(t *testing.T) {
 					w := httptest.NewRecorder()
 					in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						if runs.Add(1) == 1 {
-							handle(r, leave, lose)
+							handle(w, r, leave, lose)
 							return
 						}
 						paid(w, r)

@@ -35,11 +35,16 @@ type visitKey struct{}
 // a handler sends with it through Transport has the attempt's keys. Without a Middleware, Client returns ctx.
 func Client(ctx context.Context) context.Context {
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
-		v.mu.Lock()
-		v.asked = true
-		v.mu.Unlock()
+		v.ask()
 	}
 	return clientOf(ctx)
+}
+
+// ask says that the handler has asked for the client's context.
+func (v *visit) ask() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked = true
 }
 
 // clientOf is Client for a Middleware behind another one.
@@ -53,8 +58,8 @@ func clientOf(ctx context.Context) context.Context {
 // stopped reports whether a context of the handler has ended: the attempt's, or that of the client if the handler has
 // asked for it. It may have stopped for that reason. A handler that has settled its attempt has not.
 func (v *visit) stopped(a *idempotency.Attempt) bool {
-	if err := a.Err(); err != nil && !errors.Is(err, idempotency.ErrSettled) {
-		return true
+	if err := a.Err(); err != nil {
+		return !errors.Is(err, idempotency.ErrSettled) // the client's context ends with the attempt's
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -7,7 +7,10 @@ import (
 
 // Client is the context of a client's request, for the handler of an attempt: it ends when the client leaves, or
 // with the attempt.
-type Client struct{ ends context.Context }
+type Client struct {
+	ends context.Context
+	left context.Context // the client's own, which ends a moment earlier
+}
 
 // NewClient returns the Client of an attempt with the context own. Release it when the handler has returned.
 func NewClient(own, client context.Context) (c Client, release func()) {
@@ -22,11 +25,11 @@ func NewClient(own, client context.Context) (c Client, release func()) {
 			leave(context.Cause(client))
 		}
 	})
-	return Client{ctx}, func() { stop(); leave(nil); cancel() }
+	return Client{ctx, client}, func() { stop(); leave(nil); cancel() }
 }
 
-// Ended reports whether it has ended.
-func (c Client) Ended() bool { return c.ends.Err() != nil }
+// Ended reports whether it has ended, or is about to.
+func (c Client) Ended() bool { return c.ends.Err() != nil || c.left.Err() != nil }
 
 // Of returns the client's context with the values of ctx. So a call to another service is still the attempt's, or
 // its step's, and has the same key in each attempt.
