@@ -213,11 +213,12 @@ func TestBodyIsGone(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	in := f.instance(nil, nil)
-	mw := in.middleware(nil)(http.HandlerFunc(paid))
+	reported := make(chan error, 100)
+	mw := in.middleware(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported <- err }})(http.HandlerFunc(paid))
 	s := in.hosting(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/form" {
 			require.NoError(t, r.ParseForm())
-		} else {
+		} else if r.URL.Path == "/read" {
 			_, _ = io.Copy(io.Discard, r.Body)
 		}
 		mw.ServeHTTP(w, r)
@@ -226,18 +227,33 @@ func TestBodyIsGone(t *testing.T) {
 	chunked := func(r *http.Request) { r.ContentLength = -1 } // its length is not declared
 	require.Equal(t, idemhttp.CodeInternal, s.post("/form", "k", "a=1", form, chunked).problem(t).Code)
 	require.Equal(t, idemhttp.CodeInternal, s.post("/read", "k", "a=1", form).problem(t).Code)
+	for range 2 {
+		require.ErrorContains(t, got(t, reported, "an error"), "a handler in front")
+	}
 
 	// Without a length (A235 in internal/proof/tested-failures.md) the type shows it, where it does; else the client may have
 	// sent an empty body.
 	for media, want := range map[string]int{
-		"application/json": 500, "application/merge-patch+json; charset=utf-8": 500, "multipart/form-data; boundary=x": 500,
+		"application/json": 400, "application/merge-patch+json; charset=utf-8": 400, "multipart/form-data; boundary=x": 400,
 		"application/octet-stream": 201, "application/connect+json": 201, "": 201,
 	} {
 		require.Equal(t, want, s.post("/read", "k"+strings.ToLower(fmt.Sprintf("%x", media)), "body", chunked, header("Content-Type", media)).StatusCode, media)
+		if want == 400 {
+			err := got(t, reported, "an error")
+			require.ErrorContains(t, err, "Content-Length of 0")
+			require.ErrorContains(t, err, "a handler in front")
+		}
 	}
 	empty := func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("")), -1 }
 	require.Equal(t, http.StatusCreated, s.post("/", "empty", "", empty).StatusCode)
-	require.Equal(t, http.StatusCreated, s.post("/", "none", "", header("Content-Type", "application/json")).StatusCode, "it has a length, which is 0")
+	json := header("Content-Type", "application/json")
+	require.Equal(t, http.StatusCreated, s.post("/", "none", "", json).StatusCode, "it has a length, which is 0")
+	p := s.post("/", "chunked", "", json, empty).problem(t)
+	require.Equal(t, idemhttp.CodeBody, p.Code, "its client has to send a length")
+	require.Contains(t, p.Detail, "Content-Length of 0")
+	require.NotContains(t, p.Detail, "handler")
+	require.ErrorContains(t, got(t, reported, "an error"), "Content-Length of 0")
+	require.Empty(t, reported)
 }
 
 func TestBodyIsTooLarge(t *testing.T) {

@@ -71,7 +71,10 @@ type Options struct {
 	MaxResponse int
 	// Payload returns the payload of a request, in a form that Store.Begin takes. If two requests
 	// with one key have different payloads, the second is answered with 422. A request for which
-	// Payload returns an error is answered with 400. It must neither change nor keep the body, whose
+	// Payload returns an error is answered with 400. So is one whose body is empty although its type is
+	// JSON or multipart, if it has no Content-Length: a client that sends no body has to send a
+	// Content-Length of 0. ReportError gets that too, since a handler in front may have read the body.
+	// Payload must neither change nor keep the body, whose
 	// buffer may be used for another request. Defaults to Content; see also Exact and
 	// CanonicalJSON.
 	Payload func(r *http.Request, body []byte) (any, error)
@@ -165,6 +168,7 @@ func configure(handler string, store *idempotency.Store, opts *Options) (*config
 	if c.custom = o.Payload != nil; !c.custom {
 		o.Payload = Content
 	}
+	o.Payload = c.unlessEmpty(o.Payload)
 	if o.OnStatus == nil {
 		o.OnStatus = func(int) idempotency.Action { return idempotency.DefaultAction }
 	}

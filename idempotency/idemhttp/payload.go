@@ -86,7 +86,7 @@ func fingerprint(r *http.Request, m media, body content) idempotency.Fingerprint
 var (
 	errTooLarge = errors.New("the body is too large")
 	errConsumed = errors.New("a handler in front of idemhttp.Middleware has read the body; put it behind, or let it put the bytes that it has read back into Request.Body")
-	errEmpty    = fmt.Errorf("%w (it has no Content-Length and is empty, as no body of its Content-Type is)", errConsumed)
+	errEmpty    = errors.New("the body is empty, as no body of its Content-Type is, and the request has no Content-Length; a request without a body has to have a Content-Length of 0")
 	errParsed   = fmt.Errorf("%w: Request.ParseForm, FormValue and the like read the body of a form", errConsumed)
 )
 
@@ -121,14 +121,23 @@ func read(r *http.Request, max int64) ([]byte, error) {
 		return nil, errTooLarge
 	case n < r.ContentLength && !decoded(r, n):
 		return nil, errConsumed
-	case n == 0 && r.ContentLength < 0 && neverEmpty(mediaOf(r.Header)):
-		return nil, errEmpty
 	}
 	return buf.Bytes(), nil
 }
 
-// neverEmpty reports whether no body of a media type is empty: an empty one was read in front, if its length does not show
-// it. Of another type, the client may have sent it so.
+// unlessEmpty returns a Payload that refuses, and reports, an empty body without a Content-Length if no body of its type is
+// empty: either a handler in front has read it, or the client has sent none. Of another type, the client may have sent it so.
+func (c *config) unlessEmpty(payload func(*http.Request, []byte) (any, error)) func(*http.Request, []byte) (any, error) {
+	return func(r *http.Request, body []byte) (any, error) {
+		if len(body) == 0 && hasBody(r) && r.ContentLength < 0 && neverEmpty(mediaOf(r.Header)) {
+			c.ReportError(r, fmt.Errorf("%w; or %w", errEmpty, errConsumed))
+			return nil, errEmpty
+		}
+		return payload(r, body)
+	}
+}
+
+// neverEmpty reports whether no body of a media type is empty.
 func neverEmpty(m media) bool { return named(m.name) == plainHTTP && (m.isJSON() || m.isMultipart()) }
 
 // decoded reports whether n bytes, fewer than the Content-Length that the client has sent, can be
