@@ -25,6 +25,8 @@ func WithKey(ctx context.Context, key string) context.Context {
 // WithNewKey returns a context whose calls have a new random key. Call it outside of the loop that
 // retries. Within an attempt a random key would be another one for the attempt that takes over: there, the key is derived
 // as without WithNewKey, equal calls of the context have one key, and one that was made before the attempt has no effect.
+// A message that differs in each try, as by a timestamp, then has another key in each, and may execute twice: use
+// WithKey with an Attempt.ChildKey for it.
 func WithNewKey(ctx context.Context) context.Context {
 	return context.WithValue(ctx, ctxKey{}, middleware.GivenAnew(ctx))
 }
