@@ -16,7 +16,7 @@ func (e usageError) Unwrap() error { return e.error }
 // Usagef returns an error of flags or arguments: its code is Usage.
 func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// AsUsage wraps err: the code is Usage.
+// AsUsage returns an error that wraps err, and whose code is Usage.
 func AsUsage(err error) error { return usageError{err} }
 
 // Error is an end with a code of its own, such as that of a command. Its error may be nil: then
