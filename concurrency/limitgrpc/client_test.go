@@ -285,13 +285,13 @@ func TestClientStreamThatCannotSend(t *testing.T) {
 }
 
 // TestClientStreamWithoutAHeader: a stream that the server ends before it has sent a header has ended when Header returns
-// neither a header nor an error, and its permit with it (A259 in internal/proof/tested-failures.md).
+// neither a header nor an error, and its permit with it.
 func TestClientStreamWithoutAHeader(t *testing.T) {
 	t.Parallel()
 	for want, end := range map[codes.Code]error{codes.NotFound: status.Error(codes.NotFound, "planned"), codes.OK: nil} {
 		in := newInstance(t, 1)
 		s := serve(t, nil, ok, func(grpc.ServerStream) error { return end }, in.dialing()...)
-		ctx, cancel := context.WithCancel(of(ctxT(t), "acme"))
+		ctx, cancel := context.WithCancel(of(t.Context(), "acme"))
 		cs, err := s.conn.NewStream(ctx, watchStream, watchMethod)
 		require.NoError(t, err)
 		header, err := cs.Header()
