@@ -166,9 +166,11 @@
 // Response headers that were set in front of it are not recorded; they are set anew
 // for a replay, unless the handler has changed or removed them. A request's body may be decoded
 // in front of it. It must not be read there: a form whose values a handler in front has asked for is
-// answered with 500, as is any body whose Content-Length or type (JSON, multipart) shows it. Of another body without a
-// length nothing shows it, nor of one that was read in part: what was read does not count. Put compression in front of it, too; a response that was compressed behind it
-// is replayed compressed, or, if it is gzip, decompressed for a client that does not accept gzip.
+// answered with 500, as is any body whose Content-Length shows it. An empty body of JSON or in parts without a
+// Content-Length is answered with 400, and reported: a client that sends no body sends a Content-Length of 0. Of another
+// body without a length nothing shows it, nor of one that was read in part: what was read does not count. Put compression
+// in front of it, too; a response that was compressed behind it is replayed compressed, or, if it is gzip, decompressed
+// for a client that does not accept gzip.
 //
 // A framework whose handlers return errors has to write them behind the Middleware. In echo,
 // wrap the whole echo.Echo with the Middleware, or use a middleware that calls Context.Error
