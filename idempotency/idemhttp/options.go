@@ -168,13 +168,13 @@ func configure(handler string, store *idempotency.Store, opts *Options) (*config
 	if c.custom = o.Payload != nil; !c.custom {
 		o.Payload = Content
 	}
-	o.Payload = c.unlessEmpty(o.Payload)
 	if o.OnStatus == nil {
 		o.OnStatus = func(int) idempotency.Action { return idempotency.DefaultAction }
 	}
 	if o.ReportError == nil {
 		o.ReportError = func(*http.Request, error) {}
 	}
+	o.Payload = unlessEmpty(o.Payload, o.ReportError)
 	for _, name := range o.NeverStore {
 		c.never[http.CanonicalHeaderKey(name)] = true
 	}

@@ -127,10 +127,10 @@ func read(r *http.Request, max int64) ([]byte, error) {
 
 // unlessEmpty returns a Payload that refuses, and reports, an empty body without a Content-Length if no body of its type is
 // empty: either a handler in front has read it, or the client has sent none. Of another type, the client may have sent it so.
-func (c *config) unlessEmpty(payload func(*http.Request, []byte) (any, error)) func(*http.Request, []byte) (any, error) {
+func unlessEmpty(payload func(*http.Request, []byte) (any, error), report func(*http.Request, error)) func(*http.Request, []byte) (any, error) {
 	return func(r *http.Request, body []byte) (any, error) {
 		if len(body) == 0 && hasBody(r) && r.ContentLength < 0 && neverEmpty(mediaOf(r.Header)) {
-			c.ReportError(r, fmt.Errorf("%w; or %w", errEmpty, errConsumed))
+			report(r, fmt.Errorf("%w; or %w", errEmpty, errConsumed))
 			return nil, errEmpty
 		}
 		return payload(r, body)

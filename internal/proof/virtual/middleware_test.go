@@ -54,7 +54,9 @@ var protocols = map[string]func(t *testing.T, s *idempotency.Store, report func(
 		require.NoError(t, err)
 		return askHTTP(t, mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "/payments/1")
-			if !do(r.Context(), r.Header.Get("Idempotency-Key")) {
+			if do(r.Context(), r.Header.Get("Idempotency-Key")) {
+				w.WriteHeader(http.StatusOK)
+			} else {
 				w.WriteHeader(http.StatusPaymentRequired)
 			}
 		})))
