@@ -170,6 +170,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	client := clientOf(r.Context()) // of the first of several Middlewares
 	v := &visit{}
 	rec := record(w, r.WithContext(client), c.shared.MaxResponse, reports)
+	rec.visit = v
 	failed := false // after its status
 	refused := middleware.Run(r.Context(), a, reports, func(ctx context.Context) middleware.Result {
 		var release func()

@@ -172,8 +172,5 @@ func handle(next http.Handler, w http.ResponseWriter, r *http.Request) {
 			_ = r.MultipartForm.RemoveAll()
 		}
 	}()
-	if rec, ok := w.(*recorder); ok {
-		rec.visit, _ = r.Context().Value(visitKey{}).(*visit)
-	}
 	next.ServeHTTP(w, r)
 }
