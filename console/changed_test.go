@@ -303,7 +303,7 @@ func TestActionsDoNotWaitForTheList(t *testing.T) {
 	listed := make(chan struct{})
 	t.Cleanup(func() { close(listed) })
 	s.etcd.Inject(embedtest.Fault{Method: "Range", Times: -1, Before: func() { <-listed }, Match: func(_ string, msg any) bool {
-		return len(msg.(*etcdserverpb.RangeRequest).RangeEnd) > 0 && msg.(*etcdserverpb.RangeRequest).Limit > 0
+		return len(msg.(*etcdserverpb.RangeRequest).RangeEnd) > 0 && msg.(*etcdserverpb.RangeRequest).Limit > 1 // an action reads the newest one before it, to share its lease
 	}})
 	for _, form := range forms {
 		a := s.post(form)
