@@ -89,13 +89,17 @@ test: ## Vet and run the tests of the main module; needs only Go
 
 # Less garbage collection, for a few hundred megabytes: a tenth to a quarter of the processor time of
 # compilers and tests.
-test race etcd37 integration bench-test demos-test: export GOGC ?= 400
+vet test race etcd37 integration bench-test demos-test: export GOGC ?= 400
 
 # Under the race detector concurrency alone takes seven to eight minutes.
 race stall: TESTTIMEOUT = 30m
 
 # vet sees there what it does not see without the detector: files with its build tag.
 race: VETPKGS = $(shell grep -rl --include='*.go' '^//go:build race' . | xargs -r -n1 dirname | sort -u)
+
+.PHONY: vet
+vet: ## Vet the main module
+	@$(patiently) go vet ./...
 
 .PHONY: race
 race: ## Run all tests in random order under the race detector; needs a C compiler

@@ -26,6 +26,7 @@ type step struct {
 	out    []leftOut
 	skip   string // why the whole step is left out, or ""
 	waits  bool   // it uses little processor time
+	vets   bool   // it compiles what steps that wait compile, too
 }
 
 // A result of a step.
@@ -60,10 +61,11 @@ func (g *gate) plan(all []pkg, long []shortened, changed func(what string) (reas
 		integration.flags, integration.out = "-short -skip="+browserTests, []leftOut{{"the tests in a browser, " + browserTests, why}}
 	}
 	race, etcd37 := chosen("race", "-short"), chosen("etcd37", "-short")
-	test, examples := chosen("test", "", "VETPKGS=./...").withoutExamples()
+	test, examples := chosen("test", "", "VETPKGS=").withoutExamples()
 	etcd37.args = []string{"VETPKGS=" + strings.Join(append(uncompiled(etcd37.out, all), g.bare...), " ")}
 	return []step{
 		race,
+		{target: "vet", vets: true},
 		test,
 		g.long(race.run, long),
 		etcd37,
@@ -224,9 +226,15 @@ func runAll(ctx context.Context) (passed bool, err error) {
 	return g.finish(m.end(), ended, len(steps))
 }
 
-// inTurn does steps in their order, each by a worker of its kind. After one that has failed no other
-// begins, nor after the end of ctx.
+// inTurn does steps in their order, each by a worker of its kind. Those that wait begin when the one that vets has
+// ended: go compiles a package twice if two commands need it at once. After a step that has failed no other begins,
+// nor after the end of ctx.
 func inTurn(ctx context.Context, steps []step, do func(step) outcome) (ended []outcome) {
+	vetted, vet := context.WithCancel(ctx)
+	defer vet()
+	if !slices.ContainsFunc(steps, func(s step) bool { return s.vets }) {
+		vet()
+	}
 	var mu sync.Mutex
 	failed := false
 	left := slices.Clone(steps)
@@ -244,8 +252,15 @@ func inTurn(ctx context.Context, steps []step, do func(step) outcome) (ended []o
 	var all sync.WaitGroup
 	for _, w := range workers {
 		all.Go(func() {
+			defer vet() // also if the step that vets has not begun
+			if w.waits {
+				<-vetted.Done()
+			}
 			for s, ok := next(w.waits); ok; s, ok = next(w.waits) {
 				o := do(s)
+				if s.vets {
+					vet()
+				}
 				mu.Lock()
 				ended, failed = append(ended, o), failed || !o.passed
 				mu.Unlock()

@@ -45,6 +45,25 @@ func TestInTurn(t *testing.T) {
 			require.Equal(t, want, at, "if %q fails", fails)
 		})
 	}
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var at []string
+		steps := []step{{target: "race"}, {target: "vet", vets: true}, {target: "test"}, {target: "integration", waits: true}}
+		takes := map[string]time.Duration{"race": 5 * time.Second, "vet": 2 * time.Second, "integration": 1 * time.Second}
+		inTurn(t.Context(), steps, func(s step) outcome {
+			at = append(at, s.target+" "+time.Since(begun).String())
+			time.Sleep(takes[s.target])
+			return outcome{step: s, passed: true}
+		})
+		require.ElementsMatch(t, []string{"race 0s", "vet 0s"}, at[:2])
+		require.ElementsMatch(t, []string{"test 2s", "integration 2s"}, at[2:], "it waits for vet")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		steps := []step{{target: "race"}, {target: "test"}, {target: "vet", vets: true}, {target: "integration", waits: true}}
+		ended := inTurn(t.Context(), steps, func(s step) outcome { return outcome{step: s} })
+		require.NotEmpty(t, ended)
+		require.NotContains(t, ended, outcome{step: steps[3]}, "nothing was vetted")
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Empty(t, inTurn(ctx, steps, func(s step) outcome { return outcome{step: s, passed: true} }))
@@ -100,13 +119,14 @@ func TestPlan(t *testing.T) {
 		return byName
 	}
 	steps := planned(func(string) string { return "" })
-	require.Len(t, steps, 8)
+	require.Len(t, steps, 9)
 	race, test, longs := steps["race"], steps["test"], steps["long"]
 	require.Equal(t, []string{"./console", "./b", "./a"}, race.run, "slowest first")
 	require.Equal(t, "-short", race.flags)
 	require.Equal(t, []string{"./internal/proof/deptest"}, test.run, "what is not raced")
 	require.Equal(t, []string{"./examples/fleet"}, steps["examples"].run, "beside it")
-	require.Equal(t, []string{"VETPKGS="}, steps["examples"].args, "test vets them")
+	require.Equal(t, []string{"VETPKGS="}, steps["examples"].args, "vet vets them")
+	require.Equal(t, []string{"VETPKGS="}, test.args, "and these")
 	require.Empty(t, steps["examples"].flags, "whole")
 	require.Empty(t, test.flags, "whole")
 	require.Len(t, test.out, 3)
