@@ -41,22 +41,26 @@ func each(ctx context.Context, w io.Writer, args []string) (passed bool, err err
 		return false, err
 	}
 	var all []single
-	for _, pkg := range pkgs {
+	for i, pkg := range pkgs {
+		if ctx.Err() != nil {
+			break // what was run so far is listed
+		}
+		fmt.Fprintf(os.Stderr, "%s: %d of %d packages, %d tests so far\n", filepath.Base(pkg), i+1, len(pkgs), len(all))
 		binary := filepath.Join(dir, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_"))
 		build := exec.CommandContext(ctx, "go", slices.Concat([]string{"-C", pkg, "test", "-c", "-o", binary}, given(*race, "-race"), []string{"."})...) //nolint:gosec // a package of ours
 		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
+		if err := build.Run(); err != nil && ctx.Err() == nil {
 			return false, err
 		}
 		found, err := eachOf(ctx, pkg, binary, given(*short, "-test.short"))
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return false, err
 		}
 		all = append(all, found...)
 	}
 	printSlowest(w, "by the wall clock", all, *most, func(s single) float64 { return s.wall })
 	printSlowest(w, "by processor time", all, *most, func(s single) float64 { return s.own })
-	return !slices.ContainsFunc(all, func(s single) bool { return !s.passed }), nil
+	return !slices.ContainsFunc(all, func(s single) bool { return !s.passed }), ctx.Err()
 }
 
 // foldersWithTests returns the folders of packages: one that is named, which may be of another module, and those with
@@ -100,7 +104,7 @@ func eachOf(ctx context.Context, pkg, binary string, flags []string) (all []sing
 		begun := time.Now()
 		err := cmd.Run()
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return all, ctx.Err()
 		}
 		s := single{name: filepath.Base(pkg) + "." + name, wall: time.Since(begun).Seconds(), passed: err == nil}
 		if used := cmd.ProcessState; used != nil {

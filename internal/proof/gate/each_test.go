@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,4 +31,24 @@ func TestEach(t *testing.T) {
 	require.Contains(t, out.String(), "b.TestGood\n")
 	_, err = each(t.Context(), &out, []string{"./nothing"})
 	require.Error(t, err)
+}
+
+// A run that is interrupted lists the tests that it has run.
+func TestEachInterrupted(t *testing.T) {
+	module(t, "func TestFirst(t *testing.T) {}\nfunc TestWaits(t *testing.T) {\n\t_ = os.WriteFile(\"waits\", nil, 0o600)\n\tselect {}\n}\n")
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat("a/waits"); err == nil {
+				interrupt()
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	var out bytes.Buffer
+	_, err := each(ctx, &out, []string{"./a", "./b"})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Contains(t, out.String(), "a.TestFirst\n")
+	require.NotContains(t, out.String(), "b.TestGood")
 }
