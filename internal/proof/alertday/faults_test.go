@@ -59,7 +59,15 @@ var faultsOfAll = []fault{
 	{
 		name:  "etcd is out of space",
 		cause: func(f *fleet) { require.NoError(f.T, f.SetNoSpace(f.ctx, true)) },
-		fires: []string{"EtcdkitErrors orders", "EtcdkitErrors heartbeat", "EtcdkitJobNotStarted heartbeat"},
+		fires: []string{ // requests are refused near the quota, before etcd refuses them
+			"EtcdkitErrors charge", "EtcdkitErrors api", "EtcdkitErrors web", "EtcdkitErrors heartbeat", "EtcdkitRequestsNearQuota payments",
+		},
+		may: []string{ // the outcomes and the run of that moment are not recorded
+			"EtcdkitOutcomesUnconfirmed orders", "EtcdkitOutcomesUnconfirmed payments", "EtcdkitRunOutlastsPeriod heartbeat",
+			"EtcdkitJobNotStarted heartbeat", "EtcdkitJobNotStarted invoices", "EtcdkitRequestsNearQuota orders",
+			"EtcdkitErrors orders", "EtcdkitErrors payments", "EtcdkitErrors flow", "EtcdkitErrors invoices", "EtcdkitErrors mail", "EtcdkitErrors model",
+			"EtcdkitErrors render", "EtcdkitErrors report",
+		},
 	},
 	{
 		name:  "the exporter has ended",
