@@ -267,7 +267,7 @@ func TestPagesOfRecords(t *testing.T) {
 		require.NoError(t, err)
 	}
 	seen := map[string]bool{}
-	ref := regexp.MustCompile(`<th scope="row"><code class="copied">([^<]*)</code>`)
+	ref := regexp.MustCompile(`<th scope="row" class="ref"><code class="copied">([^<]*)</code>`)
 	for page, caption := range []string{"Records 1 to 100 of 205<", "Records 101 to 200 of 205<", "Records 201 to 205 of 205<"} {
 		body := s.page(fmt.Sprintf("/store?name=orders&state=%d&page=%d", idempotency.Done, page))
 		require.Contains(t, body, caption)

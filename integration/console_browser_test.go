@@ -141,7 +141,7 @@ func (b *tab) do(actions ...chromedp.Action) {
 // open opens a page.
 func (b *tab) open(page string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(b.url+page), chromedp.WaitVisible("h1"))
+	b.do(chromedp.Navigate(b.url+page), chromedp.WaitVisible("h1", chromedp.ByQuery))
 }
 
 // eval evaluates an expression of the page.
@@ -416,7 +416,7 @@ func TestConsoleInABrowser(t *testing.T) {
 
 	b.do(emulation.SetScriptExecutionDisabled(true))
 	for _, page := range []string{"", "queue?name=semaphore/charge", "jobs"} {
-		b.do(chromedp.Navigate(b.url+page), chromedp.WaitVisible("h1"))
+		b.do(chromedp.Navigate(b.url+page), chromedp.WaitVisible("h1", chromedp.ByQuery))
 		var html string
 		b.do(chromedp.OuterHTML("html", &html))
 		require.Contains(t, html, "as of ", page)
