@@ -50,14 +50,15 @@ func (k *kept) putParts(ctx context.Context, lease *pooled) (unchanged bool, err
 // change the record, and does nothing if it was deleted. After an error, which is etcd's, ErrClosed or
 // ctx's, the caller has to call it again.
 func (k *kept) prolong(ctx context.Context, p *pool, l *pooled, res commit.Amending) error {
-	// If an earlier try has written it, it is on the lease of that try.
-	old := res.Found != nil && res.Found.Lease != int64(l.id)
+	// If an earlier try has written it, it is on the lease of that try, and a part may be on another one still.
+	old := res.Found != nil && (res.Found.Lease != int64(l.id) || len(k.parts) > 0)
 	k.mod = res.Mod
 	var pause commit.Backoff
 	for old || p.short(l) {
 		fresh, unchanged, err := k.move(ctx, p)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			p.forget(fresh)
 			if err := pause.Wait(ctx, nil); err != nil {
 				return err
 			}
@@ -70,30 +71,33 @@ func (k *kept) prolong(ctx context.Context, p *pool, l *pooled, res commit.Amend
 	return nil
 }
 
-// move puts an outcome on another lease. unchanged is false if the record was changed meanwhile.
+// move puts an outcome on another lease: its record first, so that no late copy of an earlier move can have an effect
+// after that, and then its parts. unchanged is false if the record was changed meanwhile. The error is
+// rpctypes.ErrLeaseNotFound if that lease does not exist.
 func (k *kept) move(ctx context.Context, p *pool) (l *pooled, unchanged bool, err error) {
 	if l, err = p.take(ctx, 1+len(k.parts)); err != nil {
 		return nil, false, err
 	}
-	if unchanged, err := k.putParts(ctx, l); err != nil || !unchanged {
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			p.forget(l)
+	for {
+		res, err := commit.Amend(ctx, k.kv, commit.Amendment{
+			Key: k.entry.Record, Mod: k.mod, Then: []clientv3.Op{commit.Put(k.entry.Record, k.text, l.id)},
+			Mine: func(kv *mvccpb.KeyValue) bool { return k.is(kv) && kv.Lease == int64(l.id) },
+		})
+		switch {
+		case err != nil:
+			return l, false, err
+		case res.Outcome == commit.LeaseGone:
+			return l, false, rpctypes.ErrLeaseNotFound
+		case res.Outcome == commit.Amended:
+			k.mod = res.Mod
+			unchanged, err = k.putParts(ctx, l)
+			return l, unchanged, err
+		case !k.is(res.Found):
+			return l, false, nil
 		}
-		return l, false, err
+		k.mod = res.Found.ModRevision // that of a late copy, which has put it on the lease of an earlier move
 	}
-	res, err := commit.Amend(ctx, k.kv, commit.Amendment{
-		Key: k.entry.Record, Mod: k.mod, Then: []clientv3.Op{commit.Put(k.entry.Record, k.text, l.id)},
-		Mine: func(kv *mvccpb.KeyValue) bool {
-			return kv != nil && bytes.Equal(kv.Value, k.text) && kv.Lease == int64(l.id)
-		},
-	})
-	switch {
-	case err != nil:
-		return l, false, err
-	case res.Outcome == commit.LeaseGone:
-		p.forget(l)
-		return l, false, rpctypes.ErrLeaseNotFound
-	}
-	k.mod = res.Mod
-	return l, res.Outcome == commit.Amended, nil
 }
+
+// is reports whether a record is that of the outcome.
+func (k *kept) is(kv *mvccpb.KeyValue) bool { return kv != nil && bytes.Equal(kv.Value, k.text) }
