@@ -45,3 +45,23 @@ func TestUnknownBehindAGateway(t *testing.T) {
 	}
 	require.EqualValues(t, 2, inner.calls.Load(), "once for each key")
 }
+
+// A284: an OnCode that returns what RememberFinal returns had the gateway record that the outcome is unknown.
+func TestOnCodeByRememberFinal(t *testing.T) {
+	t.Parallel()
+	service := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})[0]
+	inner := service.serve(nil, func(context.Context, *structpb.Struct) (*structpb.Struct, error) {
+		return nil, status.Error(codes.DeadlineExceeded, "no answer")
+	})
+	require.Error(t, inner.pay("k").err)
+	outer := fleet(t, 1, nil)[0].serve(&idemgrpc.Options{OnCode: idemgrpc.RememberFinal}, func(context.Context, *structpb.Struct) (*structpb.Struct, error) {
+		re := inner.pay("k")
+		return re.resp, re.err
+	})
+	for n := range 2 {
+		re := outer.pay("k")
+		refused(t, re.err, codes.FailedPrecondition, idemgrpc.ReasonUnknown)
+		require.False(t, re.replayed)
+		require.EqualValues(t, n+1, outer.calls.Load())
+	}
+}

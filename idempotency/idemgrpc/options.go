@@ -40,7 +40,8 @@ type Options struct {
 	Payload func(ctx context.Context, fullMethod string, req any) (any, error)
 	// OnCode decides what happens to the call, by the code that its handler has returned:
 	// Remember records the outcome, Forget releases the key for the same payload, Abandon
-	// leaves the attempt as lost, DefaultAction is what RememberFinal returns. With
+	// leaves the attempt as lost. DefaultAction, and what RememberFinal returns, change nothing: then a
+	// status that an outcome is unknown (ReasonUnknown) is not recorded, all others are by RememberFinal. With
 	// idempotency.Refuse, Forget counts as Abandon. A handler overrides OnCode by returning
 	// idempotency.NothingDone or idempotency.Permanent of its error; the client gets the status of
 	// the error in it. Defaults to DefaultAction.

@@ -142,7 +142,7 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 			return noOutcome
 		}
 		return middleware.Result{
-			Err: failed, Action: cmp.Or(c.OnCode(st.Code()), after(st)),
+			Err: failed, Action: c.after(st),
 			Failed: st.Code() != codes.OK, Because: "the handler has returned " + st.Code().String(),
 			Encode: func() []byte {
 				stored, unkept := encode(resp, st, c.shared.MaxResponse)
@@ -162,6 +162,14 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 // noOutcome is the result of a handler that has returned neither a message nor an error with another code than OK, as an
 // interceptor behind this one does that recovers a panic and has no named results. grpc.Server makes INTERNAL of it.
 var noOutcome = middleware.Result{Action: middleware.Broken.Action(), Failed: true, Because: "the handler has returned neither a message nor an error"}
+
+// after returns what follows a status. OnCode changes nothing where it says what the code stands for.
+func (c *config) after(st *status.Status) idempotency.Action {
+	if says := c.OnCode(st.Code()); says != RememberFinal(st.Code()) {
+		return cmp.Or(says, after(st))
+	}
+	return after(st)
+}
 
 // after returns what follows a status by default. An answer that an outcome is unknown, as of a service behind this one,
 // is not the outcome: an operator resolves it.

@@ -1,9 +1,11 @@
 package idemhttp_test
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -63,4 +65,33 @@ func TestUnknownBehindAGateway(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 2, inner.calls.Load(), "once for each key")
+}
+
+// A284: an OnStatus that names one status, and returns what RememberFinal returns for the others, had the gateway record
+// that the service's outcome is unknown, or that its request is in progress. It changes nothing where it says what the
+// status stands for.
+func TestOnStatusByRememberFinal(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	answers := map[string]http.Header{"/unknown": {"Idempotency-Outcome": {"unknown"}}, "/in-progress": {"Retry-After": {"1"}}, "/conflict": {}}
+	for name, on := range map[string]func(int) idempotency.Action{
+		"none": nil,
+		"one status": func(status int) idempotency.Action {
+			if status == http.StatusPaymentRequired {
+				return idempotency.Forget
+			}
+			return idemhttp.RememberFinal(status)
+		},
+		"all": func(int) idempotency.Action { return idempotency.Remember },
+	} {
+		s := in.serve(&idemhttp.Options{OnStatus: on}, func(w http.ResponseWriter, r *http.Request) {
+			maps.Copy(w.Header(), answers[r.URL.Path])
+			w.WriteHeader(http.StatusConflict)
+		})
+		for path := range answers {
+			key := strings.ReplaceAll(name, " ", "")
+			require.Equal(t, http.StatusConflict, s.post(path, key, "").StatusCode)
+			require.Equal(t, path == "/conflict", s.post(path, key, "").replayed(), "%s, OnStatus %s", path, name)
+		}
+	}
 }

@@ -80,10 +80,11 @@ type Options struct {
 	Payload func(r *http.Request, body []byte) (any, error)
 	// OnStatus decides what happens to the request, by the status of its response: Remember
 	// records the response, Forget releases the key for the same payload, Abandon leaves the
-	// attempt as lost, DefaultAction is what RememberFinal returns. With idempotency.Refuse, Forget
-	// counts as Abandon. Of a call of Connect, gRPC or gRPC-Web, the status is the one that Connect
-	// gives to its code, and DefaultAction is what idemgrpc.RememberFinal returns for the code. A
-	// handler overrides OnStatus with Decide. Defaults to DefaultAction.
+	// attempt as lost. DefaultAction, and what RememberFinal returns, change nothing: then a 409 with
+	// Retry-After and an unknown outcome are not recorded, all other statuses are by RememberFinal. With
+	// idempotency.Refuse, Forget counts as Abandon. Of a call of Connect, gRPC or gRPC-Web, the status is the
+	// one that Connect gives to its code, and the default is what idemgrpc.RememberFinal returns for the
+	// code. A handler overrides OnStatus with Decide. Defaults to DefaultAction.
 	OnStatus func(status int) idempotency.Action
 	// NeverStore are response headers that are not recorded, in addition to those that never
 	// are. Defaults to none.

@@ -106,7 +106,10 @@ func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Resul
 		r.Action, r.Own = said.what, true
 	case broken || res.Hijacked:
 	default:
-		r.Action = cmp.Or(c.OnStatus(end.status), r.Action)
+		// What is final by its status can say more: a 409 with Retry-After, an unknown outcome.
+		if says := c.OnStatus(end.status); says != RememberFinal(end.status) {
+			r.Action = cmp.Or(says, r.Action)
+		}
 	}
 	r.Withhold = rec.stopped && r.Action != idempotency.Remember
 	return r
