@@ -17,6 +17,7 @@ import (
 
 func init() {
 	silence.Bound = func(d time.Duration) any { return Option(func(s *settings) { s.silence = d }) }
+	silence.Said = func(err error) bool { return errors.Is(err, concurrency.ErrUnavailable) }
 }
 
 // away is what a Store knows while etcd does not answer: that it does not, and the requests at which this

@@ -104,14 +104,14 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	a, rec, err := c.shared.Begin(ctx, k, payload, each, own...)
 	switch {
 	case err != nil:
-		refused, gone := c.shared.Refuse(k, err), ctx.Err()
-		if gone != nil && refused.Reason == middleware.Unavailable {
-			return nil, status.FromContextError(gone).Err()
-		}
+		refused := c.shared.Refuse(ctx, k, err)
 		if refused.Report {
 			c.ReportError(ctx, method, err)
 		}
-		if c.FailOpen && refused.Open && gone == nil {
+		if gone := ctx.Err(); gone != nil && refused.Reason == middleware.Unavailable {
+			return nil, status.FromContextError(gone).Err()
+		}
+		if c.FailOpen && refused.Open {
 			return pass(ctx, req, handler)
 		}
 		return nil, refusalOf(refused)

@@ -144,6 +144,35 @@ func TestFailOpenWithoutAClient(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 }
 
+// A285: a client that leaves while its request waits is nothing that an operator should know, and was reported as an etcd
+// that is away. If etcd does not answer until the client leaves, that is reported.
+func TestReportsOfClientsThatLeave(t *testing.T) {
+	t.Parallel()
+	for away, leaves := range map[bool]time.Duration{false: 0, true: 2 * time.Second} {
+		in := shared(t).instance(&concurrency.SessionOptions{TTL: 30 * time.Second}, nil)
+		reported := make(chan error, 1)
+		client, leave := context.WithTimeout(ctxT(t), time.Minute)
+		mw := in.middleware(&idemhttp.Options{StoreTimeout: time.Minute, ReportError: func(_ *http.Request, err error) { reported <- err }, Payload: func(*http.Request, []byte) (any, error) {
+			time.AfterFunc(leaves, leave)
+			if !away {
+				<-client.Done()
+			}
+			return nil, nil
+		}})
+		if away {
+			in.client.Cut()
+		}
+		r := httptest.NewRequestWithContext(client, http.MethodPost, "/", nil)
+		r.Header.Set("Idempotency-Key", "k")
+		mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })).ServeHTTP(httptest.NewRecorder(), r)
+		if !away {
+			require.Empty(t, reported)
+			continue
+		}
+		require.ErrorIs(t, got(t, reported, "an error"), concurrency.ErrUnavailable)
+	}
+}
+
 // atEnd is an empty reader that calls when it is read.
 type atEnd func()
 

@@ -54,7 +54,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	a, rec, err := c.shared.Begin(r.Context(), k, payload, each, append(own, byEntry(r)...)...)
 	switch {
 	case err != nil:
-		refused := c.shared.Refuse(k, err)
+		refused := c.shared.Refuse(r.Context(), k, err)
 		if refused.Also && host != "" {
 			c.otherHost(w, r, body, host, err)
 			reuse(body)
@@ -63,7 +63,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		if refused.Report {
 			report(c, r, body, err)
 		}
-		if c.FailOpen && refused.Open && r.Context().Err() == nil {
+		if c.FailOpen && refused.Open {
 			handle(next, w, restored(r, r.Context(), body))
 			return
 		}

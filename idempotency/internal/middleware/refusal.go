@@ -1,11 +1,13 @@
 package middleware
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/silence"
 )
 
 // Reason is why a middleware answers in place of the handler. The texts are the codes of
@@ -50,8 +52,8 @@ type Refusal struct {
 	Open bool
 }
 
-// Refuse returns the answer to the request with key k, for an error of Begin.
-func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
+// Refuse returns the answer to the request of a client with key k, for an error of Begin.
+func (s Settings) Refuse(client context.Context, k idempotency.Key, err error) Refusal {
 	var busy *idempotency.InProgressError
 	var scope *idempotency.ScopeFullError
 	var unknown *idempotency.UnknownError
@@ -74,9 +76,11 @@ func (s Settings) Refuse(k idempotency.Key, err error) Refusal {
 	case errors.Is(err, idempotency.ErrUnreadable):
 		return Refusal{Reason: Unreadable, Ref: s.Store.Ref(k), Report: true}
 	}
-	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Report: true, Open: errors.Is(err, idempotency.ErrUnseen)}
+	left := client.Err() // a client that has left says nothing of etcd, which may not have answered all the same
+	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Open: left == nil && errors.Is(err, idempotency.ErrUnseen)}
+	r.Report = left == nil || !errors.Is(err, left) || silence.Said(err)
 	if errors.Is(err, idempotency.ErrNearQuota) {
-		r.Reason = Full
+		r.Reason, r.Report = Full, true
 	}
 	return r
 }

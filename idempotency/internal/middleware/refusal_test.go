@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
@@ -37,9 +38,25 @@ func TestRefuse(t *testing.T) {
 		{"away, seen", context.DeadlineExceeded, Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true}},
 		{"closed", idempotency.ErrClosed, Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true}},
 	} {
-		require.Equal(t, c.want, Settings{Store: st}.Refuse(k, c.err), c.name)
+		require.Equal(t, c.want, Settings{Store: st}.Refuse(t.Context(), k, c.err), c.name)
 	}
-	require.Equal(t, "order 7", Settings{Store: st, ShowNote: true}.Refuse(k, &idempotency.UnknownError{Note: "order 7"}).Note)
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for _, c := range []struct {
+		err    error
+		report bool
+	}{
+		{context.Canceled, false}, // it has waited for another attempt
+		{errors.Join(idempotency.ErrUnseen, context.Canceled, &concurrency.UnavailableError{}), true},
+		{errors.Join(context.Canceled, idempotency.ErrNearQuota), true},
+		{idempotency.ErrClosed, true},
+		{&idempotency.UnknownError{}, true},
+	} {
+		refused := Settings{Store: st}.Refuse(left, k, c.err)
+		require.Equal(t, c.report, refused.Report, c.err)
+		require.False(t, refused.Open, c.err)
+	}
+	require.Equal(t, "order 7", Settings{Store: st, ShowNote: true}.Refuse(t.Context(), k, &idempotency.UnknownError{Note: "order 7"}).Note)
 }
 
 // TestFit: names that a Key can have stay, and longer ones stay apart.

@@ -67,7 +67,7 @@ type invalid struct{ error }
 func (invalid) Is(target error) bool { return target == idempotency.ErrInvalid }
 
 // Begin begins the request with key k, within Wait and StoreTimeout. While etcd is known to be away, it does
-// not wait for etcd: see package silence. It returns an error as Store.Begin does, such as idempotency.ErrUnavailable. The attempt is for Run. The
+// not wait for etcd: see package silence. It returns an error as Store.Begin does, such as concurrency.ErrUnavailable. The attempt is for Run. The
 // options in each count less than the middleware's own.
 func (s Settings) Begin(ctx context.Context, k idempotency.Key, payload any, each []idempotency.Option, own ...idempotency.Option) (*idempotency.Attempt, *idempotency.Outcome, error) {
 	opts := append(slices.Clip(each), idempotency.Via(s.Via), idempotency.Wait(s.Wait), idempotency.OnError(onError), silence.Bound(s.StoreTimeout).(idempotency.Option))

@@ -14,3 +14,6 @@ import "time"
 //
 // Package idempotency sets it.
 var Bound func(d time.Duration) any
+
+// Said reports whether an error of Begin says that etcd did not answer. Package idempotency sets it.
+var Said func(err error) bool
