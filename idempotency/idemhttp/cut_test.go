@@ -4,9 +4,11 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,34 +48,90 @@ func TestLargeResponseBreaksOff(t *testing.T) {
 	require.True(t, s.post("/decided", "k", "body").replayed())
 }
 
-// The client that goes is no reason to take the work for broken off.
+// A286: a client leaves in the middle of a response above MaxResponse. The error of Write stopped the handler between two
+// payouts, and that was recorded as done. As with a smaller response, Write succeeds, so the handler does all of its work.
 func TestClientDisconnectsDuringALargeResponse(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
-	in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
-	begun, returned := make(chan struct{}), make(chan struct{})
-	s := in.serve(&idemhttp.Options{MaxResponse: 1000}, func(w http.ResponseWriter, r *http.Request) {
-		defer close(returned)
-		w.Header().Set("Content-Length", strconv.Itoa(1<<30))
-		close(begun)
-		for {
-			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
-				return
+	for _, length := range []string{"", strconv.Itoa(1000 + 64<<20)} {
+		t.Run("Content-Length "+length, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			in := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+			begun, paid := make(chan struct{}), make(chan int, 1)
+			s := in.serve(&idemhttp.Options{MaxResponse: 500}, func(w http.ResponseWriter, r *http.Request) {
+				if length != "" {
+					w.Header().Set("Content-Length", length)
+				}
+				_, _ = w.Write(make([]byte, 1000))
+				close(begun)
+				<-idemhttp.Client(r.Context()).Done()
+				done := 0
+				defer func() { paid <- done }()
+				for range 64 {
+					done++
+					if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+						return
+					}
+				}
+			})
+			ctx, cancel := context.WithCancel(ctxT(t))
+			left := make(chan error, 1)
+			r := s.request("/", "k", "body").WithContext(ctx)
+			go func() {
+				_, err := s.send(r)
+				left <- err
+			}()
+			got(t, begun, "a begin")
+			cancel()
+			require.Error(t, got(t, left, "an end"))
+			require.Equal(t, 64, got(t, paid, "the handler's end"))
+			var re reply
+			require.Eventually(t, func() bool { re = s.post("/", "k", "body"); return re.replayed() }, soon, 1e6)
+			require.Equal(t, "true", re.Header.Get("Idempotency-Body-Omitted"))
+			require.EqualValues(t, 1, s.calls.Load())
+		})
+	}
+}
+
+// A286: a handler that writes until Write fails ends with its attempt, and has not done its work.
+func TestEndlessResponseWithoutAClient(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse, MaxExecution: 200 * time.Millisecond})
+	ctx, leave := context.WithCancel(ctxT(t))
+	mw := in.middleware(&idemhttp.Options{MaxResponse: 500})
+	r := httptestRequest(t, "k").WithContext(ctx)
+	require.PanicsWithError(t, http.ErrAbortHandler.Error(), func() {
+		mw(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			leave()
+			for {
+				if _, err := w.Write(make([]byte, 1000)); err != nil {
+					return
+				}
 			}
-		}
+		})).ServeHTTP(&unheard{httptest.NewRecorder(), ctx}, r)
 	})
-	ctx, cancel := context.WithCancel(ctxT(t))
-	left := make(chan error, 1)
-	r := s.request("/", "k", "body").WithContext(ctx)
-	go func() {
-		_, err := s.send(r)
-		left <- err
-	}()
-	got(t, begun, "a begin")
-	cancel()
-	require.Error(t, got(t, left, "an end"))
-	got(t, returned, "the handler's end")
-	var re reply
-	require.Eventually(t, func() bool { re = s.post("/", "k", "body"); return re.replayed() }, soon, 1e6)
-	require.Equal(t, "true", re.Header.Get("Idempotency-Body-Omitted"))
+	require.Eventually(t, func() bool {
+		w := httptest.NewRecorder()
+		mw(http.NotFoundHandler()).ServeHTTP(w, httptestRequest(t, "k"))
+		return strings.Contains(w.Body.String(), string(idemhttp.CodeUnknown))
+	}, soon, 10*time.Millisecond)
+}
+
+// unheard is a connection whose client may leave.
+type unheard struct {
+	*httptest.ResponseRecorder
+	client context.Context
+}
+
+func (u *unheard) Write(p []byte) (int, error) {
+	if err := u.client.Err(); err != nil {
+		return 0, err
+	}
+	return u.ResponseRecorder.Write(p)
+}
+
+func httptestRequest(t *testing.T, key string) *http.Request {
+	r := httptest.NewRequestWithContext(ctxT(t), http.MethodPost, "/", nil)
+	r.Header.Set("Idempotency-Key", key)
+	return r
 }

@@ -134,8 +134,8 @@
 // speaks it to its backends, a body without a Content-Length ends with the connection, also if the response is withheld.
 //
 // That a stream notices that its only reader has left. A handler of server-sent events has to end with
-// Client: its own context continues, and Write and Flush succeed, so that what it sends is recorded. A
-// loop that looks at neither runs for MaxExecution, and Session.Close waits for it.
+// Client: its own context continues, and Write and Flush succeed, also above MaxResponse, so that no work is
+// left in the middle. A loop that looks at neither runs for MaxExecution, and Session.Close waits for it.
 //
 // That a response that breaks off is replayed. If the body is shorter than its Content-Length
 // although the client is connected, the first client gets what there is, and the attempt is

@@ -174,6 +174,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	failed := false // after its status
 	refused := middleware.Run(r.Context(), a, reports, func(ctx context.Context) middleware.Result {
 		var release func()
+		rec.ctx = ctx
 		v.client, release = middleware.NewClient(ctx, client)
 		defer release()
 		nothingDone := func() bool { return false }
@@ -182,7 +183,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		}
 		handle(next, rec, withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)))
 		res := rec.end(c)
-		rec.stopped = rec.silent && v.stopped(a)
+		rec.stopped = (rec.silent || rec.broken) && v.stopped(a)
 		what := v.decide(c, rec, res)
 		what.NothingDone = nothingDone()
 		if rec.cut() && !what.Own {

@@ -19,14 +19,15 @@ import (
 // max it is buffered for the record, too. What would show the client that it has all is kept back until then: see
 // hold.go.
 //
-// As long as the whole body is buffered, a write succeeds although the client has hung up:
-// otherwise the recorded body would end where the connection did.
+// A write succeeds although the client has hung up: otherwise the recorded body, or the work of the handler, would end where
+// the connection did. If the body is not buffered, that ends with the attempt's context.
 type recorder struct {
 	w      http.ResponseWriter
 	ctl    *http.ResponseController
 	r      *http.Request
-	before http.Header // what was set when the handler was called
-	header http.Header // what the handler sees
+	ctx    context.Context // the handler's
+	before http.Header     // what was set when the handler was called
+	header http.Header     // what the handler sees
 	max    int
 
 	status   int         // 0 until it is written
@@ -37,14 +38,14 @@ type recorder struct {
 	taken    int64       // bytes of those that were buffered or sent
 	body     []byte
 	over     bool   // the body is larger than max, and is not buffered
-	broken   bool   // over, and the connection has failed
+	broken   bool   // a Write has failed then
 	live     bool   // the response is streamed
 	sent     int64  // bytes of the body, of a streamed response
 	held     []byte // its end, which is kept back
 	settled  bool   // it may be sent
 	hijacked bool
 	silent   bool        // the handler has returned and written nothing
-	stopped  bool        // silent, and a context of the handler has ended
+	stopped  bool        // silent or broken, and a context of the handler has ended
 	ended    bool        // the handler has returned
 	late     func(error) // is called for a write after that
 	visit    *visit      // the call of the handler
@@ -55,7 +56,7 @@ type recorder struct {
 
 func record(w http.ResponseWriter, r *http.Request, max int, late func(error)) *recorder {
 	h := w.Header()
-	return &recorder{w: w, ctl: http.NewResponseController(w), r: r, before: h.Clone(), header: h.Clone(), max: max, late: late}
+	return &recorder{w: w, ctl: http.NewResponseController(w), r: r, ctx: context.Background(), before: h.Clone(), header: h.Clone(), max: max, late: late}
 }
 
 // errLate is the error of a write that is neither recorded nor sent. It occurs in frameworks
@@ -97,7 +98,7 @@ func (rec *recorder) WriteHeader(status int) {
 
 // Write writes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrContentLength for
 // a part beyond the Content-Length, http.ErrHijacked or, if the body is not buffered, the error
-// of the connection.
+// of the server, unless the client has hung up.
 func (rec *recorder) Write(p []byte) (int, error) {
 	if rec.ended {
 		rec.late(errLate)
@@ -131,6 +132,9 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		rec.open(p)
 		rec.body = nil
 		n, err := rec.pass(p)
+		if err != nil && rec.unheard() {
+			n, err = len(p), nil
+		}
 		rec.taken, rec.broken = rec.taken+int64(n), rec.broken || err != nil
 		return n, err
 	}
@@ -141,6 +145,9 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// unheard reports whether the client has hung up, which does not stop the handler.
+func (rec *recorder) unheard() bool { return rec.r.Context().Err() != nil && rec.ctx.Err() == nil }
 
 // grow makes room for n more bytes of the body: for its Content-Length, or twice the present
 // room. append, which grows a large slice by a quarter, would allocate five times a body.
@@ -190,7 +197,7 @@ func (rec *recorder) sniff(more []byte) {
 }
 
 // FlushError streams the response from now on, unless its client could see its end then. It returns an error if the server cannot, but
-// none if the client has hung up and the whole body is buffered.
+// none if the client has hung up, as Write.
 func (rec *recorder) FlushError() error {
 	switch {
 	case rec.ended:
@@ -206,7 +213,7 @@ func (rec *recorder) FlushError() error {
 	}
 	rec.open(nil)
 	err := rec.ctl.Flush()
-	if err != nil && rec.r.Context().Err() != nil && !rec.over {
+	if err != nil && (rec.unheard() || !rec.over && rec.r.Context().Err() != nil) {
 		return nil
 	}
 	return err
@@ -291,20 +298,15 @@ func (rec *recorder) end(c *config) *Response {
 	}
 }
 
-// cut reports whether the body is shorter than its Content-Length. It does not report a body
-// that was being streamed without a buffer to a client that has hung up: the handler may have
-// stopped for that reason.
+// cut reports whether the body is shorter than its Content-Length.
 func (rec *recorder) cut() bool {
-	return !rec.hijacked && !rec.left() && rec.length > rec.taken &&
+	return !rec.hijacked && rec.length > rec.taken &&
 		!empty(rec.r, rec.status) && len(rec.head["Transfer-Encoding"]) == 0
 }
 
-// left reports whether the client has hung up while the body was streamed without a buffer.
-func (rec *recorder) left() bool { return rec.over && (rec.broken || rec.r.Context().Err() != nil) }
-
 // fell reports whether a status of 5xx came on top of another one. The client gets it, if it has not got
-// the other one. It does not report what a handler has written because the client had hung up.
-func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked && !rec.left() }
+// the other one.
+func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked }
 
 // unfinished reports whether the body has begun and is without its last frame, also if the client has left.
 func (rec *recorder) unfinished() bool {

@@ -112,7 +112,7 @@ func (rec *recorder) judge() ending {
 	case saysUnknown(rec.head):
 		return passedOn(rec.status)
 	case rec.stopped:
-		return ending{middleware.Broken, 500, "the handler has returned without a response, and its context had ended"}
+		return ending{middleware.Broken, 500, "the handler has returned without a whole response, and its context had ended"}
 	case rec.silent && (rec.protocol == plainHTTP || rec.protocol == connectUnary) && isCall(rec.r):
 		return ending{middleware.Broken, 500, "the handler has written no response to a call"}
 	case rec.protocol != plainHTTP && rec.protocol != connectUnary && rec.status > 200 && rec.status < 400:

@@ -219,9 +219,11 @@ func TestEndsWithoutOnStatus(t *testing.T) {
 	v, rec, leave = fresh()
 	_, _ = rec.Write(make([]byte, 2<<10))
 	leave()
-	rec.WriteHeader(http.StatusInternalServerError)
 	c = says(idempotency.DefaultAction)
 	require.Equal(t, idempotency.Remember, v.decide(c, rec, rec.end(c)).Action)
+	rec.ended = false
+	rec.WriteHeader(http.StatusInternalServerError) // as of a recoverer: it did not stop because of the client
+	require.Equal(t, idempotency.Abandon, v.decide(c, rec, rec.end(c)).Action)
 }
 
 // A client that has left is no reason to take a stream for broken off.
