@@ -1,5 +1,7 @@
 package idemhttp
 
+import "time"
+
 // A client must not have a whole response before its outcome is settled: if the response is then refused, a response that
 // breaks off is all that shows it. So what would be the end of a streamed response is kept back.
 
@@ -26,6 +28,14 @@ func (rec *recorder) pass(p []byte) (int, error) {
 		sent = n
 	}
 	return sent, err
+}
+
+// breakOff keeps the rest of a response that is streamed from the client. A panic alone does not, if a handler in front
+// recovers it.
+func (rec *recorder) breakOff() {
+	if rec.live && !rec.hijacked {
+		_ = rec.ctl.SetWriteDeadline(time.Unix(1, 0))
+	}
 }
 
 // passHeld sends what is kept back.

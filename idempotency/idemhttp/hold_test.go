@@ -1,14 +1,19 @@
 package idemhttp_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
@@ -89,5 +94,45 @@ func TestEndIsKeptBack(t *testing.T) {
 			require.Error(t, err)
 			require.Less(t, len(re.body), len(c.body))
 		})
+	}
+}
+
+// A288: a handler in front recovers the panic by which a streamed response breaks off, and its client had a whole response
+// that was not the outcome. So it had where the handler itself panics.
+func TestBreaksOffBehindARecoverer(t *testing.T) {
+	t.Parallel()
+	for _, h2 := range []bool{false, true} {
+		for name, ends := range map[string]func(r *http.Request){
+			"its outcome is refused": func(r *http.Request) {
+				a, _ := idempotency.FromContext(r.Context())
+				a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("/no/such/key"), ">", 0)})
+			},
+			"it panics": func(*http.Request) { panic("bug") },
+		} {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %v", name, h2), func(t *testing.T) {
+				t.Parallel()
+				mw := shared(t).instance(nil, nil).middleware(nil)
+				once := mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.WriteString(w, "charged")
+					assert.NoError(t, http.NewResponseController(w).Flush())
+					ends(r)
+				}))
+				s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					defer func() { _ = recover() }()
+					once.ServeHTTP(w, r)
+				}))
+				s.EnableHTTP2 = h2
+				s.StartTLS()
+				defer s.Close()
+				r, err := http.NewRequestWithContext(ctxT(t), http.MethodPost, s.URL, nil)
+				require.NoError(t, err)
+				r.Header.Set("Idempotency-Key", "k")
+				resp, err := s.Client().Do(r)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				_, err = io.ReadAll(resp.Body)
+				require.Error(t, err)
+			})
+		}
 	}
 }

@@ -171,7 +171,12 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	v := &visit{}
 	rec := record(w, r.WithContext(client), c.shared.MaxResponse, reports)
 	rec.visit = v
-	failed := false // after its status
+	failed, whole := false, false // after its status; as a response
+	defer func() {
+		if !whole { // a panic
+			rec.breakOff()
+		}
+	}()
 	refused := middleware.Run(r.Context(), a, reports, func(ctx context.Context) middleware.Result {
 		var release func()
 		rec.ctx = ctx
@@ -198,6 +203,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 			rec.status = rec.failed
 		}
 		rec.send()
+		whole = true
 	case rec.live || rec.hijacked:
 		panic(http.ErrAbortHandler) // what was sent may not be the outcome
 	default:
