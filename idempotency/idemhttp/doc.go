@@ -141,7 +141,8 @@
 // although the client is connected, the first client gets what there is, and the attempt is
 // lost, unless the handler calls Decide with idempotency.Remember: then duplicates get the
 // response without the body. Of a hijacked connection only the fact is recorded: duplicates
-// get a 409. Responses with status 1xx go to the first client only.
+// get a 409. If its handler panics, the attempt is lost, as after any panic. Responses with status 1xx go to the
+// first client only.
 //
 // That two clients with one Scope cannot see each other's responses: a client that knows
 // scope, operation, key and payload gets the response. Give each client a Scope of its own.

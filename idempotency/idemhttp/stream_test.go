@@ -2,6 +2,7 @@ package idemhttp_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
@@ -158,6 +160,54 @@ func TestHijack(t *testing.T) {
 		return s.post("/", "k", "").problem(t).Code == idemhttp.CodeNotKept
 	}, soon, 5*time.Millisecond)
 	require.EqualValues(t, 1, s.calls.Load())
+}
+
+// A287: a handler that has hijacked its connection and panics has an unknown outcome, as after any panic, whatever it has
+// said or sent before: it is not recorded, and under Refuse nothing runs until an operator has resolved it.
+func TestHijackThenPanic(t *testing.T) {
+	t.Parallel()
+	for name, says := range map[string]func(context.Context){
+		"nothing":  func(context.Context) {},
+		"Forget":   func(ctx context.Context) { idemhttp.Decide(ctx, idempotency.Forget) },
+		"Remember": func(ctx context.Context) { idemhttp.Decide(ctx, idempotency.Remember) },
+	} {
+		for policy, code := range map[idempotency.LostPolicy]int{idempotency.Refuse: http.StatusConflict, idempotency.TakeOver: http.StatusCreated} {
+			in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true, OnLost: policy})
+			reported := make(chan error, 10)
+			var s server
+			s = in.serve(&idemhttp.Options{ReportError: func(_ *http.Request, err error) { reported <- err }}, func(w http.ResponseWriter, r *http.Request) {
+				if s.calls.Load() > 1 {
+					paid(w, r)
+					return
+				}
+				says(r.Context())
+				conn, rw, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close() // net/http does not
+				_, _ = rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
+				_ = rw.Flush()
+				panic(http.ErrAbortHandler)
+			})
+			require.Equal(t, "hi", s.post("/", "k", "").body, "the client has what the handler has sent")
+			if policy == idempotency.Refuse {
+				require.ErrorIs(t, got(t, reported, "the end"), idempotency.ErrUnknown)
+			}
+			var re reply
+			require.Eventually(t, func() bool { // the client may have the response before the end
+				re = s.post("/", "k", "")
+				return re.StatusCode != http.StatusConflict || re.problem(t).Code != idemhttp.CodeInProgress
+			}, soon, 5*time.Millisecond)
+			require.Equal(t, code, re.StatusCode, "%s, %v: %s", name, policy, re.body)
+			if policy == idempotency.Refuse {
+				require.Equal(t, idemhttp.CodeUnknown, re.problem(t).Code)
+				require.ErrorIs(t, in.Resolve(ctxT(t), re.problem(t).Ref, idempotency.NotDone()), idempotency.ErrAlive)
+			}
+			require.EqualValues(t, map[bool]int{true: 1, false: 2}[policy == idempotency.Refuse], s.calls.Load())
+		}
+	}
 }
 
 // A ResponseController reaches the server's connection through the recorder.
