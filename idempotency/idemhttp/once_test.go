@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/url"
 	"strings"
@@ -75,13 +76,18 @@ func (p *losing) charged() []*http.Request {
 	return all
 }
 
-// use makes a used connection of the client's.
+// use makes a used connection of the client's, which the next request gets.
 func (p *losing) use(t *testing.T, rt http.RoundTripper) {
 	t.Helper()
-	resp, err := (&http.Client{Transport: rt}).Get(p.url)
+	idle := make(chan error, 1) // net/http may keep the connection a moment after the body has ended
+	ctx := httptrace.WithClientTrace(ctxT(t), &httptrace.ClientTrace{PutIdleConn: func(err error) { idle <- err }})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
+	require.NoError(t, err)
+	resp, err := (&http.Client{Transport: rt}).Do(r)
 	require.NoError(t, err)
 	_, _ = io.Copy(io.Discard, resp.Body)
 	require.NoError(t, resp.Body.Close())
+	require.NoError(t, got(t, idle, "an idle connection"))
 }
 
 // V8: net/http repeats a POST with an Idempotency-Key by itself, if a connection that was used before breaks: a

@@ -29,8 +29,8 @@ type Options struct {
 	// Store are the options of the stores, such as Codec and Secret. Each test sets policies and
 	// retention for its own requests. Defaults to those of idempotency.NewStore.
 	Store *idempotency.Options
-	// Session are the options of the sessions; Prefix and Owner are ignored. Defaults to a TTL
-	// of 5 seconds, the shortest that needs no Margin.
+	// Session are the options of the sessions; Prefix and Owner are ignored. Defaults to those of
+	// concurrency.NewSession.
 	Session *concurrency.SessionOptions
 	// Prefix is the prefix of all keys. Defaults to "/conformance/".
 	Prefix string
@@ -60,7 +60,7 @@ func Store(o Options) conformance.Store { return store{o} }
 type store struct{ opts Options }
 
 func (s store) Open(ctx context.Context, client *clientv3.Client, prefix string) (conformance.Instance, error) {
-	so := concurrency.SessionOptions{TTL: 5 * time.Second}
+	var so concurrency.SessionOptions
 	if s.opts.Session != nil {
 		so = *s.opts.Session
 	}
