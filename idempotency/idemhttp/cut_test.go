@@ -93,6 +93,42 @@ func TestClientDisconnectsDuringALargeResponse(t *testing.T) {
 	}
 }
 
+// A286: the same with HTTP/2, where Write can fail a moment before the request's context ends.
+func TestConnectionBreaksDuringALargeResponse(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	paid := make(chan int, 1)
+	once := in.middleware(&idemhttp.Options{MaxResponse: 500})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		done := 0
+		defer func() { paid <- done }()
+		for range 64 {
+			done++
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				return
+			}
+		}
+	}))
+	for n := range 20 {
+		s := httptest.NewUnstartedServer(once)
+		s.EnableHTTP2 = true
+		s.StartTLS()
+		r, err := http.NewRequestWithContext(ctxT(t), http.MethodPost, s.URL, nil)
+		require.NoError(t, err)
+		r.Header.Set("Idempotency-Key", strconv.Itoa(n))
+		resp, err := s.Client().Do(r)
+		require.NoError(t, err)
+		s.CloseClientConnections()
+		require.Equal(t, 64, got(t, paid, "the handler's end"))
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.Error(t, err)
+		require.NoError(t, resp.Body.Close())
+		s.Close()
+	}
+}
+
 // A286: a handler that writes until Write fails ends with its attempt, and has not done its work.
 func TestEndlessResponseWithoutAClient(t *testing.T) {
 	t.Parallel()

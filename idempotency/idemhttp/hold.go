@@ -23,11 +23,19 @@ func (rec *recorder) pass(p []byte) (int, error) {
 			return n, nil
 		}
 	}
-	sent, err := rec.w.Write(p)
+	sent, err := rec.transmit(p)
 	if err == nil {
 		sent = n
 	}
 	return sent, err
+}
+
+// transmit writes to the server, until that fails.
+func (rec *recorder) transmit(p []byte) (n int, err error) {
+	if rec.failure == nil {
+		n, rec.failure = rec.w.Write(p)
+	}
+	return n, rec.failure
 }
 
 // breakOff keeps the rest of a response that is streamed from the client. A panic alone does not, if a handler in front
@@ -41,9 +49,9 @@ func (rec *recorder) breakOff() {
 // passHeld sends what is kept back.
 func (rec *recorder) passHeld() error {
 	if len(rec.held) == 0 {
-		return nil
+		return rec.failure
 	}
-	_, err := rec.w.Write(rec.held)
+	_, err := rec.transmit(rec.held)
 	rec.held = nil
 	return err
 }

@@ -19,8 +19,8 @@ import (
 // max it is buffered for the record, too. What would show the client that it has all is kept back until then: see
 // hold.go.
 //
-// A write succeeds although the client has hung up: otherwise the recorded body, or the work of the handler, would end where
-// the connection did. If the body is not buffered, that ends with the attempt's context.
+// A write succeeds although the connection has failed: otherwise the recorded body, or the work of the handler, would end
+// where the connection did. If the body is not buffered, that ends with the attempt's context.
 type recorder struct {
 	w      http.ResponseWriter
 	ctl    *http.ResponseController
@@ -41,6 +41,7 @@ type recorder struct {
 	broken   bool   // a Write has failed then
 	live     bool   // the response is streamed
 	sent     int64  // bytes of the body, of a streamed response
+	failure  error  // of the connection: nothing more is sent
 	held     []byte // its end, which is kept back
 	settled  bool   // it may be sent
 	hijacked bool
@@ -97,8 +98,8 @@ func (rec *recorder) WriteHeader(status int) {
 }
 
 // Write writes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrContentLength for
-// a part beyond the Content-Length, http.ErrHijacked or, if the body is not buffered, the error
-// of the server, unless the client has hung up.
+// a part beyond the Content-Length, http.ErrHijacked or, if the body is not buffered and the attempt's
+// context has ended, the error of the connection.
 func (rec *recorder) Write(p []byte) (int, error) {
 	if rec.ended {
 		rec.late(errLate)
@@ -132,7 +133,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 		rec.open(p)
 		rec.body = nil
 		n, err := rec.pass(p)
-		if err != nil && rec.unheard() {
+		if err != nil && rec.ctx.Err() == nil {
 			n, err = len(p), nil
 		}
 		rec.taken, rec.broken = rec.taken+int64(n), rec.broken || err != nil
@@ -145,9 +146,6 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-
-// unheard reports whether the client has hung up, which does not stop the handler.
-func (rec *recorder) unheard() bool { return rec.r.Context().Err() != nil && rec.ctx.Err() == nil }
 
 // grow makes room for n more bytes of the body: for its Content-Length, or twice the present
 // room. append, which grows a large slice by a quarter, would allocate five times a body.
@@ -197,7 +195,7 @@ func (rec *recorder) sniff(more []byte) {
 }
 
 // FlushError streams the response from now on, unless its client could see its end then. It returns an error if the server cannot, but
-// none if the client has hung up, as Write.
+// none if the connection has failed, as Write.
 func (rec *recorder) FlushError() error {
 	switch {
 	case rec.ended:
@@ -213,7 +211,7 @@ func (rec *recorder) FlushError() error {
 	}
 	rec.open(nil)
 	err := rec.ctl.Flush()
-	if err != nil && (rec.unheard() || !rec.over && rec.r.Context().Err() != nil) {
+	if !errors.Is(err, http.ErrNotSupported) && rec.ctx.Err() == nil {
 		return nil
 	}
 	return err
@@ -325,7 +323,9 @@ func (rec *recorder) send() {
 		rec.open(nil)
 		unsize(rec.w, rec.r, rec.status, trailer)
 	}
-	_ = rec.passHeld()
+	if rec.passHeld() != nil {
+		rec.breakOff()
+	}
 	maps.Copy(rec.w.Header(), trailer)
 }
 
