@@ -55,7 +55,7 @@
 // it is unknown in front as well, since what else the gateway has done is not known: resolve the request of
 // the service first, and then that of the gateway, with the same result or, if the gateway does nothing but pass
 // requests on, with idempotency.NotDone and EvenIfAlive. A handler that makes a response of its own of that answer sets
-// the header, or calls Decide.
+// the header, or calls Decide; grpc-gateway need not, whose errors have the reasons of idemgrpc in their JSON.
 //
 // A client of gRPC, gRPC-Web or Connect gets an error of its protocol in place of a problem, with the code,
 // the ErrorInfo and the RetryInfo of package idemgrpc: see "Calls of RPC" below.

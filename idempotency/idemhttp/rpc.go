@@ -226,12 +226,17 @@ func (rec *recorder) judgeConnectUnary() ending {
 
 // errorOfConnect returns the error of Connect that is the body, if it is one.
 func (rec *recorder) errorOfConnect() (e connectError, ok bool) {
+	ok = rec.status >= 400 && json.Unmarshal(rec.plain(), &e) == nil && e.Code != ""
+	return e, ok
+}
+
+// plain returns the body of an error, not compressed.
+func (rec *recorder) plain() []byte {
 	body := rec.body
 	if rec.head.Get("Content-Encoding") == "gzip" {
 		body, _ = unpack(body, maxLast)
 	}
-	ok = rec.status >= 400 && json.Unmarshal(body, &e) == nil && e.Code != ""
-	return e, ok
+	return body
 }
 
 // aborted reports whether the response is Connect's error for a conflict with another call. A client that
@@ -248,6 +253,14 @@ func (rec *recorder) aborted() bool {
 // withoutCode returns the ending of a response that has no code of RPC. 404 to a call is the answer of a
 // router, or of an earlier release that does not have the procedure: clients take it for unimplemented.
 func (rec *recorder) withoutCode() ending {
+	if rec.status >= 400 {
+		switch rpc.ReasonInJSON(rec.plain()) { // of a gateway in front of idemgrpc
+		case middleware.Unknown:
+			return passedOn(rec.status)
+		case middleware.InProgress, middleware.Conflict:
+			return ofCode(10)
+		}
+	}
 	if rec.status == http.StatusNotFound && protocolOfCall(rec.r) != plainHTTP {
 		end := ofCode(12)
 		end.text = "the handler has answered a call with 404, as for a procedure that it does not have"

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -240,6 +241,32 @@ func TestStreamWhoseReaderHasLeft(t *testing.T) {
 	// Nor is it the word of a handler that has said Forget before it broke off.
 	Decide(context.WithValue(ctx, visitKey{}, v), idempotency.Forget)
 	require.False(t, v.decide(&config{Options: Options{OnStatus: func(int) idempotency.Action { return 0 }}}, rec, &Response{}).Own)
+}
+
+// A289: a gateway makes an error of HTTP of what idemgrpc answers: 400 of an unknown outcome, and 409 without Retry-After of
+// a call in progress. Both were recorded as final by a Middleware in front of it. Another API's errors are its own.
+func TestErrorsOfAGatewayThatCanChange(t *testing.T) {
+	t.Parallel()
+	end := func(status int, body string) middleware.End {
+		rec := record(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/pay", nil), 1<<10, nil)
+		rec.Header().Set("Content-Type", "application/json")
+		rec.WriteHeader(status)
+		_, _ = rec.Write([]byte(body))
+		rec.end(&config{})
+		return rec.judge().kind
+	}
+	for reason, want := range map[middleware.Reason]middleware.End{
+		middleware.Unknown: middleware.Interrupted, middleware.InProgress: middleware.Interrupted, middleware.Conflict: middleware.Interrupted,
+		middleware.Reused: middleware.Final, middleware.Failed: middleware.Final, middleware.NotKept: middleware.Final,
+	} {
+		body, err := protojson.Marshal(rpc.Answer(middleware.Refusal{Reason: reason, RetryAfter: 1}, "").Proto())
+		require.NoError(t, err)
+		for _, status := range []int{http.StatusBadRequest, http.StatusConflict} {
+			require.Equal(t, want, end(status, string(body)), "%s, %d", reason, status)
+		}
+	}
+	require.Equal(t, middleware.Final, end(409, `{"code":10,"details":[{"domain":"shop.example","reason":"UNKNOWN"}]}`))
+	require.Equal(t, middleware.Final, end(409, `{"note":"idempotency.etcdkit UNKNOWN"}`))
 }
 
 // V3: JSON of Connect without the optional Connect-Protocol-Version, as curl and fetch send it, was not known for a

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"bytes"
+	"encoding/json"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -13,6 +15,24 @@ import (
 // SaysUnknown reports whether a status is a middleware's own answer that the outcome is unknown. That is no final one:
 // an operator resolves it.
 func SaysUnknown(st *Status) bool { return saysUnknown(st.Proto()) }
+
+// ReasonInJSON returns the reason of a middleware's own answer within the JSON of a status, as grpc-gateway writes it, or "".
+func ReasonInJSON(b []byte) middleware.Reason {
+	var st struct {
+		Details []struct{ Domain, Reason string }
+	}
+	if !bytes.Contains(b, []byte(Domain)) || json.Unmarshal(b, &st) != nil {
+		return ""
+	}
+	for _, d := range st.Details {
+		for reason, a := range answers {
+			if d.Domain == Domain && d.Reason == a.reason {
+				return reason
+			}
+		}
+	}
+	return ""
+}
 
 // EncodedSaysUnknown is SaysUnknown for what Encode returns.
 func EncodedSaysUnknown(b []byte) bool {

@@ -58,7 +58,7 @@ func requiredIDs() []string {
 	add("A", "%d", 242, 248)
 	add("A", "%d", 250, 253)
 	add("A", "%d", 256, 267)
-	add("A", "%d", 283, 288)
+	add("A", "%d", 283, 289)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
