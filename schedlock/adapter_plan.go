@@ -10,10 +10,11 @@ import (
 
 // adapterPlan is what an Adapter knows of its schedule and its job. Adapter.mu guards it.
 type adapterPlan struct {
-	crontab string // with its zone, as the scheduler has set it, or ""
-	job     string // for which Start was called, or that Plan has named; "" before that
-	named   bool   // by Plan
-	stored  string // the job and the crontab of which the plan is stored, or ""
+	crontab string  // with its zone, as the scheduler has set it, or ""
+	job     string  // for which Start was called, or that Plan has named; "" before that
+	named   bool    // by Plan
+	stored  string  // the job and the crontab of which the plan is stored, or ""
+	starts  *starts // of the calls of Start until Remove; nil before the plan is stored
 }
 
 // SetCrontab sets the text from which the scheduler has parsed the schedule, and the zone in which it is
@@ -112,6 +113,9 @@ func (a *Adapter) storePlan() {
 	begin := p.crontab != "" && p.named && p.stored != as
 	if begin {
 		p.stored = as
+		if p.starts == nil || p.starts.over() {
+			p.starts = newStarts()
+		}
 	}
 	a.mu.Unlock()
 	if begin {
@@ -119,19 +123,20 @@ func (a *Adapter) storePlan() {
 	}
 }
 
-// Remove says that this process does not have the job any more, as Job.Remove does. Without Plan it does
-// nothing. After ErrClosed, ctx's error or an error of etcd's the plan may be removed or not; it can be
-// called again.
+// Remove says that this process does not have the job any more, as Job.Remove does: Start returns ErrInvalid until
+// SetCrontab or Plan is called again. Without Plan it does nothing. After ErrClosed, ctx's error or an error of etcd's
+// the plan may be removed or not; it can be called again.
 func (a *Adapter) Remove(ctx context.Context) error {
 	l := a.locker
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	a.mu.Lock()
-	name, named := a.plan.job, a.plan.named
+	name, named, starts := a.plan.job, a.plan.named, a.plan.starts
 	a.plan.stored = ""
 	a.mu.Unlock()
 	if !named {
 		return nil
 	}
-	return l.about("remove", name, l.plans.remove(ctx, name, a.times))
+	starts.end()
+	return l.about("remove", name, l.plans.remove(ctx, name, a.times, starts))
 }

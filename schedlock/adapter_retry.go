@@ -25,6 +25,7 @@ func (a *Adapter) request(name string) request {
 	r := request{settings: a.settings, within: a.settings.lateBy, single: true} // the scheduler runs the task
 	a.mu.Lock()
 	again, lost := a.again[name], a.lost[name]
+	r.starts = a.plan.starts
 	delete(a.lost, name)
 	a.mu.Unlock()
 	if again == nil {
@@ -87,6 +88,8 @@ func (a *Adapter) waitLost(j *job, tick time.Time, r request) bool {
 	r.standby = nil // this is the standby
 	ctx, cancel := l.untilClose(context.Background())
 	defer cancel()
+	ctx, stop := r.starts.until(ctx)
+	defer stop()
 	ctx, intime := r.bound(ctx, tick, l.opts.Now())
 	defer intime()
 	next, err := (&claim{Locker: l, job: j, request: r}).obstacle(ctx, plan{tick: tick})

@@ -23,6 +23,7 @@ type claimed struct {
 	token   int64
 	sent    time.Time // before the claim was sent
 	leave   func()    // ends what Close waits for
+	begun   func()    // ends what Remove waits for
 	record  record.Run
 	lock    record.Lock
 	before  string           // the record of the attempt before, or ""
@@ -63,13 +64,24 @@ func (k *claim) seen(ctx context.Context, tick time.Time) (*claimed, Result, err
 
 // take claims a tick for this process. If it returns nil and no error, the Result has the reason.
 func (k *claim) take(ctx context.Context, tick time.Time) (*claimed, Result, error) {
+	begun, ok := k.starts.begin()
+	if !ok {
+		return nil, Result{Job: k.job.name, Tick: tick}, errRemoved
+	}
 	sent, intime := k.bound(ctx, tick, k.opts.Now())
 	defer intime()
 	ctx, cancel := k.untilClose(sent)
 	defer cancel()
+	ctx, stop := k.starts.until(ctx)
+	defer stop()
 	p := plan{tick: tick, attempt: 1}
 	p.settings, p.value = k.job.expected(k.shared())
 	c, res, err := k.ask(ctx, sent, p)
+	if c != nil {
+		c.begun = begun
+	} else {
+		begun()
+	}
 	if tooLate(ctx, err) {
 		if err != errLate { //nolint:errorlint // joined with what was in the way
 			k.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", k.job.name), zap.Time("tick", tick), zap.Error(err))
@@ -80,7 +92,7 @@ func (k *claim) take(ctx context.Context, tick time.Time) (*claimed, Result, err
 }
 
 // ask sends claims until the tick is claimed by this process, or until it is decided that it is not.
-// ctx ends when Close begins. sent does not: it is the ctx of a claim in flight.
+// ctx ends when Close or Remove begins. sent does not: it is the ctx of a claim in flight.
 func (k *claim) ask(ctx, sent context.Context, p plan) (*claimed, Result, error) {
 	res := Result{Job: k.job.name, Tick: p.tick}
 	if err := ended(ctx); err != nil {

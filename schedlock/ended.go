@@ -21,14 +21,17 @@ func ended(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// joinEnd joins err with the reason why ctx has ended, if it has. When the session closes, err is
+// final reports whether ctx was ended by this package because no call is accepted any more.
+func final(end error) bool { return end == ErrClosed || end == errRemoved } //nolint:errorlint // by this package
+
+// joinEnd joins err with the reason why ctx has ended, if it has. When the session closes or the job is removed, err is
 // only that a call was interrupted, and is dropped.
 func joinEnd(ctx context.Context, err error) error {
 	switch end := ended(ctx); {
 	case err == nil:
 		return nil
-	case end == ErrClosed: //nolint:errorlint // by this package
-		return ErrClosed
+	case final(end):
+		return end
 	case end != nil && !errors.Is(err, end):
 		return join.Errors(end, err)
 	}

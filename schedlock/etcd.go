@@ -27,23 +27,23 @@ type etcd struct {
 // untilClose derives a ctx that also ends when Close of the session begins. If it has begun, ctx has
 // ended when untilClose returns.
 func (e *etcd) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
-	return closedWith(ctx, e.sess.Accepting())
+	return endedWith(ctx, e.sess.Accepting(), ErrClosed)
 }
 
 // own derives a ctx of a call that this process makes itself, in place of a caller's: of the session's it has the
 // values, and it ends when the session does, by ErrClosed. That one would end it by context.Canceled, before it could
 // end by anything else.
 func (e *etcd) own() (context.Context, context.CancelFunc) {
-	return closedWith(context.WithoutCancel(e.sess.Context()), e.sess.Context())
+	return endedWith(context.WithoutCancel(e.sess.Context()), e.sess.Context(), ErrClosed)
 }
 
-// closedWith derives a ctx that also ends, by ErrClosed, with one of the session's.
-func closedWith(ctx, closed context.Context) (context.Context, context.CancelFunc) {
+// endedWith derives a ctx that also ends, by an error, with another one.
+func endedWith(ctx, other context.Context, by error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if closed.Err() != nil {
-		cancel(endedBy{ErrClosed})
+	if other.Err() != nil {
+		cancel(endedBy{by})
 	}
-	stop := context.AfterFunc(closed, func() { cancel(endedBy{ErrClosed}) })
+	stop := context.AfterFunc(other, func() { cancel(endedBy{by}) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
@@ -103,7 +103,7 @@ func (e *etcd) endError(ctx context.Context, asked time.Time, err error) error {
 		return ErrClosed // the session has ended the call before it could end ctx
 	}
 	err = joinEnd(ctx, err)
-	if end := ended(ctx); err == nil || end == nil || end == ErrClosed || errors.Is(err, ErrUnavailable) { //nolint:errorlint // by this package
+	if end := ended(ctx); err == nil || end == nil || final(end) || errors.Is(err, ErrUnavailable) {
 		return err
 	}
 	if o, ok := e.sess.Unanswered(asked); ok {

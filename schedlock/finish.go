@@ -61,7 +61,7 @@ func (k *claim) attempts(ctx context.Context, tick time.Time, fn Func) (res Resu
 
 // again reports whether this call makes another attempt after one with that result.
 func (k *claim) again(ctx context.Context, c *claimed, res Result, err error) bool {
-	return k.afterRun(c.attempt, res, err) && ctx.Err() == nil && k.sess.Accepting().Err() == nil
+	return k.afterRun(c.attempt, res, err) && ctx.Err() == nil && k.sess.Accepting().Err() == nil && !k.starts.over()
 }
 
 // run starts the function for a claim, and returns when the run has ended.
@@ -80,6 +80,7 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 			k.revoke(c.spare)
 		})
 		c.leave()
+		c.begun()
 		return Result{Job: k.job.name, Tick: c.tick}, join.Errors(errNotStarted, err)
 	}
 	r.outcome = Result{Job: k.job.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
@@ -113,6 +114,7 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 	}
 	outer, _ := ctx.Value(key{}).(*running)
 	work := context.WithValue(r.Context(), key{}, &running{r, outer})
+	c.begun()
 	r.call(work, ctx, fn)
 	return r.outcome, r.err
 }

@@ -21,6 +21,7 @@ type Job struct {
 	fn       Func
 	settings settings
 	times    timetable
+	starts   *starts
 	begin    sync.Once
 	warned   sync.Once
 }
@@ -46,8 +47,10 @@ func (j *Job) Next(t time.Time) time.Time {
 	}
 	j.begin.Do(func() {
 		j.warnOfZone(t)
-		j.register()
-		j.locker.plans.add(j.name, &j.times)
+		j.starts.register(func() {
+			j.register()
+			j.locker.plans.add(j.name, &j.times)
+		})
 		if j.settings.misfire == Once || j.settings.repeats() {
 			j.locker.sess.Background(j.catchUp)
 		}
@@ -70,18 +73,22 @@ func (j *Job) warnOfZone(first time.Time) {
 // for a run do not reach it, and if its settings are in force, they are not any more. If no other live process has it, its
 // plan is removed, so that it has no next fire time and EtcdkitJobNotStarted waits for none; but a period stays in force if
 // another live process has run it without a Job (Do, wrappers). EtcdkitJobGone rings for a day if records stay, as they do
-// until Forget. Active runs continue. To use the job again, make a new Job. After ErrClosed, ctx's error or an error of etcd's the plan may be removed or not; it can be called again.
+// until Forget. Active runs continue, without further attempts. No other run of this Job starts after Remove has returned nil:
+// its calls return ErrInvalid, also those that wait for a tick, and Remove waits for the claims that are on their way to etcd. To
+// use the job again, make a new Job. After ErrClosed, ctx's error or an error of etcd's the plan may be removed or not, and such a
+// claim may start a run; it can be called again.
 func (j *Job) Remove(ctx context.Context) error {
 	l := j.locker
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
+	j.starts.end()
 	of := l.job(j.name)
 	of.mu.Lock()
 	if of.asked == j {
-		of.asked = nil
+		of.asked, of.served = nil, 0 // a new Job looks at a request that this one has not started
 	}
 	of.mu.Unlock()
-	return l.about("remove", j.name, l.plans.remove(ctx, j.name, &j.times))
+	return l.about("remove", j.name, l.plans.remove(ctx, j.name, &j.times, j.starts))
 }
 
 // Run runs the latest tick that has come, as Locker.Do does. Cron libraries call it. The result
@@ -114,11 +121,11 @@ func (j *Job) RunContext(ctx context.Context) (Result, error) {
 // default before the next fire time.
 func (j *Job) Trigger(ctx context.Context) (res Result, err error) {
 	defer j.locker.reports.callDone(&res, &err)
-	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, times: &j.times, again: j.times.after(j.locker.opts.Now()), next: j.times.after(j.locker.opts.Now())})
+	return j.locker.do(ctx, j.name, j.fn, request{settings: j.settings, starts: j.starts, within: j.settings.lateBy, times: &j.times, again: j.times.after(j.locker.opts.Now()), next: j.times.after(j.locker.opts.Now())})
 }
 
 // run runs one tick, unless a later one has come. own reports whether this process has made the call itself.
 func (j *Job) run(ctx context.Context, tick time.Time, own bool) (Result, error) {
 	j.locker.job(j.name).callers.ofJob(j.locker.log, j.name, j, tick)
-	return j.locker.scheduled(ctx, j.name, j.fn, request{settings: j.settings, within: j.settings.lateBy, own: own}, &j.times, tick)
+	return j.locker.scheduled(ctx, j.name, j.fn, request{settings: j.settings, starts: j.starts, within: j.settings.lateBy, own: own}, &j.times, tick)
 }

@@ -106,7 +106,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	}
 	sess := engine.Of(s)
 	l := &Locker{etcd: &etcd{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space()}, opts: o, log: sess.Log(), jobs: map[string]*job{}, reports: &reports{log: sess.Log(), done: o.Done, hooks: sess.Hooks(), refused: map[string]string{}}, turns: make(turns, mostTurns)}
-	l.plans = &planner{locker: l, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, others: map[string]time.Time{}, changed: make(chan struct{}, 1), put: map[int]string{}}
+	l.plans = &planner{locker: l, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, others: map[string]time.Time{}, changed: make(chan struct{}, 1), writing: make(chan struct{}, 1), put: map[int]string{}}
 	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){
@@ -147,7 +147,7 @@ func (l *Locker) Clocks() []Clock {
 func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption) (*Job, error) {
 	periods, _ := schedule.(Periods)
 	s, err := newSettings(time.Duration(periods), opts)
-	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}}
+	j := &Job{locker: l, name: name, fn: fn, settings: s, times: timetable{schedule: schedule}, starts: newStarts()}
 	j.times.stuck = warnOfStuck(l.log, name)
 	err = cmp.Or(checkName(name), err)
 	switch {

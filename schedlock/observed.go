@@ -16,6 +16,8 @@ func endOfClaim(claimed bool, outcome Outcome, err, ended error) (observe.Result
 	switch {
 	case claimed:
 		return observe.Granted, ""
+	case errors.Is(err, errRemoved):
+		return observe.Error, observe.Closed
 	case errors.Is(err, ErrInvalid):
 		return observe.Error, observe.Invalid
 	case errors.Is(err, ErrSettings):

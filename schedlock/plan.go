@@ -22,7 +22,7 @@ import (
 type planner struct {
 	locker *Locker
 
-	publishing sync.Mutex
+	writing chan struct{} // has room for one
 
 	mu      sync.Mutex
 	begun   bool
@@ -109,6 +109,11 @@ func (p *planner) keep() {
 // write reads the plans that may be missing or have run out, writes what differs, and says which jobs this process
 // has.
 func (p *planner) write(ctx context.Context, e *engine.Epoch) error {
+	leave, err := p.alone(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	now := p.locker.opts.Now()
 	for batch := range slices.Chunk(p.unsure(now), plansAtOnce) {
 		if err := p.writeSome(ctx, batch, now); err != nil {
@@ -227,8 +232,6 @@ const namesAtOnce = 16 << 10
 
 // publish says which jobs this process has, if etcd does not know that.
 func (p *planner) publish(ctx context.Context, e *engine.Epoch) error {
-	p.publishing.Lock() // an older list must not come after a newer one
-	defer p.publishing.Unlock()
 	l := p.locker
 	for n, names := range p.names() {
 		value := record.User{Owner: l.sess.Owner(), Jobs: names}.Encode()
@@ -271,31 +274,6 @@ func (p *planner) unpublish(ctx context.Context, e *engine.Epoch) error {
 		p.mu.Unlock()
 	}
 	return nil
-}
-
-// remove takes a job from what this process has, and removes the settings that it has stored, and the plan if no other live
-// process has the job.
-func (p *planner) remove(ctx context.Context, name string, times *timetable) error {
-	p.mu.Lock()
-	if p.jobs[name] == times {
-		delete(p.jobs, name)
-		delete(p.others, name)
-	}
-	has := p.jobs[name] != nil
-	p.mu.Unlock()
-	l := p.locker
-	asked := time.Now()
-	e, err := l.sess.Live(ctx)
-	if err != nil {
-		return l.endError(ctx, asked, err)
-	}
-	if err := p.publish(ctx, e); err != nil || has {
-		return err
-	}
-	if err := p.unsettle(ctx, e, name); err != nil {
-		return err
-	}
-	return p.unplan(ctx, name, nil)
 }
 
 // planOf reads a job's plan, or returns nil.

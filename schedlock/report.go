@@ -57,8 +57,8 @@ func (p *reports) result(res Result, err error) {
 		log.Warn("a run was lost; another run may have started before its function returned", zap.Error(err))
 	case res.Outcome.Started():
 		log.Warn("a run failed", zap.Error(err), stackOf(err))
-	case errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled):
-		log.Debug("a tick was not started: the ctx or the session has ended", zap.Error(err))
+	case errors.Is(err, ErrClosed) || errors.Is(err, context.Canceled) || errors.Is(err, errRemoved):
+		log.Debug("a tick was not started: the ctx or the session has ended, or the job was removed", zap.Error(err))
 	case errors.Is(err, ErrSettings) || errors.Is(err, ErrInvalid):
 		if p.newRefusal(res.Job, err) {
 			log.Warn("a job is refused, and does not run in this process", zap.Error(err))

@@ -62,6 +62,49 @@ func (p *planner) retire(ctx context.Context, e *engine.Epoch) error {
 	return nil
 }
 
+// alone waits until this process writes neither plans nor what jobs it has: an older list must not come after a newer one, nor
+// the plan of a job after its removal.
+func (p *planner) alone(ctx context.Context) (leave func(), err error) {
+	select {
+	case p.writing <- struct{}{}:
+		return func() { <-p.writing }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// remove takes a job from what this process has, when the calls that may start it have ended. It removes the settings that it
+// has stored, and the plan if no other live process has the job.
+func (p *planner) remove(ctx context.Context, name string, times *timetable, calls *starts) error {
+	l, asked := p.locker, time.Now()
+	p.mu.Lock()
+	if p.jobs[name] == times {
+		delete(p.jobs, name)
+		delete(p.others, name)
+	}
+	has := p.jobs[name] != nil
+	p.mu.Unlock()
+	if err := calls.wait(ctx); err != nil {
+		return l.endError(ctx, asked, err)
+	}
+	leave, err := p.alone(ctx)
+	if err != nil {
+		return l.endError(ctx, asked, err)
+	}
+	defer leave()
+	e, err := l.sess.Live(ctx)
+	if err != nil {
+		return l.endError(ctx, asked, err)
+	}
+	if err := p.publish(ctx, e); err != nil || has {
+		return err
+	}
+	if err := p.unsettle(ctx, e, name); err != nil {
+		return err
+	}
+	return p.unplan(ctx, name, nil)
+}
+
 func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 	l := p.locker
 	names, err := l.Jobs(ctx)

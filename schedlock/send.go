@@ -149,12 +149,15 @@ func (k *claim) discard(c *claimed, pending *commit.PendingError) {
 	} else {
 		undo = append(undo, run)
 	}
+	done := k.starts.another() // what comes late puts the plan again
 	if !k.sess.Background(func() {
+		defer done()
 		if pending.DiscardWith(c.epoch.Context(), back, undo...) == nil {
 			_ = k.replan(c.epoch.Context(), c)
 		}
 		k.revoke(c.spare) // if the session was lost, the cooldown may still be written
 	}) {
+		done()
 		pending.Abandon()
 		k.revoke(c.spare)
 	}

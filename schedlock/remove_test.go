@@ -1,0 +1,164 @@
+package schedlock_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/record"
+	"github.com/etcdkit/etcdkit/schedlock"
+	"github.com/etcdkit/etcdkit/schedlock/gocronlock"
+)
+
+// A268: a claim that is on its way to etcd when Job.Remove is called starts its run before Remove returns nil, and no call of
+// the Job starts one afterwards.
+func TestRemoveWaitsForAClaim(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	in := f.instance(nil, clock(friday).options())
+	started, end := make(chan struct{}, 10), make(chan struct{})
+	job, err := in.Job("job", nine{}, func(context.Context, *schedlock.Run) error {
+		started <- struct{}{}
+		<-end
+		return nil
+	})
+	require.NoError(t, err)
+	held := in.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldRequest}) // the first one finds no settings
+	done := make(chan answer, 1)
+	go func() {
+		res, err := job.RunContext(ctx)
+		done <- answer{res, err}
+	}()
+	require.NoError(t, held.WaitHit(ctx))
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, job.Remove(short), context.DeadlineExceeded)
+	require.NoError(t, held.Release())
+	require.NoError(t, job.Remove(ctx))
+	got(t, started, "it has started")
+	require.Empty(t, f.Keys("/plan"))
+	close(end)
+	require.Equal(t, schedlock.Ran, got(t, done, "it continues").res.Outcome)
+	for name, call := range map[string]func(context.Context) (schedlock.Result, error){"run": job.RunContext, "trigger": job.Trigger} {
+		_, err := call(ctx)
+		require.ErrorIs(t, err, schedlock.ErrInvalid, name)
+		require.ErrorContains(t, err, "removed", name)
+	}
+	require.Empty(t, started)
+}
+
+// A268: calls that wait when Job.Remove is called start nothing when the wait is over: for the loss of another process's run, as
+// the library's call or to catch up, and between two attempts.
+func TestRemoveEndsCallsThatWait(t *testing.T) {
+	t.Parallel()
+	saturday := friday.AddDate(0, 0, 1)
+	for name, call := range map[string]func(job *schedlock.Job){
+		"a call":      func(job *schedlock.Job) { _, _ = job.RunContext(context.Background()) },
+		"to catch up": func(job *schedlock.Job) { job.Next(friday) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			at, catchUp := friday, name == "to catch up"
+			if catchUp {
+				at = saturday
+			}
+			in := f.instance(nil, clock(at.Add(time.Minute)).options())
+			var starts atomic.Int64
+			job, err := in.Job("job", nine{}, counted(&starts), schedlock.Retries(1), schedlock.OnMisfire(schedlock.Once))
+			require.NoError(t, err)
+			looks := in.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Match: func(_ string, msg any) bool {
+				r, ok := msg.(*etcdserverpb.TxnRequest)
+				return ok && len(r.Compare) == 0 && len(r.Success) > 3 && strings.Contains(r.String(), "/cooldown")
+			}})
+			returned := make(chan struct{})
+			f.loseRun(ctx, friday, func() {
+				go func() { defer close(returned); call(job) }()
+				require.NoError(t, looks.WaitHit(ctx))
+				require.NoError(t, job.Remove(ctx))
+			})
+			got(t, returned, "it returns")
+			other := f.instance(nil, clock(at.Add(time.Minute)).options())
+			res, err := other.Do(ctx, "job", nothing, schedlock.Tick(at), schedlock.Retries(1))
+			require.NoError(t, err)
+			require.Equal(t, schedlock.Ran, res.Outcome, "no process has started it")
+			require.NoError(t, in.sess.Close(ctx))
+			require.Zero(t, starts.Load())
+		})
+	}
+	t.Run("the next attempt", func(t *testing.T) {
+		t.Parallel()
+		f := shared(t)
+		in := f.instance(nil, clock(friday).options())
+		var job *schedlock.Job
+		attempts := 0
+		job, err := in.Job("job", nine{}, func(ctx context.Context, _ *schedlock.Run) error {
+			attempts++
+			require.NoError(t, job.Remove(ctx))
+			return errOwn
+		}, schedlock.RetryFailed(2, time.Millisecond))
+		require.NoError(t, err)
+		res, err := job.RunContext(ctxT(t))
+		require.Equal(t, errOwn, err)
+		require.Equal(t, []any{schedlock.Failed, 1, 1}, []any{res.Outcome, res.Attempt, attempts})
+	})
+}
+
+// A273: a plan that is on its way to etcd when Job.Remove is called is removed as well.
+func TestRemoveWaitsForThePlan(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	in := f.instance(nil, schedlock.Settled(clock(friday).options()))
+	job, err := in.Job("job", nine{}, nothing)
+	require.NoError(t, err)
+	held := in.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.HoldRequest, Match: func(_ string, msg any) bool {
+		r, ok := msg.(*etcdserverpb.TxnRequest)
+		return ok && len(r.Success) == 1 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), "/plan")
+	}})
+	job.Next(friday)
+	require.NoError(t, held.WaitHit(ctx))
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, job.Remove(short), context.DeadlineExceeded)
+	require.NoError(t, held.Release())
+	require.NoError(t, job.Remove(ctx))
+	require.Empty(t, f.Keys("/plan"))
+	removed, err := in.Job("never asked", nine{}, nothing)
+	require.NoError(t, err)
+	require.NoError(t, removed.Remove(ctx))
+	removed.Next(friday)
+	asked, err := in.Job("asked", nine{}, nothing)
+	require.NoError(t, err)
+	asked.Next(friday)
+	in.waitPlan(t, "asked", func(_ record.Plan, ok bool) bool { return ok })
+	in.waitPlan(t, "never asked", func(_ record.Plan, ok bool) bool { require.False(t, ok); return true })
+}
+
+// A268: the same of a job of gocron that was planned: it starts nothing after Remove, until gocron has the job again.
+func TestGocronAfterRemove(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	in := f.instance(nil, clock(friday).options())
+	daily, err := gocronlock.NewCron[gocronLock](in.Locker, anyCron{})
+	require.NoError(t, err)
+	require.NoError(t, daily.Plan("job"))
+	require.NoError(t, daily.IsValid("0 9 * * *", time.UTC, friday))
+	require.NoError(t, daily.Remove(ctx))
+	_, err = daily.Lock(ctx, "job")
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	require.Empty(t, f.Keys("/run/"))
+	require.NoError(t, daily.IsValid("0 9 * * *", time.UTC, friday))
+	lock, err := daily.Lock(ctx, "job")
+	require.NoError(t, err)
+	require.NoError(t, lock.Unlock(ctx))
+}
