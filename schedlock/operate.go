@@ -40,7 +40,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 		}
 	}
 	if err == nil {
-		err = operatorOf(l, name).operate(ctx, switched, func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
+		err = operatorOf(l, name).operate(ctx, switched, rand.Text(), func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
 	}
 	return l.about("pause", name, err)
 }
@@ -55,7 +55,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 func (l *Locker) Resume(ctx context.Context, name string) error {
 	err := operatorOf(l, name).known(ctx)
 	if err == nil {
-		err = operatorOf(l, name).operate(ctx, switched, func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
+		err = operatorOf(l, name).operate(ctx, switched, rand.Text(), func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
 	}
 	return l.about("resume", name, err)
 }
@@ -134,7 +134,7 @@ func (l *Locker) RequestRun(ctx context.Context, name, reason string) (id string
 		id = rand.Text()
 		value := record.RequestedRun{Nonce: id, By: engine.Author(ctx, l.sess), Reason: reason, SentMS: l.opts.Now().UnixMilli()}.Encode()
 		// After the run has started the request is gone, and a late copy must not put it again.
-		err = operatorOf(l, name).operate(ctx, aside, func(k keyspace.Job) clientv3.Op {
+		err = operatorOf(l, name).operate(ctx, aside, id, func(k keyspace.Job) clientv3.Op {
 			return clientv3.OpPut(k.RequestedRun(), value, clientv3.WithLease(lease.ID))
 		})
 	}

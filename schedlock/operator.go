@@ -2,8 +2,8 @@ package schedlock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
+	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,12 +35,15 @@ const (
 
 // shows returns what a value shows of an operation whose answer was lost, and which was to replace the revision last. What
 // another one has put aside says of which Pause or Resume it comes after: if of none since last, a Pause or Resume was not made.
+// A Pause or Resume replaces nothing that was put aside: whether that was made, requested finds out.
 func (k operation) shows(nonce string, last int64) func([]byte) commit.Found {
 	return func(b []byte) commit.Found {
 		r, ok := record.DecodeOperated(b)
 		switch {
 		case ok && r.Nonce == nonce:
 			return commit.Mine
+		case k == aside && r.Revision == 0 && r.AtMS != 0:
+			return commit.NotMade
 		case ok && k == switched && (r.AtMS == 0 || r.Revision != 0 && r.Revision <= last):
 			return commit.NotMade
 		}
@@ -50,10 +53,10 @@ func (k operation) shows(nonce string, last int64) func([]byte) commit.Found {
 
 // operate makes a change after all changes that came before it, and once: a late copy of
 // it finds that another has come since.
-func (o *operator) operate(ctx context.Context, kind operation, change func(keyspace.Job) clientv3.Op) error {
+func (o *operator) operate(ctx context.Context, kind operation, nonce string, change func(keyspace.Job) clientv3.Op) error {
 	ctx, cancel := o.untilClose(ctx)
 	defer cancel()
-	note := record.Operated{Nonce: rand.Text(), By: engine.Author(ctx, o.sess)}
+	note := record.Operated{Nonce: nonce, By: engine.Author(ctx, o.sess)}
 	for {
 		kvs, err := o.get(ctx, func() []clientv3.Op {
 			return []clientv3.Op{clientv3.OpGet(o.keys.Operated()), clientv3.OpGet(o.space.Clocks(), clientv3.WithPrefix())}
@@ -73,12 +76,37 @@ func (o *operator) operate(ctx context.Context, kind operation, change func(keys
 			} else if note.Revision == 0 {
 				note.Revision = last // of the Pause or Resume before
 			}
-			_, _, err = commit.Swap(ctx, o.kv, o.keys.Operated(), last, note.Encode(), kind.shows(note.Nonce, last), change(o.keys))
+			_, _, err = commit.Swap(ctx, o.kv, o.keys.Operated(), last, note.Encode(), kind.shows(nonce, last), change(o.keys))
+		}
+		if errors.Is(err, commit.ErrConflict) && kind == aside {
+			err = o.requested(ctx, nonce)
 		}
 		if !errors.Is(err, commit.ErrConflict) {
 			return joinEnd(ctx, err)
 		}
 	}
+}
+
+// requested returns nil if a request for a run is made although another operation has come since, and ErrConflict if not, as far
+// as etcd shows: no copy of it can be made any more.
+func (o *operator) requested(ctx context.Context, nonce string) error {
+	kvs, err := o.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(o.keys.RequestedRun()), clientv3.OpGet(o.keys.Runs(), clientv3.WithPrefix())}
+	})
+	if err != nil {
+		return err
+	}
+	for _, kv := range kvs[0] {
+		if r, _ := record.DecodeRequestedRun(kv.Value); r.Nonce == nonce {
+			return nil
+		}
+	}
+	for _, kv := range kvs[1] {
+		if r, _ := record.DecodeRun(kv.Value); r.Request == nonce {
+			return nil
+		}
+	}
+	return commit.ErrConflict
 }
 
 // known returns ErrUnknownJob for a job that is neither in etcd nor used here.
@@ -123,7 +151,12 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 	if o.used(o.keys.Range) == nil && !recordsOf(o.Locker, o.name).exists(kvs[2]) {
 		return commit.Absent, ErrUnknownJob
 	}
-	if len(lock) == 0 && len(cooldown) == 0 || u.only != nil && tokenOf(lock) != *u.only {
+	switch {
+	case len(lock) == 0 && len(cooldown) == 0:
+		return commit.Absent, ErrNotRunning
+	case u.only != nil && *u.only != 0 && len(lock) == 0:
+		return commit.Absent, fmt.Errorf("%w: the run has ended, and the job cools down (AtLeast; OnlyRun(0) ends that)", ErrNotRunning)
+	case u.only != nil && tokenOf(lock) != *u.only:
 		return commit.Absent, ErrNotRunning
 	}
 	if len(lock) == 0 {
@@ -150,7 +183,27 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
 	}
 	removal, err := commit.RemoveWith(ctx, o.kv, o.keys.Lock(), token, then)
+	if err == nil && removal == commit.Vanished {
+		removal, err = o.unlocked(ctx, run[0])
+	}
 	return removal, joinEnd(ctx, err)
+}
+
+// unlocked finds out, after a lost answer, whether Unlock has ended a run, or the run has ended by itself and keeps its cooldown:
+// the record that was read with the lock shows it, if it exists still.
+func (o *operator) unlocked(ctx context.Context, run []*mvccpb.KeyValue) (commit.Removal, error) {
+	for _, was := range run {
+		kvs, err := o.get(ctx, func() []clientv3.Op { return []clientv3.Op{clientv3.OpGet(string(was.Key))} })
+		if err != nil {
+			return commit.Vanished, err
+		}
+		for _, kv := range kvs[0] {
+			if rec, _ := record.DecodeRun(kv.Value); rec.State != record.RunUnlocked {
+				return commit.Absent, nil
+			}
+		}
+	}
+	return commit.Vanished, nil
 }
 
 // later reports whether a later release has written a value.
