@@ -162,7 +162,10 @@ var errLockGone = errors.New("its lock is gone from etcd")
 func (r *Run) lockLost() { r.life.End(r.lost(ErrLost, errLockGone)) }
 
 // unlocked ends a run on which Unlock was called. The caller may have locked the job.
-func (r *Run) unlocked(by record.Run) {
+func (r *Run) unlocked(by record.Run) { r.life.End(r.lost(ErrUnlocked, whyUnlocked(by))) }
+
+// whyUnlocked returns who has unlocked a run, and why.
+func whyUnlocked(by record.Run) error {
 	var why []string
 	if by.By != "" {
 		why = append(why, "by "+by.By)
@@ -170,7 +173,7 @@ func (r *Run) unlocked(by record.Run) {
 	if by.Error != "" {
 		why = append(why, by.Error)
 	}
-	r.life.End(r.lost(ErrUnlocked, errors.New(strings.Join(why, ": "))))
+	return errors.New(strings.Join(why, ": "))
 }
 
 type key struct{}

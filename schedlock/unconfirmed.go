@@ -26,7 +26,7 @@ func (r *Run) write(ctx context.Context, rec record.Run, puts []clientv3.Op) {
 	known, left := make(chan error), make(chan struct{})
 	defer close(left)
 	var open error // why etcd has not confirmed the record
-	if sess.Background(func() { r.record(puts, known, left) }) {
+	if sess.Background(func() { r.record(rec, puts, known, left) }) {
 		select {
 		case open = <-known:
 		case <-time.After(sess.ReleaseTimeout()):
@@ -46,7 +46,7 @@ func (r *Run) write(ctx context.Context, rec record.Run, puts []clientv3.Op) {
 // record repeats the Txn that ends the run until etcd has answered or the session's lease has
 // ended. It sends why etcd has not confirmed the record to known, unless left is closed: nil if it
 // has, a *LostError if the lock was gone before, or the first error.
-func (r *Run) record(puts []clientv3.Op, known chan<- error, left <-chan struct{}) {
+func (r *Run) record(rec record.Run, puts []clientv3.Op, known chan<- error, left <-chan struct{}) {
 	report := func(why error, text string) {
 		select {
 		case known <- why:
@@ -62,17 +62,16 @@ func (r *Run) record(puts []clientv3.Op, known chan<- error, left <-chan struct{
 	ctx, cancel := r.claim.epoch.Answers(context.Background())
 	defer cancel()
 	removal, err := commit.EraseWith(ctx, r.locker.kv, r.job.keys.Lock(), r.claim.token, puts, refused)
-	if removal == commit.Vanished && err == nil && r.claim.epoch.Vanished(ctx) {
-		err = engine.ErrEpoch // the lease may have removed the lock before the record was written
-	}
-	var gone *LostError
+	var gone error
 	switch {
 	case err != nil:
 	case removal == commit.Absent:
-		gone = r.lost(ErrLost, errors.New("its lock was gone from etcd when it ended"))
+		gone = r.lost(ErrLost, errGoneAtEnd)
+	case removal == commit.Vanished:
+		gone, err = r.vanished(ctx, rec)
+	}
+	if err == nil {
 		r.setAnswered(gone)
-	default:
-		r.setAnswered(nil)
 	}
 	r.unregister()
 	switch {
@@ -83,6 +82,36 @@ func (r *Run) record(puts []clientv3.Op, known chan<- error, left <-chan struct{
 	default:
 		report(nil, "")
 	}
+}
+
+var errGoneAtEnd = errors.New("its lock was gone from etcd when it ended")
+
+// vanished finds out, after a lost answer, what has removed the lock: the record shows whether it went with the end of this run,
+// or by Unlock, or without one. It returns ErrEpoch if the lease may have ended before.
+func (r *Run) vanished(ctx context.Context, rec record.Run) (gone, err error) {
+	kvs, err := r.locker.get(ctx, func() []clientv3.Op { return []clientv3.Op{clientv3.OpGet(r.job.keys.Run(r.claim.tick))} })
+	if ended(ctx) != nil {
+		return nil, engine.ErrEpoch
+	}
+	lost := false
+	if err == nil && len(kvs[0]) > 0 {
+		kv := kvs[0][0]
+		is, _ := record.DecodeRun(kv.Value)
+		switch {
+		case string(kv.Value) == rec.Encode():
+			return nil, nil
+		case is.State == record.RunUnlocked && is.Attempt == rec.Attempt:
+			return r.lost(ErrUnlocked, whyUnlocked(is)), nil
+		}
+		lost = kv.ModRevision == r.claim.token
+	}
+	switch {
+	case r.claim.epoch.Vanished(ctx):
+		return nil, engine.ErrEpoch
+	case lost:
+		return r.lost(ErrLost, errGoneAtEnd), nil
+	}
+	return nil, nil
 }
 
 // whyEnded returns why the session has ended, as an error that does not match ErrLost.
