@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -50,7 +52,7 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 	created, err := e.Fence().Create(sent, k.creation(c, p))
 	if err == nil && created.Token != 0 {
 		c.token = created.Token
-		c.planned = k.planBefore(created.Also)
+		c.planned = k.planBefore(c, created.Also)
 		if len(created.Read) > 0 {
 			for _, kv := range created.Read[0].GetResponseRange().Kvs {
 				c.older = append(c.older, string(kv.Key))
@@ -175,43 +177,75 @@ func (k *claim) withdraw(ctx context.Context, c *claimed) error {
 		undo = append(undo, clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", c.token)},
 			[]clientv3.Op{clientv3.OpDelete(key)}, nil))
 	}
-	_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return k.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
-	})
-	if err != nil {
+	send := func(undo []clientv3.Op) error {
+		_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
+			return k.kv.Txn(call).If(clientv3.Compare(clientv3.ModRevision(run), "=", c.token)).Then(undo...).Commit()
+		})
 		return err
 	}
-	return k.replan(ctx, c) // not in that Txn, which deletes and so passes without space
+	again := k.replanned(c)
+	err := send(append(slices.Clip(undo), again...))
+	if len(again) == 0 || !errors.Is(err, rpctypes.ErrNoSpace) {
+		return err
+	}
+	if err = send(undo); err == nil { // deletions pass
+		err = k.replan(ctx, c)
+	}
+	return err
 }
 
-// planBefore returns what puts back the plan that a claim has replaced, by the answer to what was put with it.
-func (k *claim) planBefore(also []*etcdserverpb.ResponseOp) []clientv3.Op {
+// planBefore returns what puts back the plan that a claim has replaced, by the answer to what was put with it. A plan whose start
+// is due after the tick is that of another claim of the tick, which was taken back just before: the tick is due.
+func (k *claim) planBefore(c *claimed, also []*etcdserverpb.ResponseOp) []clientv3.Op {
 	for _, r := range also {
 		within := r.GetResponseTxn()
 		if within == nil || within.Succeeded { // or it is of a later release, and was not replaced
 			continue
 		}
-		if kvs := within.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
-			return []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), string(kvs[0].Value))}
+		kvs := within.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 {
+			return []clientv3.Op{clientv3.OpDelete(k.job.keys.Plan())}
 		}
-		return []clientv3.Op{clientv3.OpDelete(k.job.keys.Plan())}
+		if p, _ := record.DecodePlan(kvs[0].Value); c.attempt == 1 && p.DueMS > c.tick.UnixMilli() {
+			if due := k.dueAgain(c); due != nil {
+				return due
+			}
+		}
+		return []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), string(kvs[0].Value))}
 	}
 	return nil
 }
 
-// replan takes back the plan of a claim whose function was not called: otherwise its tick would count as started, and
-// nothing would show that it was not. If no answer has said what was stored before, the tick is due; before a further
+// dueAgain returns what puts the plan of a claim with its tick due again, or nil.
+func (k *claim) dueAgain(c *claimed) []clientv3.Op {
+	if due := k.times.dueAgain(c.plan, c.tick); due != "" {
+		return []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), due)}
+	}
+	return nil
+}
+
+// replanned returns what takes back the plan of a claim whose function was not called, for a Txn: otherwise its tick would count as
+// started, and nothing would show that it was not. If no answer has said what was stored before, the tick is due; before a further
 // attempt, that of the first one stays, whose tick has come.
-func (k *claim) replan(ctx context.Context, c *claimed) error {
+func (k *claim) replanned(c *claimed) []clientv3.Op {
 	put := c.planned
-	if due := k.times.dueAgain(c.plan, c.tick); put == nil && c.attempt == 1 && due != "" {
-		put = []clientv3.Op{clientv3.OpPut(k.job.keys.Plan(), due)}
+	if put == nil && c.attempt == 1 {
+		put = k.dueAgain(c)
 	}
 	if put == nil {
 		return nil
 	}
+	return []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(k.job.keys.Plan()), "=", c.plan)}, put, nil)}
+}
+
+// replan takes back the plan of a claim alone.
+func (k *claim) replan(ctx context.Context, c *claimed) error {
+	again := k.replanned(c)
+	if again == nil {
+		return nil
+	}
 	_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return k.kv.Txn(call).If(clientv3.Compare(clientv3.Value(k.job.keys.Plan()), "=", c.plan)).Then(put...).Commit()
+		return k.kv.Txn(call).Then(again...).Commit()
 	})
 	return err
 }
