@@ -29,6 +29,7 @@ type Job struct {
 	plan        record.Plan // of the processes that have it by Locker.Job, or zero
 	operated    int64       // when it was paused or resumed last, as far as it is known, or 0
 	operatedMod int64       // revision of that, or 0
+	cooled      int64       // when the end of its latest cooldown has arrived, or 0
 
 	// With Options.Details:
 
@@ -86,6 +87,26 @@ func (s *State) resumed(kv *mvccpb.KeyValue, now int64) {
 	}
 }
 
+// cooled takes the time at which the end of a job's cooldown has arrived, by this clock.
+func (s *State) cooled(key string, now int64) {
+	name, _, _ := s.space.ParseJob(key)
+	if j := s.Jobs[name]; j != nil && key == j.queues.Cooldown() {
+		j.cooled = now
+	}
+}
+
+// byHand is how long before its time a cooldown has ended that was unlocked, and has not only ended by another clock.
+const byHand = 2 * time.Minute
+
+// cooledBy returns when the cooldown of a run ends or has ended.
+func (j *Job) cooledBy(began int64) int64 {
+	until := began + j.least.Milliseconds()
+	if j.cooled >= began && j.cooled+byHand.Milliseconds() < until {
+		return j.cooled
+	}
+	return until
+}
+
 // change adds, replaces or removes a key of the job.
 func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 	switch key {
@@ -94,7 +115,9 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 			j.lock = kv.CreateRevision
 		}
 	case j.queues.Cooldown():
-		j.Cooling = kv != nil
+		if j.Cooling = kv != nil; j.Cooling {
+			j.cooled = 0
+		}
 	case j.queues.Pause():
 		j.Paused, j.Pause = kv != nil, record.Pause{}
 		if kv != nil && details {
@@ -226,7 +249,7 @@ func (j *Job) History(now time.Time) (h History) {
 	case latest >= 0 && j.Period >= ticks.Smallest:
 		latest = max(latest, j.operated) // no tick from before a resumption is started
 		if j.least > 0 && !unlocked {    // Unlock ends the cooldown
-			latest = max(latest, h.LastRun+j.least.Milliseconds()) // nor one within the cooldown
+			latest = max(latest, j.cooledBy(h.LastRun)) // nor one within the cooldown
 		}
 		h.Next = j.outlasting(h.LastRun, latest, func(after int64) int64 { return ticks.Next(j.Period, time.UnixMilli(after)).UnixMilli() })
 	case j.expected(now):

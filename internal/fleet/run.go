@@ -122,6 +122,9 @@ func (f *Fleet) received(resp clientv3.WatchResponse) error {
 	for _, ev := range resp.Events {
 		if ev.Type == clientv3.EventTypeDelete {
 			f.state.Remove(string(ev.Kv.Key))
+			if live {
+				f.state.cooled(string(ev.Kv.Key), now)
+			}
 			continue
 		}
 		f.state.Put(ev.Kv, now)
