@@ -164,7 +164,7 @@ func (r *Run) lockLost() { r.life.End(r.lost(ErrLost, errLockGone)) }
 // unlocked ends a run on which Unlock was called. The caller may have locked the job.
 func (r *Run) unlocked(by record.Run) { r.life.End(r.lost(ErrUnlocked, whyUnlocked(by))) }
 
-// whyUnlocked returns who has unlocked a run, and why.
+// whyUnlocked returns the operator that has unlocked a run, and the reason.
 func whyUnlocked(by record.Run) error {
 	var why []string
 	if by.By != "" {

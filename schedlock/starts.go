@@ -58,7 +58,7 @@ func (s *starts) until(ctx context.Context) (context.Context, context.CancelFunc
 	return endedWith(ctx, s.removed, errRemoved)
 }
 
-// register calls f, unless Remove was called: f has returned then before Remove goes on.
+// register calls f, unless Remove was called. If f is called, Remove waits until it has returned.
 func (s *starts) register(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
