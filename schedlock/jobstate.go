@@ -63,6 +63,13 @@ func (j *job) use(print string) error {
 	return nil
 }
 
+// unsettled forgets the settings of this process: a new Job may have others. The next call without a Job records its own.
+func (j *job) unsettled() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.print = ""
+}
+
 // expected returns the settings that are most likely in etcd: those that were read last, if mine agree
 // with them, otherwise mine; and their value, see plan.
 func (j *job) expected(mine string) (text, value string) {

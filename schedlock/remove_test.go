@@ -162,3 +162,33 @@ func TestGocronAfterRemove(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, lock.Unlock(ctx))
 }
+
+// A275: when Job.Remove has returned, a new Job of the same process may have other settings: those of the former one are not in
+// force any more. Beside another Job of the name they are.
+func TestOtherSettingsAfterRemove(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(friday)
+	in := f.instance(nil, h.options())
+	job := func(d time.Duration) *schedlock.Job {
+		t.Helper()
+		job, err := in.Job("job", nine{}, nothing, schedlock.AtMost(d))
+		require.NoError(t, err)
+		job.Next(h.now())
+		return job
+	}
+	first := job(time.Minute)
+	_, err := first.RunContext(ctx)
+	require.NoError(t, err)
+	second := job(time.Minute)
+	require.NoError(t, first.Remove(ctx))
+	_, err = in.Job("job", nine{}, nothing, schedlock.AtMost(time.Hour))
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	require.NoError(t, second.Remove(ctx))
+	third := job(time.Hour)
+	h.set(friday.AddDate(0, 0, 1))
+	res, err := third.RunContext(ctx)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+}

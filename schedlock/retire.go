@@ -102,6 +102,7 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable, cal
 	if err := p.unsettle(ctx, e, name); err != nil {
 		return err
 	}
+	l.job(name).unsettled()
 	return p.unplan(ctx, name, nil)
 }
 
