@@ -101,8 +101,11 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 	_ = r.life.Bound(r.began.Add(k.atMost))
 	k.job.mu.Lock()
 	k.job.runs[r.claim.token] = r
-	if k.job.lockGone > r.claim.token {
-		r.lockLost()
+	if gone := k.job.lockGone; gone > r.claim.token { // before the answer to the claim
+		if k.job.unlockedAt == gone {
+			r.unlocked(k.job.unlocked)
+		}
+		r.lockLost() // if it has not ended
 	}
 	k.job.mu.Unlock()
 	if c.spare != 0 {

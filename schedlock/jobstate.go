@@ -26,6 +26,8 @@ type job struct {
 	runs        map[int64]*Run       // by token: the active runs of this process
 	open        map[int64]record.Run // by token: ends of this process's runs that etcd has not confirmed
 	lockGone    int64                // revision of the last deletion of the lock
+	unlocked    record.Run           // the latest run that Unlock has ended
+	unlockedAt  int64                // at which revision
 	floor       time.Time            // up to which records were removed, if events have shown that
 	changed     chan struct{}        // closed and replaced at each event
 	cooldown    *cooldown
@@ -159,11 +161,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 	case strings.HasPrefix(key, j.keys.Runs()):
 		r, ok := record.DecodeRun(ev.Kv.Value)
 		if ok && r.State == record.RunUnlocked {
-			for _, run := range j.runs {
-				if key == j.keys.Run(run.claim.tick) && ev.Kv.ModRevision > run.claim.token {
-					run.unlocked(r)
-				}
-			}
+			j.unlock(key, r, ev.Kv.ModRevision)
 		}
 		j.losses.record(ev.Kv.ModRevision)
 		if gone {
@@ -181,6 +179,16 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 		j.runners[r.Lease] = true
 	}
 	j.notify()
+}
+
+// unlock takes the event of a run that Unlock has ended. The job must be locked.
+func (j *job) unlock(key string, by record.Run, revision int64) {
+	j.unlocked, j.unlockedAt = by, revision
+	for _, r := range j.runs {
+		if key == j.keys.Run(r.claim.tick) && revision > r.claim.token {
+			r.unlocked(by)
+		}
+	}
 }
 
 // remaining returns the first names at which a record and a floor of the job may exist that are older

@@ -132,3 +132,38 @@ func TestUnlockOfAnEndInDoubt(t *testing.T) {
 		})
 	}
 }
+
+// Unlock ends a run before its process has the answer to the claim: the run ends with ErrUnlocked all the same.
+func TestUnlockBeforeTheAnswerToAClaim(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	in, other := f.instance(nil, nil), f.instance(nil, nil)
+	records := make(chan schedlock.Record, 1000)
+	go func() {
+		for r, err := range in.Watch(ctx, "job") {
+			if err != nil || r.State == schedlock.RunUnlocked {
+				close(records)
+				return
+			}
+			records <- r
+		}
+	}()
+	n := 0
+	for ; len(records) == 0; n++ { // until the watch is open
+		_, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(n)))
+		require.NoError(t, err)
+	}
+	claimed := in.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldResponse})
+	_, done := do(ctx, in.Locker, "job", nil, schedlock.Tick(tick(n)))
+	require.NoError(t, claimed.WaitHit(ctx))
+	require.NoError(t, other.Unlock(ctx, "job", "it hangs"))
+	for range records { // until the event of that has arrived
+		continue
+	}
+	require.NoError(t, claimed.Release())
+	end := got(t, done, "it ends")
+	require.Equal(t, schedlock.Lost, end.res.Outcome)
+	require.ErrorIs(t, end.err, schedlock.ErrUnlocked)
+	require.ErrorContains(t, end.err, "it hangs")
+}
