@@ -94,7 +94,7 @@ func Wait(d time.Duration) AcquireOption { return func(r *request) { r.wait, r.h
 // then takes up to about 100 ms. MaxWaiters(0) with Wait, and MaxWaiters in a call that does not wait, are
 // ErrInvalid.
 func MaxWaiters(n int) AcquireOption {
-	return func(r *request) { r.MaxWaiters, r.Bounded = n, true }
+	return func(r *request) { r.MaxWaiters, r.Bounded = min(n, math.MaxInt32), true } // no queue is as long
 }
 
 // MaxHold ends the permit d after its grant: its context ends with ErrTooLong, and the permit

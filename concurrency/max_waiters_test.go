@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,5 +120,28 @@ func BenchmarkMaxWaiters(b *testing.B) {
 			b.ReportMetric(float64(requests("Range"))/float64(b.N), "Range/permit")
 			b.ReportMetric(float64(refused.Load())/float64(b.N), "refused/permit")
 		})
+	}
+}
+
+// A297 in internal/proof/tested-failures.md: the greatest number is no bound. Added to the limit it was below zero, and
+// every call was refused.
+func TestMaxWaitersWithoutABound(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	keyed := func(name string, total int) *concurrency.Semaphore {
+		l, err := concurrency.NewKeyedLimiter(s, name, 1, &concurrency.KeyedLimiterOptions{Total: total, MaxTotalWaiters: math.MaxInt})
+		require.NoError(t, err)
+		return l.Key("a")
+	}
+	for name, sm := range map[string]*concurrency.Semaphore{"a semaphore": sem(t, s, "x", 1), "a key": keyed("keys", 9), "a key of a large total": keyed("many", 1000)} {
+		first := acquire(t, ctx, sm) // from here on the session knows the limit
+		require.NoError(t, first.Release(ctx), name)
+		most := concurrency.MaxWaiters(math.MaxInt)
+		holder, err := sm.Acquire(ctx, most)
+		require.NoError(t, err, name)
+		next := ask(t, ctx, sm, most)
+		require.NoError(t, holder.Release(ctx))
+		require.NoError(t, granted(t, next, name).Release(ctx))
 	}
 }
