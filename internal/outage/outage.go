@@ -27,15 +27,26 @@ type Detector[T any] struct {
 	on      atomic.Bool  // err is not nil
 	last    atomic.Int64 // when etcd last answered a request, as the time since start
 
-	mu    sync.Mutex
-	err   error     // of the request that found the outage, without the name of that request
-	asked time.Time // when a request was last to ask
-	began time.Time
-	of    T // what the request has called that found it
+	mu      sync.Mutex
+	err     error     // of the request that found the outage, without the name of that request
+	asked   time.Time // when a request was last to ask
+	vain    time.Time // when a request has last waited in vain
+	began   time.Time
+	of      T           // what the request has called that found it
+	changes []change[T] // of which changed was not called yet
+	telling bool        // changed is being called
+}
+
+// change is the begin or the end of an outage.
+type change[T any] struct {
+	of     T
+	err    error
+	lasted time.Duration
 }
 
 // New returns a Detector. If changed is not nil, it is called when an outage begins, with the error, and when
-// it ends, with nil and how long it lasted; of is what the request had called that found it.
+// it ends, with nil and how long it lasted, in this order and never twice at the same time; of is what the request had
+// called that found it.
 func New[T any](changed func(of T, err error, lasted time.Duration)) *Detector[T] {
 	return &Detector[T]{start: time.Now().Add(-longest), changed: changed}
 }
@@ -43,11 +54,12 @@ func New[T any](changed func(of T, err error, lasted time.Duration)) *Detector[T
 // On reports whether there is an outage. It takes no lock.
 func (d *Detector[T]) On() bool { return d.on.Load() }
 
-// Idle reports whether there is an outage, and whether no request has asked for long whether it has ended.
+// Idle reports whether there is an outage, and whether no request has found out for long that it lasts: none came, or
+// those that came were refused for a reason that says nothing of etcd.
 func (d *Detector[T]) Idle(now time.Time) (on, idle bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.err != nil, now.Sub(d.asked) >= Idle
+	return d.err != nil, now.Sub(d.vain) >= Idle
 }
 
 // Turn returns what a request does that would ask etcd now, and after Refuse the error of the outage.
@@ -90,11 +102,34 @@ func (d *Detector[T]) set(err error, of T) {
 	if began {
 		d.asked, d.began, d.of = now, now, of
 	}
+	if err != nil && err != d.err { // otherwise it is that of a request which Turn has refused
+		d.vain = now
+	}
 	d.err = err
 	d.on.Store(err != nil)
-	of, lasted := d.of, now.Sub(d.began)
-	d.mu.Unlock()
 	if (began || ended) && d.changed != nil {
-		d.changed(of, err, lasted)
+		d.changes = append(d.changes, change[T]{d.of, err, now.Sub(d.began)})
 	}
+	d.mu.Unlock()
+	d.tell()
+}
+
+// tell calls changed for each change, in their order, unless another call is about to: the end of an outage may be found
+// while changed is called for its begin.
+func (d *Detector[T]) tell() {
+	d.mu.Lock()
+	if d.telling || len(d.changes) == 0 {
+		d.mu.Unlock()
+		return
+	}
+	next := d.changes[0]
+	d.changes, d.telling = d.changes[1:], true
+	d.mu.Unlock()
+	defer d.tell() // also if changed panics
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.telling = false
+	}()
+	d.changed(next.of, next.err, next.lasted)
 }

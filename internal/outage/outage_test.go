@@ -69,3 +69,62 @@ func TestDetectorWithoutHook(t *testing.T) {
 	d.Answered()
 	require.False(t, d.On())
 }
+
+// The end of an outage that is found while changed is called for its begin is told after that, also if that panics (A300 in
+// internal/proof/tested-failures.md).
+func TestChangesAreInOrder(t *testing.T) {
+	t.Parallel()
+	for _, panics := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			begins := make(chan struct{})
+			var told []bool
+			d := New(func(_ any, err error, _ time.Duration) {
+				if err != nil {
+					<-begins
+				}
+				told = append(told, err != nil)
+				if panics && err != nil {
+					panic("planned")
+				}
+			})
+			found := make(chan any, 1)
+			go func() {
+				defer func() { found <- recover() }()
+				d.Unanswered(errors.New("away"), "a", time.Now(), time.Now())
+			}()
+			synctest.Wait()
+			d.Answered()
+			require.False(t, d.On())
+			close(begins)
+			require.Equal(t, panics, <-found != nil)
+			require.Equal(t, []bool{true, false}, told)
+		})
+	}
+}
+
+// An outage is idle as well while requests come and none finds out whether it lasts: those that ask are refused for a reason
+// that says nothing of etcd (A298), and the others do not ask.
+func TestIdleThoughRequestsAsk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := New[any](nil)
+		waits := func() bool { return d.Unanswered(errors.New("away"), nil, time.Now(), time.Now()) }
+		require.True(t, waits())
+		ask := func(lasts bool) (idle bool) {
+			for range 10 {
+				time.Sleep(Every)
+				turn, _ := d.Turn(time.Now(), time.Time{})
+				require.Equal(t, Probe, turn)
+				require.True(t, !lasts || waits())
+				_, refused := d.Turn(time.Now(), time.Time{})
+				require.Error(t, refused)
+				require.True(t, d.Unanswered(refused, nil, time.Now(), time.Now()))
+			}
+			on, idle := d.Idle(time.Now())
+			require.True(t, on)
+			return idle
+		}
+		require.False(t, ask(true))
+		require.True(t, ask(false))
+	})
+}
