@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/outage"
 	"github.com/etcdkit/etcdkit/internal/share"
 	"github.com/etcdkit/etcdkit/observe"
@@ -89,16 +90,23 @@ func (s semaphore) AskInOutage(idle func(now time.Time) (on, idle bool), answere
 // Closed reports whether the session is closed, or closing.
 func (s semaphore) Closed() bool { return s.queue != nil && s.queue.sess.Accepting().Err() != nil }
 
-// Answers reports whether the error of a call shows that etcd answers: a limit is reached, or etcd refuses what the
-// call or its session asks for. A refusal by this process alone, such as of an option, does not show that.
+// Answers reports whether the error of a call shows that etcd answers: a limit is reached, what is stored does not admit
+// the call, or etcd refuses what the call or its session asks for. A refusal by this process alone, such as of an option,
+// does not show that.
 func (semaphore) Answers(err error) bool { return answers(err) }
 
 func answers(err error) bool {
 	if silent, ok := errors.AsType[*UnavailableError](err); ok {
 		err = silent.Err // with which etcd refuses the session a lease
 	}
-	return errors.Is(err, ErrFull) || errors.Is(err, ErrHeld) || errors.Is(err, ErrLimitMismatch) || refuses(err)
+	_, shown := errors.AsType[shownBy](err)
+	return shown || errors.Is(err, ErrFull) || errors.Is(err, ErrHeld) || errors.Is(err, ErrLimitMismatch) || errors.Is(err, limit.ErrUnreadable) || refuses(err)
 }
+
+// shownBy is an error of a kind that this process can find by itself as well, for which etcd has answered.
+type shownBy struct{ error }
+
+func (e shownBy) Unwrap() error { return e.error }
 
 // refuses reports whether an error is an answer of etcd's.
 func refuses(err error) bool { return err != nil && !commit.Transient(err) }
@@ -144,7 +152,7 @@ func (q *sessionQueue) askInOutage(idle func(now time.Time) (on, idle bool), ans
 				return
 			}
 			if alone && q.answered() {
-				q.contain(answered)
+				q.contain("OnOutage", answered)
 				return
 			}
 		}
@@ -164,13 +172,16 @@ func (q *sessionQueue) answered() bool {
 	return err == nil || refuses(err)
 }
 
-// contain calls what calls a function of the user's in the background, where a panic would end the process.
-func (q *sessionQueue) contain(answered func()) {
+// Contain calls, in the background, what calls a hook of a middleware, an option of that name: a panic there would end the
+// process.
+func (s semaphore) Contain(option string, call func()) { s.queue.contain(option, call) }
+
+func (q *sessionQueue) contain(option string, call func()) {
 	defer func() {
-		if v := recover(); v != nil {
-			q.sess.Log().Warn("a hook has panicked: OnOutage of a middleware; the outage has ended: mend the hook (Options.OnOutage)",
-				zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
+		if v := recover(); v != nil && q != nil {
+			q.sess.Log().Warn("a hook has panicked: an option of a middleware; what called it continues: mend the hook",
+				zap.String("option", option), zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
 		}
 	}()
-	answered()
+	call()
 }

@@ -38,13 +38,13 @@ func (a *attempt) public(err error) error {
 		r.WaitsFor = Level(v.At)
 		return &HeldError{Name: a.queue.name, ID: a.ID, Request: r}
 	case *entry.TooManyKeys:
-		return join.Kind(ErrTooMany, fmt.Errorf("the limiter has %d live keys, as many as KeyedLimiterOptions.MaxKeys allows", v.Most))
+		return shownBy{join.Kind(ErrTooMany, fmt.Errorf("the limiter has %d live keys, as many as KeyedLimiterOptions.MaxKeys allows", v.Most))}
 	case *entry.Mismatch:
 		return &LimitMismatchError{Name: v.Name, Level: Level(v.Level), Stored: int(v.Stored), Wanted: int(v.Wanted)}
 	case *queue.Noticed:
 		return a.queue.endingBy(v.Ticket, v.Notice)
 	case *queue.TooHeavy:
-		return tooHeavy(Level(v.At), v.Weight, v.Most)
+		return shownBy{tooHeavy(Level(v.At), v.Weight, v.Most)}
 	case *queue.Outage:
 		return unavailable(v.Outage)
 	}

@@ -75,12 +75,13 @@ type Options struct {
 	// always.
 	Enabled func() bool
 	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended: by
-	// a request or, if none came for five seconds, in the background, where a panic is logged.
-	// Defaults to nothing.
+	// a request or, if none has found out for five seconds, in the background, where a panic is logged. One
+	// call returns before the next. Defaults to nothing.
 	OnOutage func(error)
 	// ReportError is called with each error that an operator should know: etcd is unavailable, a
 	// call ran without a permit under Open or Share, a permit was lost while its call ran, or an
-	// option is wrong. A full limit or an exceeded rate is no such error. Defaults to nothing.
+	// option is wrong. A full limit or an exceeded rate is no such error. In the background a panic is
+	// logged. Defaults to nothing.
 	ReportError func(ctx context.Context, fullMethod string, err error)
 }
 

@@ -88,13 +88,13 @@ type Options struct {
 	// it. Defaults to problem+json.
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
 	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended: by
-	// a request or, if none came for five seconds, in the background, where a panic is logged.
-	// Defaults to nothing.
+	// a request or, if none has found out for five seconds, in the background, where a panic is logged. One
+	// call returns before the next. Defaults to nothing.
 	OnOutage func(error)
 	// ReportError is called with each error that an operator should know: etcd is unavailable, a
 	// request ran without a permit under Open or Share, a permit was lost while its handler ran,
-	// or an option is wrong. A full limit or an exceeded rate is no such error. Defaults to
-	// nothing.
+	// or an option is wrong. A full limit or an exceeded rate is no such error. In the background
+	// a panic is logged. Defaults to nothing.
 	ReportError func(*http.Request, error)
 }
 

@@ -78,3 +78,60 @@ func TestRefusalEndsOutage(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswerEndsOutage: under Open, an outage ends with an answer of etcd's by which a request is refused as well (A298 in
+// internal/proof/tested-failures.md): as many keys are live as may be, its weight is above a limit that was lowered, or the
+// limit is of a later release. What each request got for ever was that, and what did not ask passed.
+func TestAnswerEndsOutage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limiter concurrency.KeyedLimiterOptions
+		weight  int
+		refuse  func(t *testing.T, by instance) // through another process
+		status  int
+	}{
+		"as many keys as may be": {
+			concurrency.KeyedLimiterOptions{MaxKeys: 1}, 1, func(_ *testing.T, by instance) { by.take("other") }, http.StatusServiceUnavailable,
+		},
+		"a weight above the limit": {
+			concurrency.KeyedLimiterOptions{}, 2, func(t *testing.T, by instance) { require.NoError(t, by.SetDefault(ctxT(t), 1)) }, http.StatusInternalServerError,
+		},
+		"a limit of a later release": {
+			concurrency.KeyedLimiterOptions{}, 1, func(t *testing.T, by instance) {
+				keys := by.f.Keys("/tenants/default")
+				require.Len(t, keys, 1)
+				_, err := by.f.Client().Put(ctxT(t), keys[0], `{"v":99}`)
+				require.NoError(t, err)
+			}, http.StatusServiceUnavailable,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := testkit.Shared(t)
+			in, by := on(f, &concurrency.SessionOptions{TTL: 300 * time.Second}, 2), on(f, &concurrency.SessionOptions{TTL: 300 * time.Second}, 2)
+			lim, err := concurrency.NewKeyedLimiter(in.sess, "tenants", 2, &c.limiter)
+			require.NoError(t, err)
+			changes := make(chan bool, 100)
+			s := in.serveBy(lim, options(func(o *limithttp.Options) {
+				o.Outage, o.Patience, o.Wait = limithttp.Open, time.Millisecond, 100*time.Millisecond
+				o.OnOutage = func(err error) { changes <- err != nil }
+				o.Each = func(*http.Request) []concurrency.AcquireOption {
+					return []concurrency.AcquireOption{concurrency.Weight(c.weight)}
+				}
+			}), ok)
+			require.Equal(t, http.StatusOK, s.get("acme").StatusCode)
+			by.holders("acme", 0)
+			in.client.Cut()
+			require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK && len(changes) > 0 }, soon, 10*time.Millisecond)
+			require.True(t, <-changes, "the outage begins")
+			c.refuse(t, by)
+			in.client.Heal()
+			require.Eventually(t, func() bool { s.get("acme"); return len(changes) > 0 }, soon, 50*time.Millisecond) // while requests come
+			require.False(t, <-changes, "the outage ends")
+			for range 5 {
+				require.Equal(t, c.status, s.get("acme").StatusCode)
+			}
+			require.Empty(t, changes)
+		})
+	}
+}

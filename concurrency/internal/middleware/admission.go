@@ -270,9 +270,10 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 	if err != nil {
 		return nil, nil, err
 	}
+	lost := a.contained(key, report)
 	leave := sync.OnceFunc(func() {
 		if err := end(); err != nil {
-			report(err)
+			lost(err)
 		}
 	})
 	forget := context.AfterFunc(ctx, leave)

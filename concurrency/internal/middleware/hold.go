@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/door"
 	"github.com/etcdkit/etcdkit/internal/hook"
 )
 
@@ -24,6 +25,7 @@ const longHold = 5 * time.Minute
 func (a *Admission) hold(ctx context.Context, key string, p *concurrency.Permit, report func(error)) (context.Context, func(), error) {
 	work, cancel := context.WithCancelCause(hook.With(ctx, p.Context()))
 	unlink := context.AfterFunc(p.Context(), func() { cancel(context.Cause(p.Context())) })
+	report = a.contained(key, report)
 	unwatch := a.watch(key, p, report)
 	leave := sync.OnceFunc(func() {
 		defer cancel(nil) // not before the release: work would end with another cause than the permit's
@@ -62,4 +64,12 @@ func release(ctx context.Context, p *concurrency.Permit) error {
 		return err
 	}
 	return nil
+}
+
+// contained returns what reports the errors of a call that ends in the background, where a panic of ReportError would end
+// the process.
+func (a *Admission) contained(key string, report func(error)) func(error) {
+	return func(err error) {
+		door.In(a.Limiter.Key(key)).Contain("ReportError", func() { report(err) })
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/door"
 	"github.com/etcdkit/etcdkit/internal/outage"
 	"github.com/etcdkit/etcdkit/internal/share"
 )
@@ -144,7 +145,7 @@ func (s *stay) ask(ctx context.Context, v *visit, key string, each []concurrency
 		}
 		p, err = s.a.Limiter.Key(key).Acquire(ctx, opts...)
 	}
-	s.a.outage.Answered()
+	door.In(s.a.Limiter.Key(key)).Contain("OnOutage", s.a.outage.Answered)
 	v.permit.Store(p)
 	if !s.leave() { // the work has ended
 		_ = release(context.WithoutCancel(ctx), p)

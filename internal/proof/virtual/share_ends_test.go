@@ -199,6 +199,38 @@ func outageEndPanics(t *testing.T, idle time.Duration) {
 	})
 }
 
+// TestOutageEndPanicsUnderAShare: the end of an outage is found by the call for the permit of work that runs under the
+// share. A panic of OnOutage there ended the process (A299 in internal/proof/tested-failures.md).
+func TestOutageEndPanicsUnderAShare(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		end, told := make(chan struct{}), make(chan struct{}, 1)
+		finish := sync.OnceFunc(func() { close(end) })
+		defer finish()
+		var s *service
+		s = services(on, limithttp.Share, new(peak), func(o *limithttp.Options) {
+			o.OnOutage = func(err error) {
+				if s.away.Store(err != nil); err == nil {
+					told <- struct{}{}
+					panic("planned")
+				}
+			}
+		})[0]
+		s.slow = func(*http.Request) { <-end }
+		require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
+		time.Sleep(time.Minute)
+		s.cutOff()
+		status := s.without("slow")
+		s.client.Heal()
+		<-told
+		time.Sleep(10 * time.Second)
+		require.Zero(t, s.share().Running, "the work has its permit")
+		finish()
+		require.Equal(t, http.StatusOK, <-status)
+		require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
+	})
+}
+
 // TestShareOfThoseThatNeverMet: a session that joins while another cannot count it, but still trusts its
 // lease, has no share: all shares together are within the limit.
 func TestShareOfThoseThatNeverMet(t *testing.T) {
