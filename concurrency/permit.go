@@ -184,7 +184,7 @@ func (p *Permit) register() error {
 	case left.Notice != nil:
 		return p.queue.endingBy(p.ticket, *left.Notice)
 	case left.Asked != nil:
-		p.askToStepDown(*left.Asked)
+		p.kept.ForEpoch().StepDown(*left.Asked) // not to be kept, either
 	}
 	(*held)(p).Bound()
 	return nil

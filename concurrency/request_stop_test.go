@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 )
 
 // stoppable is a queue whose holders can be asked to stop.
@@ -279,4 +280,80 @@ func TestRequestStopOfAWaiterThatIsAdmitted(t *testing.T) {
 		require.NoError(t, a.p.Err(), "its permit was not taken")
 		require.NoError(t, a.p.Release(ctx))
 	}
+}
+
+// A request to stop arrives before etcd's answer that grants the permit (A301 in internal/proof/tested-failures.md): the
+// permit is not kept either, nor passed on, and what would have it next is not granted it.
+func TestRequestStopBeforeTheGrant(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	admin, _ := f.Session(idle())
+	late := func(t *testing.T, client *embedtest.Client, name string, holders int) (release func() (token int64)) {
+		t.Helper()
+		ctx, by := ctxT(t), sem(t, admin, name, 2)
+		held := client.Inject(embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldResponse})
+		return func() (token int64) {
+			require.NoError(t, held.WaitHit(ctx))
+			for st, err := range by.Watch(ctx) {
+				require.NoError(t, err)
+				if len(st.Holders) == holders {
+					token = st.Holders[holders-1].Token
+					break
+				}
+			}
+			require.NoError(t, by.RequestStop(ctx, token, "drain"))
+			f.NoKeys("/stop/") // the session has taken it
+			require.NoError(t, held.Release())
+			return token
+		}
+	}
+	t.Run("Keep", func(t *testing.T) {
+		t.Parallel()
+		ctx := ctxT(t)
+		s, client := f.Session(idle())
+		sm, err := concurrency.NewSemaphore(s, "kept", 2, &concurrency.SemaphoreOptions{Keep: time.Hour})
+		require.NoError(t, err)
+		var other *concurrency.Permit
+		require.Eventually(t, func() bool { // permits are kept: the next call has the same request
+			a := acquire(t, ctx, sm)
+			assertNoError(t, a.Release(ctx))
+			client.ResetRequests()
+			other = acquire(t, ctx, sm)
+			if client.Requests()["Txn"] == 0 {
+				return true
+			}
+			assertNoError(t, other.Release(ctx))
+			return false
+		}, soon, tick)
+		answer := late(t, client, "kept", 2)
+		asked := ask2(ctx, sm)
+		answer()
+		p := granted(t, asked, "etcd's answer")
+		closed(t, p.StopRequested().Done(), "it is asked")
+		require.NoError(t, p.Release(ctx))
+		st, err := sem(t, admin, "kept", 2).Status(ctx)
+		require.NoError(t, err)
+		require.Len(t, st.Holders, 1, "it is not kept")
+		require.NoError(t, other.Release(ctx))
+	})
+	t.Run("Handover", func(t *testing.T) {
+		t.Parallel()
+		ctx := ctxT(t)
+		s, client := f.Session(idle())
+		sm, err := concurrency.NewSemaphore(s, "passed", 2, &concurrency.SemaphoreOptions{Handover: time.Minute})
+		require.NoError(t, err)
+		require.NoError(t, acquire(t, ctx, sm).Release(ctx))
+		f.NoKeys("/passed/queue/")
+		answer := late(t, client, "passed", 1)
+		asked := ask2(ctx, sm)
+		token := answer()
+		p := granted(t, asked, "a later request of its process")
+		require.NoError(t, p.StopRequested().Err())
+		require.Greater(t, p.Token(), token)
+		st, err := sem(t, admin, "passed", 2).Status(ctx)
+		require.NoError(t, err)
+		require.Len(t, st.Holders, 1)
+		require.Equal(t, p.Token(), st.Holders[0].Token)
+		require.NoError(t, p.Release(ctx))
+	})
 }
