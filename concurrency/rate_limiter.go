@@ -253,7 +253,7 @@ func (l *rateLimiter) ended(err, ended error, begun time.Time) {
 	switch {
 	case result == observe.Error && errors.Is(err, ErrRateExceeded):
 		result, reason = observe.Refused, observe.Exceeded
-	case err == nil && !begun.IsZero() && took > longWait && took.Seconds() > 2/l.want.PerSecond:
+	case err == nil && !begun.IsZero() && took > longWait && took.Seconds() > 2/l.shares.InForce(l.want).PerSecond:
 		reason = observe.Waited
 	}
 	l.shares.Ended(result, reason)

@@ -42,8 +42,8 @@ const (
 	Exceeded   Reason = "exceeded"    // of RateCalls: there was no token
 )
 
-// Waited is a reason of Granted, of RateCalls: the wait was longer than 10 s, and than two tokens take at the rate of the
-// program.
+// Waited is a reason of Granted, of RateCalls: the wait was longer than 10 s, and than two tokens take at the rate in
+// force.
 const Waited Reason = "waited"
 
 // The reasons of GaveUp.

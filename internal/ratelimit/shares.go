@@ -288,6 +288,16 @@ func (s *Shares) drop(p *Share) {
 	}
 }
 
+// InForce returns the rate that was read last, or else another one.
+func (s *Shares) InForce(otherwise rate.Rate) rate.Rate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.division.Shares == 0 {
+		return otherwise
+	}
+	return s.division.Rate
+}
+
 // Replaced has the loop read the rate, which this process has just stored.
 func (s *Shares) Replaced() {
 	s.mu.Lock()

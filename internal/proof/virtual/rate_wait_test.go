@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -72,13 +73,16 @@ func TestRateWithoutEtcd(t *testing.T) {
 func TestLongWaitsOfARate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		rate        float64
+		rate        float64 // in force
+		program     float64 // that of the program, if it is another one
 		calls       int
 		least, most int64 // long waits
 	}{
-		"used up":  {rate: 10, calls: 300, least: 190, most: 210}, // the process begins without a share
-		"slow":     {rate: 0.05, calls: 2},
-		"in order": {rate: 10, calls: 80},
+		"used up":             {rate: 10, calls: 300, least: 190, most: 210}, // the process begins without a share
+		"used up, and raised": {rate: 10, program: 0.001, calls: 300, least: 190, most: 210},
+		"slow":                {rate: 0.05, calls: 2},
+		"slow, since lowered": {rate: 0.05, program: 10, calls: 2},
+		"in order":            {rate: 10, calls: 80},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
@@ -96,7 +100,9 @@ func TestLongWaitsOfARate(t *testing.T) {
 						}
 					}}}})
 				require.NoError(t, err)
-				l := d.rate(c.rate, 1)
+				require.NoError(t, d.rate(c.rate, 1).SetRate(t.Context(), concurrency.Rate{PerSecond: c.rate, Burst: 1}, concurrency.CreateLimit()))
+				l, err := concurrency.NewRateLimiter(d.session, "rate", concurrency.Rate{PerSecond: cmp.Or(c.program, c.rate), Burst: 1}, &concurrency.RateLimiterOptions{AdoptRate: true})
+				require.NoError(t, err)
 				var calls sync.WaitGroup
 				for range c.calls {
 					calls.Go(func() { require.NoError(t, l.Wait(t.Context())) })
