@@ -388,27 +388,3 @@ func TestTimeoutHandler(t *testing.T) {
 	close(leave)
 	in.holders("acme", 0)
 }
-
-// TestOwnProblemOfALostPermit: the length and the encoding that a handler has set for its own response are not those of
-// the answer that takes its place (A262 in internal/proof/tested-failures.md).
-func TestOwnProblemOfALostPermit(t *testing.T) {
-	t.Parallel()
-	in := newInstance(t, 1)
-	s := in.serve(options(func(o *limithttp.Options) {
-		o.OnProblem = func(w http.ResponseWriter, _ *http.Request, p limithttp.Problem) {
-			w.WriteHeader(p.Status)
-			_, _ = w.Write([]byte(p.Code))
-		}
-	}), func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", "1000")
-		w.Header().Set("Content-Encoding", "br")
-		p, _ := limithttp.FromContext(r.Context())
-		if err := in.Key("acme").EvictToken(ctxT(t), p.Token(), "test"); err != nil {
-			t.Error(err)
-		}
-		<-r.Context().Done()
-	})
-	re := s.get("acme")
-	require.Equal(t, string(limithttp.CodeLost), re.body)
-	require.Empty(t, re.Header.Get("Content-Encoding"))
-}

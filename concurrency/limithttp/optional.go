@@ -190,8 +190,9 @@ type readsFrom struct{ of *response }
 
 // ReadFrom lets the server send a file without copying it. It returns the server's error, or that of src.
 func (r readsFrom) ReadFrom(src io.Reader) (int64, error) {
-	r.of.begun = true
-	return r.of.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	n, err := r.of.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	r.of.begun = r.of.begun || n > 0
+	return n, err
 }
 
 // pushes is http.Pusher.

@@ -56,8 +56,9 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	h.Del("Content-Length") // of the handler's response
-	h.Del("Content-Encoding")
+	for _, name := range ofRepresentation {
+		h.Del(name)
+	}
 	switch p.Code {
 	case CodeKeyFull:
 		p.ViolatedPolicies = []string{c.Policy}
@@ -83,4 +84,10 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 	}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(b)
+}
+
+// ofRepresentation are the fields that describe a body, which may be in the header for that of the handler.
+var ofRepresentation = [...]string{
+	"Accept-Ranges", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length", "Content-Location",
+	"Content-Range", "ETag", "Last-Modified", "Repr-Digest", "Trailer",
 }
