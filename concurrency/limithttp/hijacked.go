@@ -37,6 +37,23 @@ func (c *hijacked) NetConn() net.Conn {
 	return c.Conn
 }
 
+// closesWrite is a connection of which the side that sends can be closed alone, as httputil.ReverseProxy does.
+type closesWrite interface{ CloseWrite() error }
+
+// halfCloser is a hijacked connection that is one.
+type halfCloser struct{ *hijacked }
+
+// CloseWrite closes the side that sends. The permit is held until Close.
+func (c halfCloser) CloseWrite() error { return c.Conn.(closesWrite).CloseWrite() }
+
+// own returns the connection for the handler.
+func (c *hijacked) own() net.Conn {
+	if _, ok := c.Conn.(closesWrite); ok {
+		return halfCloser{c}
+	}
+	return c
+}
+
 // wait waits until the connection is closed, here or through NetConn, or lost is closed.
 func (c *hijacked) wait(lost <-chan struct{}) {
 	select {

@@ -4,13 +4,20 @@ import (
 	"bufio"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // TestUpgradeClosedBeneath: the permit of a hijacked connection ends when the connection of the server is closed, which
@@ -56,5 +63,59 @@ func TestUpgradeClosedBeneath(t *testing.T) {
 			require.NoError(t, own.Close())
 			in.holders("acme", 0)
 		})
+	}
+}
+
+// TestHalfClosedUpgrade: a ReverseProxy behind a Middleware, whose Transport is limited, passes on that one side has sent all,
+// and what the other side sends after that (A304 in internal/proof/tested-failures.md): it closed the connection.
+func TestHalfClosedUpgrade(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 1)
+	sem, err := concurrency.NewSemaphore(in.sess, "up", 1, nil)
+	require.NoError(t, err)
+	up := make(chan *net.TCPConn, 1)
+	backend, _ := downstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _ := upgrade(t, w)
+		up <- conn.(*net.TCPConn)
+	})
+	to, err := url.Parse(backend)
+	require.NoError(t, err)
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	out, err := limithttp.Transport(concurrency.Single(sem), options(), base)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.Transport = out
+	s := in.serve(options(), proxy.ServeHTTP)
+	for _, first := range []string{"the client", "the backend"} {
+		dialed, err := net.Dial("tcp", s.Listener.Addr().String())
+		require.NoError(t, err)
+		client := dialed.(*net.TCPConn)
+		t.Cleanup(func() { client.Close() })
+		require.NoError(t, client.SetDeadline(time.Now().Add(soon)))
+		_, err = fmt.Fprint(client, "GET /ws HTTP/1.1\r\nHost: x\r\nTenant: acme\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		require.NoError(t, err)
+		r := bufio.NewReader(client)
+		resp, err := http.ReadResponse(r, nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+		own := testkit.Got(t, up, "the backend has its connection")
+		t.Cleanup(func() { own.Close() })
+		from, to, reads, answers := client, own, io.Reader(own), io.Reader(r)
+		if first == "the backend" {
+			from, to, reads, answers = own, client, r, own
+		}
+		for _, side := range []struct {
+			sends *net.TCPConn
+			reads io.Reader
+		}{{from, reads}, {to, answers}} {
+			_, err = io.WriteString(side.sends, "all")
+			require.NoError(t, err, first)
+			require.NoError(t, side.sends.CloseWrite())
+			got, err := io.ReadAll(side.reads)
+			require.NoError(t, err, first)
+			require.Equal(t, "all", string(got), first)
+		}
+		in.holders("acme", 0)
 	}
 }

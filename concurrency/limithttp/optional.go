@@ -182,7 +182,7 @@ func (h hijacks) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return conn, rw, err
 	}
 	h.of.begun, h.of.conn = true, newHijacked(conn)
-	return h.of.conn, rw, nil
+	return h.of.conn.own(), rw, nil
 }
 
 // readsFrom is io.ReaderFrom.

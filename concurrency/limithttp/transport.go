@@ -105,7 +105,16 @@ func empty(method string, resp *http.Response) bool {
 // hold returns a body that calls leave at its end.
 func hold(body io.ReadCloser, leave func()) io.ReadCloser {
 	b := &held{body, leave}
-	if w, ok := body.(io.ReadWriteCloser); ok { // the connection, after 101
+	w, writes := body.(io.ReadWriteCloser) // the connection, after 101
+	c, closes := body.(closesWrite)
+	switch {
+	case writes && closes:
+		return struct {
+			*held
+			io.Writer
+			closesWrite
+		}{b, w, c}
+	case writes:
 		return struct {
 			*held
 			io.Writer
