@@ -72,8 +72,8 @@ type KeyedLimiterOptions struct {
 // key. The first call for a permit of any key stores it in etcd if none is stored, with the total;
 // from then on the stored ones are in force, and SetDefault, and SetLimit of Total, change them for
 // all processes. Until a call for a permit has found them equal to this program's, each call
-// compares them, and returns a *LimitMismatchError if they differ. A limit of 0, which pauses,
-// differs from no other.
+// compares them, and returns a *LimitMismatchError if they differ. A limit of 0 that one of
+// those has stored, which pauses, differs from no other.
 //
 // It returns ErrInvalid if the session is nil, a limit is below 0 or above math.MaxInt32, or the
 // name is not valid (see NewSemaphore); and ErrClosed if the session is closed.

@@ -43,7 +43,7 @@ func (s semaphore) public() *Semaphore { return (*Semaphore)(door.New(s)) }
 // force, and SetLimit changes it for all processes. Until a call for a permit has found the
 // two limits equal, each call compares them, and returns a *LimitMismatchError if they
 // differ: a later SetLimit does not disturb this Semaphore, but the next start of a program
-// with the former limit. A limit of 0, which pauses, differs from no other.
+// with the former limit. A limit of 0 that SetLimit has stored, which pauses, differs from no other.
 //
 // It returns ErrInvalid if the session is nil, the limit is below 0 or above math.MaxInt32,
 // or the name is empty, longer than 255 bytes, not valid UTF-8, or contains '/' or control
