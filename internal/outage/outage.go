@@ -27,14 +27,14 @@ type Detector[T any] struct {
 	on      atomic.Bool  // err is not nil
 	last    atomic.Int64 // when etcd last answered a request, as the time since start
 
-	mu      sync.Mutex
-	err     error     // of the request that found the outage, without the name of that request
-	asked   time.Time // when a request was last to ask
-	vain    time.Time // when a request has last waited in vain
-	began   time.Time
-	of      T           // what the request has called that found it
-	changes []change[T] // of which changed was not called yet
-	telling bool        // changed is being called
+	mu         sync.Mutex
+	err        error     // of the request that found the outage, without the name of that request
+	asked      time.Time // when a request was last to ask
+	vain       time.Time // when a request has last waited in vain
+	began      time.Time
+	of         T           // what the request has called that found it
+	changes    []change[T] // of which changed was not called yet
+	announcing bool        // changed is being called
 }
 
 // change is the begin or the end of an outage.
@@ -111,25 +111,25 @@ func (d *Detector[T]) set(err error, of T) {
 		d.changes = append(d.changes, change[T]{d.of, err, now.Sub(d.began)})
 	}
 	d.mu.Unlock()
-	d.tell()
+	d.announce()
 }
 
-// tell calls changed for each change, in their order, unless another call is about to: the end of an outage may be found
-// while changed is called for its begin.
-func (d *Detector[T]) tell() {
+// announce calls changed for each change, in their order, unless another call does so already: the end of an outage may be
+// found while changed is called for its begin.
+func (d *Detector[T]) announce() {
 	d.mu.Lock()
-	if d.telling || len(d.changes) == 0 {
+	if d.announcing || len(d.changes) == 0 {
 		d.mu.Unlock()
 		return
 	}
 	next := d.changes[0]
-	d.changes, d.telling = d.changes[1:], true
+	d.changes, d.announcing = d.changes[1:], true
 	d.mu.Unlock()
-	defer d.tell() // also if changed panics
+	defer d.announce() // also if changed panics
 	defer func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.telling = false
+		d.announcing = false
 	}()
 	d.changed(next.of, next.err, next.lasted)
 }

@@ -70,19 +70,19 @@ func TestDetectorWithoutHook(t *testing.T) {
 	require.False(t, d.On())
 }
 
-// The end of an outage that is found while changed is called for its begin is told after that, also if that panics (A300 in
+// The end of an outage that is found while changed is called for its begin is announced after that, also if that panics (A300 in
 // internal/proof/tested-failures.md).
 func TestChangesAreInOrder(t *testing.T) {
 	t.Parallel()
 	for _, panics := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			begins := make(chan struct{})
-			var told []bool
+			var announced []bool
 			d := New(func(_ any, err error, _ time.Duration) {
 				if err != nil {
 					<-begins
 				}
-				told = append(told, err != nil)
+				announced = append(announced, err != nil)
 				if panics && err != nil {
 					panic("planned")
 				}
@@ -97,7 +97,7 @@ func TestChangesAreInOrder(t *testing.T) {
 			require.False(t, d.On())
 			close(begins)
 			require.Equal(t, panics, <-found != nil)
-			require.Equal(t, []bool{true, false}, told)
+			require.Equal(t, []bool{true, false}, announced)
 		})
 	}
 }
