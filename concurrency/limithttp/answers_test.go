@@ -1,7 +1,6 @@
 package limithttp
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,8 +134,9 @@ func TestLostAfterTheHandler(t *testing.T) {
 		"a string":        {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }, 200},
 		"a flush":         {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, 200},
 		"a file": {func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.(io.ReaderFrom).ReadFrom(io.LimitReader(bufio.NewReader(nil), 0))
+			_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("x"))
 		}, 200},
+		"an empty file": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("")) }, 503},
 	} {
 		reported := 0
 		w := &recorder{ResponseRecorder: httptest.NewRecorder()}
@@ -155,7 +155,7 @@ func TestLostAfterTheHandler(t *testing.T) {
 // recorder keeps a status 1xx from becoming the response, as a server does.
 type recorder struct{ *httptest.ResponseRecorder }
 
-// ReadFrom has the response begin, as that of a server does.
+// ReadFrom has the response begin, as that of chi does.
 func (w *recorder) ReadFrom(r io.Reader) (int64, error) {
 	w.WriteHeader(http.StatusOK)
 	return io.Copy(w.ResponseRecorder, r)

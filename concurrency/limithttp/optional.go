@@ -188,11 +188,22 @@ func (h hijacks) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // readsFrom is io.ReaderFrom.
 type readsFrom struct{ of *response }
 
-// ReadFrom lets the server send a file without copying it. It returns the server's error, or that of src.
-func (r readsFrom) ReadFrom(src io.Reader) (int64, error) {
-	n, err := r.of.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
-	r.of.begun = r.of.begun || n > 0
-	return n, err
+// untilFile is how much of a file the server copies before it sends the rest without a copy: by that it finds the type.
+const untilFile = 512
+
+// ReadFrom lets the server send a file without copying it. It returns the server's error, or that of src. Like the server
+// of net/http, and unlike some that wrap it, it begins the response with the first byte.
+func (r readsFrom) ReadFrom(src io.Reader) (n int64, err error) {
+	if !r.of.begun {
+		switch n, err = io.CopyN(struct{ io.Writer }{r.of}, src, untilFile); {
+		case errors.Is(err, io.EOF):
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+	}
+	rest, err := r.of.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+	return n + rest, err
 }
 
 // pushes is http.Pusher.
