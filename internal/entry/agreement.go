@@ -59,7 +59,7 @@ func (a *Agreement) admits(ctx context.Context, q *queue.Queue, weight int64) er
 		if own.Settled() {
 			continue
 		}
-		if err := own.check(ctx, weight); err != nil {
+		if err := own.check(ctx, q, weight); err != nil {
 			return err
 		}
 		own.Settle()
@@ -77,14 +77,21 @@ func (a *Agreement) admits(ctx context.Context, q *queue.Queue, weight int64) er
 	return nil
 }
 
-// check compares the stored limit with the program's. It stores the program's if none is stored.
-func (a *Agreement) check(ctx context.Context, weight int64) error {
+// check compares the stored limit with the program's. It stores the program's if none is stored and that admits the
+// weight, or the limit that the key of a limiter has of its own.
+func (a *Agreement) check(ctx context.Context, q *queue.Queue, weight int64) error {
 	stored, known, err := a.Stored.Read(ctx)
 	if err == nil && !known {
-		if rank.TooHeavy(weight, a.Limit) {
-			return &queue.TooHeavy{At: a.Level, Weight: weight, Most: a.Limit}
+		most := a.Limit
+		if rank.TooHeavy(weight, most) && a.Level == queue.AtKey {
+			most, err = a.ofKey(ctx, q)
 		}
-		stored, err = a.Stored.Init(ctx, a.Limit, record.Rate{})
+		if err == nil && rank.TooHeavy(weight, most) {
+			return &queue.TooHeavy{At: a.Level, Weight: weight, Most: most}
+		}
+		if err == nil {
+			stored, err = a.Stored.Init(ctx, a.Limit, record.Rate{})
+		}
 	}
 	if err != nil {
 		return err
@@ -100,6 +107,15 @@ func (a *Agreement) check(ctx context.Context, weight int64) error {
 		return &Mismatch{a.Name, a.Level, stored.N, a.Limit}
 	}
 	return nil
+}
+
+// ofKey returns the limit of a key while no default is stored: its own, or the program's.
+func (a *Agreement) ofKey(ctx context.Context, q *queue.Queue) (int64, error) {
+	own, stored, err := q.Limit.Read(ctx)
+	if err == nil && !stored {
+		return a.Limit, nil
+	}
+	return own.N, err
 }
 
 // oneSided refuses a program with a total whose limiter in etcd has none, or the reverse.
