@@ -37,15 +37,18 @@ type Session engine.Door[shared]
 // and Lease may be wrapped by etcd's namespace package. The caller keeps the client open
 // until Close has returned.
 //
-// It returns ErrInvalid if the client is nil, the namespace is not valid (see NewSemaphore
+// It returns ErrInvalid if the client is nil or none of clientv3.New, the namespace is not valid (see NewSemaphore
 // for names) or an option is out of range; errors.ErrUnsupported if the server is no etcd, or if
 // etcd's gRPC proxy is between and AllowProxy is not set; an error of etcd's; or ctx's error, joined
 // with the last one of etcd's, if etcd did not answer before ctx ended. After an error nothing is
 // left in etcd that does not expire by itself. ctx bounds this call only; without a deadline
 // in it the call lasts until etcd can be reached.
 func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, opts *SessionOptions) (*Session, error) {
-	if etcd == nil {
+	switch {
+	case etcd == nil:
 		return nil, fmt.Errorf("new session in %q: %w", namespace, invalid("the client is nil"))
+	case etcd.ActiveConnection() == nil: // as of v3client.New
+		return nil, fmt.Errorf("new session in %q: %w", namespace, invalid("the client has no connection, over which leases are renewed: make it by clientv3.New"))
 	}
 	o, err := opts.withDefaults()
 	if err != nil {

@@ -240,3 +240,17 @@ func TestSessionThatOnlyReads(t *testing.T) {
 	_, err = concurrency.NewSession(engine.Leaseless(soon), cut.Client, "test", &concurrency.SessionOptions{Prefix: f.Root})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
+
+// A306 in internal/proof/tested-failures.md: a client without a connection, as v3client.New makes for an etcd in the same
+// process, is refused. It was a nil pointer, also in a goroutine.
+func TestClientWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	inProcess := clientv3.NewCtxClient(ctx)
+	inProcess.KV, inProcess.Lease, inProcess.Watcher = f.Client().KV, f.Client().Lease, f.Client().Watcher
+	for _, c := range []*clientv3.Client{inProcess, clientv3.NewCtxClient(ctx), {}} {
+		_, err := concurrency.NewSession(ctx, c, "test", nil)
+		require.ErrorIs(t, err, concurrency.ErrInvalid)
+		require.ErrorContains(t, err, "make it by clientv3.New")
+	}
+}
