@@ -2,6 +2,7 @@ package schedlock
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -24,6 +25,8 @@ type losses struct {
 	suspected bool  // a lock was deleted, and no record with it
 	reported  int64 // token of the latest run whose loss was reported
 	begun     bool  // this process has looked for earlier ones
+
+	told map[int64]bool // by token: runs after reported whose loss this process has reported
 }
 
 // begin reports whether the process has not looked for lost runs of the job yet. From then on it has.
@@ -75,13 +78,22 @@ func (s *losses) mark(value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reported = r.Token
+	maps.DeleteFunc(s.told, func(token int64, _ bool) bool { return token <= r.Token })
 }
 
-// isReported reports whether the loss of a run is known to be reported.
-func (s *losses) isReported(token int64) bool {
+// tell reports whether the loss of a run is not known to be reported. From then on it is: two looks for lost runs, or one and the
+// claim of a further attempt, find the same one at the same time.
+func (s *losses) tell(token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reported >= token
+	if token <= s.reported || s.told[token] {
+		return false
+	}
+	if s.told == nil {
+		s.told = map[int64]bool{}
+	}
+	s.told[token] = true
+	return true
 }
 
 // reportLost reports the lost runs of a job that no process has reported, at this process's place in the order. If
@@ -114,7 +126,7 @@ func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 	var latest, mod int64
 	for _, kv := range lost {
 		latest = max(latest, kv.ModRevision)
-		if r, ok := recordsOf(l, j.name).record(kv, kvs[0]); ok {
+		if r, ok := recordsOf(l, j.name).record(kv, kvs[0]); ok && j.losses.tell(kv.ModRevision) {
 			logLost(l, r)
 		}
 	}
@@ -177,10 +189,10 @@ func afterClaim(l *Locker, j *job, c *claimed, mod int64) {
 
 // lostBefore reports the loss of the run whose tick a process has claimed again, unless it was reported.
 func lostBefore(l *Locker, j *job, c *claimed, mod int64) {
-	if c.before == "" || j.losses.isReported(mod) {
+	if c.before == "" {
 		return
 	}
-	if r, ok := recordsOf(l, j.name).record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost {
+	if r, ok := recordsOf(l, j.name).record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost && j.losses.tell(mod) {
 		logLost(l, r)
 	}
 }

@@ -134,6 +134,12 @@ func TestLossInAGapIsReported(t *testing.T) {
 	require.Len(t, calls.records(), 1, "once")
 }
 
+// looks reports whether a request is a look for lost runs.
+func looks(_ string, msg any) bool {
+	txn, ok := msg.(*pb.TxnRequest)
+	return ok && len(txn.Success) == 3 && bytes.HasSuffix(txn.Success[1].GetRequestRange().GetKey(), []byte("/reported-loss"))
+}
+
 // K22: a process whose look for lost runs was refused by etcd looks again at its next claim.
 func TestLooksAgainForLosses(t *testing.T) {
 	t.Parallel()
@@ -142,10 +148,6 @@ func TestLooksAgainForLosses(t *testing.T) {
 	r := f.dies(ctx, tick(1))
 	var calls lostCalls
 	in := f.instance(nil, calls.options())
-	looks := func(_ string, msg any) bool {
-		txn, ok := msg.(*pb.TxnRequest)
-		return ok && len(txn.Success) == 3 && bytes.HasSuffix(txn.Success[1].GetRequestRange().GetKey(), []byte("/reported-loss"))
-	}
 	refused := in.client.Inject(embedtest.Fault{Method: "Txn", Match: looks, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
 	claimed := 1
 	claim := func() {
@@ -202,5 +204,28 @@ func TestLostRunThatIsStartedAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{schedlock.Ran, 2}, []any{res.Outcome, res.Attempt})
 	require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 5*time.Millisecond)
+	require.Equal(t, []any{r.Owner, 1}, []any{calls.records()[0].Owner, calls.records()[0].Attempt})
+}
+
+// A279: a process that looks for lost runs while it starts the tick of one again reports that once.
+func TestLossIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	var calls lostCalls
+	in := f.instance(nil, calls.options())
+	_, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(0)), schedlock.Retries(1))
+	require.NoError(t, err)
+	looked, again := make(chan struct{}), make(chan struct{})
+	in.client.Inject(embedtest.Fault{Method: "Txn", Match: looks, After: func() { close(looked); <-again }})
+	r := f.dies(ctx, tick(1), schedlock.Retries(1))
+	closed(t, looked, "it has read that the run was lost")
+	res, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.Retries(1))
+	require.NoError(t, err)
+	require.Equal(t, []any{schedlock.Ran, 2}, []any{res.Outcome, res.Attempt})
+	require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 5*time.Millisecond)
+	close(again)
+	require.Eventually(t, func() bool { return f.marked(in) }, soon, 5*time.Millisecond)
+	require.Len(t, calls.records(), 1)
 	require.Equal(t, []any{r.Owner, 1}, []any{calls.records()[0].Owner, calls.records()[0].Attempt})
 }
