@@ -48,6 +48,17 @@ func (c *callers) ofPeriod(log *zap.Logger, name string, by any, tick time.Time,
 	return former
 }
 
+// formerOf returns when this process first called for a tick that is a period, if that was the last one for which it called,
+// or zero.
+func (c *callers) formerOf(tick time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.tick.Equal(tick) {
+		return time.Time{}
+	}
+	return c.first
+}
+
 // record reports whether a call is the first that is made twice. The callers must be locked.
 func (c *callers) record(by any, tick, at time.Time, twice bool) (warn bool) {
 	if c.last != by {

@@ -23,26 +23,7 @@ func berlin(t testing.TB) *time.Location {
 func TestDailyJobWhenTheClocksChange(t *testing.T) {
 	t.Parallel()
 	zone := berlin(t)
-	const day = 24 * time.Hour
-	for way, call := range map[string]func(in instance, starts *atomic.Int64) func(){
-		"gocronlock.New": func(in instance, starts *atomic.Int64) func() {
-			g, err := gocronlock.New[gocronLock](in.Locker, day)
-			require.NoError(t, err)
-			return func() {
-				if lock, err := g.Lock(ctxT(t), "job"); err == nil {
-					starts.Add(1)
-					require.NoError(t, lock.Unlock(ctxT(t)))
-				} else {
-					require.ErrorIs(t, err, gocronlock.ErrSkipped)
-				}
-			}
-		},
-		"Wrap": func(in instance, starts *atomic.Int64) func() {
-			only, err := schedlock.Wrap[cronJob](in.Locker, "job", day)
-			require.NoError(t, err)
-			return only(cronFunc(func() { starts.Add(1) })).Run
-		},
-	} {
+	for way, call := range daily(t) {
 		for name, restart := range map[string]bool{"two processes": false, "processes that have just started": true} {
 			for _, first := range []time.Time{time.Date(2026, 3, 27, 1, 30, 0, 0, zone), time.Date(2026, 10, 23, 1, 30, 0, 0, zone)} {
 				t.Run(way+", "+name+first.Format(", January"), func(t *testing.T) {
@@ -65,6 +46,81 @@ func TestDailyJobWhenTheClocksChange(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// daily makes a caller of a daily job under an adapter whose ticks are days in UTC, by each way.
+func daily(t *testing.T) map[string]func(in instance, starts *atomic.Int64) func() {
+	const day = 24 * time.Hour
+	return map[string]func(in instance, starts *atomic.Int64) func(){
+		"gocronlock.New": func(in instance, starts *atomic.Int64) func() {
+			g, err := gocronlock.New[gocronLock](in.Locker, day)
+			require.NoError(t, err)
+			return func() {
+				if lock, err := g.Lock(ctxT(t), "job"); err == nil {
+					starts.Add(1)
+					require.NoError(t, lock.Unlock(ctxT(t)))
+				} else {
+					require.ErrorIs(t, err, gocronlock.ErrSkipped)
+				}
+			}
+		},
+		"Wrap": func(in instance, starts *atomic.Int64) func() {
+			only, err := schedlock.Wrap[cronJob](in.Locker, "job", day)
+			require.NoError(t, err)
+			return only(cronFunc(func() { starts.Add(1) })).Run
+		},
+	}
+}
+
+// A277: a daily job at midnight in UTC. The wall clock of one process was set back, so that its timer is early: within the day
+// of its call before. It waits for the next day, and the run counts for that.
+func TestDailyJobAfterAClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	for way, call := range daily(t) {
+		for name, alone := range map[string]bool{"alone": true, "beside another one": false} {
+			t.Run(way+", "+name, func(t *testing.T) {
+				t.Parallel()
+				f := shared(t)
+				first := time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
+				back, right := clock(first), clock(first)
+				var starts atomic.Int64
+				calls := []func(){call(f.instance(nil, back.options()), &starts), call(f.instance(nil, right.options()), &starts)}
+				for night := range 3 {
+					at := first.AddDate(0, 0, night)
+					back.set(at.Add(-time.Duration(night) * 100 * time.Millisecond))
+					right.set(at.Add(time.Millisecond))
+					calls[0]()
+					if !alone {
+						calls[1]()
+					}
+					require.EqualValues(t, night+1, starts.Load(), "night %d", night)
+				}
+			})
+		}
+	}
+}
+
+// A277: on the night on which the clocks go forward the only process left is one whose call of the night before was late: the
+// job runs.
+func TestDailyJobOfALateProcess(t *testing.T) {
+	t.Parallel()
+	for way, call := range daily(t) {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			night := time.Date(2026, 3, 29, 1, 30, 0, 0, berlin(t))
+			now := clock(night)
+			var starts atomic.Int64
+			dies, lives := call(f.instance(nil, now.options()), &starts), call(f.instance(nil, now.options()), &starts)
+			dies()
+			now.set(night.Add(25 * time.Minute))
+			lives()
+			require.EqualValues(t, 1, starts.Load())
+			now.set(night.AddDate(0, 0, 1))
+			lives()
+			require.EqualValues(t, 2, starts.Load())
+		})
 	}
 }
 

@@ -123,20 +123,20 @@ func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by a
 	if !r.tick.IsZero() {
 		return l.do(ctx, name, fn, r)
 	}
-	now := l.opts.Now()
+	now := l.awaitDay(ctx, name, r, l.opts.Now())
 	r.tick = r.tickAt(now)
 	former := l.job(name).callers.ofPeriod(l.log, name, by, r.tick, r.every, now)
 	res, err = l.do(ctx, name, fn, r)
-	if err != nil || res.Outcome != Claimed || r.every%(24*time.Hour) != 0 {
+	if err != nil || res.Outcome != Claimed || r.every%day != 0 {
 		return res, err
 	}
-	var started time.Time
-	if former.IsZero() {
+	next := nextDay(r.every, former, time.Time{}, now)
+	if !next {
 		if rec, err := l.Get(ctx, name, r.tick); err == nil {
-			started = rec.Start
+			next = nextDay(r.every, former, rec.Start, now)
 		}
 	}
-	if !nextDay(r.every, former, started, now) {
+	if !next {
 		return res, err
 	}
 	return l.do(ctx, name, fn, r.halfway(now))

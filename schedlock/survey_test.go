@@ -248,10 +248,13 @@ func TestNextDay(t *testing.T) {
 		"by another process, on another day":             {day, time.Time{}, at(12, 1, 30).UTC(), at(12, 23, 0), false},
 		"twice a day":                                    {day, at(12, 1, 30), time.Time{}, at(12, 13, 30), false},
 		"A253: late on the same day":                     {day, at(12, 1, 30), time.Time{}, at(12, 23, 59), false},
-		"just now":                                       {day, at(29, 1, 30), time.Time{}, at(29, 1, 31), false},
-		"weekly":                                         {7 * day, at(23, 1, 30), time.Time{}, at(30, 1, 30), true},
-		"of another period":                              {23 * time.Hour, at(29, 1, 30), time.Time{}, at(30, 1, 30), false},
-		"nothing is known":                               {day, time.Time{}, time.Time{}, at(30, 1, 30), false},
+		"A277: this one was late, the other one not":     {day, at(29, 1, 55), at(29, 1, 30).UTC(), at(30, 1, 30), true},
+		"A277: a clock was set back at midnight in UTC":  {day, at(12, 1, 0), time.Time{}, at(13, 0, 59), false},
+		"A277: twice a day, and by another process":      {day, at(12, 13, 30), at(12, 1, 30).UTC(), at(12, 23, 30), false},
+		"just now":          {day, at(29, 1, 30), time.Time{}, at(29, 1, 31), false},
+		"weekly":            {7 * day, at(23, 1, 30), time.Time{}, at(30, 1, 30), true},
+		"of another period": {23 * time.Hour, at(29, 1, 30), time.Time{}, at(30, 1, 30), false},
+		"nothing is known":  {day, time.Time{}, time.Time{}, at(30, 1, 30), false},
 	} {
 		require.Equal(t, x.want, nextDay(x.every, x.former, x.started, x.now), name)
 	}

@@ -26,7 +26,8 @@ import (
 // Each job needs a wrapper and a name of its own, and a period no longer than the time between two
 // of its fire times: of two calls in one period at most one starts. A second call in one period is
 // logged as a warning, once for each name. (A job at a time of day comes twice in one day in UTC when
-// the clocks go forward, and starts both times if the period is of whole days.) So do not pass the wrapper to cron.WithChain, which
+// the clocks go forward, and starts both times if the period is of whole days: so a second call of a process that comes 20 to 80
+// minutes less than the period after its first one starts as that of the next day.) So do not pass the wrapper to cron.WithChain, which
 // applies it to all jobs. Without LateBy, a tick starts within its period or not at all. Results go
 // to Options.Done and the session's Logger, as those of Job.Run.
 //

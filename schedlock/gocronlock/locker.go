@@ -37,7 +37,8 @@ type Locker[L interface{ Unlock(context.Context) error }] struct {
 // gocron.WithDistributedJobLocker gives to a job. Of two calls in one period at most one starts, so
 // a daily job at two times cannot have a period of a day. A second call in one period is logged as
 // a warning, once for each name. With periods of whole days a job at a time of day runs each day,
-// also when the clocks go forward and two of its calls come within one day in UTC. For other jobs at
+// also when the clocks go forward and two of its calls come within one day in UTC: so a second call of a process that comes 20 to
+// 80 minutes less than the period after its first one starts as that of the next day. For other jobs at
 // times of day see NewCron. The locker knows no schedule: before its first run a job has no next fire time, and an alert
 // on the age of its latest success replaces one that it does not start (docs/observability.md, Jobs).
 //

@@ -309,6 +309,21 @@ var faults = []fault{
 		fires: []string{"EtcdkitJobGone gone"},
 	},
 	{
+		name: "no process has a paused job",
+		prepare: func(f *fleet) {
+			s, _ := f.process("paused-jobs", nil)
+			l, err := schedlock.New(s, nil)
+			require.NoError(f.T, err)
+			job, err := l.Job("paused-gone", schedlock.Periods(time.Hour), func(context.Context, *schedlock.Run) error { return nil })
+			require.NoError(f.T, err)
+			job.Next(time.Now()) // it is planned
+			require.NoError(f.T, l.Pause(f.ctx, "paused-gone", "a test", schedlock.BeforeFirstRun()))
+			f.ends = append(f.ends, s)
+		},
+		cause: (*fleet).endPrepared,
+		fires: []string{"EtcdkitPausedJobGone paused-gone"},
+	},
+	{
 		name: "a job fails",
 		cause: func(f *fleet) {
 			f.jobOf(f.sessions[0], "failing", func(context.Context) error { return errors.New("of a test") })
