@@ -105,11 +105,12 @@ func (a *Adapter) Start(ctx context.Context, name string) (*Started, Result, err
 func (a *Adapter) call(ctx context.Context, name string, fn Func) (Result, error) {
 	l, r := a.locker, a.request(name)
 	if a.times == nil {
-		r.periodic = true
 		if again := !r.tick.IsZero(); again {
+			r.periodic = r.tick.Equal(Periods(r.every).at(r.tick)) // and not halfway between two days
 			r.within = cmp.Or(r.within, r.every)
 			return l.call(ctx, name, fn, r, a)
 		}
+		r.periodic = true
 		now := l.opts.Now()
 		r.within = cmp.Or(r.within, min(r.every, now.Sub(r.tickAt(now))+inTime(r.every)))
 		return l.call(ctx, name, fn, r, a)

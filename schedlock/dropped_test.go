@@ -99,3 +99,47 @@ func TestRetryInALaterPeriod(t *testing.T) {
 		})
 	}
 }
+
+// A278: on the day on which the clocks go forward the run of the second call within one day in UTC is lost, whose tick is halfway
+// between two days. The call that gocron is asked for is for that tick.
+func TestRetryHalfwayBetweenTwoDays(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	night := time.Date(2026, 3, 29, 1, 30, 0, 0, berlin(t))
+	now := clock(night)
+	dying, in := f.instance(nil, now.options()), f.instance(nil, now.options())
+	adapter := func(in instance) *schedlock.Adapter {
+		ad, err := schedlock.NewAdapter(in.Locker, schedlock.Periods(24*time.Hour), schedlock.Retries(1))
+		require.NoError(t, err)
+		return ad
+	}
+	dies, lives := adapter(dying), adapter(in)
+	again := make(chan struct{}, 10)
+	lives.Retry("job", func() error { again <- struct{}{}; return nil })
+	skipped := func() {
+		t.Helper()
+		_, res, err := lives.Start(ctx, "job")
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Claimed, res.Outcome)
+	}
+	started, _, err := dies.Start(ctx, "job")
+	require.NoError(t, err)
+	require.NoError(t, started.End(ctx, nil))
+	skipped()
+	now.set(night.AddDate(0, 0, 1))
+	started, _, err = dies.Start(ctx, "job")
+	require.NoError(t, err)
+	halfway := time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC)
+	require.Equal(t, halfway, started.Run().Tick())
+	skipped()
+	dying.client.Cut()
+	require.NoError(t, f.ExpireLease(ctx, dying.sess.Lease()))
+	got(t, again, "it is to be called again")
+	next, res, err := lives.Start(ctx, "job")
+	require.NoError(t, err)
+	require.NotNil(t, next, "%v", res.Outcome)
+	require.Equal(t, []any{halfway, 2}, []any{next.Run().Tick(), next.Run().Attempt()})
+	require.NoError(t, next.End(ctx, nil))
+	_ = started.End(ctx, nil) // its client is cut off
+}
