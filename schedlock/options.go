@@ -15,8 +15,8 @@ type CallOption interface{ applyCall(*request) error }
 // JobOption configures a Job: OnMisfire, and each Option.
 type JobOption interface{ applyJob(*settings) error }
 
-// Option configures a call of Locker.Do, a Job and the adapters alike: AtMost, AtLeast, LateBy and
-// Retries.
+// Option configures a call of Locker.Do, a Job and the adapters alike: AtMost, AtLeast, LateBy, Retries and, of those that can call
+// the function again, RetryFailed.
 type Option interface {
 	CallOption
 	JobOption
