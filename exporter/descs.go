@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type descs struct {
 	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, unbounded, overdue, foreign, perSecond *prometheus.Desc
 	limiterDefault, limiterKeys, limiterFull                                                                     *prometheus.Desc
-	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobLost, jobFailed                                       *prometheus.Desc
+	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobProcesses, jobLost, jobFailed                         *prometheus.Desc
 	requests, unknownOfOneScope                                                                                  *prometheus.Desc
 	sessions, leases, keys, skew, off                                                                            *prometheus.Desc
 	up, revision, answer, lists, dropped                                                                         *prometheus.Desc
@@ -47,6 +47,7 @@ func newDescs(namespace string) (d descs) {
 	d.jobNext = job("job_next_fire_timestamp_seconds", "By when a start is due: the fire time after the latest recorded one and not during a run that has ended, or the first one of a job that has not run, while a live process has the job or calls are expected.")
 	d.jobRunning = job("job_running", "Whether a run of the job is active.")
 	d.jobPaused = job("job_paused", "Whether the job is paused.")
+	d.jobProcesses = job("job_processes", "Live processes that have the job, of one that was planned: 0 if none has it, for a week, or while it is paused.")
 	d.jobLost = job("job_lost_runs", "Attempts in the kept records whose process was lost, also if the run was tried again.")
 	d.jobFailed = job("job_failed_runs", "Kept records of runs that failed.")
 

@@ -72,6 +72,10 @@
 //	                                            are expected
 //	etcdkit_job_running                         1 while a run is active
 //	etcdkit_job_paused                          1 while the job is paused
+//	etcdkit_job_processes                       live processes that have the job, of one that was planned
+//	                                            by Locker.Job or gocronlock.Cron.Plan: 0 if none has
+//	                                            it any more, for a week after the last one or a Resume,
+//	                                            and while it is paused
 //	etcdkit_job_lost_runs                       attempts in the records whose process was lost,
 //	                                            also if the run was tried again
 //	etcdkit_job_failed_runs                     records of runs that failed

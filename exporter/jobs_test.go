@@ -146,6 +146,30 @@ func TestNextFireTimeOfASchedule(t *testing.T) {
 	require.Contains(t, e.series(), `job_paused{kind="job",name="job"}`)
 }
 
+// A276: that no process has a job any more is published, also while it is paused and when it is resumed.
+func TestProcessesOfAJob(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.Session(idle())
+	other, _ := f.Session(idle())
+	l, err := schedlock.New(s, nil)
+	require.NoError(t, err)
+	operator, err := schedlock.New(other, nil)
+	require.NoError(t, err)
+	e := f.export(other, nil)
+	job, err := l.Job("job", daily{}, nothing)
+	require.NoError(t, err)
+	job.Next(time.Now())
+	const name, paused = `job_processes{kind="job",name="job"}`, `job_paused{kind="job",name="job"}`
+	e.shows(map[string]float64{name: 1, paused: 0})
+	require.NoError(t, operator.Pause(ctxT(t), "job", "moving house"))
+	e.shows(map[string]float64{name: 1, paused: 1})
+	require.NoError(t, s.Close(ctxT(t)))
+	e.shows(map[string]float64{name: 0, paused: 1})
+	require.NoError(t, operator.Resume(ctxT(t), "job"))
+	e.shows(map[string]float64{name: 0, paused: 0})
+}
+
 // K25: a job that is run by calls, of which no process lives between two, has a next fire time, later by as much as calls may be.
 func TestNextFireTimeOfCalls(t *testing.T) {
 	t.Parallel()

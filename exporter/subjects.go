@@ -55,7 +55,7 @@ func jobSubjects(s *fleet.State, now int64) (out []subject) {
 			continue
 		}
 		h := j.History(time.UnixMilli(now))
-		out = append(out, subject{name: name, first: -int64(h.Lost + h.Repeated + h.Failed), samples: func(d descs, _ int64) []sample { return samplesOfJob(j, d, name, h) }})
+		out = append(out, subject{name: name, first: -int64(h.Lost + h.Repeated + h.Failed), samples: func(d descs, now int64) []sample { return samplesOfJob(j, d, name, h, now) }})
 	}
 	return out
 }
@@ -107,7 +107,7 @@ func samplesOfLimiter(lim *fleet.Limiter, d descs, name string, now int64) []sam
 	return out
 }
 
-func samplesOfJob(j *fleet.Job, d descs, name string, h fleet.History) []sample {
+func samplesOfJob(j *fleet.Job, d descs, name string, h fleet.History, now int64) []sample {
 	of := []string{"job", name}
 	out := []sample{
 		{d.jobRunning, number(j.Running()), of}, {d.jobPaused, number(j.Paused), of},
@@ -117,6 +117,9 @@ func samplesOfJob(j *fleet.Job, d descs, name string, h fleet.History) []sample 
 		if at.value > 0 {
 			out = append(out, at)
 		}
+	}
+	if n, known := j.Processes(time.UnixMilli(now), h); known {
+		out = append(out, sample{d.jobProcesses, float64(n), of})
 	}
 	return out
 }

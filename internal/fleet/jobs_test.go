@@ -94,6 +94,49 @@ func TestNextFireTimeOfCalls(t *testing.T) {
 	require.Empty(t, j.Upcoming(week.Add(time.Millisecond), 5))
 }
 
+// A276: of a job that was planned it is known that no process has it, also while it is paused and after a Resume; not of one that
+// calls start, that is run without its plan since, or that is retired.
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	const hour, week = int64(time.Hour / time.Millisecond), 7 * 24 * int64(time.Hour/time.Millisecond)
+	plan := record.Plan{Schedule: "fire time like", DueMS: 1, NextMS: []int64{1, 2}, AliveMS: hour}
+	called := plan
+	called.Called = true
+	for name, c := range map[string]struct {
+		plan          record.Plan
+		users         int
+		paused        bool
+		operated, run int64
+		now           int64
+		want          int
+		known         bool
+	}{
+		"two processes":                 {plan, 2, false, 0, hour, 3 * week, 2, true},
+		"none":                          {plan, 0, false, 0, hour, 2 * hour, 0, true},
+		"none, for a week":              {plan, 0, false, 0, hour, hour + week, 0, true},
+		"retired":                       {plan, 0, false, 0, hour, hour + week + 1, 0, false},
+		"paused for weeks":              {plan, 0, true, 2 * hour, hour, 9 * week, 0, true},
+		"resumed after weeks":           {plan, 0, false, 9 * week, hour, 9*week + hour, 0, true},
+		"resumed a week ago":            {plan, 0, false, 9 * week, hour, 10*week + 1, 0, false},
+		"calls start it":                {called, 0, false, 0, hour, 2 * hour, 0, false},
+		"it was never planned":          {record.Plan{}, 0, true, 0, hour, 2 * hour, 0, false},
+		"it was run without a plan":     {plan, 0, false, 0, 2 * hour, 3 * hour, 0, false},
+		"it was run by a clock in front": {plan, 0, false, 0, hour + 30_000, 3 * hour, 0, true},
+	} {
+		s, put := planned(t)
+		keys := s.space.Job("nightly")
+		put(keys.Plan(), c.plan.Encode())
+		for n := range c.users {
+			put(s.space.User(int64(n+7), 0), record.User{Jobs: []string{"nightly"}}.Encode())
+		}
+		j := s.Jobs["nightly"]
+		j.Paused, j.operated, j.Runs[hour] = c.paused, c.operated, Run{State: "done", Start: c.run}
+		now := time.UnixMilli(c.now)
+		n, known := j.Processes(now, j.History(now))
+		require.Equal(t, []any{c.want, c.known}, []any{n, known}, name)
+	}
+}
+
 // K62: a pause that outlasts the list of a plan by calls, which no process renews, ends with a fire time: a call is due by the
 // greatest distance later.
 func TestResumedPlanOfCalls(t *testing.T) {
