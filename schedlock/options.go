@@ -63,6 +63,9 @@ func Tick(t time.Time) CallOption {
 // same tick. It is for tickers that processes start at different times. Together with Tick it
 // rounds the fire time down to its period. A call that comes up to 50 ms before the next period, or
 // a tenth of a period below 500 ms, counts for the next one, since timers may be early.
+//
+// A day is one of UTC. A call at a time of day, such as 01:30 in Berlin, can come twice in one when the clocks go forward, and the
+// second one does not start: pass its fire time with Tick alone, or use Locker.Job.
 func Every(period time.Duration) CallOption {
 	return callOption(func(r *request) error {
 		r.every, r.periodic = period, true
