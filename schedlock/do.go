@@ -123,7 +123,7 @@ func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by a
 	if !r.tick.IsZero() {
 		return l.do(ctx, name, fn, r)
 	}
-	now := l.awaitDay(ctx, name, r, l.opts.Now())
+	now := awaitDay(ctx, l, name, r, l.opts.Now())
 	r.tick = r.tickAt(now)
 	former := l.job(name).callers.ofPeriod(l.log, name, by, r.tick, r.every, now)
 	res, err = l.do(ctx, name, fn, r)

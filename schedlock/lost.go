@@ -26,7 +26,7 @@ type losses struct {
 	reported  int64 // token of the latest run whose loss was reported
 	begun     bool  // this process has looked for earlier ones
 
-	told map[int64]bool // by token: runs after reported whose loss this process has reported
+	reportedHere map[int64]bool // by token: runs after reported whose loss this process has reported
 }
 
 // begin reports whether the process has not looked for lost runs of the job yet. From then on it has.
@@ -78,21 +78,21 @@ func (s *losses) mark(value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reported = r.Token
-	maps.DeleteFunc(s.told, func(token int64, _ bool) bool { return token <= r.Token })
+	maps.DeleteFunc(s.reportedHere, func(token int64, _ bool) bool { return token <= r.Token })
 }
 
-// tell reports whether the loss of a run is not known to be reported. From then on it is: two looks for lost runs, or one and the
+// first reports whether the loss of a run is not known to be reported. From then on it is: two looks for lost runs, or one and the
 // claim of a further attempt, find the same one at the same time.
-func (s *losses) tell(token int64) bool {
+func (s *losses) first(token int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if token <= s.reported || s.told[token] {
+	if token <= s.reported || s.reportedHere[token] {
 		return false
 	}
-	if s.told == nil {
-		s.told = map[int64]bool{}
+	if s.reportedHere == nil {
+		s.reportedHere = map[int64]bool{}
 	}
-	s.told[token] = true
+	s.reportedHere[token] = true
 	return true
 }
 
@@ -126,7 +126,7 @@ func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 	var latest, mod int64
 	for _, kv := range lost {
 		latest = max(latest, kv.ModRevision)
-		if r, ok := recordsOf(l, j.name).record(kv, kvs[0]); ok && j.losses.tell(kv.ModRevision) {
+		if r, ok := recordsOf(l, j.name).record(kv, kvs[0]); ok && j.losses.first(kv.ModRevision) {
 			logLost(l, r)
 		}
 	}
@@ -192,7 +192,7 @@ func lostBefore(l *Locker, j *job, c *claimed, mod int64) {
 	if c.before == "" {
 		return
 	}
-	if r, ok := recordsOf(l, j.name).record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost && j.losses.tell(mod) {
+	if r, ok := recordsOf(l, j.name).record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost && j.losses.first(mod) {
 		logLost(l, r)
 	}
 }

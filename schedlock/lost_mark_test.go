@@ -13,11 +13,11 @@ func TestMarkOfALaterRelease(t *testing.T) {
 	t.Parallel()
 	var s losses
 	s.mark([]byte(record.Reported{Token: 7}.Encode()))
-	require.False(t, s.tell(7))
-	require.True(t, s.tell(8))
-	require.False(t, s.tell(8), "A279: once")
+	require.False(t, s.first(7))
+	require.True(t, s.first(8))
+	require.False(t, s.first(8), "A279: once")
 	s.mark([]byte(`{"v":2,"token":7}`))
-	require.False(t, s.tell(9))
+	require.False(t, s.first(9))
 	s.mark(nil) // it was deleted
-	require.True(t, s.tell(9))
+	require.True(t, s.first(9))
 }

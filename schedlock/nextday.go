@@ -40,7 +40,7 @@ const day = 24 * time.Hour
 // awaitDay returns the time for which a call counts that is made now. If it comes nearly a period after the one of this
 // process before, within the period of that, its timer was early: it counts by the monotonic clock, and the wall clock was set back
 // since. Then awaitDay waits for the next period. Otherwise two processes would start that: this one before its beginning.
-func (l *Locker) awaitDay(ctx context.Context, name string, r request, now time.Time) time.Time {
+func awaitDay(ctx context.Context, l *Locker, name string, r request, now time.Time) time.Time {
 	if r.every%day != 0 {
 		return now
 	}
