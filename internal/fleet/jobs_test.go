@@ -111,16 +111,16 @@ func TestProcesses(t *testing.T) {
 		want          int
 		known         bool
 	}{
-		"two processes":                 {plan, 2, false, 0, hour, 3 * week, 2, true},
-		"none":                          {plan, 0, false, 0, hour, 2 * hour, 0, true},
-		"none, for a week":              {plan, 0, false, 0, hour, hour + week, 0, true},
-		"retired":                       {plan, 0, false, 0, hour, hour + week + 1, 0, false},
-		"paused for weeks":              {plan, 0, true, 2 * hour, hour, 9 * week, 0, true},
-		"resumed after weeks":           {plan, 0, false, 9 * week, hour, 9*week + hour, 0, true},
-		"resumed a week ago":            {plan, 0, false, 9 * week, hour, 10*week + 1, 0, false},
-		"calls start it":                {called, 0, false, 0, hour, 2 * hour, 0, false},
-		"it was never planned":          {record.Plan{}, 0, true, 0, hour, 2 * hour, 0, false},
-		"it was run without a plan":     {plan, 0, false, 0, 2 * hour, 3 * hour, 0, false},
+		"two processes":                  {plan, 2, false, 0, hour, 3 * week, 2, true},
+		"none":                           {plan, 0, false, 0, hour, 2 * hour, 0, true},
+		"none, for a week":               {plan, 0, false, 0, hour, hour + week, 0, true},
+		"retired":                        {plan, 0, false, 0, hour, hour + week + 1, 0, false},
+		"paused for weeks":               {plan, 0, true, 2 * hour, hour, 9 * week, 0, true},
+		"resumed after weeks":            {plan, 0, false, 9 * week, hour, 9*week + hour, 0, true},
+		"resumed a week ago":             {plan, 0, false, 9 * week, hour, 10*week + 1, 0, false},
+		"calls start it":                 {called, 0, false, 0, hour, 2 * hour, 0, false},
+		"it was never planned":           {record.Plan{}, 0, true, 0, hour, 2 * hour, 0, false},
+		"it was run without a plan":      {plan, 0, false, 0, 2 * hour, 3 * hour, 0, false},
 		"it was run by a clock in front": {plan, 0, false, 0, hour + 30_000, 3 * hour, 0, true},
 	} {
 		s, put := planned(t)
