@@ -158,7 +158,7 @@ func (v *cronRun) run(ctx context.Context, jobs []crontab.Job) error {
 			if err != nil {
 				return exit.Usagef("line %d: %w", j.Line, err)
 			}
-			lines.Go(func() { keepTime(ctx, job) })
+			lines.Go(func() { keepTime(ctx, job, time.Now) })
 		}
 		v.Say("%s; 'etcdkit jobs -N %s' shows them", output.Count(len(jobs), "line", "lines"), v.Call.Etcd.Namespace)
 		<-ctx.Done()
@@ -183,17 +183,24 @@ type ticking interface {
 // nor the time for which a machine is suspended.
 const look = time.Minute
 
-// keepTime runs a job at its fire times until ctx has ended, and returns when its runs have.
-func keepTime(ctx context.Context, job ticking) {
+// keepTime runs a job at its fire times until ctx has ended, and returns when its runs have. A clock that is set back while a fire
+// time is awaited may have an earlier one.
+func keepTime(ctx context.Context, job ticking, now func() time.Time) {
 	var runs sync.WaitGroup
 	defer runs.Wait()
-	for next := job.Next(time.Now()); !next.IsZero(); next = job.Next(time.Now()) {
-		for left := time.Until(next); left > 0; left = time.Until(next) {
-			if verb.Pause(ctx, min(left, look)) != nil {
-				return
-			}
+	for next := job.Next(now()); !next.IsZero(); {
+		left := next.Sub(now())
+		if left <= 0 {
+			runs.Go(job.Run)
+			next = job.Next(now())
+			continue
 		}
-		runs.Go(job.Run)
+		if verb.Pause(ctx, min(left, look)) != nil {
+			return
+		}
+		if earlier := job.Next(now()); !earlier.IsZero() && earlier.Before(next) {
+			next = earlier
+		}
 	}
 	<-ctx.Done()
 }

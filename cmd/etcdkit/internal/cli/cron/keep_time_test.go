@@ -38,7 +38,7 @@ func TestKeepTime(t *testing.T) {
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 7*24*time.Hour)
 		defer cancel()
-		keepTime(ctx, c)
+		keepTime(ctx, c, time.Now)
 		require.Len(t, c.runs, 7)
 		for i, at := range c.runs {
 			require.Equal(t, begun.UTC().AddDate(0, 0, i).Add(150*time.Minute), at.UTC())
@@ -47,7 +47,30 @@ func TestKeepTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // one that never fires
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		keepTime(ctx, &clockwork{next: func(time.Time) time.Time { return time.Time{} }})
+		keepTime(ctx, &clockwork{next: func(time.Time) time.Time { return time.Time{} }}, time.Now)
+	})
+}
+
+// A280: the clock of a machine is two days ahead when it starts, and is set back while a line waits for its next time: the line runs
+// at the earlier one, and each night after that.
+func TestKeepTimeOfAClockThatIsSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := crontab.Parse("30 2 * * *", time.UTC)
+		require.NoError(t, err)
+		c := &clockwork{next: s.Next}
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*24*time.Hour)
+		defer cancel()
+		keepTime(ctx, c, func() time.Time {
+			if now := time.Now(); now.Sub(begun) < time.Hour {
+				return now.AddDate(0, 0, 2)
+			}
+			return time.Now()
+		})
+		require.Len(t, c.runs, 3)
+		for i, at := range c.runs {
+			require.Equal(t, begun.UTC().AddDate(0, 0, i).Add(150*time.Minute), at.UTC())
+		}
 	})
 }
 

@@ -150,7 +150,7 @@ func daemon(t *testing.T, n *town, m *machine) {
 			return
 		}
 		ctx, cancel := context.WithDeadline(t.Context(), at.Add(10*time.Minute))
-		keepTime(ctx, called{job, m})
+		keepTime(ctx, called{job, m}, time.Now)
 		cancel()
 		end()
 	}

@@ -84,7 +84,7 @@ func claimedAsCronie(t *testing.T, loc *time.Location, plans []crons.Plan, i int
 					return nil
 				}, schedlock.AtMost(unbounded))
 				require.NoError(t, err)
-				go keepTime(ctx, job)
+				go keepTime(ctx, job, time.Now)
 			}
 		}
 		time.Sleep(time.Until(to.Add(-time.Second)))
