@@ -11,22 +11,22 @@ type refuser struct{}
 
 func (refuser) RefusesBefore() {}
 
-// What refuses a request says that nothing was done, unless a handler has begun; without an attempt nothing is said (A267
-// in internal/proof/tested-failures.md).
-func TestWord(t *testing.T) {
+// A middleware that refuses a request reports that nothing was done, unless a handler has begun; without an attempt
+// nothing is reported (A267 in internal/proof/tested-failures.md).
+func TestCall(t *testing.T) {
 	t.Parallel()
-	ctx, w := With(t.Context())
-	require.False(t, w.Said())
-	Say(context.WithoutCancel(ctx))
-	require.True(t, w.Said())
+	ctx, c := With(t.Context())
+	require.False(t, c.Undone())
+	Report(context.WithoutCancel(ctx))
+	require.True(t, c.Undone())
 
-	ctx, w = With(t.Context())
+	ctx, c = With(t.Context())
 	Begin(ctx)
-	Say(ctx)
-	require.False(t, w.Said())
+	Report(ctx)
+	require.False(t, c.Undone())
 
 	Begin(t.Context())
-	Say(t.Context())
+	Report(t.Context())
 	require.True(t, Is(refuser{}))
 	require.False(t, Is(nil))
 }

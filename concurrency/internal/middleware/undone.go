@@ -6,11 +6,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/undone"
 )
 
-// NothingDone says to an attempt around a request, if there is one, that the request was refused before its handler was
+// NothingDone reports to an attempt around a request, if there is one, that the request was refused before its handler was
 // called.
-func NothingDone(ctx context.Context) { undone.Say(ctx) }
+func NothingDone(ctx context.Context) { undone.Report(ctx) }
 
-// Begins says to it that a handler is called, unless that is a middleware that may refuse the request as well.
+// Begins reports to it that a handler is called, unless that is a middleware that may refuse the request as well.
 func Begins(ctx context.Context, next any) {
 	if !undone.Is(next) {
 		undone.Begin(ctx)

@@ -12,6 +12,6 @@ func RefusesBefore(next any) bool { return undone.Is(next) }
 // Refusable returns a context in which a middleware behind this one can report that it has called no handler.
 // nothingDone reports whether it did.
 func Refusable(ctx context.Context) (_ context.Context, nothingDone func() bool) {
-	ctx, word := undone.With(ctx)
-	return ctx, word.Said
+	ctx, call := undone.With(ctx)
+	return ctx, call.Undone
 }
