@@ -46,7 +46,7 @@ type frozen struct {
 
 func (f frozen) Collect(ch chan<- prometheus.Metric) {
 	f.state.Settle(time.Now().UnixMilli())
-	f.send(ch, f.samplesOf(f.state, fleet.Meta{Up: true}))
+	send(ch, f.samplesOf(f.state, fleet.Meta{Up: true}))
 }
 
 // BenchmarkScrape gathers the metrics of a thousand semaphores with fifty requests each, whose keys have not

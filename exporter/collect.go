@@ -1,18 +1,40 @@
 package exporter
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
 )
 
-// sample is one series.
+// sample is one series. It is a prometheus.Metric, since one of client_golang's makes and sorts its labels anew for each
+// series, which takes most of a scrape.
 type sample struct {
-	desc   *prometheus.Desc
-	value  float64
-	labels []string
+	desc    *prometheus.Desc
+	value   float64
+	labels  labels
+	counter bool
+	gauge   *dto.Gauge // unless it is a counter
+}
+
+// labels are those of a series, sorted by name. All series of a name share them, so they are not changed.
+type labels []*dto.LabelPair
+
+// Desc implements prometheus.Metric.
+func (s *sample) Desc() *prometheus.Desc { return s.desc }
+
+// Write implements prometheus.Metric.
+func (s *sample) Write(to *dto.Metric) error {
+	to.Label = s.labels[:len(s.labels):len(s.labels)] // a Registerer that adds labels appends to them
+	if s.counter {
+		to.Counter = &dto.Counter{Value: &s.value}
+	} else {
+		to.Gauge = s.gauge
+	}
+	return nil
 }
 
 // Describe implements prometheus.Collector.
@@ -25,16 +47,14 @@ func (e *Exporter) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It sends nothing to etcd: it computes the metrics from what
 // Run has received.
 func (e *Exporter) Collect(ch chan<- prometheus.Metric) {
-	e.send(ch, e.samples())
+	send(ch, e.samples())
 }
 
-func (e *Exporter) send(ch chan<- prometheus.Metric, samples []sample) {
-	for _, s := range samples {
-		kind := prometheus.GaugeValue
-		if s.desc == e.descs.lists {
-			kind = prometheus.CounterValue
-		}
-		ch <- prometheus.MustNewConstMetric(s.desc, kind, s.value, s.labels...)
+func send(ch chan<- prometheus.Metric, samples []sample) {
+	gauges := make([]dto.Gauge, len(samples)) // at once: there may be tens of thousands
+	for i := range samples {
+		gauges[i].Value, samples[i].gauge = &samples[i].value, &gauges[i]
+		ch <- &samples[i]
 	}
 }
 
@@ -45,40 +65,57 @@ func (e *Exporter) samples() (out []sample) {
 
 func (e *Exporter) samplesOf(s *fleet.State, m fleet.Meta) []sample {
 	d := e.descs
-	out := []sample{{d.up, number(m.Up), nil}, {d.lists, float64(m.Lists), nil}}
+	of := d.of(d.up)
+	lists := of.gauge(d.lists, float64(m.Lists))
+	lists.counter = true
+	out := []sample{of.gauge(d.up, number(m.Up)), lists}
 	if s == nil {
 		return out
 	}
-	out = append(out, sample{d.revision, float64(m.Revision), nil}, sample{d.answer, seconds(m.Answered.UnixMilli()), nil})
+	out = append(out, of.gauge(d.revision, float64(m.Revision)), of.gauge(d.answer, seconds(m.Answered.UnixMilli())))
 	if !m.Up {
 		return out
 	}
 	found, dropped := samples(s, d, e.opts.Now().UnixMilli(), e.opts.MaxNames)
-	return append(append(out, found...), sample{d.dropped, float64(dropped), nil})
+	return append(append(out, found...), of.gauge(d.dropped, float64(dropped)))
 }
 
 // samples returns the series of the namespace, and how many more there are.
 func samples(s *fleet.State, d descs, now int64, most int) (out []sample, dropped int) {
+	of := d.of(d.sessions)
 	out = []sample{
-		{d.sessions, float64(len(s.Sessions)), nil}, {d.leases, float64(s.Leases()), nil}, {d.keys, float64(s.Keys()), nil},
+		of.gauge(d.sessions, float64(len(s.Sessions))), of.gauge(d.leases, float64(s.Leases())), of.gauge(d.keys, float64(s.Keys())),
 	}
 	if ms, ok := s.Skew(); ok {
-		out = append(out, sample{d.skew, seconds(ms), nil})
+		out = append(out, of.gauge(d.skew, seconds(ms)))
 	}
 	for _, p := range s.Off(leastOff, mostOff, ownerOf) {
-		out = append(out, sample{d.off, seconds(p.MS), []string{p.Owner}})
+		out = append(out, d.of(d.off, p.Owner).gauge(d.off, seconds(p.MS)))
 	}
 	for _, subjects := range [...][]subject{queueSubjects(s), jobSubjects(s, now), storeSubjects(s)} {
-		for i, sub := range firstOf(subjects) {
-			found := sub.samples(d, now)
-			if i < most {
-				out = append(out, found...)
-			} else {
-				dropped += len(found)
-			}
+		published, others := split(subjects, most)
+		out = slices.Grow(out, perSubject*len(published))
+		for _, sub := range published {
+			out = sub.samples(out, d, now)
+		}
+		for _, sub := range others {
+			dropped += len(sub.samples(nil, d, now))
 		}
 	}
 	return out, dropped
+}
+
+// perSubject is about how many series a queue, a job or a store has.
+const perSubject = 9
+
+// of returns the labels of the series of a metric, and of others that have the same variable labels, with their values.
+func (d descs) of(metric *prometheus.Desc, values ...string) labels {
+	return prometheus.MakeLabelPairs(metric, values)
+}
+
+// gauge returns a series with the labels.
+func (l labels) gauge(metric *prometheus.Desc, value float64) sample {
+	return sample{desc: metric, value: value, labels: l}
 }
 
 // Of the clocks that differ by leastOff milliseconds or more, so many are published, each with its owner, of which a label

@@ -3,6 +3,7 @@ package exporter
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
@@ -11,32 +12,44 @@ import (
 // subject is one queue, job or store, as far as it decides which are published.
 type subject struct {
 	kind, name    string
-	first, second int64 // those with the lowest values come first
-	samples       func(d descs, now int64) []sample
+	first, second int64 // those with the lowest values are published if there are too many
+	samples       func(to []sample, d descs, now int64) []sample
 }
 
-// firstOf sorts subjects in the order in which they are published.
-func firstOf(all []subject) []subject {
-	slices.SortFunc(all, func(a, b subject) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.second, b.second), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
-	})
-	return all
+// byLabels is the order in which client_golang sorts series: those that come in it cost less.
+func byLabels(a, b subject) int {
+	return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+}
+
+// split returns the subjects that are published, at most so many, in the order of their labels, and the others.
+func split(all []subject, most int) (published, others []subject) {
+	if len(all) > most {
+		slices.SortFunc(all, func(a, b subject) int {
+			return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.second, b.second), byLabels(a, b))
+		})
+		all, others = all[:most], all[most:]
+	}
+	slices.SortFunc(all, byLabels)
+	return all, others
 }
 
 // never sorts a queue in which no request waits, or holds, behind the others.
 const never = 1 << 62
 
-func queueSubjects(s *fleet.State) (out []subject) {
-	add := func(kind, name string, n fleet.Summary, samples func(d descs, now int64) []sample) {
+func queueSubjects(s *fleet.State) []subject {
+	out := make([]subject, 0, len(s.Queues)+2*len(s.Limiters))
+	add := func(kind, name string, n fleet.Summary, samples func(to []sample, d descs, now int64) []sample) {
 		out = append(out, subject{kind, name, cmp.Or(n.OldestWait, never), cmp.Or(n.OldestHold, never), samples})
 	}
 	for id, l := range s.Queues {
 		kind := id.Label()
-		add(kind, id.Name, l.Now, func(d descs, now int64) []sample { return samplesOfQueue(l, d, kind, id.Name, now) })
+		add(kind, id.Name, l.Now, func(to []sample, d descs, now int64) []sample { return samplesOfQueue(to, l, d, kind, id.Name, now) })
 	}
 	for name, lim := range s.Limiters {
 		if lim.Total != nil {
-			add("limiter_total", name, lim.Total.Now, func(d descs, now int64) []sample { return samplesOfQueue(lim.Total, d, "limiter_total", name, now) })
+			add("limiter_total", name, lim.Total.Now, func(to []sample, d descs, now int64) []sample {
+				return samplesOfQueue(to, lim.Total, d, "limiter_total", name, now)
+			})
 		}
 		var n fleet.Summary
 		for _, l := range lim.Keys {
@@ -44,7 +57,7 @@ func queueSubjects(s *fleet.State) (out []subject) {
 				n.OldestWait = at
 			}
 		}
-		add("limiter", name, n, func(d descs, now int64) []sample { return samplesOfLimiter(lim, d, name, now) })
+		add("limiter", name, n, func(to []sample, d descs, now int64) []sample { return samplesOfLimiter(to, lim, d, name, now) })
 	}
 	return out
 }
@@ -55,79 +68,89 @@ func jobSubjects(s *fleet.State, now int64) (out []subject) {
 			continue
 		}
 		h := j.History(time.UnixMilli(now))
-		out = append(out, subject{name: name, first: -int64(h.Lost + h.Repeated + h.Failed), samples: func(d descs, now int64) []sample { return samplesOfJob(j, d, name, h, now) }})
+		out = append(out, subject{name: name, first: -int64(h.Lost + h.Repeated + h.Failed), samples: func(to []sample, d descs, now int64) []sample {
+			return samplesOfJob(to, j, d, name, h, now)
+		}})
 	}
 	return out
 }
 
 func storeSubjects(s *fleet.State) (out []subject) {
 	for name, st := range s.Stores {
-		out = append(out, subject{name: name, first: -int64(st.Count[fleet.Unknown]), samples: func(d descs, _ int64) []sample { return samplesOfStore(st, d, name) }})
+		out = append(out, subject{name: name, first: -int64(st.Count[fleet.Unknown]), samples: func(to []sample, d descs, _ int64) []sample {
+			return samplesOfStore(to, st, d, name)
+		}})
 	}
 	return out
 }
 
-func samplesOfQueue(l *fleet.Queue, d descs, kind, name string, now int64) []sample {
-	of, n := []string{kind, name}, l.Now
-	out := both(n, d, of, now)
+func samplesOfQueue(to []sample, l *fleet.Queue, d descs, kind, name string, now int64) []sample {
+	of, n := d.of(d.held, kind, name), l.Now
+	to = both(to, n, d, of, now)
 	if n.Known {
-		out = append(out, sample{d.limit, float64(n.Limit), of})
+		to = append(to, of.gauge(d.limit, float64(n.Limit)))
 	}
 	if rate := l.PerSecond(); rate > 0 {
-		out = append(out, sample{d.perSecond, rate, of})
+		to = append(to, of.gauge(d.perSecond, rate))
 	}
-	return append(out, holds(n, d, of, now, n.Overdue(now))...)
+	return holds(to, n, d, of, now, n.Overdue(now))
 }
 
-// both returns the metrics that queues and the sums over keys have.
-func both(n fleet.Summary, d descs, of []string, now int64) []sample {
-	return []sample{
-		{d.held, float64(n.Used), of}, {d.waiting, float64(n.Waiting), of}, {d.waitingWeight, float64(n.Weight), of},
-		{d.oldestWait, age(now, n.OldestWait), of}, {d.foreign, float64(n.Foreign), of},
-	}
+// both adds the metrics that queues and the sums over keys have.
+func both(to []sample, n fleet.Summary, d descs, of labels, now int64) []sample {
+	return append(to,
+		of.gauge(d.held, float64(n.Used)), of.gauge(d.waiting, float64(n.Waiting)), of.gauge(d.waitingWeight, float64(n.Weight)),
+		of.gauge(d.oldestWait, age(now, n.OldestWait)), of.gauge(d.foreign, float64(n.Foreign)))
 }
 
-func holds(n fleet.Summary, d descs, of []string, now int64, overdue int) []sample {
-	out := []sample{{d.oldestHold, age(now, n.OldestHold), of}, {d.unbounded, age(now, n.Unbounded), of}, {d.overdue, float64(overdue), of}}
+func holds(to []sample, n fleet.Summary, d descs, of labels, now int64, overdue int) []sample {
+	to = append(to, of.gauge(d.oldestHold, age(now, n.OldestHold)), of.gauge(d.unbounded, age(now, n.Unbounded)), of.gauge(d.overdue, float64(overdue)))
 	if n.MaxHold > 0 {
-		out = append(out, sample{d.maxHold, seconds(n.MaxHold), of})
+		to = append(to, of.gauge(d.maxHold, seconds(n.MaxHold)))
 	}
-	return out
+	return to
 }
 
-func samplesOfLimiter(lim *fleet.Limiter, d descs, name string, now int64) []sample {
-	of, n := []string{"limiter", name}, lim.Sum(now)
-	out := append(both(n.Summary, d, of, now), sample{d.limiterKeys, float64(n.InUse), of}, sample{d.limiterFull, float64(n.FullKeys), of})
+func samplesOfLimiter(to []sample, lim *fleet.Limiter, d descs, name string, now int64) []sample {
+	of, n := d.of(d.held, "limiter", name), lim.Sum(now)
+	to = append(both(to, n.Summary, d, of, now), of.gauge(d.limiterKeys, float64(n.InUse)), of.gauge(d.limiterFull, float64(n.FullKeys)))
 	if lim.Base.Rev != 0 && !lim.Base.Damaged {
-		out = append(out, sample{d.limiterDefault, float64(lim.Base.Limit.Limit), of})
+		to = append(to, of.gauge(d.limiterDefault, float64(lim.Base.Limit.Limit)))
 	}
 	if !n.HasTotal {
-		out = append(out, holds(n.Summary, d, of, now, n.Late)...)
+		to = holds(to, n.Summary, d, of, now, n.Late)
 	}
-	return out
+	return to
 }
 
-func samplesOfJob(j *fleet.Job, d descs, name string, h fleet.History, now int64) []sample {
-	of := []string{"job", name}
-	out := []sample{
-		{d.jobRunning, number(j.Running()), of}, {d.jobPaused, number(j.Paused), of},
-		{d.jobLost, float64(h.Lost + h.Repeated), of}, {d.jobFailed, float64(h.Failed), of},
-	}
-	for _, at := range [...]sample{{d.jobRun, seconds(h.LastRun), of}, {d.jobSuccess, seconds(j.Success), of}, {d.jobNext, seconds(h.Next), of}} {
+func samplesOfJob(to []sample, j *fleet.Job, d descs, name string, h fleet.History, now int64) []sample {
+	of := d.of(d.jobRunning, "job", name)
+	to = append(to, of.gauge(d.jobRunning, number(j.Running())), of.gauge(d.jobPaused, number(j.Paused)),
+		of.gauge(d.jobLost, float64(h.Lost+h.Repeated)), of.gauge(d.jobFailed, float64(h.Failed)))
+	for _, at := range [...]sample{of.gauge(d.jobRun, seconds(h.LastRun)), of.gauge(d.jobSuccess, seconds(j.Success)), of.gauge(d.jobNext, seconds(h.Next))} {
 		if at.value > 0 {
-			out = append(out, at)
+			to = append(to, at)
 		}
 	}
 	if n, known := j.Processes(time.UnixMilli(now), h); known {
-		out = append(out, sample{d.jobProcesses, float64(n), of})
+		to = append(to, of.gauge(d.jobProcesses, float64(n)))
 	}
-	return out
+	return to
 }
 
-func samplesOfStore(st *fleet.Store, d descs, name string) []sample {
-	out := []sample{{d.unknownOfOneScope, float64(st.UnknownOfOneScope()), []string{"store", name}}}
-	for s := fleet.InProgress; s < fleet.Stages; s++ {
-		out = append(out, sample{d.requests, float64(st.Count[s]), []string{"store", name, s.String()}})
+func samplesOfStore(to []sample, st *fleet.Store, d descs, name string) []sample {
+	to = append(to, d.of(d.unknownOfOneScope, "store", name).gauge(d.unknownOfOneScope, float64(st.UnknownOfOneScope())))
+	for _, s := range stages {
+		to = append(to, d.of(d.requests, "store", name, s.String()).gauge(d.requests, float64(st.Count[s])))
 	}
-	return out
+	return to
 }
+
+// stages are those of requests, in the order of their labels.
+var stages = func() (all []fleet.Stage) {
+	for s := fleet.InProgress; s < fleet.Stages; s++ {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b fleet.Stage) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}()
