@@ -19,10 +19,17 @@ type clocks map[int64]measurement
 type measurement struct {
 	lead int64
 	at   int64
+
+	less, lessAt int64 // the greatest of those that were less after measuredFor, and when the first of them was; 0: none was
 }
 
-// measuredFor is how long a measurement is preferred to later ones: a clock may be set meanwhile.
-const measuredFor = 120_000
+// measuredFor is how long a measurement is preferred to later ones: a clock may be set meanwhile. After that a single one
+// that is less may be of a change that took long, as during an election of etcd's leader: it counts if those within
+// doubtedFor, and the first one after that, are less too.
+const (
+	measuredFor = 120_000
+	doubtedFor  = 10_000
+)
 
 // measure measures the clock of the process that has just put a key.
 func (s *State) measure(kv *mvccpb.KeyValue, now int64) {
@@ -37,15 +44,24 @@ func (s *State) measure(kv *mvccpb.KeyValue, now int64) {
 		return
 	}
 	lead := written.AtMS - now
-	if best, ok := s.clocks[kv.Lease]; !ok || lead > best.lead || now-best.at > measuredFor {
-		s.clocks[kv.Lease] = measurement{lead, now}
+	best, ok := s.clocks[kv.Lease]
+	switch {
+	case !ok || lead >= best.lead:
+		best = measurement{lead: lead, at: now}
+	case best.lessAt == 0 && now-best.at > measuredFor:
+		best.less, best.lessAt = lead, now
+	case best.lessAt != 0:
+		if best.less = max(best.less, lead); now-best.lessAt > doubtedFor {
+			best = measurement{lead: best.less, at: now}
+		}
 	}
+	s.clocks[kv.Lease] = best
 }
 
 // ahead takes a time that may have been written long ago: if it is still to come, the clock is ahead by that at least.
 func (s *State) ahead(lease, written, now int64) {
 	if lead := written - now; lead > max(0, s.clocks[lease].lead) && s.live(lease) {
-		s.clocks[lease] = measurement{lead, now}
+		s.clocks[lease] = measurement{lead: lead, at: now}
 	}
 }
 

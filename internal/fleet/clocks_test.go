@@ -3,13 +3,17 @@ package fleet_test
 import (
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -79,4 +83,41 @@ func TestNotes(t *testing.T) {
 	plain := fleet.NewState(space, false)
 	write(plain, "1", "order 12")
 	require.Empty(t, plain.Stores["orders"].Notes(), "metrics need none")
+}
+
+// One change that took long, as during an election of etcd's leader, shows no clock that is behind, long after the clock was
+// measured; a clock that is set back is shown with the second change (A310 in internal/proof/tested-failures.md).
+func TestClocksOfASlowChange(t *testing.T) {
+	t.Parallel()
+	f, ctx := testkit.Shared(t), testkit.Context(t)
+	client := f.Client()
+	space, err := keyspace.New(f.Root, "shop")
+	require.NoError(t, err)
+	lease, err := client.Grant(ctx, 300)
+	require.NoError(t, err)
+	var clock atomic.Int64
+	clock.Store(1_000_000_000)
+	fl := listed(t, &reads{before: func() {}}, f, space, fleet.Options{Now: func() time.Time { return time.UnixMilli(clock.Load()) }})
+	for _, step := range []struct {
+		what         string
+		passed, lead int64 // milliseconds since the step before; by the clock of the process, with the way
+		shown        int64
+	}{
+		{"it agrees", 0, 0, 0},
+		{"a change that is slow within two minutes", 100_000, -3000, 0},
+		{"one that is slow after that", 30_000, -3000, 0},
+		{"another one of the same election", 1000, -2500, 0},
+		{"it agrees", 3600_000, -5, -5},
+		{"it is set back", 130_000, -3600_000, -5},
+		{"it writes again", 11_000, -3600_010, -3600_000},
+		{"it is set right", 1000, 2, 2},
+	} {
+		now := clock.Add(step.passed)
+		resp, err := client.Put(ctx, space.Session(int64(lease.ID)).Alive(), record.Clock{Owner: "web-7", AtMS: now + step.lead}.Encode(), clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+		require.NoError(t, fl.Await(ctx, resp.Header.Revision))
+		fl.View(func(st *fleet.State, _ fleet.Meta) {
+			require.Equal(t, fleet.Clock{Lease: int64(lease.ID), Owner: "web-7", Measured: true, Lead: step.shown}, st.ClockOf(int64(lease.ID)), step.what)
+		})
+	}
 }
