@@ -26,8 +26,8 @@ type Options struct {
 	// Three times without an answer end the watch. Defaults to 5 s.
 	Probe time.Duration
 
-	// Refresh is the time after which the exporter reads the whole namespace again, to find changes
-	// that a watch has lost: at least a second. Defaults to 1 h.
+	// Refresh is the time after which the exporter reads the whole namespace again, beside its watch, to
+	// find changes that the watch has lost: at least a second. Defaults to 1 h.
 	Refresh time.Duration
 
 	// Logger receives what an operator should know: a namespace that cannot be read and a member of

@@ -49,6 +49,7 @@ type Fleet struct {
 
 	mu       sync.Mutex
 	state    *State
+	next     *reading  // what was read beside a watch that had seen more, or nil
 	revision int64     // up to which state is complete
 	answered time.Time // etcd's latest answer, by the monotonic clock of this process; zero before the first
 	lists    int64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,4 +97,50 @@ func TestClocksOfASlowList(t *testing.T) {
 	listed(t, r, f, space, fleet.Options{Now: now}).View(func(st *fleet.State, _ fleet.Meta) {
 		require.Equal(t, []fleet.Clock{{Lease: int64(lease.ID), Owner: "web-7"}}, st.Clocks(0))
 	})
+}
+
+// While a namespace is read again, however long that takes, its watch goes on: the state stays confirmed, and does not go back
+// to that of the list (A309 in internal/proof/tested-failures.md).
+func TestReadAgainBesideTheWatch(t *testing.T) {
+	t.Parallel()
+	f := testkit.Shared(t)
+	ctx, cancel := context.WithTimeout(testkit.Context(t), testkit.Soon)
+	defer cancel()
+	s, client := f.Session(nil)
+	space, err := keyspace.New(f.Root, path.Base(s.NamespacePrefix()))
+	require.NoError(t, err)
+	c := f.NewClient(t, nil)
+	var fl *fleet.Fleet
+	var pages atomic.Int64 // of the second list
+	again, slow := make(chan struct{}), make(chan struct{})
+	r := &reads{KV: c.KV, before: func() {
+		if fl.Meta().Lists == 1 && pages.Add(1) == 2 { // whose revision is known by then
+			close(again)
+			<-slow
+		}
+	}}
+	const probe = 100 * time.Millisecond
+	fl = fleet.New(r, c.Watcher, space, fleet.Options{Probe: probe, Refresh: time.Second, Logger: zap.NewNop(), Now: time.Now})
+	ended := make(chan error, 1)
+	running, stop := context.WithCancel(ctx)
+	go func() { ended <- fl.Run(running) }()
+	release := sync.OnceFunc(func() { close(slow) })
+	defer func() { stop(); release(); <-ended }()
+	testkit.Closed(t, again, "the namespace is read again")
+	began := time.Now()
+	resp, err := client.Put(ctx, space.Queue(keyspace.Semaphore, "crowd").Limit, record.Limit{Limit: 1}.Encode())
+	require.NoError(t, err)
+	require.NoError(t, fl.Await(ctx, resp.Header.Revision), "the watch goes on")
+	require.Eventually(t, func() bool { m := fl.Meta(); return m.Up && m.Answered.Sub(began) > 4*probe }, testkit.Soon, time.Millisecond, "it is confirmed")
+	release()
+	lists := int64(1)
+	for lists == 1 {
+		require.NoError(t, ctx.Err(), "the namespace was read again")
+		fl.View(func(st *fleet.State, m fleet.Meta) {
+			require.True(t, m.Up)
+			require.Len(t, st.Queues, 1, "what was shown is shown again")
+			require.GreaterOrEqual(t, m.Revision, resp.Header.Revision)
+			lists = m.Lists
+		})
+	}
 }

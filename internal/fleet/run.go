@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -35,42 +36,88 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// errRefresh ends a watch because it is time to read the namespace again.
-var errRefresh = errors.New("the namespace is read again")
+// errRefresh ends a watch because the namespace was read again.
+var errRefresh = errors.New("the namespace was read again")
+
+// reading is what a list of the namespace has found.
+type reading struct {
+	state    *State
+	revision int64 // up to which the state is complete
+	asOf     int64 // a time at which it was not older
+	at       time.Time
+}
+
+// read lists the namespace.
+func (f *Fleet) read(ctx context.Context) (got reading, err error) {
+	got.asOf = f.now()
+	got.state, got.revision, err = f.list(ctx, f.opts.Only...)
+	got.at = time.Now()
+	return got, err
+}
 
 // follow reads the namespace and then follows its changes.
 func (f *Fleet) follow(ctx context.Context, pause *commit.Backoff) error {
-	began := f.now()
-	fresh, revision, err := f.list(ctx, f.opts.Only...)
-	if err != nil {
-		return err
+	got, err := f.read(ctx)
+	if err == nil {
+		f.replace(got)
 	}
-	f.replace(fresh, revision, began)
-	pause.Reset()
-	listed := time.Now()
-	return f.source.Open(ctx, mirror.Opening{
-		Prefix: f.space.Root(), From: revision + 1, Probe: f.opts.Probe, Received: f.received,
+	for err == nil {
+		pause.Reset()
+		if got, err = f.watch(ctx, got.revision+1); err == nil {
+			f.catchUp(got)
+			f.source.NextStream()
+		}
+	}
+	return err
+}
+
+// watch follows the changes from a revision on, until the namespace was read again beside that: its state stays confirmed
+// meanwhile, however long a list takes.
+func (f *Fleet) watch(ctx context.Context, from int64) (reading, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var got reading
+	var failed error
+	read := make(chan struct{})
+	var reads sync.WaitGroup
+	reads.Go(func() {
+		defer close(read)
+		select {
+		case <-time.After(f.opts.Refresh):
+			got, failed = f.read(ctx)
+		case <-ctx.Done():
+		}
+	})
+	defer reads.Wait()
+	defer cancel()
+	err := f.source.Open(ctx, mirror.Opening{
+		Prefix: f.space.Root(), From: from, Probe: f.opts.Probe, Received: f.received,
 		Period: settleEvery, Tick: func() error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.state.Settle(f.now())
-			if time.Since(listed) > f.opts.Refresh {
+			select {
+			case <-read:
 				return errRefresh
+			default:
+				return nil
 			}
-			return nil
 		},
 	})
+	if errors.Is(err, errRefresh) {
+		return got, failed
+	}
+	return reading{}, err
 }
 
 // failed logs the first of several failures in a row.
 func (f *Fleet) failed(ctx context.Context, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if ctx.Err() == nil && !errors.Is(err, errRefresh) {
+	if ctx.Err() == nil {
 		f.failure = err
 		f.wake()
 	}
-	if ctx.Err() != nil || f.silent || f.up() && !errors.Is(err, mirror.ErrSilent) || errors.Is(err, errRefresh) || errors.Is(err, rpctypes.ErrCompacted) {
+	if ctx.Err() != nil || f.silent || f.up() && !errors.Is(err, mirror.ErrSilent) || errors.Is(err, rpctypes.ErrCompacted) {
 		return
 	}
 	if errors.Is(err, mirror.ErrSilent) && !f.answered.IsZero() {
@@ -97,16 +144,33 @@ func (f *Fleet) up() bool {
 	return !f.answered.IsZero() && time.Since(f.answered) <= 3*f.opts.Probe
 }
 
-// replace replaces the state by what was read, as of a time at which it was not older.
-func (f *Fleet) replace(fresh *State, revision, asOf int64) {
+// replace replaces the state by what was read.
+func (f *Fleet) replace(got reading) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.state != nil {
-		fresh.inherit(f.state)
+	f.publish(got)
+}
+
+// catchUp replaces the state by what was read beside a watch, which may have seen more by then: the next watch begins with
+// that, and until it has come the state stays as it is.
+func (f *Fleet) catchUp(got reading) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if got.revision < f.revision {
+		f.next = &got
+		return
 	}
-	f.state, f.revision = fresh, revision
-	fresh.Settle(f.now())
-	fresh.asOf = asOf
+	f.publish(got)
+}
+
+// publish replaces the state. f must be locked.
+func (f *Fleet) publish(got reading) {
+	if f.state != nil {
+		got.state.inherit(f.state)
+	}
+	f.state, f.revision, f.next = got.state, got.revision, nil
+	f.state.Settle(f.now())
+	f.state.asOf = got.asOf
 	f.answered, f.silent, f.failure = time.Now(), false, nil
 	f.lists++
 	f.version++
@@ -117,30 +181,47 @@ func (f *Fleet) replace(fresh *State, revision, asOf int64) {
 func (f *Fleet) received(resp clientv3.WatchResponse) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// What happened while the watch was interrupted arrives late, and says nothing about clocks.
-	live, now := time.Since(f.answered) <= 2*f.opts.Probe, f.now()
-	for _, ev := range resp.Events {
-		if ev.Type == clientv3.EventTypeDelete {
-			f.state.Remove(string(ev.Kv.Key))
-			if live {
-				f.state.cooled(string(ev.Kv.Key), now)
-			}
-			continue
-		}
-		f.state.Put(ev.Kv, now)
-		if live {
-			f.state.measure(ev.Kv, now)
-			f.state.resumed(ev.Kv, now)
-		}
+	to, revision := f.state, f.revision
+	if f.next != nil {
+		to, revision = f.next.state, f.next.revision
 	}
-	f.revision = max(f.revision, resp.Header.Revision)
+	// What happened while the watch was interrupted arrives late, and says nothing about clocks.
+	live, now := f.next == nil && time.Since(f.answered) <= 2*f.opts.Probe, f.now()
+	apply(to, resp.Events, now, live)
+	revision = max(revision, resp.Header.Revision)
 	f.unprobed = f.unprobed && len(resp.Events) > 0 // a response without events is an answer
 	if n := len(resp.Events); n > 0 {
 		f.version++
-		f.revision = resp.Events[n-1].Kv.ModRevision
+		revision = resp.Events[n-1].Kv.ModRevision
 	}
-	f.state.revision, f.state.asOf = f.revision, now
+	if f.next != nil {
+		f.next.revision, to.revision = revision, revision
+		if revision < f.revision && time.Since(f.next.at) <= 3*f.opts.Probe { // later, etcd was restored from a backup
+			return nil
+		}
+		f.publish(*f.next)
+	}
+	f.revision = revision
+	f.state.revision, f.state.asOf = revision, now
 	f.answered, f.failure = time.Now(), nil
 	f.wake()
 	return nil
+}
+
+// apply applies changes to a state. live is whether they have just been made.
+func apply(s *State, events []*clientv3.Event, now int64, live bool) {
+	for _, ev := range events {
+		if ev.Type == clientv3.EventTypeDelete {
+			s.Remove(string(ev.Kv.Key))
+			if live {
+				s.cooled(string(ev.Kv.Key), now)
+			}
+			continue
+		}
+		s.Put(ev.Kv, now)
+		if live {
+			s.measure(ev.Kv, now)
+			s.resumed(ev.Kv, now)
+		}
+	}
 }

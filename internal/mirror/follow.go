@@ -128,7 +128,7 @@ func (s *Source) repeat(ctx context.Context, prefix string, denied commit.Backof
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			continue
 		}
-		s.stream.Add(1)
+		s.NextStream()
 		next := &pause
 		if commit.Denied(err) {
 			next = &denied
@@ -140,6 +140,9 @@ func (s *Source) repeat(ctx context.Context, prefix string, denied commit.Backof
 		}
 	}
 }
+
+// NextStream has the next watch use another stream, with an auth token of its own: that of the present one may have expired.
+func (s *Source) NextStream() { s.stream.Add(1) }
 
 // all reads a range.
 func (s *Source) all(prefix string) func(context.Context) ([]*mvccpb.KeyValue, int64, error) {
