@@ -20,7 +20,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
-// Options configure a Fleet. All fields but Details and Only are set.
+// Options configure a Fleet. All fields but Details, Only and Changed are set.
 type Options struct {
 	Probe   time.Duration // as exporter.Options has it
 	Refresh time.Duration // as exporter.Options has it
@@ -32,6 +32,8 @@ type Options struct {
 	// Only are the prefixes that are listed, none of which is that of a store. Of the rest the state has what changes while
 	// the namespace is followed. Defaults to all of the namespace.
 	Only []string
+	// Changed is called after changes that have so many bytes. It must not call methods of the Fleet. Defaults to nil.
+	Changed func(bytes int)
 }
 
 // ErrActive: Run was called while another call of it is active.

@@ -187,7 +187,7 @@ func (f *Fleet) received(resp clientv3.WatchResponse) error {
 	}
 	// What happened while the watch was interrupted arrives late, and says nothing about clocks.
 	live, now := f.next == nil && time.Since(f.answered) <= 2*f.opts.Probe, f.now()
-	apply(to, resp.Events, now, live)
+	bytes := apply(to, resp.Events, now, live)
 	revision = max(revision, resp.Header.Revision)
 	f.unprobed = f.unprobed && len(resp.Events) > 0 // a response without events is an answer
 	if n := len(resp.Events); n > 0 {
@@ -205,12 +205,16 @@ func (f *Fleet) received(resp clientv3.WatchResponse) error {
 	f.state.revision, f.state.asOf = revision, now
 	f.answered, f.failure = time.Now(), nil
 	f.wake()
+	if f.opts.Changed != nil {
+		f.opts.Changed(bytes)
+	}
 	return nil
 }
 
-// apply applies changes to a state. live is whether they have just been made.
-func apply(s *State, events []*clientv3.Event, now int64, live bool) {
+// apply applies changes to a state, and returns how many bytes they have. live is whether they have just been made.
+func apply(s *State, events []*clientv3.Event, now int64, live bool) (bytes int) {
 	for _, ev := range events {
+		bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
 		if ev.Type == clientv3.EventTypeDelete {
 			s.Remove(string(ev.Kv.Key))
 			if live {
@@ -224,4 +228,5 @@ func apply(s *State, events []*clientv3.Event, now int64, live bool) {
 			s.resumed(ev.Kv, now)
 		}
 	}
+	return bytes
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -235,4 +236,32 @@ func TestDoctorClocks(t *testing.T) {
 	}()
 	_, by = findings(t, f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m"))
 	require.Regexp(t, `WARN the clock of web-8 is behind this machine's by (59m59|1h0m\d+)s\nOK 1 clock is not known: of 2 sessions, 1 wrote nothing`, by["clocks"])
+}
+
+// Of a namespace in which much changes doctor receives a part, however long it would listen (A307 in
+// internal/proof/tested-failures.md).
+func TestDoctorClocksOfABusyNamespace(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ctx, cancel := context.WithTimeout(testkit.Context(t), testkit.Soon)
+	space, err := keyspace.New(f.Prefix, "test")
+	require.NoError(t, err)
+	f.Session("web-7")
+	client := f.Etcd.NewClient(t, nil)
+	var writes sync.WaitGroup
+	writes.Go(func() {
+		pace := time.NewTicker(200 * time.Millisecond)
+		defer pace.Stop()
+		for large := strings.Repeat("x", 1<<20); ctx.Err() == nil; <-pace.C {
+			_, _ = client.Put(ctx, space.Root()+"by-hand", large)
+		}
+	})
+	defer writes.Wait()
+	defer cancel()
+	for took := "in 2s;"; strings.Contains(took, "in 2s;"); { // etcd may be too busy for a write in so long
+		require.NoError(t, ctx.Err(), "doctor listens for all of its time")
+		_, by := findings(t, f.Run("doctor", "-N", "test", "-o", "json", "--slow", "1m"))
+		took = by["clocks"]
+		require.Contains(t, took, "OK 1 clock is not known: of 1 session, 1 wrote nothing to compare in ")
+	}
 }
