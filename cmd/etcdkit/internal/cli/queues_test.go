@@ -311,3 +311,20 @@ func TestLimitOfANewLimiter(t *testing.T) {
 		f.Permit(l.Key("a").Acquire(testkit.Context(t)))
 	}
 }
+
+// A list of which etcd has nothing is empty, and no null, of which a script cannot take the first one; standard error says
+// what else the reason may be (A308 in internal/proof/tested-failures.md).
+func TestListsOfNothing(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	for line, says := range map[string]string{
+		"ls": "etcd has no namespace below --prefix", "ls -N test": "etcd has no queue in namespace test", "jobs -N test": "etcd has no job in namespace test",
+		"requests -N test": "etcd has no request in namespace test", "elections -N test": "etcd has no election with a candidate in namespace test", "top -N test": "",
+	} {
+		r := f.Run(append(strings.Fields(line), "-o", "json")...)
+		require.Zero(t, r.Code, "%s: %s", line, r.Err)
+		require.NotContains(t, r.Out, "null", line)
+		require.Contains(t, r.Out, "[]", line)
+		require.Contains(t, r.Err, says, line)
+	}
+}

@@ -152,6 +152,9 @@ func listElections(ctx context.Context, c *verb.Call, sess *concurrency.Session)
 		}
 	}
 	slices.SortFunc(all, func(a, b shownElection) int { return strings.Compare(a.Name, b.Name) })
+	if len(all) == 0 {
+		fmt.Fprintf(c.Std.Err, "etcd has no election with a candidate in namespace %s: 'etcdkit ls' without -N lists the namespaces\n", output.ShellWord(c.Etcd.Namespace))
+	}
 	return c.Print(struct {
 		output.Form
 		Elections []shownElection `json:"elections"`

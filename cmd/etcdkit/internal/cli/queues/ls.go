@@ -95,6 +95,9 @@ func listNamespaces(ctx context.Context, c *verb.Call) error {
 	if err != nil {
 		return err
 	}
+	if len(names) == 0 {
+		fmt.Fprintln(c.Std.Err, "etcd has no namespace below --prefix, which is the SessionOptions.Prefix of the services")
+	}
 	return c.Print(struct {
 		output.Form
 		Namespaces []string `json:"namespaces"`

@@ -94,7 +94,7 @@ func Redraw(
 
 // printTop writes the first rows of a table.
 func printTop(to io.Writer, c *verb.Call, all []queue.Busy, rows int) error {
-	shown := all[:min(rows, len(all))]
+	shown := append([]queue.Busy{}, all[:min(rows, len(all))]...) // an empty list, and no null, if there are none
 	now := time.Now()
 	return c.PrintTo(to, struct {
 		output.Form
