@@ -69,6 +69,38 @@ func TestReasons(t *testing.T) {
 	require.Contains(t, r.Err, "semaphore/charge: --reason is for a change")
 }
 
+// What a verb has asked for with a --reason is in the list of changes also if it was not done by then: it may be done later
+// (A311 in internal/proof/tested-failures.md).
+func TestReasonsOfWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ctx := testkit.Context(t)
+	space, err := keyspace.New(f.Prefix, "test")
+	require.NoError(t, err)
+	m, err := concurrency.NewMutex(f.Session("web-7"), "report")
+	require.NoError(t, err)
+	p := f.Permit(m.Lock(ctx)) // which does not watch for a request to stop
+	_, err = f.Locker("web-7").Do(ctx, "invoices", clitest.Nothing, schedlock.Tick(clitest.Tick(0)))
+	require.NoError(t, err)
+	for _, args := range [][]string{
+		{"evict", "mutex/report", fmt.Sprint(p.Token()), "--yes", "--wait", "1ms", "--reason", "stuck"},
+		{"jobs", "trigger", "invoices", "--wait", "1ms", "--reason", "a customer waits"},
+		{"evict", "mutex/report", "1", "--yes", "--reason", "there is none"},
+	} {
+		require.NotZero(t, f.Run(append(args, "-N", "test")...).Code, args)
+	}
+	resp, err := f.Etcd.Client().Get(ctx, space.Changes(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+	require.NoError(t, err)
+	var got []string
+	for _, kv := range resp.Kvs {
+		c, ok := record.DecodeChange(kv.Value)
+		require.True(t, ok)
+		require.NotEmpty(t, c.Failed)
+		got = append(got, fmt.Sprintf("%s %s %s: %s", c.Verb, c.Name, c.Target, c.Reason))
+	}
+	require.Equal(t, []string{fmt.Sprintf("request-stop mutex/report %d: stuck", p.Token()), "trigger job/invoices : a customer waits"}, got)
+}
+
 // Commands share the lease of what they record, as long as it lasts for nearly all of the time that a record is kept: a
 // script leaves no lease for each of its changes.
 func TestReasonsShareALease(t *testing.T) {

@@ -37,10 +37,14 @@ lives. A process that receives the request within a minute may start it later.`,
 					return err
 				}
 				r, err := started(context.WithoutCancel(ctx), cmd.Context(), l, args[0], id, wait, c.Etcd.Timeout)
+				change := record.Change{Verb: "trigger", Name: "job/" + args[0], Reason: reason}
+				if err != nil { // a process may start it later
+					change.Failed = err.Error()
+				}
+				verb.Account(ctx, c, sess, change)
 				if err != nil {
 					return err
 				}
-				verb.Account(ctx, c, sess, record.Change{Verb: "trigger", Name: "job/" + args[0], Reason: reason})
 				return printRun(c, args[0], showRun(r))
 			})
 		},

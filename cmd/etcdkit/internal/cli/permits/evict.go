@@ -27,6 +27,7 @@ type eviction struct {
 	reason string
 	force  bool
 	wait   time.Duration
+	asked  bool // the process of the request was asked, and may end it later if it has not yet
 }
 
 // Evict returns the verb evict.
@@ -61,11 +62,12 @@ effects.`,
 					ctx, cancel := context.WithTimeout(ctx, e.wait+c.Etcd.Timeout)
 					defer cancel()
 					s, err := e.end(ctx, c, client, sess)
+					if err == nil || e.asked {
+						verb.Account(ctx, c, sess, e.change(s, err))
+					}
 					if err != nil {
 						return err
 					}
-					do := map[bool]string{true: "evict", false: "request-stop"}[e.force]
-					verb.Account(ctx, c, sess, record.Change{Verb: do, Name: s.String(), Target: strconv.FormatInt(e.token, 10), Reason: e.reason})
 					return c.PrintChange(struct {
 						output.Form
 						Name  string        `json:"name"`
@@ -98,6 +100,18 @@ func (e *eviction) read(name, token string) (err error) {
 	return nil
 }
 
+// change returns the record of what was done, or asked for and not done yet.
+func (e *eviction) change(s queue.Subject, err error) record.Change {
+	change := record.Change{Verb: "request-stop", Name: s.String(), Target: strconv.FormatInt(e.token, 10), Reason: e.reason}
+	if e.force {
+		change.Verb = "evict"
+	}
+	if err != nil {
+		change.Failed = err.Error()
+	}
+	return change
+}
+
 // question is what an operator confirms, with the name as it was given.
 func (e *eviction) question(name string) string {
 	if e.force {
@@ -128,25 +142,26 @@ func (e *eviction) end(ctx context.Context, c *verb.Call, client *clientv3.Clien
 		return s, fmt.Errorf("%s: the permit with token %d is held by no process that could be asked; --force ends it at once; when "+
 			"its work has ended, this releases it: %s", s, e.token, releasing(c, s.String(), st.Holders[i].ID))
 	}
-	return s, ask(ctx, q, s, e.token, e.reason, e.wait)
+	return s, e.ask(ctx, q, s)
 }
 
 // ask has a request end with the consent of its process.
-func ask(ctx context.Context, q queue.Queue, s queue.Subject, token int64, reason string, wait time.Duration) error {
-	if err := q.RequestStop(ctx, token, reason); err != nil {
+func (e *eviction) ask(ctx context.Context, q queue.Queue, s queue.Subject) error {
+	if err := q.RequestStop(ctx, e.token, e.reason); err != nil {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, wait)
+	e.asked = true
+	waiting, cancel := context.WithTimeout(ctx, e.wait)
 	defer cancel()
 	for waiting.Err() == nil {
-		if ended, err := endsSoon(waiting, q, token); ended || err != nil && waiting.Err() == nil {
+		if ended, err := endsSoon(waiting, q, e.token); ended || err != nil && waiting.Err() == nil {
 			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return stillThere(ctx, q, s, token, wait)
+	return stillThere(ctx, q, s, e.token, e.wait)
 }
 
 // endsSoon follows a queue for a second, and reports whether a request has ended. The watch of an election

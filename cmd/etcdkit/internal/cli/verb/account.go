@@ -12,13 +12,17 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Account records a change that was made in the list of changes that a console shows, if it has a reason: a script that
-// gives none does not push out what operators have done. A change that could not be recorded was made, and is no error.
+// Account records a change that was made, or asked for and not made yet, in the list of changes that a console shows, if it has
+// a reason: a script that gives none does not push out what operators have done. One that could not be recorded is no error.
 func Account(ctx context.Context, c *Call, sess *concurrency.Session, change record.Change) {
 	if change.Reason == "" {
 		return
 	}
 	if err := audit.New(engine.Of(sess), zap.NewNop()).Add(ctx, change, sess.Owner()); err != nil {
-		fmt.Fprintf(c.Std.Err, "The change was made. The list of changes does not have it: %v\n", err)
+		made := "The change was made. "
+		if change.Failed != "" { // the error of the verb says what was done
+			made = ""
+		}
+		fmt.Fprintf(c.Std.Err, "%sThe list of changes does not have it: %v\n", made, err)
 	}
 }
