@@ -86,10 +86,10 @@ func samples(s *fleet.State, d descs, now int64, most int) (out []sample, droppe
 	out = []sample{
 		of.gauge(d.sessions, float64(len(s.Sessions))), of.gauge(d.leases, float64(s.Leases())), of.gauge(d.keys, float64(s.Keys())),
 	}
-	if ms, ok := s.Skew(); ok {
+	if ms, ok := s.Skew(now); ok {
 		out = append(out, of.gauge(d.skew, seconds(ms)))
 	}
-	for _, p := range s.Off(leastOff, mostOff, ownerOf) {
+	for _, p := range s.Off(now, leastOff, mostOff, ownerOf) {
 		out = append(out, d.of(d.off, p.Owner).gauge(d.off, seconds(p.MS)))
 	}
 	for _, subjects := range [...][]subject{queueSubjects(s), jobSubjects(s, now), storeSubjects(s)} {

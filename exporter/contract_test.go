@@ -131,6 +131,29 @@ func TestClockSkew(t *testing.T) {
 	require.NotContains(t, e.series(), owned)
 }
 
+// The clock of a process that writes nothing more is not known after a while: it may have been set (A312 in
+// internal/proof/tested-failures.md).
+func TestClockOfASilentProcess(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.Session(idle())
+	space, err := keyspace.New(f.Root, f.namespace(s))
+	require.NoError(t, err)
+	c := newClock()
+	e := f.export(s, &exporter.Options{Now: c.now})
+	e.reaches(f)
+	ahead := record.Clock{Owner: "web-7", AtMS: c.now().Add(10 * time.Second).UnixMilli()}.Encode()
+	_, err = f.Client().Put(ctxT(t), space.Session(int64(s.Lease())).Alive(), ahead, clientv3.WithLease(s.Lease()))
+	require.NoError(t, err)
+	const owned = `process_clock_skew_seconds{owner="web-7"}`
+	require.InDelta(t, 10, e.reaches(f)[owned], 5)
+	c.add(14 * time.Minute)
+	require.Contains(t, e.series(), owned)
+	c.add(2 * time.Minute)
+	require.NotContains(t, e.series(), owned)
+	require.NotContains(t, e.series(), "clock_skew_seconds{}")
+}
+
 // A label has all of an owner that a session may have. Of longer ones, which another program writes, those that begin alike
 // are one series: each scrape succeeds.
 func TestOwnersThatBeginAlike(t *testing.T) {

@@ -98,8 +98,9 @@
 //	etcdkit_keys                  keys
 //	etcdkit_clock_skew_seconds    greatest difference, over the live sessions, between a time that a
 //	                              process has written and the time at which the exporter received it.
-//	                              It includes the time that the change took to arrive. Without a change
-//	                              of a live session while the exporter was watching there is none
+//	                              It includes the time that the change took to arrive. There is none of
+//	                              a process that has written nothing for 15 minutes, or since the
+//	                              exporter watches
 //
 // Of processes whose clocks differ by a second or more, with the label etcdkit_owner: the owner of the
 // session, see concurrency.SessionOptions. At most ten are published, those with the greatest differences:

@@ -31,6 +31,10 @@ const (
 	doubtedFor  = 10_000
 )
 
+// knownFor is how long a measurement says something of a clock, of a process that writes nothing more: a clock that was wrong
+// when its machine began may be right since.
+const knownFor = 900_000
+
 // measure measures the clock of the process that has just put a key.
 func (s *State) measure(kv *mvccpb.KeyValue, now int64) {
 	// All of these values have their time under the same name.
@@ -119,12 +123,12 @@ type Off struct {
 	MS    int64
 }
 
-// Off returns the owners of up to most live sessions whose clocks differ by least or more, the greatest difference first.
-// name returns an owner as it is shown: sessions whose owners are shown alike are one.
-func (s *State) Off(least int64, most int, name func(owner string) string) (all []Off) {
+// Off returns the owners of up to most live sessions whose clocks differ by least or more, as of a time, the greatest difference
+// first. name returns an owner as it is shown: sessions whose owners are shown alike are one.
+func (s *State) Off(now, least int64, most int, name func(owner string) string) (all []Off) {
 	of := map[string]int64{}
 	for lease, m := range s.clocks {
-		if ms := max(m.lead, -m.lead); ms >= least {
+		if ms := max(m.lead, -m.lead); ms >= least && now-m.at <= knownFor {
 			owner := name(s.Sessions[lease].Owner)
 			of[owner] = max(of[owner], ms)
 		}
@@ -136,10 +140,12 @@ func (s *State) Off(least int64, most int, name func(owner string) string) (all 
 	return all[:min(len(all), most)]
 }
 
-// Skew returns the greatest difference.
-func (s *State) Skew() (most int64, ok bool) {
+// Skew returns the greatest difference, as of a time, if a clock is known.
+func (s *State) Skew(now int64) (most int64, ok bool) {
 	for _, m := range s.clocks {
-		most = max(most, m.lead, -m.lead)
+		if now-m.at <= knownFor {
+			most, ok = max(most, m.lead, -m.lead), true
+		}
 	}
-	return most, len(s.clocks) > 0
+	return most, ok
 }
