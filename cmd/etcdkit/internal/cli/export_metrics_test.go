@@ -61,3 +61,23 @@ func TestExport(t *testing.T) {
 	}
 	f.Golden("export")
 }
+
+// The exporter of a namespace in which etcd has nothing, as of a misspelled name, says so, beside metrics that look healthy
+// (A308 in internal/proof/tested-failures.md).
+func TestExportOfNothing(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	f.Crowd("charge")
+	for name, says := range map[string]bool{"tset": true, "test": false} {
+		ctx, cancel := context.WithCancelCause(testkit.Context(t))
+		line, done := f.Service(ctx, "export", "-N", name, "--listen", "127.0.0.1:0")
+		require.Eventually(t, func() bool {
+			status, _ := fetch(t, strings.Replace(strings.TrimPrefix(line, "metrics at "), "/metrics", "/healthz", 1))
+			return status == http.StatusOK
+		}, testkit.Soon, 10*time.Millisecond)
+		cancel(exit.Interrupted{Signal: syscall.SIGTERM})
+		r := testkit.Got(t, done, "it ends")
+		require.Zero(t, r.Code, r.Err)
+		require.Equal(t, says, strings.Contains(r.Err, "etcd has nothing in namespace tset, which is published from its first key on"), r.Err)
+	}
+}

@@ -11,12 +11,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/exporter"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // Export returns the verb export.
@@ -35,7 +37,8 @@ standard error.`,
 		Example: "etcdkit export -N payments\netcdkit export -N payments --listen :9464",
 		Args:    verb.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := c.Etcd.Space(); err != nil {
+			space, err := c.Etcd.Space()
+			if err != nil {
 				return err
 			}
 			client, err := c.Etcd.Client(cmd.Context())
@@ -51,7 +54,7 @@ standard error.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), c, listen, exp)
+			return serve(cmd.Context(), c, listen, exp, func(ctx context.Context) { sayEmpty(ctx, c, client, space) })
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:9464", "address at which metrics are served")
@@ -60,8 +63,19 @@ standard error.`,
 	return cmd
 }
 
-// serve runs the exporter and serves its metrics until ctx ends.
-func serve(ctx context.Context, c *verb.Call, address string, exp *exporter.Exporter) error {
+// sayEmpty says that etcd has nothing in a namespace: its name may be misspelled. Without an answer it says nothing.
+func sayEmpty(ctx context.Context, c *verb.Call, kv clientv3.KV, space keyspace.Space) {
+	ctx, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
+	defer cancel()
+	resp, err := kv.Get(ctx, space.Root(), clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	if err == nil && len(resp.Kvs) == 0 {
+		fmt.Fprintf(c.Std.Err, "etcd has nothing in namespace %s, which is published from its first key on: 'etcdkit ls' lists the namespaces\n",
+			output.ShellWord(c.Etcd.Namespace))
+	}
+}
+
+// serve runs the exporter and serves its metrics until ctx ends. started is called when it does.
+func serve(ctx context.Context, c *verb.Call, address string, exp *exporter.Exporter, started func(context.Context)) error {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(exp)
 	lis, err := net.Listen("tcp", address)
@@ -74,6 +88,7 @@ func serve(ctx context.Context, c *verb.Call, address string, exp *exporter.Expo
 	ended := make(chan error, 2)
 	go func() { ended <- exp.Run(ctx) }()
 	go func() { ended <- server.Serve(lis) }()
+	started(ctx)
 	err = c.Print(struct {
 		output.Form
 		URL string `json:"url"`
