@@ -56,11 +56,11 @@ const (
 // If begin returns an error, or ctx ends before, the command is not started and Start returns the error; a
 // *KilledError if a signal ends the guard before.
 func Start(ctx context.Context, c Command, until time.Time, begin func() error) (*Guarded, error) {
-	return startUntil(ctx, c, boot(until), begin)
+	return startUntil(ctx, c, boot(until), nil, begin)
 }
 
-// startUntil is Start with a deadline since boot.
-func startUntil(ctx context.Context, c Command, until time.Duration, begin func() error) (*Guarded, error) {
+// startUntil is Start with a deadline since boot, and a file that the guard keeps open until it has ended, or nil.
+func startUntil(ctx context.Context, c Command, until time.Duration, kept *os.File, begin func() error) (*Guarded, error) {
 	if len(c.Args) == 0 {
 		return nil, errors.New("guard: there is no command")
 	}
@@ -78,7 +78,7 @@ func startUntil(ctx context.Context, c Command, until time.Duration, begin func(
 	for _, p := range before {
 		g.others[p.pid] = p.started
 	}
-	if err := g.spawn(); err != nil {
+	if err := g.spawn(kept); err != nil {
 		return nil, err
 	}
 	err = g.ready(ctx)
@@ -99,7 +99,7 @@ func startUntil(ctx context.Context, c Command, until time.Duration, begin func(
 }
 
 // spawn starts the guard.
-func (g *Guarded) spawn() error {
+func (g *Guarded) spawn(kept *os.File) error {
 	theirs, orders, err := os.Pipe()
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (g *Guarded) spawn() error {
 	if err == nil {
 		g.guard = exec.Command("/proc/self/exe", Argument, strconv.Itoa(3+len(others)))
 		g.guard.Stdin, g.guard.Stdout, g.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
-		g.guard.ExtraFiles = append(slices.Clone(others), theirs, theirReports)
+		g.guard.ExtraFiles = append(slices.Clone(others), theirs, theirReports, kept)
 		err = g.guard.Start()
 	}
 	if err != nil {

@@ -55,6 +55,7 @@ func Main(args []string) int {
 	}
 	unix.CloseOnExec(ordersFile)
 	unix.CloseOnExec(reportsFile)
+	unix.CloseOnExec(reportsFile + 1) // the file that it keeps open, if there is one
 	own := make(chan os.Signal, 16)
 	catch(own)
 	children := make(chan os.Signal, 1)

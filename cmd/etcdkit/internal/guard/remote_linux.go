@@ -74,7 +74,8 @@ func (r *Remote) send(o order) {
 	_, _ = r.orders.Write(append(text, '\n'))
 }
 
-// follow passes the reports of the front process on.
+// follow passes the reports of the front process on. If that was killed, the reports end when its guard has ended too, which has
+// killed the command.
 func (r *Remote) follow(reports *os.File) {
 	defer close(r.events)
 	defer func() { _, _ = r.orders.Close(), reports.Close() }()
@@ -93,7 +94,6 @@ func (r *Remote) follow(reports *os.File) {
 		r.events <- e
 	}
 	_ = r.front.Wait()
-	time.Sleep(patience) // the guard, if there is one, has killed the rest
 	if !exited {
 		r.events <- Event{Died: true}
 	}
@@ -109,12 +109,13 @@ func Front(args []string) int {
 	unix.CloseOnExec(ordersFile)
 	unix.CloseOnExec(reportsFile)
 	orders := json.NewDecoder(os.NewFile(uintptr(ordersFile), "orders"))
-	reports := json.NewEncoder(os.NewFile(uintptr(reportsFile), "reports"))
+	file := os.NewFile(uintptr(reportsFile), "reports")
+	reports := json.NewEncoder(file)
 	var first order
 	if orders.Decode(&first) != nil || first.Start == nil {
 		return 1
 	}
-	g, err := startUntil(context.Background(), first.Start.command(), first.Until, func() error { return nil })
+	g, err := startUntil(context.Background(), first.Start.command(), first.Until, file, func() error { return nil })
 	if err != nil {
 		_ = reports.Encode(Event{Failed: &Failed{126, err.Error()}})
 		_ = reports.Encode(Event{Empty: true})
