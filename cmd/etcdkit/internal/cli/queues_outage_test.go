@@ -60,22 +60,23 @@ func TestTopThroughAnOutage(t *testing.T) {
 // The listing of all kinds of queue takes longer than --command-timeout, which bounds each answer.
 func TestLsOnASlowEtcd(t *testing.T) {
 	t.Parallel()
-	f := clitest.New(t)
-	f.Crowd("charge")
-	s := f.Session("web-7")
-	m, err := concurrency.NewMutex(s, "report")
-	require.NoError(t, err)
-	f.Permit(m.Lock(testkit.Context(t)))
-	el, err := concurrency.NewElection(s, "shard")
-	require.NoError(t, err)
-	f.Permit(el.Campaign(testkit.Context(t)))
-	c := f.Etcd.NewClient(t, nil)
-	sess := testkit.SessionOn(t, c.Client, f.Prefix, nil)
-	c.Inject(embedtest.Fault{Method: "Range", Times: -1, Before: func() { time.Sleep(800 * time.Millisecond) }})
-	var out bytes.Buffer
-	a := &verb.Call{Std: verb.Streams{Out: &out}, Output: "table", Etcd: verb.Connection{Timeout: 3 * time.Second}}
-	began := time.Now()
-	require.NoError(t, queues.List(testkit.Context(t), a, sess))
-	require.Greater(t, time.Since(began), a.Etcd.Timeout, "or this shows nothing")
-	require.Contains(t, out.String(), "election/shard")
+	onSlowEtcd(t, "Range", 800*time.Millisecond, func(t *testing.T, sess *concurrency.Session, slow func()) {
+		sm, err := concurrency.NewSemaphore(sess, "charge", 2, nil)
+		require.NoError(t, err)
+		m, err := concurrency.NewMutex(sess, "report")
+		require.NoError(t, err)
+		el, err := concurrency.NewElection(sess, "shard")
+		require.NoError(t, err)
+		for _, acquire := range []func(context.Context, ...concurrency.AcquireOption) (*concurrency.Permit, error){sm.Acquire, m.Lock, el.Campaign} {
+			_, err := acquire(t.Context())
+			require.NoError(t, err)
+		}
+		slow()
+		var out bytes.Buffer
+		a := &verb.Call{Std: verb.Streams{Out: &out}, Output: "table", Etcd: verb.Connection{Timeout: 3 * time.Second}}
+		began := time.Now()
+		require.NoError(t, queues.List(t.Context(), a, sess))
+		require.Greater(t, time.Since(began), a.Etcd.Timeout, "or this shows nothing")
+		require.Contains(t, out.String(), "election/shard")
+	})
 }
