@@ -23,11 +23,14 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -530,35 +533,34 @@ func TestConsoleUpdatesLeaveAlone(t *testing.T) {
 	b.fine("the updates")
 }
 
+// crowd puts a queue with a limit of 1 and so many waiters into the namespace, and returns the key of the holder. The requests are
+// those of no process: as many callers would take the machine from the browser for minutes.
+func (b *tab) crowd(client *clientv3.Client, waiters int) (holder string) {
+	b.t.Helper()
+	ctx := b.t.Context()
+	space, err := keyspace.New(keyspace.DefaultPrefix, "shop")
+	require.NoError(b.t, err)
+	lease, err := client.Grant(ctx, 3600)
+	require.NoError(b.t, err)
+	q := space.Queue(keyspace.Semaphore, "crowd")
+	key := func(n int) string { return q.Slot(keyspace.Slot{Lease: int64(lease.ID), Number: n, Weight: 1}) }
+	puts := []clientv3.Op{clientv3.OpPut(q.Limit, record.Limit{Limit: 1}.Encode())}
+	request := record.Request{Nonce: "n", Owner: "crowd", AtMS: time.Now().UnixMilli()}.Encode()
+	for n := range waiters + 1 {
+		puts = append(puts, clientv3.OpPut(key(n), request, clientv3.WithLease(lease.ID)))
+	}
+	for some := range slices.Chunk(puts, 100) {
+		_, err := client.Txn(ctx).Then(some...).Commit()
+		require.NoError(b.t, err)
+	}
+	return key(0)
+}
+
 // A queue of 10,000 waiters is a page of a hundred rows, which stays live and has others behind it.
 func TestConsoleOfACrowd(t *testing.T) {
 	b := openTab(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	crowd, err := concurrency.NewSession(ctx, b.etcd.NewClient(t, nil).Client, "shop", &concurrency.SessionOptions{Owner: "crowd", MaxPermits: 20_000, TTL: 60 * time.Second})
-	require.NoError(t, err)
-	sm, err := concurrency.NewSemaphore(crowd, "crowd", 1, nil)
-	require.NoError(t, err)
-	held, err := sm.Acquire(ctx)
-	require.NoError(t, err)
-	const waiters = 10_000
-	var all sync.WaitGroup
-	t.Cleanup(func() {
-		cancel()
-		all.Wait()
-		_ = crowd.Close(ctx)
-	})
-	for range waiters {
-		all.Go(func() {
-			if p, err := sm.Acquire(ctx); err == nil {
-				<-ctx.Done()
-				_ = p.Release(context.WithoutCancel(ctx))
-			}
-		})
-	}
-	require.Eventually(t, func() bool {
-		st, err := sm.Status(ctx)
-		return err == nil && len(st.Waiters) == waiters
-	}, 3*time.Minute, 200*time.Millisecond)
+	client := b.etcd.NewClient(t, nil)
+	holder := b.crowd(client.Client, 10_000)
 	b.open("queue?name=semaphore/crowd")
 	b.shows("1 to 100 of 10000")
 	require.Equal(t, "100", b.eval("document.querySelectorAll('table')[1].tBodies[0].rows.length"))
@@ -566,7 +568,8 @@ func TestConsoleOfACrowd(t *testing.T) {
 	took := b.eval("Math.round(performance.getEntriesByType('navigation')[0].duration)")
 	t.Logf("a page of 10,000 waiters took %s ms in the browser", took)
 	b.do(chromedp.Evaluate("window.same = true", nil))
-	require.NoError(t, held.Release(ctx))
+	_, err := client.Delete(t.Context(), holder)
+	require.NoError(t, err)
 	b.shows("9999 waiting")
 	require.Equal(t, "true", b.eval("window.same === true"), "the page was not loaded again")
 	b.do(chromedp.Click(`nav[aria-label="Pages of the table"] a`))
