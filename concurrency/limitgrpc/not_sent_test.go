@@ -171,16 +171,14 @@ func TestSent(t *testing.T) {
 				ctx, cancel := context.WithCancel(of(ctxT(t), "acme"))
 				defer cancel()
 				if c.late {
-					late, stop := context.WithTimeout(ctx, 3*time.Second)
-					defer stop()
-					ctx = late
+					ctx, cancel = testkit.Deadline(ctx)
 				}
 				end := send(ctx, s)
 				testkit.Got(t, arrived, "the call arrives")
 				if c.during != nil {
 					c.during(in)
 				}
-				if c.leaves {
+				if c.leaves || c.late {
 					cancel()
 				}
 				err := testkit.Got(t, end, "the call ends")

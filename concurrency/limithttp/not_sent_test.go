@@ -121,7 +121,7 @@ func TestSent(t *testing.T) {
 	}{
 		"the partner fails": {reason: failed, base: roundTripper(func(*http.Request) (*http.Response, error) { return nil, failed })},
 		"caller leaves":     {reason: context.Canceled, during: func(_ instance, cancel context.CancelFunc) { cancel() }},
-		"late":              {reason: context.DeadlineExceeded},
+		"late":              {reason: context.DeadlineExceeded, during: func(_ instance, late context.CancelFunc) { late() }},
 		"permit lost": {reason: concurrency.ErrEvicted, during: func(in instance, _ context.CancelFunc) {
 			_ = in.Key("acme").Evict(ctxT(in.f.T), "flow", "test")
 		}},
@@ -143,9 +143,7 @@ func TestSent(t *testing.T) {
 			ctx, cancel := context.WithCancel(ctxT(t))
 			defer cancel()
 			if c.reason == context.DeadlineExceeded {
-				late, stop := context.WithTimeout(ctx, 3*time.Second)
-				defer stop()
-				ctx = late
+				ctx, cancel = testkit.Deadline(ctx)
 			}
 			end := begin(t, ctx, client, to)
 			if c.during != nil {
