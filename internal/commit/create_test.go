@@ -16,6 +16,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 func TestCreate(t *testing.T) {
@@ -322,10 +323,13 @@ func TestTrapL1NoSpaceToSettle(t *testing.T) {
 	require.True(t, f.exists(f.key()), "the late copy has landed: it was not shut out")
 
 	require.NoError(t, f.cluster.SetNoSpace(ctxT(t), true))
-	brief2, cancel2 := context.WithTimeout(ctxT(t), 2*time.Second)
-	defer cancel2()
-	require.Error(t, pending.Discard(brief2))
-	require.False(t, f.exists(f.key()), "it is removed although it cannot be settled yet")
+	longer, giveUp := context.WithCancel(ctxT(t))
+	defer giveUp()
+	discarded := make(chan error, 1)
+	go func() { discarded <- pending.Discard(longer) }()
+	require.Eventually(t, func() bool { return !f.exists(f.key()) }, testkit.Soon, 5*time.Millisecond, "it is removed although it cannot be settled yet")
+	giveUp()
+	require.Error(t, testkit.Got(t, discarded, "Discard returns"))
 	require.NoError(t, f.cluster.SetNoSpace(ctxT(t), false))
 	require.NoError(t, pending.Discard(ctxT(t)))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // gathering is a group of which so many requests are under way that all others gather.
@@ -36,7 +37,7 @@ func (f *fixture) gathering() *gathering {
 	for n := range commit.GroupsAtOnce {
 		g.create(fmt.Sprint("first", n))
 	}
-	require.Eventually(f.t, func() bool { return g.inj.Hits() == commit.GroupsAtOnce }, 10*time.Second, time.Millisecond)
+	require.Eventually(f.t, func() bool { return g.inj.Hits() == commit.GroupsAtOnce }, testkit.Soon, time.Millisecond)
 	f.client.ResetRequests()
 	return g
 }
@@ -44,7 +45,7 @@ func (f *fixture) gathering() *gathering {
 // gathered waits until that many wait for company.
 func (g *gathering) gathered(many int) {
 	g.t.Helper()
-	require.Eventually(g.t, func() bool { return g.Waiting() == many }, 10*time.Second, time.Millisecond)
+	require.Eventually(g.t, func() bool { return g.Waiting() == many }, testkit.Soon, time.Millisecond)
 }
 
 // goes lets those who have gathered go, and waits until all have ended.
@@ -224,7 +225,7 @@ func TestTrapS1Subjects(t *testing.T) {
 	mod := g.place("one", "two")
 	all := []*amended{g.amend("one", mod, "by x"), g.amend("one", mod, "by y"), g.amend("two", mod, "by z")}
 	g.gathered(2)
-	require.Eventually(t, func() bool { return g.client.Requests()["Txn"] == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.client.Requests()["Txn"] == 1 }, testkit.Soon, time.Millisecond)
 	g.goes()
 	outcomes := map[commit.Outcome]int{}
 	for _, m := range all {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/members"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // M6: connections beside a client whose KV is wrapped would leave out what the wrapping does.
@@ -115,8 +116,8 @@ func TestConnections(t *testing.T) {
 	require.EqualValues(t, 6, n.open.Load())
 	require.Equal(t, []string{"Check", "Put", "Status"}, n.methods(), "M10: probes are reads")
 	require.NoError(t, c.Member(victim).Resume())
-	require.Eventually(t, func() bool { return log.FilterMessageSnippet("answers again").Len() == 1 }, 10*time.Second, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return n.open.Load() == 3 }, 20*time.Second, 50*time.Millisecond, "all goes by the client again")
+	require.Eventually(t, func() bool { return log.FilterMessageSnippet("answers again").Len() == 1 }, testkit.Soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return n.open.Load() == 3 }, testkit.Soon, 50*time.Millisecond, "all goes by the client again")
 	puts(500 * time.Millisecond)
 	require.EqualValues(t, 3, n.open.Load())
 }

@@ -115,7 +115,7 @@ func TestReleasedKeysStayReleased(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := c.MemberClient(victim).Get(ctxT(t), "caught up")
 			return err == nil
-		}, 20*time.Second, 10*time.Millisecond)
+		}, testkit.Soon, 10*time.Millisecond)
 		time.Sleep(300 * time.Millisecond)
 		left, err := c.Client().Get(ctxT(t), procs[0].NamespacePrefix()+"semaphore/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 		require.NoError(t, err)
