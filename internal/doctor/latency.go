@@ -14,6 +14,15 @@ import (
 // Times are the least and the greatest time that a call took, of several.
 type Times struct{ Least, Most time.Duration }
 
+// String returns both in milliseconds, or one if they are the same.
+func (t Times) String() string {
+	least, most := Millis(t.Least), Millis(t.Most)
+	if least == most {
+		return least
+	}
+	return least + " to " + most
+}
+
 // measure makes a call several times, and stops before the check runs out of time if one has succeeded.
 func measure(ctx context.Context, times int, call func(context.Context) error) (t Times, err error) {
 	for n := range times {
@@ -67,9 +76,9 @@ func (s Survey) Majority(t Times, err error) (found []Finding, cut bool) {
 	case err != nil:
 		return s.unread(err), true
 	case t.Most > s.Slow:
-		return One(Warn, "Each list of a queue waits for one: look for busy machines, slow disks or a far network.", "slow: a majority answers reads in %s to %s", Millis(t.Least), Millis(t.Most)), false
+		return One(Warn, "Each list of a queue waits for one: look for busy machines, slow disks or a far network.", "slow: a majority answers reads in %s", t), false
 	}
-	return One(OK, "", "a majority answers reads in %s to %s", Millis(t.Least), Millis(t.Most)), false
+	return One(OK, "", "a majority answers reads in %s", t), false
 }
 
 // unread judges a read that has failed. Only what members say of their leader shows that there is no majority.
@@ -112,9 +121,9 @@ func (s Survey) Writing(read, write Times, err error) []Finding {
 	case err != nil:
 		return One(Fail, "Reads are answered: look for slow disks (fsync), or for a majority that was just lost.", "a write failed: %v", err)
 	case write.Most <= s.Slow/2:
-		return One(OK, "", "a majority stores a write in %s to %s", Millis(write.Least), Millis(write.Most))
+		return One(OK, "", "a majority stores a write in %s", write)
 	case read.Least*4 < write.Least:
-		return One(Warn, disks, "slow: a majority stores a write in %s to %s, and answers a read in %s", Millis(write.Least), Millis(write.Most), Millis(read.Least))
+		return One(Warn, disks, "slow: a majority stores a write in %s, and answers a read in %s", write, Millis(read.Least))
 	}
-	return One(Warn, "Each acquire and each release waits for one: look for slow disks, busy machines or a far network.", "slow: a majority stores a write in %s to %s", Millis(write.Least), Millis(write.Most))
+	return One(Warn, "Each acquire and each release waits for one: look for slow disks, busy machines or a far network.", "slow: a majority stores a write in %s", write)
 }

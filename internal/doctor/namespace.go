@@ -36,7 +36,9 @@ func QueuePaused(name, word string, waiting int) []Finding {
 }
 
 // Queues, Jobs and Stores say how many were examined.
-func Queues(n int) []Finding { return One(OK, "", "%s", count(n, "queue", "queues")) }
+func Queues(n int) []Finding {
+	return One(OK, "", "%s; each key of a limiter counts as one", count(n, "queue", "queues"))
+}
 
 // Jobs is as Queues.
 func Jobs(n int) []Finding { return One(OK, "", "%s", count(n, "job", "jobs")) }

@@ -121,7 +121,7 @@ func TestVerdicts(t *testing.T) {
 
 		"writes":           {three().Writing(Times{}, Times{time.Millisecond, 400 * time.Millisecond}, nil), OK, "stores a write in 1ms to 400ms"},
 		"slow disks":       {three().Writing(Times{time.Millisecond, 2}, Times{600 * time.Millisecond, 700 * time.Millisecond}, nil), Warn, "and answers a read in 1ms"},
-		"all is slow":      {three().Writing(Times{time.Second, 2}, Times{time.Second, time.Second}, nil), Warn, "slow: a majority stores a write in 1000ms to 1000ms"},
+		"all is slow":      {three().Writing(Times{time.Second, 2}, Times{time.Second, time.Second}, nil), Warn, "slow: a majority stores a write in 1000ms"},
 		"a write fails":    {three().Writing(Times{}, Times{}, timeout), Fail, "a write failed"},
 		"no space, by now": {three().Writing(Times{}, Times{}, rpctypes.ErrNoSpace), "", ""},
 
@@ -153,6 +153,8 @@ func TestVerdicts(t *testing.T) {
 		require.Equal(t, c.want, worst.Level, name+": "+all)
 		require.Contains(t, all, c.text, name)
 	}
+	same, _ := three().Majority(Times{2 * time.Millisecond, 2*time.Millisecond + 1}, nil)
+	require.Equal(t, "a majority answers reads in 2ms", same[0].Text, "not 2ms to 2ms")
 	found := Alarms(with(three(), func(s *Survey) {
 		for i := range s.Answers {
 			s.Answers[i].Status.Errors = nospace

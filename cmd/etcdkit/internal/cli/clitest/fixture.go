@@ -160,7 +160,7 @@ var patterns = []Pattern{
 	{regexp.MustCompile(`"lease":"\d+"`), `"lease":"7587"`},
 	{regexp.MustCompile(`revision( +)\d+`), "revision${1}4720"},
 	{regexp.MustCompile(`"(\w+_seconds)":[\d.e-]+`), `"${1}":0.5`},
-	{regexp.MustCompile(`(<1|\b\d{1,3})ms\b|\b\d+\.\d+s\b`), "20ms"},
+	{regexp.MustCompile(`(<1|\b\d{1,3})ms\b( to \d{1,3}ms\b)?|\b\d+\.\d+s\b`), "20ms"},
 	{regexp.MustCompile(`\b3\.\d\.\d+\b`), "3.6.16"},
 	{regexp.MustCompile(`\b2h59m\d+s\b`), "2h59m59s"},
 	{regexp.MustCompile(`\bterm \d+`), "term 2"},
