@@ -148,7 +148,8 @@ func (r queueRow) marked() queueRow {
 	case r.Election:
 		r.Marks.add(true, "ok", "led")
 	case r.atLimit():
-		r.Marks.add(true, "busy", "at the limit")
+		aKey := r.Kind == string(concurrency.KindLimiter) && (r.Most == 0 || r.Used < r.Most)
+		r.Marks.add(true, "busy", map[bool]string{true: "a key at its limit", false: "at the limit"}[aKey])
 	default:
 		r.Marks.add(r.Used > 0, "ok", "in use")
 		r.Marks.add(r.Used == 0, "off", "idle")

@@ -151,6 +151,12 @@ func TestOverviewFigures(t *testing.T) {
 	require.Equal(t, queueRow{
 		Name: "limiter/api", Kind: "limiter", Requests: 3, Limit: "2 per key, 1 in total", Most: 1, Marks: []mark{{"busy", "at the limit"}}, Used: 1, Waiting: 2, Full: true, OldestWait: time.Unix(11, 0), OldestHold: got.rows[0].OldestHold,
 	}, got.rows[0])
+	for text, r := range map[string]queueRow{
+		"at the limit": {Kind: "limiter", Full: true, Used: 6, Most: 6}, "a key at its limit": {Kind: "limiter", Full: true, Used: 4, Most: 6},
+	} {
+		require.Equal(t, marks{{"busy", text}}, r.marked().Marks, "what the bar beside it shows")
+	}
+	require.Equal(t, marks{{"busy", "a key at its limit"}}, queueRow{Kind: "limiter", Full: true, Used: 4}.marked().Marks, "there is no total")
 	keys := keysOf(subject{kind: "limiter", name: "api"}, f.Limiters["api"])
 	require.Equal(t, []any{"2", true, 1, 1}, []any{keys.Default, keys.HasTotal, keys.InUse, keys.Waiting})
 	require.Equal(t, []any{"acme", int64(2), 1, false}, []any{keys.keys[0].Key, keys.keys[0].Used, keys.keys[0].Waiting, keys.keys[0].Own})
