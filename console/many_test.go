@@ -196,9 +196,11 @@ func TestResolveManySparesLiveProcesses(t *testing.T) {
 	body := s.page("/bulk?" + page)
 	require.Contains(t, body, "whose process lives: it is left out")
 	require.NotContains(t, body, "<form class=\"act\"", "there is nothing to resolve")
+	require.Contains(t, body, "Nothing can be changed here", "a page without its form says why")
 
 	dead := s.lose("orders", "K-2")
 	require.Eventually(t, func() bool { return strings.Contains(s.page("/bulk?"+page), string(dead)) }, testkit.Soon, testkit.Soon/1000)
+	require.NotContains(t, s.page("/bulk?"+page), "Nothing can be changed here")
 	form := s.many(page, "confirm", "orders", "reason", "the bank has nothing of them", "value", "failed")
 	require.Contains(t, form.Get("targets"), url.QueryEscape(string(dead)))
 	require.NotContains(t, form.Get("targets"), url.QueryEscape(string(alive)))
