@@ -313,6 +313,13 @@ func TestConsoleInABrowser(t *testing.T) {
 	for page := range pages {
 		b.open(page)
 		require.Equal(t, "true", b.eval("document.documentElement.scrollWidth <= 360"), "%s is wider than a phone", page)
+		require.Equal(t, "[]", b.eval(`[...document.querySelectorAll(".mark")].filter(e => e.getBoundingClientRect().right > e.closest("tr, p, figure").getBoundingClientRect().right).map(e => e.innerText)`), "%s cuts off states", page)
+	}
+	b.do(chromedp.EmulateViewport(900, 740))
+	for page := range pages {
+		b.open(page)
+		require.Equal(t, "[]", b.eval(`[...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth).map(e => e.innerText)`), "%s has a table that is wider than a tablet", page)
+		require.Equal(t, "[]", b.eval(`[...document.querySelectorAll("thead th[data-th]")].filter(h => h.offsetParent && ![...h.closest("table").querySelectorAll("td[data-th=" + h.dataset.th + "]")].some(e => e.innerText)).map(h => h.innerText)`), "%s has a column without content", page)
 	}
 	b.open("queue?name=semaphore/charge")
 	b.shot("queue-phone")
