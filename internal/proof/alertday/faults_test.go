@@ -43,7 +43,7 @@ var faultsOfAll = []fault{
 			"EtcdkitSessionLost", "EtcdkitPermitsLost shard-7",
 		},
 		may: []string{
-			"EtcdkitPermitsLost charge", "EtcdkitPermitsLost report", "EtcdkitPermitsLost api", "EtcdkitPermitsLost web",
+			"EtcdkitPermitsLost charge", "EtcdkitPermitsLost report", "EtcdkitPermitsLost api", "EtcdkitPermitsLost web", "EtcdkitPermitsLost flow",
 			"EtcdkitAttemptsLost orders", "EtcdkitOutcomesUnconfirmed orders", "EtcdkitRunsLost heartbeat",
 		},
 	},
