@@ -66,7 +66,7 @@ const (
 // The reasons of Error, of Lost and, for ByID, of Released.
 const (
 	Invalid Reason = "invalid" // the arguments or options
-	Closed  Reason = "closed"  // the session or its client
+	Closed  Reason = "closed"  // the session or its client, or a Job was removed
 	Etcd    Reason = "etcd"    // an error of etcd's, or of the connection
 	ByID    Reason = "by_id"   // ReleaseID, in any process
 	Panic   Reason = "panic"   // the function has panicked, or has exited its goroutine

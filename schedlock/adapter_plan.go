@@ -133,10 +133,10 @@ func (a *Adapter) Remove(ctx context.Context) error {
 	a.mu.Lock()
 	name, named, starts := a.plan.job, a.plan.named, a.plan.starts
 	a.plan.stored = ""
+	starts.end() // here, so that a Plan or SetCrontab that comes after this finds that it has ended
 	a.mu.Unlock()
 	if !named {
 		return nil
 	}
-	starts.end()
 	return l.about("remove", name, l.plans.remove(ctx, name, a.times, starts))
 }

@@ -63,11 +63,16 @@ func (k *claim) seen(ctx context.Context, tick time.Time) (*claimed, Result, err
 }
 
 // take claims a tick for this process. If it returns nil and no error, the Result has the reason.
-func (k *claim) take(ctx context.Context, tick time.Time) (*claimed, Result, error) {
+func (k *claim) take(ctx context.Context, tick time.Time) (got *claimed, res Result, err error) {
 	begun, ok := k.starts.begin()
 	if !ok {
 		return nil, Result{Job: k.job.name, Tick: tick}, errRemoved
 	}
+	defer func() {
+		if got == nil { // or the schedule has panicked
+			begun()
+		}
+	}()
 	sent, intime := k.bound(ctx, tick, k.opts.Now())
 	defer intime()
 	ctx, cancel := k.untilClose(sent)
@@ -79,8 +84,6 @@ func (k *claim) take(ctx context.Context, tick time.Time) (*claimed, Result, err
 	c, res, err := k.ask(ctx, sent, p)
 	if c != nil {
 		c.begun = begun
-	} else {
-		begun()
 	}
 	if tooLate(ctx, err) {
 		if err != errLate { //nolint:errorlint // joined with what was in the way

@@ -65,8 +65,9 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 		r.again = tick.Add(r.every)
 		r.next = r.again
 	}
-	j := l.job(name)
-	if err := j.use(r.fingerprint()); err != nil {
+	j, err := l.job(name), errRemoved
+	r.starts.register(func() { err = j.use(r.fingerprint()) }) // not after Remove, which has forgotten the settings
+	if err != nil {
 		return Result{Job: name, Tick: tick}, l.reports.refuse(ctx, name, tick, fmt.Errorf("run job %q: %w", name, err))
 	}
 	res, last, err := (&claim{Locker: l, job: j, request: r}).attempts(ctx, tick, fn)

@@ -2,6 +2,7 @@ package schedlock_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -186,9 +187,40 @@ func TestOtherSettingsAfterRemove(t *testing.T) {
 	_, err = in.Job("job", nine{}, nothing, schedlock.AtMost(time.Hour))
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 	require.NoError(t, second.Remove(ctx))
+	_, err = second.RunContext(ctx) // as a call that the cron library has begun before
+	require.ErrorContains(t, err, "removed")
 	third := job(time.Hour)
 	h.set(friday.AddDate(0, 0, 1))
 	res, err := third.RunContext(ctx)
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)
+}
+
+// stumbling is nine, but panics when a claim asks for the plan that goes with it.
+type stumbling struct{ nine }
+
+func (s stumbling) Next(t time.Time) time.Time {
+	callers := make([]uintptr, 64)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
+	for {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, "(*claim).creation") {
+			panic("stumbles")
+		}
+		if !more {
+			return s.nine.Next(t)
+		}
+	}
+}
+
+// A schedule panics in a claim, and the cron library recovers that: Job.Remove does not wait for the claim.
+func TestRemoveAfterAPanicOfTheSchedule(t *testing.T) {
+	t.Parallel()
+	ctx := ctxT(t)
+	in := shared(t).instance(nil, clock(friday).options())
+	job, err := in.Job("job", stumbling{}, nothing)
+	require.NoError(t, err)
+	job.Next(friday)
+	require.PanicsWithValue(t, "stumbles", func() { _, _ = job.RunContext(ctx) })
+	require.NoError(t, job.Remove(ctx))
 }

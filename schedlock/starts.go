@@ -60,6 +60,10 @@ func (s *starts) until(ctx context.Context) (context.Context, context.CancelFunc
 
 // register calls f, unless Remove was called. If f is called, Remove waits until it has returned.
 func (s *starts) register(f func()) {
+	if s == nil {
+		f()
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.removed.Err() == nil {
