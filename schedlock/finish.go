@@ -99,15 +99,7 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 	})
 	r.atMost.Store(int64(k.atMost))
 	_ = r.life.Bound(r.began.Add(k.atMost))
-	k.job.mu.Lock()
-	k.job.runs[r.claim.token] = r
-	if gone := k.job.lockGone; gone > r.claim.token { // before the answer to the claim
-		if k.job.unlockedAt == gone {
-			r.unlocked(k.job.unlocked)
-		}
-		r.lockLost() // if it has not ended
-	}
-	k.job.mu.Unlock()
+	k.job.begin(r)
 	if c.spare != 0 {
 		k.sess.Background(func() { k.job.cooldown.end(c, r.began, k.atLeast) })
 	}

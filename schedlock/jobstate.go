@@ -26,8 +26,7 @@ type job struct {
 	runs        map[int64]*Run       // by token: the active runs of this process
 	open        map[int64]record.Run // by token: ends of this process's runs that etcd has not confirmed
 	lockGone    int64                // revision of the last deletion of the lock
-	unlocked    record.Run           // the latest run that Unlock has ended
-	unlockedAt  int64                // at which revision
+	unlocked    unlockedRun          // the latest one
 	floor       time.Time            // up to which records were removed, if events have shown that
 	changed     chan struct{}        // closed and replaced at each event
 	cooldown    *cooldown
@@ -40,6 +39,13 @@ type job struct {
 	asked       *Job  // the one that runs what RequestRun asks for, or nil
 	served      int64 // mod revision of the latest request that this process has looked at
 	requestGone int64 // revision at which the latest request was started, or expired
+}
+
+// unlockedRun is a run that Unlock has ended.
+type unlockedRun struct {
+	key string // of its record
+	by  record.Run
+	at  int64 // revision
 }
 
 // memory is the number of claims that are remembered of each job.
@@ -161,7 +167,10 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 	case strings.HasPrefix(key, j.keys.Runs()):
 		r, ok := record.DecodeRun(ev.Kv.Value)
 		if ok && r.State == record.RunUnlocked {
-			j.unlock(key, r, ev.Kv.ModRevision)
+			j.unlocked = unlockedRun{key, r, ev.Kv.ModRevision}
+			for _, run := range j.runs {
+				j.endIfUnlocked(run)
+			}
 		}
 		j.losses.record(ev.Kv.ModRevision)
 		if gone {
@@ -181,13 +190,21 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 	j.notify()
 }
 
-// unlock takes the event of a run that Unlock has ended. The job must be locked.
-func (j *job) unlock(key string, by record.Run, revision int64) {
-	j.unlocked, j.unlockedAt = by, revision
-	for _, r := range j.runs {
-		if key == j.keys.Run(r.claim.tick) && revision > r.claim.token {
-			r.unlocked(by)
-		}
+// begin adds a run to the active ones of this process. Events that came before the answer to its claim may have ended it.
+func (j *job) begin(r *Run) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.runs[r.claim.token] = r
+	j.endIfUnlocked(r)
+	if j.lockGone > r.claim.token {
+		r.lockLost() // if it has not ended
+	}
+}
+
+// endIfUnlocked ends a run if it is the one that Unlock has ended last. The job must be locked.
+func (j *job) endIfUnlocked(r *Run) {
+	if u := j.unlocked; u.at > r.claim.token && u.key == j.keys.Run(r.claim.tick) {
+		r.unlocked(u.by)
 	}
 }
 
