@@ -85,6 +85,7 @@ func (f *Fleet) watch(ctx context.Context, from int64) (reading, error) {
 		case <-time.After(f.opts.Refresh):
 			got, failed = f.read(ctx)
 		case <-ctx.Done():
+			failed = ctx.Err()
 		}
 	})
 	defer reads.Wait()
