@@ -137,9 +137,9 @@
 // Client: its own context continues, and Write and Flush succeed, also above MaxResponse, so that no work is
 // left in the middle. A loop that looks at neither runs for MaxExecution, and Session.Close waits for it.
 //
-// That a response that breaks off is replayed. If the body is shorter than its Content-Length
-// although the client is connected, the first client gets what there is, and the attempt is
-// lost, unless the handler calls Decide with idempotency.Remember: then duplicates get the
+// That a response that breaks off is replayed. If the body is shorter than its Content-Length,
+// the first client gets what there is, and the attempt is lost, also if the client has left,
+// unless the handler calls Decide with idempotency.Remember: then duplicates get the
 // response without the body. Of a hijacked connection only the fact is recorded: duplicates
 // get a 409. If its handler panics, the attempt is lost, as after any panic. Responses with status 1xx go to the
 // first client only.
