@@ -119,7 +119,7 @@ func TestReadAgainBesideTheWatch(t *testing.T) {
 			<-slow
 		}
 	}}
-	const probe = 100 * time.Millisecond
+	const probe = 500 * time.Millisecond // a busy machine does not take three of them for the next watch
 	fl = fleet.New(r, c.Watcher, space, fleet.Options{Probe: probe, Refresh: time.Second, Logger: zap.NewNop(), Now: time.Now})
 	ended := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)
