@@ -35,7 +35,7 @@ const (
 
 // shows returns what a value shows of an operation whose answer was lost, and which was to replace the revision last. What
 // another one has put aside says of which Pause or Resume it comes after: if of none since last, a Pause or Resume was not made.
-// A Pause or Resume replaces nothing that was put aside: whether that was made, requested finds out.
+// A Pause or Resume does not replace a request for a run, and does not show whether that was made: requested finds out.
 func (k operation) shows(nonce string, last int64) func([]byte) commit.Found {
 	return func(b []byte) commit.Found {
 		r, ok := record.DecodeOperated(b)

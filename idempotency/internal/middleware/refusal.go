@@ -76,7 +76,7 @@ func (s Settings) Refuse(client context.Context, k idempotency.Key, err error) R
 	case errors.Is(err, idempotency.ErrUnreadable):
 		return Refusal{Reason: Unreadable, Ref: s.Store.Ref(k), Report: true}
 	}
-	left := client.Err() // a client that has left says nothing of etcd, which may not have answered all the same
+	left := client.Err() // that the client has left is not reported, unless etcd did not answer either
 	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Open: left == nil && errors.Is(err, idempotency.ErrUnseen)}
 	r.Report = left == nil || !errors.Is(err, left) || silence.Said(err)
 	if errors.Is(err, idempotency.ErrNearQuota) {
