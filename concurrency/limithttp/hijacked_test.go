@@ -67,7 +67,7 @@ func TestUpgradeClosedBeneath(t *testing.T) {
 }
 
 // TestHalfClosedUpgrade: a ReverseProxy behind a Middleware, whose Transport is limited, passes on that one side has sent all,
-// and what the other side sends after that (A304 in internal/proof/tested-failures.md): it closed the connection.
+// and what the other side sends after that, under its permits (A304 in internal/proof/tested-failures.md): it closed the connection.
 func TestHalfClosedUpgrade(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, 1)
@@ -115,7 +115,15 @@ func TestHalfClosedUpgrade(t *testing.T) {
 			got, err := io.ReadAll(side.reads)
 			require.NoError(t, err, first)
 			require.Equal(t, "all", string(got), first)
+			if side.sends == from {
+				st, err := sem.Status(ctxT(t))
+				require.NoError(t, err)
+				require.Len(t, st.Holders, 1, "the other side still sends")
+			}
 		}
 		in.holders("acme", 0)
+		holder, err := sem.Acquire(ctxT(t))
+		require.NoError(t, err, first)
+		require.NoError(t, holder.Release(ctxT(t)))
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 // Transport returns an http.RoundTripper that sends each request under a permit of its key. The
 // permit is held until the response's body is closed or read to its end, until the request fails, or
-// until the request's context ends, whichever comes first. A response that can have no body holds none.
+// until the request's context ends, whichever comes first. A response that can have no body holds none. After a 101
+// (Switching Protocols) the end of what the server sends does not count: this side may still send.
 // The body's last Read, or Close, waits for etcd to confirm the release, at most for 2
 // seconds. If the permit is lost, the request's context ends with concurrency.ErrLost as its cause.
 //
@@ -110,10 +111,10 @@ func hold(body io.ReadCloser, leave func()) io.ReadCloser {
 	switch {
 	case writes && closes:
 		return struct {
-			*held
+			upgraded
 			io.Writer
 			closesWrite
-		}{b, w, c}
+		}{upgraded{b}, w, c}
 	case writes:
 		return struct {
 			*held
@@ -134,6 +135,18 @@ func (b *held) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		b.leave()
+	}
+	return n, err
+}
+
+// upgraded is a connection of which each side can be closed alone: this one may still send after the end of the other.
+type upgraded struct{ *held }
+
+// Read reads from the connection. It returns its error; after one that is not the end, the permit is released.
+func (u upgraded) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		u.leave()
 	}
 	return n, err
 }
