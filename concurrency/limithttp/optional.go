@@ -195,10 +195,8 @@ const untilFile = 512
 // of net/http, and unlike some that wrap it, it begins the response with the first byte.
 func (r readsFrom) ReadFrom(src io.Reader) (n int64, err error) {
 	if !r.of.begun {
-		switch n, err = io.CopyN(struct{ io.Writer }{r.of}, src, untilFile); {
-		case errors.Is(err, io.EOF):
-			return n, nil
-		case err != nil:
+		n, err = io.Copy(struct{ io.Writer }{r.of}, io.LimitReader(src, untilFile))
+		if err != nil || n < untilFile {
 			return n, err
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -209,4 +211,13 @@ func TestOptionalBehindOthers(t *testing.T) {
 	require.False(t, pushes, "what is in front must not be passed over")
 
 	require.ErrorIs(t, http.NewResponseController(behind(t, flushFails{&sink{http.Header{}}})).Flush(), errGone)
+}
+
+// TestCopyOfAnErrorThatWrapsEOF: a copy that breaks off returns why, whatever the error wraps.
+func TestCopyOfAnErrorThatWrapsEOF(t *testing.T) {
+	t.Parallel()
+	w := &response{ResponseWriter: &recorder{ResponseRecorder: httptest.NewRecorder()}}
+	broken := fmt.Errorf("the other service: %w", io.EOF)
+	_, err := readsFrom{w}.ReadFrom(iotest.ErrReader(broken))
+	require.Equal(t, broken, err)
 }
