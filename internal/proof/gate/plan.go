@@ -258,12 +258,12 @@ func inTurn(ctx context.Context, steps []step, do func(step) outcome) (ended []o
 			}
 			for s, ok := next(w.waits); ok; s, ok = next(w.waits) {
 				o := do(s)
-				if s.vets {
-					vet()
-				}
 				mu.Lock()
 				ended, failed = append(ended, o), failed || !o.passed
 				mu.Unlock()
+				if s.vets {
+					vet() // not before failed is set
+				}
 			}
 		})
 	}
