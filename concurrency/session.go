@@ -37,8 +37,8 @@ type Session engine.Door[shared]
 // and Lease may be wrapped by etcd's namespace package. The caller keeps the client open
 // until Close has returned.
 //
-// It returns ErrInvalid if the client is nil or none of clientv3.New, the namespace is not valid (see NewSemaphore
-// for names) or an option is out of range; errors.ErrUnsupported if the server is no etcd, or if
+// It returns ErrInvalid if the client is nil or has no connection, as that of v3client.New, the namespace is not valid (see
+// NewSemaphore for names) or an option is out of range; errors.ErrUnsupported if the server is no etcd, or if
 // etcd's gRPC proxy is between and AllowProxy is not set; an error of etcd's; or ctx's error, joined
 // with the last one of etcd's, if etcd did not answer before ctx ended. After an error nothing is
 // left in etcd that does not expire by itself. ctx bounds this call only; without a deadline

@@ -75,8 +75,8 @@ type Options struct {
 	// always.
 	Enabled func() bool
 	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended: by
-	// a request or, if none has found out for five seconds, in the background, where a panic is logged. One
-	// call returns before the next. Defaults to nothing.
+	// a request or, if none has waited for etcd in vain for five seconds, in the background, where a panic
+	// is logged. One call returns before the next. Defaults to nothing.
 	OnOutage func(error)
 	// ReportError is called with each error that an operator should know: etcd is unavailable, a
 	// call ran without a permit under Open or Share, a permit was lost while its call ran, or an

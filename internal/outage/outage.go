@@ -13,7 +13,7 @@ import (
 // waits for an answer at most.
 const Every = time.Second
 
-// Idle is how long no request has asked when something else asks in their place.
+// Idle is how long no request has waited in vain when something else asks in their place.
 const Idle = 5 * Every
 
 // longest is more than the longest time for which etcd may have to be silent.
@@ -54,8 +54,8 @@ func New[T any](changed func(of T, err error, lasted time.Duration)) *Detector[T
 // On reports whether there is an outage. It takes no lock.
 func (d *Detector[T]) On() bool { return d.on.Load() }
 
-// Idle reports whether there is an outage, and whether no request has found out for long that it lasts: none came, or
-// those that came were refused for a reason that says nothing of etcd.
+// Idle reports whether there is an outage, and whether no request has waited in vain for long: none came, or those that
+// came were refused for a reason that says nothing of etcd.
 func (d *Detector[T]) Idle(now time.Time) (on, idle bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
