@@ -87,10 +87,13 @@ func TestStatusCodes(t *testing.T) {
 		var reported []error
 		o := Options{ReportError: func(_ *http.Request, err error) { reported = append(reported, err) }}
 		w := httptest.NewRecorder()
+		w.Header().Set("Content-Encoding", "gzip") // of a middleware in front, which encodes what is written
+		w.Header().Set("Trailer", "Server-Timing")
 		stubbed(t, o, refusing(c.err), func(http.ResponseWriter, *http.Request) {
 			t.Error("the handler ran: " + c.name)
 		}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		require.Equal(t, c.status, w.Code, c.name)
+		require.Equal(t, []string{"gzip", "Server-Timing"}, []string{w.Header().Get("Content-Encoding"), w.Header().Get("Trailer")}, c.name)
 		var p Problem
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
 		require.Equal(t, c.code, p.Code, c.name)

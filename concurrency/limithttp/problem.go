@@ -56,8 +56,11 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	for _, name := range ofRepresentation {
-		h.Del(name)
+	h.Del("Content-Length")
+	if ran { // otherwise they are of a middleware in front, such as one that encodes what is written
+		for _, name := range ofRepresentation {
+			h.Del(name)
+		}
 	}
 	switch p.Code {
 	case CodeKeyFull:
@@ -88,6 +91,6 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 
 // ofRepresentation are the fields that describe a body, which may be in the header for that of the handler.
 var ofRepresentation = [...]string{
-	"Accept-Ranges", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Length", "Content-Location",
-	"Content-Range", "ETag", "Last-Modified", "Repr-Digest", "Trailer",
+	"Accept-Ranges", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Range",
+	"ETag", "Last-Modified", "Repr-Digest", "Trailer",
 }
