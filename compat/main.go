@@ -148,7 +148,7 @@ func left(ctx context.Context, kv clientv3.KV) error {
 func gone(c *procs.Cluster, members int) error {
 	for i := range members {
 		if p := c.Member(i); p.Ended() {
-			return fmt.Errorf("member %d ended by itself: %v\n%s", i, p.Err(), p.Tail(2000))
+			return fmt.Errorf("member %d ended by itself: %v\n%s", i, p.Err(), p.Tail(2000)) //nolint:errorlint // nil after an exit of 0
 		}
 	}
 	return nil

@@ -246,7 +246,7 @@ func TestTrapW6NoticeToAFarRequest(t *testing.T) {
 	err = got(t, line[1].ch, "it ends").err
 	require.ErrorIs(t, err, concurrency.ErrEvicted)
 	require.ErrorContains(t, err, "no more")
-	require.NoError(t, f.RevokeLease(ctx, clientv3.LeaseID(st.Waiters[2].Lease)))
+	require.NoError(t, f.RevokeLease(ctx, st.Waiters[2].Lease))
 	require.Eventually(t, func() bool {
 		st, err := there.Status(ctx)
 		return err == nil && len(st.Waiters) == 2 && st.Waiters[1].Token > holder.Token()

@@ -113,7 +113,7 @@ func (p *Permit) judge(ctx context.Context, own, early, lost error) (again bool,
 		}
 		return false, q.named("lead", err)
 	case errors.Is(early, ErrClosed):
-		if own == context.Canceled { // that of its own context, not the caller's
+		if own == context.Canceled { //nolint:errorlint // that of its own context, not the caller's
 			own = nil
 		}
 		return false, q.named("lead", withEnd(own, early))

@@ -166,7 +166,7 @@ func TestLoadBudgetOfReports(t *testing.T) {
 		asks = append(asks, ask2(waiting, sm))
 	}
 	times := map[int64]int{} // by token
-	for n := 0; n < 5*waiters; n++ {
+	for range 5 * waiters {
 		i := got(t, reports, "a report")
 		require.Len(t, i.Blocking, holders)
 		for _, b := range i.Blocking {

@@ -258,7 +258,7 @@ func (p *Permit) after(cause error) {
 			p.epoch.Withdraw(p.ticket.Ticket, p.ticket.DeletionRefused())
 		}
 	}
-	p.holdLost(cause.(*LostError), time.Since(p.since))
+	p.holdLost(cause.(*LostError), time.Since(p.since)) //nolint:errorlint // nothing wraps it
 }
 
 // lose ends the permit here, in any way but the holder's own release. It returns what reports

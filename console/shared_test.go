@@ -22,7 +22,7 @@ func TestReadsAreBounded(t *testing.T) {
 	begin := func(i int) error {
 		ended.Add(1)
 		_, err := s.get(gone, fmt.Sprint(i), readEvery, func(context.Context) (any, error) { defer ended.Done(); <-release; return i, nil })
-		if err == errBusy { //nolint:errorlint // as it is
+		if err == errBusy { // as it is
 			ended.Done()
 		}
 		return err

@@ -133,7 +133,7 @@ func TestOverviewFigures(t *testing.T) {
 	f.put(job.Run(time.Unix(600, 0)), record.Run{State: record.RunRunning, Attempt: 1, Owner: "web-7", StartMS: 600_000}.Encode(), 0)
 	f.put(job.Pause(), record.Pause{By: "ada"}.Encode(), 0)
 	f.put(f.space.Job("gone").Floor(time.Unix(600, 0)), "", 0)
-	f.put(f.space.Store("orders").Entry("acme", "POST /payments", "K-1").Record, string(record.Attempt{State: record.AttemptWorking, Refuse: true, Number: 1}.Encode()), 0)
+	f.put(f.space.Store("orders").Entry("acme", "POST /payments", "K-1").Record, record.Attempt{State: record.AttemptWorking, Refuse: true, Number: 1}.Encode(), 0)
 	f.put(f.space.Session(7).Alive(), record.Clock{Owner: "web-7", AtMS: 1}.Encode(), 7)
 	f.Settle(100_000)
 

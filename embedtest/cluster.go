@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,7 +49,7 @@ func (c *Cluster) Close() error {
 	c.closed = true
 	clients := c.clients
 	c.clients = nil
-	admins := append(c.old, c.admin)
+	admins := append(slices.Clip(c.old), c.admin)
 	c.mu.Unlock()
 	c.end()
 	defer close(c.done)

@@ -36,7 +36,7 @@ func retry(ctx context.Context, f func() error) error {
 			return nil
 		}
 		if end := sleep(ctx, pollEvery); end != nil {
-			return fmt.Errorf("%w (last: %v)", end, err)
+			return fmt.Errorf("%w (last: %v)", end, err) //nolint:errorlint // the last error is only shown
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (s *servers) start(ctx context.Context, connect func(context.Context) error
 		if ports.Held || !ports.Taken(err) || s.ownDir == nil {
 			return err
 		}
-		s.stop()
+		_ = s.stop()
 	}
 	return err
 }

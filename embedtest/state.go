@@ -87,7 +87,7 @@ func (c *Cluster) SetNoSpace(ctx context.Context, raised bool) error {
 		if err := alarm(pb.AlarmRequest_ACTIVATE, uint64(r.etcd.Server.MemberID())); err != nil {
 			return err
 		}
-		return c.everywhere(ctx, func(r *running) bool { return outOfSpace(r) })
+		return c.everywhere(ctx, outOfSpace)
 	}
 	// Each member may have raised one, and a request to raise one whose answer was lost may be
 	// applied before these.

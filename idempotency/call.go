@@ -170,7 +170,7 @@ func (c *call) next(st state) *record.Attempt {
 // ended.
 func (c *call) because(ctx context.Context, err error) error {
 	ended := c.ended(ctx)
-	if ended != nil && err == ctx.Err() {
+	if ended != nil && err == ctx.Err() { //nolint:errorlint // the same error, not the same kind
 		return ended
 	}
 	return joined(ended, err)

@@ -196,7 +196,6 @@ func (p *pool) renew(l *pooled) {
 			p.revokeUnused(l)
 			return
 		}
-		wait = usual
 		p.mu.Lock()
 		idle := l.live == 0
 		l.gone = l.gone || idle && l.used >= perLease

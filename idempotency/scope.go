@@ -35,7 +35,7 @@ func usedFor(n int64, took time.Duration, full bool) time.Duration {
 	if full {
 		times = 1
 	}
-	return min(max(perKey, times*took, usedLeast), usedMost)
+	return min(max(perKey, times*took, usedLeast), usedMost) //nolint:durationcheck // times is a count
 }
 
 // scopes has the number of records of each scope in which this process begins requests. It is safe for

@@ -53,5 +53,5 @@ func before(own int64, others []int64, key string) (n time.Duration) {
 // so after a while all processes that run the job are known.
 func delay(own int64, runners, others []int64, key string) time.Duration {
 	share := min(step, spread/time.Duration(max(len(others), 1)))
-	return min(before(own, runners, key)*step, longest) + before(own, others, key)*share
+	return min(before(own, runners, key)*step, longest) + before(own, others, key)*share //nolint:durationcheck // before counts
 }

@@ -48,7 +48,7 @@ func TestPanicIsTriedAgain(t *testing.T) {
 			require.Equal(t, []schedlock.Outcome{want}, reported.outcomes(), "once")
 			again := lines.FilterMessageSnippet("a run failed, and may be tried again").All()
 			require.Len(t, again, int(min(panics, 2)))
-			require.Contains(t, string(again[0].ContextMap()["stack"].(string)), "TestPanicIsTriedAgain")
+			require.Contains(t, again[0].ContextMap()["stack"].(string), "TestPanicIsTriedAgain")
 			r, err := in.Get(ctx, "job", friday)
 			require.NoError(t, err)
 			require.Equal(t, "panic: planned", r.Earlier[0].Error)

@@ -126,7 +126,7 @@ func echo(ss grpc.ServerStream) error {
 		case m.Value == "fail":
 			return status.Error(codes.NotFound, "planned")
 		case ss.SendMsg(m) != nil:
-			return nil
+			return nil //nolint:nilerr // the client has gone
 		}
 	}
 }

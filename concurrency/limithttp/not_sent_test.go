@@ -167,7 +167,7 @@ func TestNotSentAfterARedirect(t *testing.T) {
 	})
 	o := options()
 	o.Key = func(r *http.Request) (string, bool) { return "acme", r.URL.Path == "/receipt" }
-	_, err := in.calling(o, nil).Do(call(t, ctxT(t), http.MethodPost, to+"/order", "acme", nil)) //nolint:bodyclose // it fails
+	_, err := in.calling(o, nil).Do(call(t, ctxT(t), http.MethodPost, to+"/order", "acme", nil))
 	require.ErrorIs(t, err, concurrency.ErrFull)
 	require.NotErrorIs(t, err, limithttp.ErrNotSent)
 	require.EqualValues(t, 1, calls.Load())

@@ -29,7 +29,7 @@ func TestLimiterWithoutSemaphore(t *testing.T) {
 	require.Equal(t, http.StatusInternalServerError, w.Code)
 	rt, err := limithttp.Transport(ownLimiter{}, options(), nil)
 	require.NoError(t, err)
-	_, err = rt.RoundTrip(r) //nolint:bodyclose // there is no response
+	_, err = rt.RoundTrip(r)
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	require.ErrorContains(t, err, "acquire: the semaphore is nil (Limiter.Key)")
 	call := concurrency.Limit(ownLimiter{}, func(string) string { return "acme" }, func(context.Context, string) (int, error) { return 0, nil })

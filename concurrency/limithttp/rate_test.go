@@ -213,7 +213,7 @@ func TestRateTransport(t *testing.T) {
 		}
 		for _, w := range []time.Duration{0, long} {
 			body := &closing{Reader: strings.NewReader("a body")}
-			_, err = calling(lim, options(rated(other), wait(w))).Do(call(t, ctxT(t), http.MethodPost, url, "acme", body)) //nolint:bodyclose // it fails
+			_, err = calling(lim, options(rated(other), wait(w))).Do(call(t, ctxT(t), http.MethodPost, url, "acme", body))
 			require.ErrorIs(t, err, concurrency.ErrRateExceeded, name)
 			require.NotErrorIs(t, err, context.DeadlineExceeded, "the request's own context has not ended")
 			require.ErrorContains(t, err, `"scarce"`)
@@ -221,7 +221,7 @@ func TestRateTransport(t *testing.T) {
 		}
 		ctx, leave := context.WithCancel(ctxT(t))
 		leave()
-		_, err = calling(lim, options(rated(in.rate(ample)), wait(soon))).Do(call(t, ctx, http.MethodGet, url, "acme", nil)) //nolint:bodyclose // it fails
+		_, err = calling(lim, options(rated(in.rate(ample)), wait(soon))).Do(call(t, ctx, http.MethodGet, url, "acme", nil))
 		require.ErrorIs(t, err, context.Canceled)
 		require.Zero(t, calls.Load())
 	}

@@ -52,7 +52,7 @@ func TestTransportWithoutABody(t *testing.T) {
 				t.Cleanup(s.Close)
 				client := in.calling(options(), s.Client().Transport)
 				client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-				resp, err := client.Do(call(t, ctxT(t), c.method, s.URL, "acme", nil)) //nolint:bodyclose // that is the point
+				resp, err := client.Do(call(t, ctxT(t), c.method, s.URL, "acme", nil))
 				require.NoError(t, err)
 				require.Equal(t, major, resp.ProtoMajor)
 				if c.holds {

@@ -78,7 +78,7 @@ func TestTransport(t *testing.T) {
 			in.holders("acme", 1)
 
 			body := &closing{Reader: strings.NewReader("a body")}
-			_, err = c.Do(call(t, ctxT(t), http.MethodPost, url, "acme", body)) //nolint:bodyclose // it fails
+			_, err = c.Do(call(t, ctxT(t), http.MethodPost, url, "acme", body))
 			var full *concurrency.FullError
 			require.ErrorAs(t, err, &full)
 			require.Equal(t, 1, full.Limit)
@@ -305,7 +305,7 @@ func TestTransportInAHandler(t *testing.T) {
 	rs := make(reports, 2)
 	c := in.calling(options(wait(time.Hour), rs.option), nil)
 	s := in.serve(options(), func(_ http.ResponseWriter, r *http.Request) {
-		_, err := c.Do(call(t, r.Context(), http.MethodGet, url, "acme", nil)) //nolint:bodyclose // it fails
+		_, err := c.Do(call(t, r.Context(), http.MethodGet, url, "acme", nil))
 		if !errors.Is(err, concurrency.ErrInvalid) {
 			t.Error(err)
 		}
@@ -314,7 +314,7 @@ func TestTransportInAHandler(t *testing.T) {
 	require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrInvalid)
 	require.Zero(t, calls.Load())
 
-	_, err := c.Do(call(t, ctxT(t), http.MethodGet, url, "empty", nil)) //nolint:bodyclose // it fails
+	_, err := c.Do(call(t, ctxT(t), http.MethodGet, url, "empty", nil))
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	require.ErrorContains(t, err, "Options.Key")
 }
@@ -332,7 +332,7 @@ func TestTransportOutage(t *testing.T) {
 	}
 	closed, open := outage(limithttp.Closed), outage(limithttp.Open)
 	in.client.Cut()
-	_, err := closed.Do(call(t, ctxT(t), http.MethodGet, url, "acme", nil)) //nolint:bodyclose // it fails
+	_, err := closed.Do(call(t, ctxT(t), http.MethodGet, url, "acme", nil))
 	require.ErrorIs(t, err, concurrency.ErrUnavailable)
 	require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrUnavailable)
 	require.Zero(t, calls.Load())

@@ -81,7 +81,7 @@ func (s *Server) endOf(l *lease) time.Time {
 		return l.expires
 	}
 	looks := (l.expires.Sub(s.begun) + s.expireEvery - 1) / s.expireEvery
-	return s.begun.Add(looks * s.expireEvery)
+	return s.begun.Add(looks * s.expireEvery) //nolint:durationcheck // looks is a count
 }
 
 // expire ends what has had its time. Everything that looks at the state calls it

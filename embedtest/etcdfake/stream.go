@@ -230,7 +230,7 @@ func (t *clientStream) next(msg any) error {
 		}
 		t.mu.Unlock()
 		if p == nil {
-			if err := t.sleep(w); err != nil {
+			if err := t.sleep(); err != nil {
 				return err
 			}
 			continue
@@ -254,7 +254,7 @@ func (t *clientStream) next(msg any) error {
 }
 
 // sleep waits until there may be an answer.
-func (t *clientStream) sleep(w waiter) error {
+func (t *clientStream) sleep() error {
 	select {
 	case <-t.wake:
 		return nil

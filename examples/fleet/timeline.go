@@ -98,7 +98,7 @@ func (d *drawing) axis() {
 	span := time.Duration(d.length)
 	every := time.Second
 	for _, e := range []time.Duration{1, 2, 5, 10, 20, 30, 60, 120, 300, 600} {
-		if every = e * time.Second; span/every <= 14 {
+		if every = e * time.Second; span/every <= 14 { //nolint:durationcheck // e is a count
 			break
 		}
 	}

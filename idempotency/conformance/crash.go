@@ -9,7 +9,7 @@ import (
 func (f *fixture) guardHolds(a Attempt) bool {
 	ctx, cancel := f.bounded()
 	defer cancel()
-	resp, err := f.etcd.Txn(ctx).If(a.Guard()...).Then(f.put("guarded", "1")).Commit()
+	resp, err := f.etcd.Txn(ctx).If(a.Guard()...).Then(f.put("guarded")).Commit()
 	if err != nil {
 		f.failf("etcd does not answer: %w", err)
 	}
@@ -141,7 +141,7 @@ func zombie(f *fixture) {
 		p.k, p.next = f.blocked(), f.blocked()
 		p.k.ignoresCtx = true
 		p.k.then = func(_ context.Context, at Attempt) error {
-			at.Attach(nil, f.put("zombie", "1"))
+			at.Attach(nil, f.put("zombie"))
 			if p.id == "fails" {
 				return broken
 			}

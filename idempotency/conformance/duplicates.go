@@ -153,11 +153,11 @@ func scopes(f *fixture) {
 	}
 	var works []*work
 	var calls []<-chan outcome
-	for n, key := range keys {
+	for n := range keys {
 		k := f.blocked()
 		works = append(works, k)
 		keys[n].Payload, keys[n].Retain = strings.Repeat("x", n), time.Minute
-		key = keys[n]
+		key := keys[n]
 		key.Func, key.Wait = k.run, noWait
 		calls = append(calls, a.start(f.ctx, key))
 		k.waitRunning(calls[n]) // while all others are in progress
@@ -174,13 +174,13 @@ func scopes(f *fixture) {
 
 func invalidKey(f *fixture) {
 	a := f.open()
-	before := len(f.keys(""))
+	before := len(f.keys())
 	k := f.work()
 	r := k.request()
 	r.ID = ""
 	f.wantKind(a.do(r), Invalid)
 	k.wantRuns(0)
-	if after := len(f.keys("")); after != before {
+	if after := len(f.keys()); after != before {
 		f.failf("a malformed request has left %d keys", after-before)
 	}
 }

@@ -194,11 +194,11 @@ func (f *fixture) leases() (ids []clientv3.LeaseID) {
 	return ids
 }
 
-// keys returns the keys of the store that begin with part, with their values.
-func (f *fixture) keys(part string) map[string]string {
+// keys returns the keys of the store, with their values.
+func (f *fixture) keys() map[string]string {
 	ctx, cancel := f.bounded()
 	defer cancel()
-	resp, err := f.etcd.Get(ctx, f.prefix+part, clientv3.WithPrefix())
+	resp, err := f.etcd.Get(ctx, f.prefix, clientv3.WithPrefix())
 	if err != nil {
 		f.failf("read keys: %w", err)
 	}

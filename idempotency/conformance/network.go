@@ -14,7 +14,7 @@ func lostResponses(f *fixture) {
 		k, next := f.work(), f.work()
 		name := fmt.Sprintf("key %d", n)
 		k.then = func(_ context.Context, at Attempt) error {
-			at.Attach(nil, f.put(name, "1"))
+			at.Attach(nil, f.put(name))
 			return nil
 		}
 		r := k.request()

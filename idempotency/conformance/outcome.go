@@ -18,7 +18,7 @@ func rawKey(f *fixture) {
 		f.failf("the ID is part of the child key %q", child)
 	}
 	look := func(when string) {
-		for key := range f.keys("") {
+		for key := range f.keys() {
 			if strings.Contains(key, "Raw7key") {
 				f.failf("%s the ID is part of the key %q in etcd", when, key)
 			}
@@ -60,8 +60,8 @@ func largeResult(f *fixture) {
 }
 
 // put is an operation on a key of the caller's own.
-func (f *fixture) put(name, value string) clientv3.Op {
-	return clientv3.OpPut(f.prefix+"own/"+name, value)
+func (f *fixture) put(name string) clientv3.Op {
+	return clientv3.OpPut(f.prefix+"own/"+name, "1")
 }
 
 // putCount returns how often such a key was put.
@@ -89,7 +89,7 @@ func ownKeys(f *fixture) {
 	a, b := f.open(), f.open()
 	k := f.blocked()
 	first := a.start(f.ctx, k.request())
-	k.waitRunning(first).Attach(nil, f.put("done", "1"))
+	k.waitRunning(first).Attach(nil, f.put("done"))
 	f.wantPuts("done", 0, "before the outcome")
 	k.release()
 	done := f.wantAnswer(f.returned(first))
@@ -99,7 +99,7 @@ func ownKeys(f *fixture) {
 
 	broken, fails := errors.New("broken"), f.work()
 	fails.then = func(_ context.Context, at Attempt) error {
-		at.Attach(nil, f.put("failed", "1"))
+		at.Attach(nil, f.put("failed"))
 		return broken
 	}
 	r := fails.request()
@@ -111,7 +111,7 @@ func ownKeys(f *fixture) {
 
 	unmet := f.work()
 	unmet.then = func(_ context.Context, at Attempt) error {
-		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"own/none"), "!=", 0)}, f.put("unmet", "1"))
+		at.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(f.prefix+"own/none"), "!=", 0)}, f.put("unmet"))
 		return nil
 	}
 	r = unmet.request()

@@ -93,7 +93,7 @@ func nothingIsLeft(f *fixture) {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for {
-		keys, leases := f.keys(""), f.liveLeases()
+		keys, leases := f.keys(), f.liveLeases()
 		if len(keys) == 0 && len(leases) == 0 {
 			return
 		}

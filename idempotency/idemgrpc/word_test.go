@@ -39,7 +39,7 @@ func TestRefuseMeansAtMostOnce(t *testing.T) {
 			key = ""
 		}
 		first, again := s.pay(key), s.pay(key)
-		if c.err != context.DeadlineExceeded { //nolint:errorlint // the value of the table
+		if c.err != context.DeadlineExceeded { // the value of the table
 			require.Equal(t, "the provider's answer is too large", status.Convert(first.err).Message(), name)
 			require.Equal(t, codes.ResourceExhausted, status.Code(first.err), name)
 		}

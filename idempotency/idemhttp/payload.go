@@ -156,7 +156,7 @@ type again struct {
 }
 
 // restored returns a request with a copy of its body, and with ctx. Length and trailers stay.
-func restored(r *http.Request, ctx context.Context, body []byte) *http.Request {
+func restored(r *http.Request, ctx context.Context, body []byte) *http.Request { //nolint:revive // as WithContext
 	r2 := r.WithContext(ctx)
 	if r.Body != nil && r.Body != http.NoBody {
 		r2.Body = again{bytes.NewReader(body), r.Body}

@@ -32,7 +32,7 @@ func JSON(b []byte) (Sum, error) {
 	r := newReader(b)
 	defer r.free()
 	end := 0
-	err := error(errSyntax)
+	err := errSyntax
 	if start := r.space(0); start < len(b) {
 		end, err = r.value(start, 0)
 	}

@@ -9,16 +9,16 @@ import (
 )
 
 // again commits a Txn until etcd has answered it. It repeats after errors of the classes busy
-// and unanswered, and of the classes in also. It returns all other errors as they are. When
-// ctx ends, it returns ctx's error, joined with the last one.
+// and unanswered. It returns all other errors as they are. When ctx ends, it returns ctx's
+// error, joined with the last one.
 //
 // doubt reports whether an earlier call may have been applied, or may still be. If doubt is
 // true, an earlier copy can be the reason why the conditions are not met.
-func again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op, also ...class) (resp *clientv3.TxnResponse, doubt bool, err error) {
-	return Together{}.again(ctx, kv, cmps, then, otherwise, also...)
+func again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op) (resp *clientv3.TxnResponse, doubt bool, err error) {
+	return Together{}.again(ctx, kv, cmps, then, otherwise)
 }
 
-// again is again, the first time by the group.
+// again is again, the first time by the group. It repeats after errors of the classes in also as well.
 func (t Together) again(ctx context.Context, kv clientv3.KV, cmps []clientv3.Cmp, then, otherwise []clientv3.Op, also ...class) (resp *clientv3.TxnResponse, doubt bool, err error) {
 	var pause Backoff
 	for {

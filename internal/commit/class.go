@@ -35,7 +35,7 @@ const (
 // before it proposes. An answer that a server gives to every copy of a request, such as that
 // it does not know the method, must not be unanswered: it would be asked for until ctx ends.
 func classify(err error) class {
-	switch err.(type) {
+	switch err.(type) { //nolint:errorlint // nothing wraps them
 	case sharedError, unsentError:
 		return busy
 	}

@@ -138,7 +138,7 @@ func (c *Crowd) confirm(ctx context.Context, s *Waiter, w *mirror.Waiter) (bool,
 	read, key := c.Limit.Records(resp.Responses), limit.First(resp.Responses[len(resp.Responses)-1])
 	seen, stored, err := c.Limit.Learn(read)
 	if key == nil || key.CreateRevision != s.Token || err != nil || !stored {
-		return false, nil // the view is about to show that
+		return false, nil //nolint:nilerr // the view is about to show that
 	}
 	return rank.Fits(0, w.UpTo(), seen.N) || read.Own != nil && mirror.ReadLimitRecord(read.Own).Through >= s.Token, nil
 }

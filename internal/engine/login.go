@@ -54,7 +54,7 @@ func loginOf(client *clientv3.Client) *login {
 	if !known {
 		context.AfterFunc(client.Ctx(), func() { logins.Delete(client) })
 	}
-	return l.(*login) //nolint:errcheck,forcetypeassert // nothing else is stored
+	return l.(*login) //nolint:forcetypeassert // nothing else is stored
 }
 
 // use says that a session begins, and returns what says that it has ended.

@@ -78,7 +78,7 @@ func (e *Epoch) FindNotice(ctx context.Context, t *Ticket) (*record.Notice, erro
 	}
 	n := e.Notice(t) // the watch has brought it meanwhile, and it was removed
 	if n != nil || err == nil || e.ctx.Err() != nil {
-		return n, nil
+		return n, nil //nolint:nilerr // the notice has ended with the lease
 	}
 	return nil, ctx.Err()
 }

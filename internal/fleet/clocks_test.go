@@ -56,7 +56,7 @@ func TestNotes(t *testing.T) {
 	s := fleet.NewState(space, true)
 	keys := space.Store("orders")
 	write := func(to *fleet.State, id, note string) {
-		put(to, keys.Entry("acme", "pay", id).Record, string(record.Attempt{State: record.AttemptDone, Number: 1, Note: note}.Encode()), 0, 1)
+		put(to, keys.Entry("acme", "pay", id).Record, record.Attempt{State: record.AttemptDone, Number: 1, Note: note}.Encode(), 0, 1)
 	}
 	write(s, "1", "order 12")
 	write(s, "2", "")

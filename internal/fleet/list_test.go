@@ -60,7 +60,7 @@ func TestOnly(t *testing.T) {
 	require.NoError(t, err)
 	orders := space.Store("orders")
 	for n := range 50 {
-		_, err := client.Put(ctx, orders.Entry("acme", "pay", fmt.Sprint(n)).Record, string(record.Attempt{State: record.AttemptDone, Number: 1}.Encode()))
+		_, err := client.Put(ctx, orders.Entry("acme", "pay", fmt.Sprint(n)).Record, record.Attempt{State: record.AttemptDone, Number: 1}.Encode())
 		require.NoError(t, err)
 	}
 	r := &reads{before: func() {}}

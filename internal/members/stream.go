@@ -26,7 +26,7 @@ func (s *calls) hold(ctx context.Context, c *call, open grpc.ClientStream) *stre
 	h := &stream{calls: s, call: c, ctx: ctx}
 	h.timer = time.AfterFunc(lateAfter, func() { s.isLate(c) })
 	h.timer.Stop()
-	context.AfterFunc(ctx, func() { h.ends(context.Cause(ctx)) })
+	context.AfterFunc(ctx, func() { _ = h.ends(context.Cause(ctx)) })
 	return h
 }
 

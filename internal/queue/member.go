@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,7 +85,7 @@ func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	q, space := m.queue, m.queue.sess.Space()
 	key := space.Member(q.Keys, int64(e.Lease()))
 	reads := q.Limit.Reads()
-	ops := append(reads, clientv3.OpGet(space.Members(q.Keys), clientv3.WithPrefix(), clientv3.WithCountOnly()), clientv3.OpGet(key, clientv3.WithCountOnly()))
+	ops := append(slices.Clip(reads), clientv3.OpGet(space.Members(q.Keys), clientv3.WithPrefix(), clientv3.WithCountOnly()), clientv3.OpGet(key, clientv3.WithCountOnly()))
 	joins := m.lease != e.Lease()
 	if joins {
 		m.counted(0) // what was known ends with the outage

@@ -143,7 +143,7 @@ func (r Request) Encode() string {
 }
 
 func appendString(b []byte, s string) []byte {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || strings.IndexByte(`"\\<>&`, c) >= 0 {
 			return append(b, encode(s)...)
 		}

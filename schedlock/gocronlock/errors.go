@@ -51,4 +51,4 @@ type invalidError string
 func (e invalidError) Error() string        { return string(e) }
 func (e invalidError) Is(target error) bool { return target == ErrInvalid }
 
-func invalid(format string, args ...any) error { return invalidError(fmt.Sprintf(format, args...)) }
+func invalid(text string) error { return invalidError(text) }

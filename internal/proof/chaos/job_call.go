@@ -85,7 +85,7 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 	failed := false
 	defer func() {
 		if v := recover(); v != nil {
-			if v != errPanic {
+			if v != errPanic { //nolint:errorlint // the value of the panic
 				panic(v)
 			}
 			end.Return(history.Event{Outcome: history.OK})

@@ -164,7 +164,7 @@ func (s *Jobs) Plan(r *rand.Rand) Operation {
 	case n < 15:
 		return s.with("job.history", j, bound, func(ctx context.Context, p *Process, l *locker) error { return s.read(ctx, p, l, j) })
 	case n < 22:
-		return s.with("job.clock", j, bound, func(ctx context.Context, p *Process, l *locker) error { return publishTime(ctx, p, l) })
+		return s.with("job.clock", j, bound, publishTime)
 	}
 	o := drawJobCall(r, j)
 	return Operation{Name: history.JobDo + " " + j.name, Do: func(ctx context.Context, p *Process) error {

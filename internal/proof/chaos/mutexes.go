@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -75,7 +76,7 @@ func (m *Mutexes) evict(name string, which uint64, bound time.Duration) Operatio
 		ctx, cancel := context.WithTimeout(ctx, bound)
 		defer cancel()
 		st, err := mu.Status(ctx)
-		all := append(st.Holders, st.Waiters...)
+		all := slices.Concat(st.Holders, st.Waiters)
 		if err != nil || len(all) == 0 {
 			return err
 		}

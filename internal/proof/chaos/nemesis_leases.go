@@ -7,7 +7,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
@@ -118,7 +117,7 @@ func processDies(ctx context.Context, env *Env, r *rand.Rand) (effects int) {
 		return 0
 	}
 	if s := p.Session(); s != nil && s.Lease() != 0 {
-		key := keyspace.Session(env.Space.Session(int64(s.Lease()))).Alive()
+		key := env.Space.Session(int64(s.Lease())).Alive()
 		p.die()
 		if resp, err := env.Admin().Get(ctx, key); err == nil && len(resp.Kvs) == 1 {
 			effects++ // it is dead, and etcd does not know

@@ -116,7 +116,7 @@ func (o requestCall) run(ctx context.Context, p *Process, st *requestStore) (err
 	var end *history.Call
 	defer func() {
 		if v := recover(); v != nil {
-			if v != errPanic {
+			if v != errPanic { //nolint:errorlint // the value of the panic
 				panic(v)
 			}
 			end.Return(history.Event{Outcome: history.OK})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -220,7 +221,7 @@ func (q semaphore) evictToken(which uint64, bound time.Duration) Operation {
 		ctx, cancel := context.WithTimeout(ctx, bound)
 		defer cancel()
 		st, err := sem.Status(ctx)
-		all := append(st.Holders, st.Waiters...)
+		all := slices.Concat(st.Holders, st.Waiters)
 		if err != nil || len(all) == 0 {
 			return err
 		}

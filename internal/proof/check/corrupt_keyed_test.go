@@ -20,7 +20,7 @@ var corruptionsOfKeyed = []corruption{
 	}},
 	{"have a lowered default forget what it replaced", []string{"store/through"}, func(s *scene) bool {
 		l, ok := s.keyLimit(func(g *gate, l limit) bool {
-			st, _ := g.stateAt(l.rev)
+			st := g.stateAt(l.rev)
 			return l.inForce.rev == l.rev && l.inForce.rev != l.own.rev && l.own.record.Through == 0 && st.held > l.n
 		})
 		return ok && s.rewrite(func(e *history.Event) bool { return e.Rev == l.rev }, func(r *record.Limit) { r.Settled = true }) > 0

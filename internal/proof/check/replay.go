@@ -141,7 +141,7 @@ func (s *store) commit(c history.Commit) {
 			for _, g := range s.gates {
 				if g.base == b {
 					touched[g.name] = g
-					g.setBase(c)
+					g.setBase()
 				}
 			}
 		case keyRequest:

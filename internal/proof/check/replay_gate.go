@@ -167,10 +167,10 @@ func (g *gate) admit(c history.Commit) {
 }
 
 // stateAt returns what the queue was like at a revision.
-func (g *gate) stateAt(rev int64) (state, bool) {
+func (g *gate) stateAt(rev int64) state {
 	at, _ := slices.BinarySearchFunc(g.states, rev+1, func(s state, rev int64) int { return cmp.Compare(s.rev, rev) })
 	if at == 0 {
-		return state{}, false
+		return state{}
 	}
-	return g.states[at-1], true
+	return g.states[at-1]
 }

@@ -81,7 +81,7 @@ func (g *gate) setLimit(e history.Event, c history.Commit) {
 }
 
 // setBase takes over the default, which counts only where the queue has no limit of its own.
-func (g *gate) setBase(c history.Commit) {
+func (g *gate) setBase() {
 	if g.inForce().rev == g.base.rev {
 		g.limited(*g.base)
 	}

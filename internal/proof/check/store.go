@@ -214,7 +214,7 @@ func (v *view) statuses() (f []Finding) {
 		}
 		st, exact, forgotten := state{}, true, false
 		if g := v.gates[r.Gate]; g != nil {
-			st, _ = g.stateAt(r.Rev)
+			st = g.stateAt(r.Rev)
 			l := g.limitAt(r.Rev)
 			exact = l.known && !l.unsettled()
 			forgotten = v.forgets(g, r.Rev)

@@ -93,7 +93,7 @@ func (c *Cluster) MoveLeader(ctx context.Context, to int) error {
 		err = c.transfer(ctx, from, to)
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("move the leader from member %d to %d: %w (last: %v)", from, to, ctx.Err(), err)
+			return fmt.Errorf("move the leader from member %d to %d: %w (last: %v)", from, to, ctx.Err(), err) //nolint:errorlint // the last error is only shown
 		case <-time.After(pollEvery):
 		}
 	}

@@ -53,7 +53,7 @@ func work(dir string) int {
 		if err == nil {
 			break
 		}
-		if err != syscall.EWOULDBLOCK {
+		if err != syscall.EWOULDBLOCK { //nolint:errorlint // of the system call
 			return fail(err)
 		}
 		if found.Overlap = max(time.Since(began), time.Microsecond); found.Overlap > longest {

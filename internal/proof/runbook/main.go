@@ -132,7 +132,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err := bash.Start(); err != nil {
 		return err
 	}
-	theirs.Close()
+	_ = theirs.Close()
 	defer r.end()
 	fmt.Fprintln(r.out, "section | seconds | grants | longest time without one | sessions lost")
 	for said := bufio.NewScanner(ours); said.Scan(); {

@@ -48,12 +48,12 @@ func (t Trace) ended(c observe.Call, o observe.Outcome) {
 			t.Acquired(c, o)
 		}
 	case observe.Hold, observe.Lead:
-		lost, isLost := o.Err.(*concurrency.LostError)
+		lost, isLost := o.Err.(*concurrency.LostError) //nolint:errorlint // hooks get it as it is
 		switch {
 		case isLost:
 			call(t.Lost, lost)
 		case o.Result == observe.Unconfirmed:
-			call(t.Unconfirmed, o.Err.(*concurrency.UnconfirmedError))
+			call(t.Unconfirmed, o.Err.(*concurrency.UnconfirmedError)) //nolint:errorlint // likewise
 		case t.Released != nil:
 			t.Released(c, o)
 		}

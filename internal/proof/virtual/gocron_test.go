@@ -87,7 +87,7 @@ func TestElectorOfACutOffLeader(t *testing.T) {
 				for _, d := range on {
 					e, err := gocronlock.NewElector(electionOf(d))
 					require.NoError(t, err)
-					defer e.Close(within(t, time.Minute)) //nolint:errcheck // it may be closed
+					defer e.Close(within(t, time.Minute)) // it may be closed
 					electors = append(electors, e)
 					time.Sleep(time.Second)
 				}

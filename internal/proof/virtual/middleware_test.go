@@ -105,7 +105,7 @@ func askHTTP(t *testing.T, h http.Handler) ask {
 		w := httptest.NewRecorder()
 		defer func() {
 			if v := recover(); v != nil {
-				re.aborted = v == http.ErrAbortHandler //nolint:errorlint // it is passed on as it is
+				re.aborted = v == http.ErrAbortHandler // it is passed on as it is
 			}
 		}()
 		h.ServeHTTP(w, r)

@@ -176,7 +176,7 @@ func TestShareOfATransport(t *testing.T) {
 		resp, err = do()
 		require.NoError(t, err)
 		s.running(1)
-		_, err = do() //nolint:bodyclose // it has no response
+		_, err = do()
 		require.ErrorIs(t, err, concurrency.ErrUnavailable)
 		s.healed()
 		s.running(0)

@@ -205,7 +205,6 @@ func (r *reader) assign(name, value string) error {
 
 // line reads a schedule and a command.
 func (r *reader) line(line string) (j Job, err error) {
-	spec, command := line, ""
 	fields := 5
 	if line[0] == '@' {
 		fields = 1
@@ -219,7 +218,7 @@ func (r *reader) line(line string) (j Job, err error) {
 			rest = rest[i:]
 		}
 	}
-	spec, command = strings.TrimSpace(line[:len(line)-len(rest)]), strings.TrimSpace(rest)
+	spec, command := strings.TrimSpace(line[:len(line)-len(rest)]), strings.TrimSpace(rest)
 	if r.zone == nil {
 		return j, errors.New("its time zone is not known: write CRON_TZ=Europe/Berlin above it, or give --zone, since machines may have other zones")
 	}

@@ -55,7 +55,7 @@ func (r *run) lacking() (missing []string, err error) {
 		return nil, err
 	}
 	seen := check.Judge(h).Effects
-	seen[earlyDeletions] = int64(len(earlyEnds(h, margin)))
+	seen[earlyDeletions] = int64(len(earlyEnds(h)))
 	seen[permitsOutlived] = int64(longPauses(h, r.TTL).Permits)
 	seen[attemptsKilled] = int64(killsInRequests(h).Attempts)
 	for _, effect := range r.required {

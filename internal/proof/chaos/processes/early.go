@@ -33,7 +33,7 @@ const slack = 10 * time.Millisecond
 // earlyEnds finds the leases that ended early. Each process has a monitor, which holds
 // a mutex all the time; the deadline of its permit is recorded, and with it when the last
 // renewal was sent.
-func earlyEnds(h *history.History, margin time.Duration) []Early {
+func earlyEnds(h *history.History) []Early {
 	leaseOf, goneAt := map[int64]int64{}, map[int64]int64{}
 	for _, c := range h.Commits() {
 		for _, e := range c.Events {

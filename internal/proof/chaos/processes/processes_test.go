@@ -26,7 +26,7 @@ func TestTrapS3StoppedLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a quarter of a minute")
 	}
-	dir, err := os.MkdirTemp("", "s3-") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "s3-") //nolint:usetesting // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	c := Config{
 		Binary: os.Args[0], Env: []string{serverEnv + "=1"}, Dir: dir, Seed: 1,
@@ -90,7 +90,7 @@ func TestEarlyEnds(t *testing.T) {
 				{At: tt.deleted, Kind: history.KindDelete, Rev: 13, KV: request},
 				{At: 5 * s, Kind: history.KindEnded, Client: "c", Op: 1, Gate: "mutex/m", Token: 12, Cause: history.Lost, Held: tt.to, Until: tt.until},
 			}, tt.more...)})
-			require.Equal(t, tt.want, earlyEnds(h, time.Second))
+			require.Equal(t, tt.want, earlyEnds(h))
 		})
 	}
 }
@@ -171,7 +171,7 @@ func TestLongPauses(t *testing.T) {
 // Clients go through the phases together, and write to the same registers.
 func TestControl(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "control-")
+	dir, err := os.MkdirTemp("", "control-") //nolint:usetesting // likewise
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c, err := newControl(filepath.Join(dir, "s"))

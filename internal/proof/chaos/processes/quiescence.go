@@ -23,7 +23,7 @@ func (r *run) quiescencePhase() (findings []string) {
 	r.mend("the servers", func(ctx context.Context) error {
 		for i := range servers {
 			if p := r.cluster.Member(i); p.Ended() {
-				return fmt.Errorf("server %d ended by itself: %v\n%s", i, p.Err(), p.Tail(2000))
+				return fmt.Errorf("server %d ended by itself: %v\n%s", i, p.Err(), p.Tail(2000)) //nolint:errorlint // nil after an exit of 0
 			}
 			if _, err := r.cluster.MemberClient(i).Get(ctx, "chaos/head"); err != nil {
 				return err

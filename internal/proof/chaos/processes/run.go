@@ -134,7 +134,7 @@ func (r *run) judge(version string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Version: version, Beside: r.besides(), Early: earlyEnds(h, margin), Pauses: longPauses(h, r.TTL), Kills: killsInRequests(h), Losses: losses(h, r.TTL, r.behind), Stops: h.Counts()[leadersStopped]}
+	res := &Result{Version: version, Beside: r.besides(), Early: earlyEnds(h), Pauses: longPauses(h, r.TTL), Kills: killsInRequests(h), Losses: losses(h, r.TTL, r.behind), Stops: h.Counts()[leadersStopped]}
 	r.recorder.Count(earlyDeletions, int64(len(res.Early)))
 	r.recorder.Count(permitsOutlived, int64(res.Pauses.Permits))
 	r.recorder.Count(attemptsKilled, int64(res.Kills.Attempts))
@@ -261,7 +261,7 @@ func (r *run) seeEarly() (seen bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	early := earlyEnds(h, margin)
+	early := earlyEnds(h)
 	if len(early) == 0 {
 		return false, nil
 	}

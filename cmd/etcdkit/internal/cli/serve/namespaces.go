@@ -87,13 +87,13 @@ func (n *namespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // of returns the console of a namespace, and opens its session at the first call.
 func (n *namespaces) of(name string) (http.Handler, error) {
-	h, served := n.known(name)
-	if h != nil {
+	if h, _ := n.known(name); h != nil {
 		return h, nil
 	}
 	n.opening.Lock()
 	defer n.opening.Unlock()
-	if h, served = n.known(name); h != nil {
+	h, served := n.known(name)
+	if h != nil {
 		return h, nil
 	}
 	if served >= mostNamespaces {

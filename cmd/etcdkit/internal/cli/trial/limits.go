@@ -50,7 +50,7 @@ func limitIsKept(ctx context.Context, s *scratch, d time.Duration) error {
 		sems = append(sems, sem)
 	}
 	var inside, most, granted atomic.Int64
-	work := func(context.Context, *concurrency.Permit) error {
+	work := func(context.Context, *concurrency.Permit) error { //nolint:unparam // Run asks for it
 		for now := inside.Add(1); ; {
 			if max := most.Load(); now <= max || most.CompareAndSwap(max, now) {
 				break
