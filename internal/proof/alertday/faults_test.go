@@ -44,7 +44,9 @@ var faultsOfAll = []fault{
 		},
 		may: []string{
 			"EtcdkitPermitsLost charge", "EtcdkitPermitsLost report", "EtcdkitPermitsLost api", "EtcdkitPermitsLost web", "EtcdkitPermitsLost flow",
-			"EtcdkitAttemptsLost orders", "EtcdkitOutcomesUnconfirmed orders", "EtcdkitRunsLost heartbeat",
+			"EtcdkitPermitsLost model", "EtcdkitPermitsLost render",
+			"EtcdkitAttemptsLost orders", "EtcdkitAttemptsLost payments", "EtcdkitOutcomesUnconfirmed orders", "EtcdkitOutcomesUnconfirmed payments",
+			"EtcdkitRunsLost heartbeat", "EtcdkitRunsLost invoices",
 		},
 	},
 	{
