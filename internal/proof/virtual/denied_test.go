@@ -317,7 +317,7 @@ func TestDeniedOutcome(t *testing.T) {
 					if i == 0 {
 						_, err := idempotency.Step(at, "charge", func(context.Context) (int, error) { return 1, nil })
 						require.NoError(t, err)
-						require.InDelta(t, 4.5, time.Since(begun).Seconds(), 2, "soon after it is allowed")
+						require.InDelta(t, 5.5, time.Since(begun).Seconds(), 2.5, "soon after it is allowed")
 						time.Sleep(time.Until(d.renewed().Add(renews + time.Millisecond)))
 						_, allow := d.refuse(refusal, nil)
 						time.AfterFunc(7*time.Second, allow) // longer than what is attached may be denied
