@@ -196,6 +196,34 @@ func TestOtherSettingsAfterRemove(t *testing.T) {
 	require.Equal(t, schedlock.Ran, res.Outcome)
 }
 
+// A new Job of the name is there before Remove of the former one has etcd's answer: its settings stay in force, and its plan.
+func TestNewJobBesideRemove(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	in := f.instance(nil, schedlock.Settled(clock(friday).options()))
+	job := func(d time.Duration) (*schedlock.Job, error) {
+		return in.Job("job", nine{}, nothing, schedlock.AtMost(d))
+	}
+	former, err := job(time.Minute)
+	require.NoError(t, err)
+	former.Next(friday)
+	in.waitPlan(t, "job", func(_ record.Plan, ok bool) bool { return ok })
+	require.Eventually(t, func() bool { return len(f.Keys("/jobs-of/")) == 1 }, soon, 5*time.Millisecond)
+	held := in.client.Inject(embedtest.Fault{Method: "DeleteRange", Do: embedtest.HoldRequest}) // of the list of jobs
+	removed := make(chan error, 1)
+	go func() { removed <- former.Remove(ctx) }()
+	require.NoError(t, held.WaitHit(ctx))
+	next, err := job(time.Minute)
+	require.NoError(t, err)
+	next.Next(friday)
+	require.NoError(t, held.Release())
+	require.NoError(t, got(t, removed, "it returns"))
+	_, err = job(time.Hour)
+	require.ErrorIs(t, err, schedlock.ErrInvalid)
+	require.Len(t, f.Keys("/plan"), 1)
+}
+
 // stumbling is nine, but panics when a claim asks for the plan that goes with it.
 type stumbling struct{ nine }
 

@@ -82,7 +82,6 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable, cal
 		delete(p.jobs, name)
 		delete(p.others, name)
 	}
-	has := p.jobs[name] != nil
 	p.mu.Unlock()
 	if err := calls.wait(ctx); err != nil {
 		return l.endError(ctx, asked, err)
@@ -96,7 +95,7 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable, cal
 	if err != nil {
 		return l.endError(ctx, asked, err)
 	}
-	if err := p.publish(ctx, e); err != nil || has {
+	if err := p.publish(ctx, e); err != nil || p.has(name) { // another Job of the name, possibly a new one
 		return err
 	}
 	if err := p.unsettle(ctx, e, name); err != nil {
@@ -104,6 +103,13 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable, cal
 	}
 	l.job(name).unsettled()
 	return p.unplan(ctx, name, nil)
+}
+
+// has reports whether this process has the job.
+func (p *planner) has(name string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.jobs[name] != nil
 }
 
 func (p *planner) retireAll(ctx context.Context, now time.Time) error {
