@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -97,7 +98,7 @@ func TestClocksOfASlowChange(t *testing.T) {
 	require.NoError(t, err)
 	var clock atomic.Int64
 	clock.Store(1_000_000_000)
-	fl := listed(t, &reads{before: func() {}}, f, space, fleet.Options{Now: func() time.Time { return time.UnixMilli(clock.Load()) }})
+	fl := listed(t, &reads{before: func(context.Context) {}}, f, space, fleet.Options{Now: func() time.Time { return time.UnixMilli(clock.Load()) }})
 	for _, step := range []struct {
 		what         string
 		passed, lead int64 // milliseconds since the step before; by the clock of the process, with the way

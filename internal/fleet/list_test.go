@@ -22,12 +22,12 @@ import (
 // reads are reads of etcd: what happens before each, and how many keys they have returned.
 type reads struct {
 	clientv3.KV
-	before func()
+	before func(context.Context)
 	keys   atomic.Int64
 }
 
 func (r *reads) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	r.before()
+	r.before(ctx)
 	resp, err := r.KV.Get(ctx, key, opts...)
 	if err == nil {
 		r.keys.Add(int64(len(resp.Kvs)))
@@ -63,7 +63,7 @@ func TestOnly(t *testing.T) {
 		_, err := client.Put(ctx, orders.Entry("acme", "pay", fmt.Sprint(n)).Record, record.Attempt{State: record.AttemptDone, Number: 1}.Encode())
 		require.NoError(t, err)
 	}
-	r := &reads{before: func() {}}
+	r := &reads{before: func(context.Context) {}}
 	fl := listed(t, r, f, space, fleet.Options{Now: time.Now, Only: []string{space.Clocks(), space.Sessions()}})
 	fl.View(func(st *fleet.State, _ fleet.Meta) {
 		require.Contains(t, st.Sessions, int64(s.Lease()))
@@ -88,7 +88,7 @@ func TestClocksOfASlowList(t *testing.T) {
 	require.NoError(t, err)
 	var ahead atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	r := &reads{before: func() {
+	r := &reads{before: func(context.Context) {
 		if ahead.Swap(int64(time.Minute)) == 0 { // the first one has waited for so long, and then the process writes
 			_, err := client.Put(ctx, space.Session(int64(lease.ID)).Alive(), record.Clock{Owner: "web-7", AtMS: now().UnixMilli()}.Encode(), clientv3.WithLease(lease.ID))
 			require.NoError(t, err)
@@ -113,10 +113,13 @@ func TestReadAgainBesideTheWatch(t *testing.T) {
 	var fl *fleet.Fleet
 	var pages atomic.Int64 // of the second list
 	again, slow := make(chan struct{}), make(chan struct{})
-	r := &reads{KV: c.KV, before: func() {
+	r := &reads{KV: c.KV, before: func(ctx context.Context) {
 		if fl.Meta().Lists == 1 && pages.Add(1) == 2 { // whose revision is known by then
 			close(again)
-			<-slow
+			select {
+			case <-slow:
+			case <-ctx.Done(): // as a read ends when its watch does
+			}
 		}
 	}}
 	const probe = 500 * time.Millisecond // a busy machine does not take three of them for the next watch
