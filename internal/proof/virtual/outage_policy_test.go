@@ -69,10 +69,10 @@ func services(on []*desk, policy limithttp.Outage, all *peak, change func(*limit
 		s.handler = mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			all.enter()
 			defer all.leave()
-			if _, permitted := limithttp.FromContext(r.Context()); !permitted {
+			if p, permitted := limithttp.FromContext(r.Context()); !permitted {
 				s.own.enter()
 				defer s.own.leave()
-			} else if share, ok := s.total.Share(); ok && share.Running > 0 {
+			} else if share, ok := s.total.Share(); ok && share.Running > 0 && p.Err() == nil { // it may have been lost a moment ago
 				s.early.Add(1)
 			}
 			if r.Header.Get("Tenant") == "slow" {
