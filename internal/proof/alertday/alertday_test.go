@@ -168,6 +168,7 @@ func judge(t *testing.T, r *recording, begin int, faults ...fault) {
 		for _, alert := range c.may {
 			if at := fires[alert]; len(at) > 0 {
 				when = append(when, fmt.Sprintf("%s after %d min (may fire)", alert, at[0]-begin))
+				require.GreaterOrEqual(t, at[0], begin, "%s: %s fires before the fault", c.name, alert)
 			}
 			delete(fires, alert)
 		}
