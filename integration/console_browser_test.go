@@ -248,6 +248,9 @@ func stock(b *tab) stocked {
 	require.NoError(t, err)
 	_, err = el.Campaign(ctx, concurrency.Note("10.0.0.7:8080"))
 	require.NoError(t, err)
+	rate, err := concurrency.NewRateLimiter(s, "mails", concurrency.Rate{PerSecond: 20, Burst: 1}, nil)
+	require.NoError(t, err)
+	require.NoError(t, rate.Wait(ctx))
 	jobs, err := schedlock.New(s, nil)
 	require.NoError(t, err)
 	full := errors.New("the disk is full")
@@ -279,6 +282,7 @@ func stock(b *tab) stocked {
 		"jobs": "cleanup", "job?name=cleanup": "the disk is full", "stores": "orders", "store?name=orders": "POST /payments", "sessions": "web-7",
 		"doctor": "a majority answers reads in", fmt.Sprintf("confirm?do=evict&name=semaphore/charge&target=%d", second.Token()): "<b>order 13</b>",
 		"confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)): "choose what the lost attempt has done", "confirm?do=pause&name=cleanup": "Keep the job from starting", "queue?name=semaphore/none": "No request waits",
+		"queue?name=rate/mails": "20 per second", "queue?name=election/shard-7": "10.0.0.7:8080", "alert?etcdkit_kind=semaphore&etcdkit_name=charge": "order 12",
 		"queues": "semaphore/charge", "search?q=order": "web-7 holds", "changes": "There is no recorded change", "bulk?do=delete&store=orders&only=refused": "1 target", fmt.Sprintf("process?name=%016x", s.Lease()): "order 12",
 	}
 	return stocked{s, charge, first, second, orders, key, ref, pages}
@@ -324,6 +328,10 @@ func TestConsoleInABrowser(t *testing.T) {
 	b.open("queue?name=semaphore/charge")
 	b.shot("queue-phone")
 	b.do(chromedp.EmulateViewport(1100, 800))
+
+	b.open("queue?name=semaphore/charge")
+	require.Equal(t, "true", b.eval(`(times => times.length > 0 && times.every(e => e.title.endsWith(" here")))([...document.querySelectorAll("main time:not([data-age])")])`), "the local time")
+	require.Equal(t, b.eval(`document.querySelectorAll(".copied").length * (navigator.clipboard ? 1 : 0)`), b.eval(`document.querySelectorAll("button.copy").length`), "a button for each")
 
 	// A page is live, also after its server was away.
 	b.open("queue?name=semaphore/charge")
