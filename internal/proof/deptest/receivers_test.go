@@ -21,17 +21,23 @@ const (
 // extent is how many methods a type has, and how many files have one.
 type extent struct{ methods, files int }
 
+// An excess is a type above a bound, and the reason.
+type excess struct {
+	extent
+	why string
+}
+
 // tooLarge are the types that were above a bound when the rule came. A number that is within its bound
 // is the bound. The list may only shrink: a row is lowered or removed, never raised, and none is added.
-var tooLarge = map[string]extent{
-	"concurrency/internal/middleware.Admission": {maxMethods, 5},
-	"console.console":                 {maxMethods, 10},
-	"idempotency/conformance.fixture": {maxMethods, 7},
-	"idempotency/idemhttp.config":     {maxMethods, 5},
-	"internal/engine.Epoch":           {maxMethods, 5},
-	"internal/engine.Session":         {47, 6},
-	"internal/fleet.State":            {maxMethods, 6},
-	"internal/mirror.Source":          {maxMethods, 5},
+var tooLarge = map[string]excess{
+	"concurrency/internal/middleware.Admission": {extent{maxMethods, 5}, "two policies of an outage, and work in the background, have a file each"},
+	"console.console":                 {extent{maxMethods, 10}, "a page is a file with its handler"},
+	"idempotency/conformance.fixture": {extent{maxMethods, 7}, "a promise of each kind is a file"},
+	"idempotency/idemhttp.config":     {extent{maxMethods, 5}, "statuses, keys, bodies, replays and problems are decided from one set of options"},
+	"internal/engine.Epoch":           {extent{maxMethods, 5}, "what ends with a lease: its end, its notices, its permits, its contacts"},
+	"internal/engine.Session":         {extent{47, 6}, "what all packages ask of a session, by topic: all of it shares the lease's lock"},
+	"internal/fleet.State":            {extent{maxMethods, 6}, "a kind of subject is a file"},
+	"internal/mirror.Source":          {extent{maxMethods, 5}, "a read, a watch, the times of both, and how they begin anew"},
 }
 
 // receivers measures the types of the product that have methods, by folder and name. A method that is
@@ -93,7 +99,14 @@ func TestReceivers(t *testing.T) {
 	if len(all) < 100 {
 		t.Errorf("only %d types with methods were found", len(all))
 	}
-	for _, breach := range receiverBreaches(all, tooLarge) {
+	rows := map[string]extent{}
+	for name, e := range tooLarge {
+		if e.why == "" {
+			t.Errorf("%s is above a bound without a reason", name)
+		}
+		rows[name] = e.extent
+	}
+	for _, breach := range receiverBreaches(all, rows) {
 		t.Error(breach)
 	}
 }
