@@ -22,7 +22,7 @@ ROUNDS      ?= 3
 SCALEROUNDS ?= $(ROUNDS)
 NOTE        ?=
 ARGS        ?=
-PARTS       ?= test race etcd37 bench-test demos-test integration browser first-output stall chaos chaos-processes runbook seeds mutants compat model fuzz
+PARTS       ?= test race etcd37 bench-test demos-test integration browser alerts-day first-output stall chaos chaos-processes runbook seeds mutants compat model fuzz
 FILE        ?=
 ONLY        ?=
 OUT         ?=
@@ -185,7 +185,7 @@ alerts: ## Check the alert rules of docs/observability and run their unit tests;
 	@promtool check config --syntax-only docs/observability/compose/prometheus.yaml
 
 .PHONY: alerts-day
-alerts-day: ## Record five hours of a fleet that is healthy and busy, a second for each minute, repeat them for a day and run all alert rules on it, then on each fault; needs promtool; takes twenty minutes (SAMPLES=300)
+alerts-day: ## Record five hours of a fleet that is healthy and busy, a second for each minute, repeat them for a day and run all alert rules on it, then on each fault; needs promtool; takes twelve minutes (SAMPLES=300)
 	@command -v promtool >/dev/null || { \
 		echo "make alerts-day: promtool is not installed (Debian and Ubuntu: apt install prometheus; otherwise prometheus.io/download); nothing was checked." >&2; exit 1; }
 	@ALERTS_DAY=$(or $(SAMPLES),300) go test -count=1 -v -timeout 60m ./internal/proof/alertday
