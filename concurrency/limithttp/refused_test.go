@@ -113,21 +113,30 @@ func TestAnswerEndsOutage(t *testing.T) {
 			require.NoError(t, err)
 			changes := make(chan bool, 100)
 			s := in.serveBy(lim, options(func(o *limithttp.Options) {
-				o.Outage, o.Patience, o.Wait = limithttp.Open, time.Millisecond, 100*time.Millisecond
+				o.Outage, o.Patience, o.Wait = limithttp.Open, time.Millisecond, time.Second
 				o.OnOutage = func(err error) { changes <- err != nil }
 				o.Each = func(*http.Request) []concurrency.AcquireOption {
 					return []concurrency.AcquireOption{concurrency.Weight(c.weight)}
 				}
 			}), ok)
-			require.Equal(t, http.StatusOK, s.get("acme").StatusCode)
+			away := false
+			settles := func(is bool) func() bool { // while requests come
+				return func() bool {
+					s.get("acme")
+					for len(changes) > 0 {
+						require.Equal(t, !away, <-changes, "a begin and an end in turn")
+						away = !away
+					}
+					return away == is
+				}
+			}
+			require.Eventually(t, settles(false), soon, 10*time.Millisecond)
 			by.holders("acme", 0)
 			in.client.Cut()
-			require.Eventually(t, func() bool { return s.get("acme").StatusCode == http.StatusOK && len(changes) > 0 }, soon, 10*time.Millisecond)
-			require.True(t, <-changes, "the outage begins")
+			require.Eventually(t, settles(true), soon, 10*time.Millisecond)
 			c.refuse(t, by)
 			in.client.Heal()
-			require.Eventually(t, func() bool { s.get("acme"); return len(changes) > 0 }, soon, 50*time.Millisecond) // while requests come
-			require.False(t, <-changes, "the outage ends")
+			require.Eventually(t, settles(false), soon, 50*time.Millisecond)
 			for range 5 {
 				require.Equal(t, c.status, s.get("acme").StatusCode)
 			}

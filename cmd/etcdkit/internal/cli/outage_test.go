@@ -51,7 +51,7 @@ func TestNoSpace(t *testing.T) {
 	for line, want := range map[string]string{
 		"conformance --yes --only Limit": "is out of space",
 		"limit charge 3":                 "is out of space",
-		"doctor":                         "2 queues\n",
+		"doctor":                         "2 queues; ",
 		"show charge":                    "used 1",
 	} {
 		code, out := execs(line)
