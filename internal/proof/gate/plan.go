@@ -152,7 +152,7 @@ func (g *gate) do(ctx context.Context, s step) outcome {
 	if used := cmd.ProcessState; used != nil {
 		o.own = (used.UserTime() + used.SystemTime()).Seconds()
 	}
-	o.skipped = bytes.Contains(out.Bytes(), []byte("SKIP integration.TestConsole"))
+	o.skipped = bytes.Contains(out.Bytes(), []byte("SKIP integration.TestConsoleInABrowser"))
 	verdict := "passed"
 	if !o.passed {
 		verdict = "FAILED"

@@ -82,6 +82,9 @@ func TestDo(t *testing.T) {
 	require.Contains(t, out.String(), "./a ./b -short /bin/gate test -again -flaky /run/flaky -times /run/times -target good\n")
 	require.Contains(t, out.String(), "== make good leaves out ./c: it cannot differ\n== make good -short passed in 0 s\n")
 	require.False(t, g.do(t.Context(), step{target: "bad"}).passed)
+	for output, skipped := range map[string]bool{"SKIP integration.TestConsoleInABrowser": true, "SKIP integration.TestConsoleByAxe": false} { // axe-core alone is missing
+		require.Equal(t, skipped, g.do(t.Context(), step{target: "good", run: []string{output}}).skipped, output)
+	}
 
 	const parted = "package a\n\nimport \"testing\"\n\nfunc TestSeeds(t *testing.T) { t.Log(testing.Short()) }\n\nfunc TestLong(t *testing.T) {\n\tif testing.Short() {\n\t\tt.Skip(\"an hour\")\n\t}\n}\n"
 	for _, where := range []string{"a", "bench/b"} {
