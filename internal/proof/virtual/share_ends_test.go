@@ -204,14 +204,14 @@ func outageEndPanics(t *testing.T, idle time.Duration) {
 func TestOutageEndPanicsUnderAShare(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(t *testing.T, on []*desk) {
-		end, told := make(chan struct{}), make(chan struct{}, 1)
+		end, asked := make(chan struct{}), make(chan struct{}, 1)
 		finish := sync.OnceFunc(func() { close(end) })
 		defer finish()
 		var s *service
 		s = services(on, limithttp.Share, new(peak), func(o *limithttp.Options) {
 			o.OnOutage = func(err error) {
 				if s.away.Store(err != nil); err == nil {
-					told <- struct{}{}
+					asked <- struct{}{}
 					panic("planned")
 				}
 			}
@@ -222,7 +222,7 @@ func TestOutageEndPanicsUnderAShare(t *testing.T) {
 		s.cutOff()
 		status := s.without("slow")
 		s.client.Heal()
-		<-told
+		<-asked
 		time.Sleep(10 * time.Second)
 		require.Zero(t, s.share().Running, "the work has its permit")
 		finish()
