@@ -94,6 +94,21 @@ func TestCallCompressedAnew(t *testing.T) {
 	require.ErrorContains(t, err, "not compressed by gzip")
 }
 
+// A353: calls that differ only in the Opaque of their URL, which net/http sends in place of a path, had one key, so that
+// the second was answered with the result of the first.
+func TestOpaqueIsDescribed(t *testing.T) {
+	t.Parallel()
+	call := func(opaque string) string {
+		r := outgoing("application/json", `{"amount":1}`)
+		r.URL.Opaque = opaque
+		text, err := describeCall(r)
+		require.NoError(t, err)
+		return text
+	}
+	require.Equal(t, call("//pay.example/charges/1"), call("//pay.example/charges/1"))
+	require.NotEqual(t, call("//pay.example/charges/1"), call("//pay.example/charges/2"))
+}
+
 // A107: parameters that cannot be parsed hide neither JSON, nor a call of RPC, nor a multipart body: one whose
 // boundary cannot be read, which is another one in each attempt, is not sent without a key.
 func TestMediaTypeThatCannotBeParsed(t *testing.T) {

@@ -18,8 +18,11 @@ func sent(r *http.Request) *url.URL {
 
 // pathOf returns one text for all paths that have the same segments. A slash that is percent-encoded
 // is a part of its segment. Segments that are empty, or dots, stay: some routers resolve them, and
-// some do not.
+// some do not. net/http sends an Opaque in place of a path.
 func pathOf(u *url.URL) string {
+	if u.Opaque != "" {
+		return u.Opaque
+	}
 	path := u.EscapedPath()
 	if !strings.ContainsFunc(path, func(c rune) bool { return !unreserved(c) && c != '/' }) {
 		return path
