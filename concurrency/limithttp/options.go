@@ -84,8 +84,8 @@ type Options struct {
 	// characters without quotes and backslashes. A Transport has no use for it. Defaults to
 	// "concurrency".
 	Policy string
-	// OnProblem writes a problem; all headers but Content-Type are set. A Transport has no use for
-	// it. Defaults to problem+json.
+	// OnProblem writes a problem; all headers but Content-Type and Content-Language are set. A
+	// Transport has no use for it. Defaults to problem+json in English.
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
 	// OnOutage is called when an outage has begun, with its error, and with nil when it has ended: by
 	// a request or, if none has waited for etcd in vain for five seconds, in the background, where a panic

@@ -118,8 +118,8 @@ type Options struct {
 	// ShowNote puts the note into the client's problem when the outcome is unknown (Problem.Note). Defaults
 	// to false: the client gets the reference of the record, and the note is the operator's.
 	ShowNote bool
-	// OnProblem writes a problem; all headers but Content-Type are set. Defaults to
-	// problem+json, and for a call of gRPC, gRPC-Web or Connect to an error of its protocol.
+	// OnProblem writes a problem; all headers but Content-Type and Content-Language are set. Defaults to
+	// problem+json in English, and for a call of gRPC, gRPC-Web or Connect to an error of its protocol.
 	OnProblem func(http.ResponseWriter, *http.Request, Problem)
 	// ReportError is called with each error that an operator should know: etcd is
 	// unavailable, an outcome was not recorded, or an outcome is unknown until Resolve
