@@ -29,6 +29,7 @@ type Queue struct {
 	limiter *Limiter // of which it is the total or a key, or nil
 	isTotal bool
 	limit   *mvccpb.KeyValue // the stored limit, or nil
+	perSec  float64          // of the stored limit, which each scrape asks for
 	entries map[string]*entry
 	from    int64 // the state before its first change since settle was confirmed then
 	details bool
@@ -117,10 +118,7 @@ func (l *Queue) Own() bool {
 }
 
 // PerSecond returns the stored rate of a queue of shares, or 0 if there is none that can be read.
-func (l *Queue) PerSecond() float64 {
-	rate, _ := l.Rate()
-	return rate.PerSecond
-}
+func (l *Queue) PerSecond() float64 { return l.perSec }
 
 // Rate returns the stored rate of a queue of shares, and into how many shares it is divided, or zero if there is none
 // that can be read.
@@ -138,6 +136,8 @@ func (l *Queue) change(key string, kv *mvccpb.KeyValue, now int64) {
 	switch keys := l.keys(); {
 	case key == keys.Limit && l.fixed == 0:
 		l.limit = kv
+		rate, _ := l.Rate()
+		l.perSec = rate.PerSecond
 	case kv == nil:
 		if e := l.entries[key]; e != nil {
 			e.seen = gone
