@@ -222,7 +222,7 @@ func (c *reporter) Follows(ctx context.Context, t *queue.Ticket, since time.Time
 			}
 		}
 	}
-	if !q.sess.Background(report) {
+	if !q.sess.Callback(report) {
 		close(done)
 	}
 	return func() { cancel(); <-done }

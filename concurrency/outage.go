@@ -138,7 +138,7 @@ func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Durati
 
 // askInOutage asks etcd in an outage as long as no request does, and calls answered at its first answer.
 func (q *sessionQueue) askInOutage(idle func(now time.Time) (on, idle bool), answered func()) {
-	q.sess.Background(func() {
+	q.sess.Callback(func() {
 		t := time.NewTicker(outage.Every)
 		defer t.Stop()
 		for {

@@ -286,7 +286,7 @@ func (p *Permit) keyGone() {
 	if report := p.lose(lost); report != nil {
 		p.epoch.Drop(p.ticket.Ticket)
 		p.epoch.Free(p.ticket.Ticket)
-		report()
+		p.queue.sess.Report(report)
 	}
 }
 

@@ -170,7 +170,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 			leaseEnded()
 		}
 	}
-	if p.epoch.Context().Err() != nil || !p.queue.sess.Background(again) {
+	if p.epoch.Context().Err() != nil || !p.queue.sess.Callback(again) {
 		leaseEnded()
 	}
 	return why

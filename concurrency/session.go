@@ -90,9 +90,14 @@ func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 // Close ends the session. Calls that wait, and new ones, return ErrClosed at once. Close then
 // waits until all permits are released and all runs of schedlock and attempts of idempotency
 // on this session have ended, or until ctx ends; those that are left then end with ErrClosed
-// as their cause. It revokes the lease, which releases them in etcd, and returns when no
-// goroutine of the session is left. A graceful stop is Close with a deadline; the end of a
+// as their cause. It revokes the lease, which releases them in etcd, and waits for the
+// goroutines of the session. A graceful stop is Close with a deadline; the end of a
 // context of Do would interrupt its work.
+//
+// Some of these goroutines call functions of the program: hooks, Options.Lost of schedlock, and
+// the functions of runs that a Locker starts by itself (OnMisfire, Retries, RequestRun). If one has not
+// returned two seconds after ctx and the permits, runs and attempts have ended, Close returns an error
+// and leaves that goroutine alone.
 //
 // The revocation does not depend on ctx: it happens even if ctx had ended before the call,
 // and is bounded by two seconds. Close returns ctx's error if it had to end what was held, and

@@ -43,7 +43,7 @@ func (a *Attempt) overdue(cause error) {
 // be nil.
 func (a *Attempt) giveUp(report func()) {
 	s := a.store
-	s.sess.Background(func() {
+	s.sess.Callback(func() {
 		select {
 		case <-time.After(s.sess.Margin()):
 		case <-s.sess.Context().Done():
@@ -115,7 +115,7 @@ func (w *ownRecord) loseSurely(ctx context.Context) {
 // attempt any more, which is over.
 func (a *Attempt) unclaim(revision int64) {
 	s := a.store
-	s.sess.Background(func() {
+	s.sess.Callback(func() {
 		a.own.turn.take(context.Background())
 		defer a.unlock()
 		a.own.mod, a.own.unsure = revision, ""

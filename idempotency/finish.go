@@ -138,7 +138,7 @@ func (a *Attempt) finishLater(o *settlement, why error) error {
 		a.leave() // the end of the session says the same
 	}
 	s.count.add(&s.count.Pending, 1)
-	if !s.sess.Background(func() {
+	if !s.sess.Callback(func() {
 		a.own.turn.take(context.Background())
 		defer func() { s.count.add(&s.count.Pending, -1); a.unlock() }()
 		a.keepWriting(o)

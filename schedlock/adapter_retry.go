@@ -40,7 +40,7 @@ func (a *Adapter) request(name string) request {
 		if a.watched[name] {
 			return
 		}
-		a.watched[name] = a.locker.sess.Background(func() {
+		a.watched[name] = a.locker.sess.Callback(func() {
 			free := a.waitLost(j, tick, r)
 			lost := lostTick{tick, a.locker.opts.Now()}
 			a.mu.Lock()

@@ -166,7 +166,7 @@ func (r *Run) overdue(cause error) {
 	if !errors.Is(cause, ErrTooLong) {
 		return
 	}
-	r.locker.sess.Background(func() {
+	r.locker.sess.Callback(func() {
 		select {
 		case <-time.After(r.locker.sess.Margin()):
 			// With a ctx that has ended, so that the caller does not wait for etcd here when

@@ -52,7 +52,7 @@ func (j *Job) Next(t time.Time) time.Time {
 			j.locker.plans.add(j.name, &j.times)
 		})
 		if j.settings.misfire == Once || j.settings.repeats() {
-			j.locker.sess.Background(j.catchUp)
+			j.locker.sess.Callback(j.catchUp)
 		}
 	})
 	return next

@@ -205,7 +205,7 @@ func (l *Locker) resync() {
 			l.sess.Background(func() { readRequested(l, j) })
 		}
 		if j.print != "" || len(j.claimed) > 0 || j.planned.Schedule != "" {
-			l.sess.Background(func() { reportLost(l, j) })
+			l.sess.Callback(func() { reportLost(l, j) })
 		}
 		j.floor = time.Time{} // it may have been deleted
 		j.notify()
@@ -234,7 +234,7 @@ func (l *Locker) apply(events []*clientv3.Event) {
 					l.plans.resume(j.name)
 				}
 				if j.losses.suspects() {
-					l.sess.Background(func() { reportLost(l, j) })
+					l.sess.Callback(func() { reportLost(l, j) })
 				}
 			}
 		}

@@ -180,10 +180,10 @@ func logLost(l *Locker, r Record) {
 // reports the one whose tick was claimed again.
 func afterClaim(l *Locker, j *job, c *claimed, mod int64) {
 	if c.attempt > 1 {
-		l.sess.Background(func() { lostBefore(l, j, c, mod) })
+		l.sess.Callback(func() { lostBefore(l, j, c, mod) })
 	}
 	if j.losses.begin() && len(c.older) > 1 {
-		l.sess.Background(func() { reportLost(l, j) })
+		l.sess.Callback(func() { reportLost(l, j) })
 	}
 }
 

@@ -50,7 +50,7 @@ func (p *planner) add(name string, times *timetable) {
 	p.mu.Unlock()
 	p.wake()
 	if begin {
-		p.locker.sess.Background(p.keep)
+		p.locker.sess.Callback(p.keep)
 	}
 }
 

@@ -28,7 +28,7 @@ func (j *Job) register() {
 	of.mu.Unlock()
 	l.sess.Background(func() { readRequested(l, of) })
 	if of.losses.begin() {
-		l.sess.Background(func() { reportLost(l, of) })
+		l.sess.Callback(func() { reportLost(l, of) })
 	}
 }
 
@@ -52,7 +52,7 @@ func (j *job) requested(kv *mvccpb.KeyValue) {
 		return
 	}
 	j.served = kv.ModRevision
-	one.locker.sess.Background(func() {
+	one.locker.sess.Callback(func() {
 		res, err := one.runAsked(requestedRun{id: r.Nonce, mod: kv.ModRevision})
 		if err != nil {
 			err = fmt.Errorf("%w (requested by %q)", err, r.By)

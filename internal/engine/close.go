@@ -82,6 +82,7 @@ func leftToExpire(l *lease.Lease, err error) error {
 // ends, ends what is still held, revokes the lease and waits for its goroutines. It may be
 // called more than once, also concurrently.
 func (s *Session) Close(ctx context.Context) error {
+	defer context.AfterFunc(ctx, s.rush)()
 	s.mu.Lock()
 	if !s.closing {
 		s.closing = true
@@ -102,14 +103,32 @@ func (s *Session) Close(ctx context.Context) error {
 	s.stop()
 	s.shut.Do(func() {
 		<-s.ran // it may still start a last request to etcd
-		s.mu.Lock()
-		s.finished = true
-		s.mu.Unlock()
-		s.wg.Wait()
+		finish(s)
+		s.rush()
 		s.abandon()
 		s.etcd.Close()
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closeErr
+}
+
+// finish has no goroutine started any more, and waits for those that there are. One of Callback is left if it has not returned
+// two seconds after the holders were ended and when a ctx of Close has ended.
+func finish(s *Session) {
+	s.mu.Lock()
+	s.finished = true
+	s.mu.Unlock()
+	none := s.callbacks.end()
+	s.wg.Wait()
+	select {
+	case <-none:
+		return
+	case <-s.hurry.Done():
+	}
+	select {
+	case <-none:
+	case <-s.late.Done():
+		s.fail(errors.New("close session: a function of the program that the session has called, a hook or the function of a run, has not returned"))
+	}
 }

@@ -42,7 +42,7 @@ func accepting(epoch, session context.Context) context.Context {
 }
 
 // end ends the epoch and all its permits. The first cause counts. Hooks are
-// called only when all contexts have ended, since they may take their time.
+// called when all contexts have ended, in a goroutine of their own, since they may take their time.
 func (e *Epoch) end(cause error, reason error) {
 	reason = e.sess.Explain(reason)
 	holders, held, first := e.roll.end(cause, reason)
@@ -57,8 +57,12 @@ func (e *Epoch) end(cause error, reason error) {
 	}
 	e.cancel(ErrEpoch)
 	e.sess.forget(held)
-	for _, report := range reports {
-		report()
+	if len(reports) > 0 {
+		e.sess.Report(func() {
+			for _, report := range reports {
+				report()
+			}
+		})
 	}
 }
 
@@ -95,7 +99,7 @@ func (e *Epoch) ifValid(valid bool) bool {
 	return valid
 }
 
-// Trusted is Valid for a caller that must not run hooks: an epoch that has ended by this is ended
+// Trusted is Valid for a caller that must not end holders: an epoch that has ended by this is ended
 // for its holders by another goroutine.
 func (e *Epoch) Trusted() bool { return e.lease.Valid() }
 

@@ -38,14 +38,14 @@ func (e *Epoch) deliver(token int64, m Mail) {
 	}
 }
 
-// evicted ends the holder of a ticket by a notice. Hooks are not called here: this goroutine may be
+// evicted ends the holder of a ticket by a notice. Hooks are not called in this goroutine: it may be
 // the one that watches the presence key.
 func (e *Epoch) evicted(t *Ticket, h Holder, n *record.Notice) {
 	report := h.Evicted(*n)
 	e.Drop(t)
 	e.Free(t)
 	if report != nil {
-		e.sess.Background(report)
+		e.sess.Report(report)
 	}
 }
 

@@ -74,9 +74,12 @@ type Session struct {
 	late    context.Context // ends two seconds later: for the last requests to etcd
 	abandon context.CancelFunc
 
-	wg   sync.WaitGroup
-	ran  chan struct{} // closed when run has ended
-	shut sync.Once
+	callbacks
+	wg    sync.WaitGroup
+	ran   chan struct{}   // closed when run has ended
+	hurry context.Context // ends with the first ctx of a Close that ends
+	rush  context.CancelFunc
+	shut  sync.Once
 
 	mu       sync.Mutex
 	current  *Epoch             // nil between leases
@@ -101,7 +104,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	in := loginOf(etcd)
 	s := &Session{
 		etcd: members.Of(etcd, opts.Log, in.pending), opts: opts, id: rand.Text()[:16], space: space,
-		turn: make(chan struct{}), past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}),
+		turn: make(chan struct{}), past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}), callbacks: callbacks{none: make(chan struct{})},
 		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
 	}
 	s.denials = newDenials(opts.Log, s.Explain, in.asks)
@@ -112,6 +115,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
+	s.hurry, s.rush = context.WithCancel(etcd.Ctx())
 	context.AfterFunc(s.ctx, in.use())
 	s.creations, s.removals = commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background), commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background)
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
@@ -127,6 +131,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 		}
 		s.refuse()
 		s.stop()
+		s.rush()
 		context.AfterFunc(s.late, s.etcd.Close)
 		return nil, s.Explain(err)
 	}
@@ -154,7 +159,7 @@ func (s *Session) Log() *zap.Logger { return s.opts.Log }
 func (s *Session) Hooks() *hook.Set { return s.opts.Hooks }
 
 // Post reports an event of the session to its hooks, in the background. The caller may hold locks.
-func (s *Session) Post(e observe.Event) { s.opts.Hooks.Post(s.Background, e) }
+func (s *Session) Post(e observe.Event) { s.opts.Hooks.Post(s.Callback, e) }
 
 // Owner returns the name by which other processes see the session.
 func (s *Session) Owner() string { return s.opts.Owner }
@@ -219,8 +224,8 @@ func (s *Session) Rewind() {
 	}
 }
 
-// Background runs fn in a goroutine that Close waits for. After Close it does
-// nothing and returns false: the lease, with all its keys, is gone then.
+// Background runs fn in a goroutine that Close waits for, so fn must not call a function of the program:
+// see Callback. After Close it does nothing and returns false: the lease, with all its keys, is gone then.
 func (s *Session) Background(fn func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -142,7 +142,7 @@ func (k *Keeper) startFetches() {
 	for len(l.fetches) < l.needs(l.waiting.Len(), k.limitOr(k.Wanted)) {
 		f := &fetch{ended: make(chan struct{})}
 		f.ctx, f.cancel = context.WithCancelCause(k.Session.Accepting())
-		if !k.Session.Background(func() { k.runFetch(f) }) {
+		if !k.Session.Callback(func() { k.runFetch(f) }) {
 			return
 		}
 		l.fetches = append(l.fetches, f)
