@@ -87,7 +87,7 @@ type Options struct {
 	// a bound nor the warning. Defaults to 0, no bound.
 	MaxPerScope int
 	// NearQuota is the part of etcd's quota from which on no new request begins: it is
-	// refused with ErrNearQuota. Above 1 there is no such bound. Defaults to 0.9.
+	// refused with ErrNearQuota. Above 1 there is no such bound; NaN is ErrInvalid. Defaults to 0.9.
 	NearQuota float64
 	// Quota is etcd's quota in bytes, for servers that do not report it (before etcd 3.6).
 	// Defaults to 2 GiB.
@@ -160,8 +160,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return out, invalid("Options.MaxResult %d is not between 0 and %d", out.MaxResult, maxResult)
 	case out.CacheFor < 0:
 		return out, invalid("Options.CacheFor %v is negative", out.CacheFor)
-	case out.NearQuota < 0:
-		return out, invalid("Options.NearQuota %v is negative", out.NearQuota)
+	case !(out.NearQuota >= 0): // or NaN
+		return out, invalid("Options.NearQuota %v is not a number from 0 on", out.NearQuota)
 	case out.Quota < 0:
 		return out, invalid("Options.Quota %d is negative", out.Quota)
 	}

@@ -69,6 +69,14 @@ func (s *space) writes(keys, bytes int) {
 	s.wrote += int64(bytes + keys*perKey)
 }
 
+// roomWithin returns how many bytes may be written until that part of a quota, at most 1, is in use.
+func roomWithin(part float64, quota, inUse int64) int64 {
+	if part == 1 { // as a float64 a great quota exceeds an int64
+		return quota - inUse
+	}
+	return int64(part*float64(quota)) - inUse
+}
+
 // ask asks the members how much of their file is in use; the free part of the file is used again.
 func (s *space) ask() {
 	st := s.store
@@ -90,7 +98,7 @@ func (s *space) ask() {
 		}
 		quota := cmp.Or(max(resp.DbSizeQuota, 0), st.opts.Quota)
 		answered = true
-		room = min(room, int64(st.opts.NearQuota*float64(quota))-resp.DbSizeInUse)
+		room = min(room, roomWithin(st.opts.NearQuota, quota, resp.DbSizeInUse))
 		for _, alarm := range resp.Errors {
 			if strings.Contains(alarm, "NOSPACE") {
 				room = min(room, 0)

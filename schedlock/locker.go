@@ -243,7 +243,7 @@ func (l *Locker) apply(events []*clientv3.Event) {
 
 // horizon returns the latest tick whose claim keeps earlier ticks from starting: a process that claims
 // beyond it has a wrong clock.
-func (l *Locker) horizon() time.Time { return l.opts.Now().Add(l.opts.MaxSkew + smallest) }
+func (l *Locker) horizon() time.Time { return l.opts.Now().Add(l.opts.MaxSkew).Add(smallest) } // no sum, which could exceed a Duration
 
 // revokeAllSpares is revokeSpares for all jobs, after the session has closed.
 func (l *Locker) revokeAllSpares() {

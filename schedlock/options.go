@@ -248,7 +248,7 @@ func newRequest(opts []CallOption) (request, error) {
 // checkFailed returns an error if AtMost leaves no time for a further attempt after a failure. interval is the time
 // between two ticks, or 0 if it is not known.
 func (s settings) checkFailed(interval time.Duration) error {
-	if s.failed.most == 0 || interval == 0 || s.atMost+s.failed.pause < interval {
+	if s.failed.most == 0 || interval == 0 || s.atMost < interval-s.failed.pause { // no sum, which could exceed a Duration
 		return nil
 	}
 	return invalid("RetryFailed: with AtMost(%v) and a pause of %v no further attempt ends before the next tick, at most %v after the one before: set AtMost lower, or the pause", s.atMost, s.failed.pause, interval)

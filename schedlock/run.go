@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -101,7 +102,8 @@ func (r *Run) Extend(d time.Duration) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	r.atMost.Store(int64((time.Since(r.began) + d).Round(smallest)))
+	since := time.Since(r.began)
+	r.atMost.Store(int64((since + min(d, math.MaxInt64-since)).Round(smallest)))
 	return r.life.Bound(time.Now().Add(d))
 }
 
