@@ -281,11 +281,7 @@ func (p *pool) start() int {
 	ok := p.sess.Background(func() {
 		sent := now()
 		call, cancel := commit.Call(p.sess.Context())
-		var resp *clientv3.LeaseGrantResponse
-		err := p.sess.LetIn(call, func() (err error) {
-			resp, err = p.sess.Etcd().Grant(call, int64(math.Ceil(p.ttl.Seconds())))
-			return err
-		})
+		id, granted, err := engine.GrantLease(call, p.sess, p.ttl)
 		cancel()
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -297,10 +293,9 @@ func (p *pool) start() int {
 		if p.calm++; p.calm >= 16 {
 			p.spare, p.calm = p.spare/2, 0
 		}
-		l := &pooled{id: resp.ID, sent: sent}
+		l := &pooled{id: id, sent: sent}
 		p.leases = append(p.leases, l)
 		if p.window == 0 {
-			granted := time.Duration(resp.TTL) * time.Second
 			l.kept = newKeeping(sent, granted, marginOf(granted, p.sess.TTL(), p.sess.Margin()))
 			p.sess.Background(func() { p.renew(l) })
 		} else {

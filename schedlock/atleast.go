@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // slack is how much longer than AtLeast the lease of a cooldown lasts: it begins before the claim.
@@ -26,8 +27,8 @@ type cooldown struct {
 // spare returns a lease for a cooldown, renewed just now. It reuses the lease of an earlier call
 // whose claim had no effect, since a renewal is no Raft entry. The caller owns the lease.
 func (d *cooldown) spare(ctx context.Context, atLeast time.Duration) (clientv3.LeaseID, error) {
-	ttl := int64((atLeast + slack + time.Second - 1) / time.Second)
-	return repeat(ctx, d.etcd, func(call context.Context) (clientv3.LeaseID, error) {
+	g := engine.NewGrant(d.sess)
+	id, err := repeat(ctx, d.etcd, func(call context.Context) (clientv3.LeaseID, error) {
 		if id := d.take(); id != 0 {
 			_, err := d.client.KeepAliveOnce(call, id)
 			if err == nil {
@@ -38,12 +39,13 @@ func (d *cooldown) spare(ctx context.Context, atLeast time.Duration) (clientv3.L
 				return 0, err
 			}
 		}
-		granted, err := d.client.Grant(call, ttl)
-		if err != nil {
-			return 0, err
-		}
-		return granted.ID, nil
+		_, err := g.Ask(call, atLeast+slack)
+		return g.ID, err
 	})
+	if err != nil || id != g.ID {
+		g.Leave()
+	}
+	return id, err
 }
 
 // lasts reports, after a claim, whether the lease of its cooldown can last for all of

@@ -76,6 +76,16 @@ func repeat[T any](ctx context.Context, e *etcd, send func(call context.Context)
 	return found, e.endError(ctx, asked, err)
 }
 
+// grant grants a lease that nothing keeps alive.
+func (e *etcd) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
+	g := engine.NewGrant(e.sess)
+	_, err := repeat(ctx, e, func(call context.Context) (time.Duration, error) { return g.Ask(call, ttl) })
+	if err != nil {
+		g.Leave()
+	}
+	return g.ID, err
+}
+
 // revoke revokes a lease, or does nothing if id is 0. It takes one second at most; a lease that it
 // cannot revoke expires.
 func (e *etcd) revoke(id clientv3.LeaseID) {

@@ -31,15 +31,13 @@ func (o *operator) forget(ctx context.Context) error {
 	if err := old.check(o.horizon()); err != nil {
 		return err
 	}
-	lease, err := repeat(ctx, o.etcd, func(call context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return o.client.Grant(call, int64(forgetFor/time.Second))
-	})
+	lease, err := o.grant(ctx, forgetFor)
 	if err != nil {
 		return err
 	}
-	res, err := commit.Amend(ctx, o.kv, old.removal(o.keys, lease.ID, rand.Text()))
+	res, err := commit.Amend(ctx, o.kv, old.removal(o.keys, lease, rand.Text()))
 	if err == nil && res.Outcome != commit.Amended {
-		o.sess.Background(func() { o.revoke(lease.ID) })
+		o.sess.Background(func() { o.revoke(lease) })
 		return fmt.Errorf("%w: it has changed meanwhile", ErrInUse)
 	}
 	return joinEnd(ctx, err)

@@ -328,6 +328,32 @@ func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
 		f.NoKeys("/cooldown")
 		leases(1) // the session's
 	})
+	t.Run("given up before the lease is granted", func(t *testing.T) { // A349
+		t.Parallel()
+		_, a, leases := on(t, nil)
+		inj := a.client.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.HoldResponse})
+		ctx, cancel := context.WithCancel(ctxT(t))
+		_, done := do(ctx, a.Locker, "job", nil, append(day, schedlock.Tick(tick(1)))...)
+		require.NoError(t, inj.WaitHit(ctx))
+		leases(2)
+		cancel()
+		require.ErrorIs(t, got(t, done, "the call returns").err, context.Canceled)
+		leases(1) // the session's
+		require.NoError(t, inj.Release())
+		leases(1)
+	})
+	t.Run("granted by several copies", func(t *testing.T) { // A349
+		t.Parallel()
+		_, a, leases := on(t, nil)
+		inj := a.client.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.DropResponse, Times: 2})
+		end := make(chan struct{})
+		started, done := do(ctxT(t), a.Locker, "job", end, append(day, schedlock.Tick(tick(1)))...)
+		got(t, started, "it starts")
+		require.Equal(t, 2, inj.Hits())
+		leases(2) // the session's, and that of the cooldown
+		close(end)
+		require.NoError(t, got(t, done, "it ends").err)
+	})
 	t.Run("session lost", func(t *testing.T) {
 		t.Parallel()
 		f, a, leases := on(t, nil)

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -122,20 +121,18 @@ func (l *Locker) RequestRun(ctx context.Context, name, reason string) (id string
 	if err = cmp.Or(engine.CheckReason(reason), checkName(name)); err == nil {
 		err = operatorOf(l, name).known(ctx)
 	}
-	var lease *clientv3.LeaseGrantResponse
+	var lease clientv3.LeaseID
 	if err == nil {
 		ctx, cancel := l.untilClose(ctx)
 		defer cancel()
-		lease, err = repeat(ctx, l.etcd, func(call context.Context) (*clientv3.LeaseGrantResponse, error) {
-			return l.client.Grant(call, int64(requestedFor/time.Second))
-		})
+		lease, err = l.grant(ctx, requestedFor)
 	}
 	if err == nil {
 		id = rand.Text()
 		value := record.RequestedRun{Nonce: id, By: engine.Author(ctx, l.sess), Reason: reason, SentMS: l.opts.Now().UnixMilli()}.Encode()
 		// After the run has started the request is gone, and a late copy must not put it again.
 		err = operatorOf(l, name).operate(ctx, aside, id, func(k keyspace.Job) clientv3.Op {
-			return clientv3.OpPut(k.RequestedRun(), value, clientv3.WithLease(lease.ID))
+			return clientv3.OpPut(k.RequestedRun(), value, clientv3.WithLease(lease))
 		})
 	}
 	if err != nil {

@@ -112,12 +112,12 @@ func (t *Trail) forNew(ctx context.Context) (clientv3.LeaseID, error) {
 		t.lease, t.until = lease, time.Now().Add(left)
 		return lease, nil
 	}
-	granted, err := t.sess.Etcd().Client.Grant(ctx, int64(kept/time.Second))
+	lease, _, err := engine.GrantLease(ctx, t.sess, kept)
 	if err != nil {
 		return 0, err
 	}
-	t.lease, t.until = granted.ID, time.Now().Add(shared)
-	return granted.ID, nil
+	t.lease, t.until = lease, time.Now().Add(shared)
+	return lease, nil
 }
 
 // newest returns the lease of the newest record, whichever process has written it, and for how long it is used for new

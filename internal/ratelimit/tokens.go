@@ -198,17 +198,17 @@ func (t store) write(ctx context.Context, d rate.Division, stored rate.StoredTok
 	call, cancel := commit.Call(ctx)
 	defer cancel()
 	sent := time.Now()
-	granted, err := t.sess.Etcd().Grant(call, int64(d.Fills(stored)/time.Second))
+	lease, granted, err := engine.GrantLease(call, t.sess, d.Fills(stored).Truncate(time.Second))
 	if err != nil {
 		return at, err
 	}
 	rec := record.Tokens{
-		Left: stored.Left, Lease: int64(granted.ID), TTL: granted.TTL, GraceMS: stored.Grace.Milliseconds(),
+		Left: stored.Left, Lease: int64(lease), TTL: int64(granted / time.Second), GraceMS: stored.Grace.Milliseconds(),
 		By: t.sess.Owner(), AtMS: time.Now().UnixMilli(),
 	}
 	resp, err := t.sess.KV().Txn(call).
 		If(clientv3.Compare(clientv3.ModRevision(t.keys.Left), "=", was.rev)).
-		Then(clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Timer, "", clientv3.WithLease(granted.ID))).
+		Then(clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Timer, "", clientv3.WithLease(lease))).
 		Else(clientv3.OpGet(t.keys.Left)).
 		Commit()
 	if err != nil { // it may be stored
@@ -216,13 +216,13 @@ func (t store) write(ctx context.Context, d rate.Division, stored rate.StoredTok
 	}
 	rev := resp.Header.Revision
 	if !resp.Succeeded {
-		if rev = storedOn(resp.Responses[0].GetResponseRange().Kvs, granted.ID); rev == 0 {
-			t.revoke(granted.ID)
+		if rev = storedOn(resp.Responses[0].GetResponseRange().Kvs, lease); rev == 0 {
+			t.revoke(lease)
 			return at, errOvertaken
 		}
 	}
 	t.revoke(was.lease)
-	return known{of: was.of, rev: rev, lease: granted.ID, until: sent.Add(stored.Grace - t.slack())}, nil
+	return known{of: was.of, rev: rev, lease: lease, until: sent.Add(stored.Grace - t.slack())}, nil
 }
 
 // storedOn returns the revision of a record on a lease, or 0 if it is on another one. A write that arrives twice finds
