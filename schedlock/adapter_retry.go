@@ -40,11 +40,13 @@ func (a *Adapter) request(name string) request {
 		if a.watched[name] {
 			return
 		}
+		a.locker.jobs.hold(name) // which is j: the call that is on standby holds it
 		a.watched[name] = a.locker.sess.Callback(func() {
 			free := a.waitLost(j, tick, r)
+			a.locker.jobs.release(j)
 			lost := lostTick{tick, a.locker.opts.Now()}
 			a.mu.Lock()
-			a.watched[name] = false
+			delete(a.watched, name)
 			if free {
 				a.lost[name] = lost
 			}

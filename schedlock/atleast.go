@@ -70,6 +70,13 @@ func (d *cooldown) take() (id clientv3.LeaseID) {
 	return id
 }
 
+// unused reports whether there are unused leases.
+func (d *cooldown) unused() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.spares) > 0
+}
+
 // revokeSpares revokes the unused leases of a job. It takes one second for each at most.
 func (d *cooldown) revokeSpares() {
 	for id := d.take(); id != 0; id = d.take() {

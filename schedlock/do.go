@@ -65,7 +65,8 @@ func (l *Locker) do(ctx context.Context, name string, fn Func, r request) (Resul
 		r.again = tick.Add(r.every)
 		r.next = r.again
 	}
-	j, err := l.job(name), errRemoved
+	j, err := l.jobs.hold(name), errRemoved
+	defer l.jobs.release(j)
 	r.starts.register(func() { err = j.use(r.fingerprint()) }) // not after Remove, which has forgotten the settings
 	if err != nil {
 		return Result{Job: name, Tick: tick}, l.reports.refuse(ctx, name, tick, fmt.Errorf("run job %q: %w", name, err))

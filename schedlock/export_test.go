@@ -26,3 +26,9 @@ func Beating(o *Options) *Options {
 	out.beat = 50 * time.Millisecond
 	return out
 }
+
+// Few returns options with which a Locker remembers few jobs.
+func Few(few int) *Options { return &Options{few: few} }
+
+// Jobs returns of how many jobs a Locker knows something.
+func Jobs(l *Locker) int { return len(l.jobs.all()) }

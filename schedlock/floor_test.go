@@ -48,10 +48,10 @@ func TestRemainingRecords(t *testing.T) {
 		}
 		require.Equal(t, []string{keys.Run(c.want) + "\x00", keys.Floor(c.want)}, []string{record, floor}, name)
 	}
-	l := &Locker{etcd: &etcd{}, jobs: map[string]*job{}, opts: Options{Now: time.Now}}
+	l := &Locker{etcd: &etcd{}, jobs: newJobs(&etcd{}, fewJobs), opts: Options{Now: time.Now}}
 	l.plans = &planner{locker: l}
-	l.jobs[keys.Range] = &job{keys: keys, changed: make(chan struct{}), floor: at(3)}
+	l.jobs.byRange[keys.Range] = &job{keys: keys, changed: make(chan struct{}), floor: at(3)}
 	l.resync()
-	record, _ := l.jobs[keys.Range].remaining(at(9))
+	record, _ := l.used(keys.Range).remaining(at(9))
 	require.Equal(t, keys.Runs(), record, "its deletion may have been missed")
 }

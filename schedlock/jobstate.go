@@ -16,6 +16,9 @@ type job struct {
 	name string
 	keys keyspace.Job
 
+	holds  int  // by what needs its events; jobs guards it, and
+	recent bool // whether a call has used it since jobs has forgotten some
+
 	mu          sync.Mutex
 	print       string               // the settings of this process
 	stored      string               // the settings in etcd, at the last read
@@ -39,6 +42,21 @@ type job struct {
 	asked       *Job  // the one that runs what RequestRun asks for, or nil
 	served      int64 // mod revision of the latest request that this process has looked at
 	requestGone int64 // revision at which the latest request was started, or expired
+}
+
+func newJob(name string, keys keyspace.Job, e *etcd) *job {
+	return &job{
+		name: name, keys: keys, claimed: map[string]string{}, runners: map[int64]bool{}, runs: map[int64]*Run{},
+		open: map[int64]record.Run{}, changed: make(chan struct{}), cooldown: &cooldown{etcd: e},
+	}
+}
+
+// idle reports whether no run of this process is active or has an end that etcd has not confirmed, and no Job takes requests
+// for runs.
+func (j *job) idle() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.asked == nil && len(j.runs) == 0 && len(j.open) == 0
 }
 
 // unlockedRun is a run that Unlock has ended.

@@ -3,10 +3,7 @@ package schedlock
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -39,7 +36,7 @@ type Options struct {
 	// for longer than its session's TTL. A process that uses the job calls it, not the one whose run was
 	// lost: within the TTL of the loss or, if no process was alive, when the next one begins to use the job.
 	// Set it in all processes: in the whole fleet a loss is reported at least once, whether or not the process that does so
-	// has Lost set. Two processes report the same loss if one starts the tick again while the other finds the loss, or if the
+	// has Lost set. Of the names that it passes to Do or an adapter, a process uses the 500 latest. Two processes report the same loss if one starts the tick again while the other finds the loss, or if the
 	// first one ends before etcd has its mark: Job, Tick and Attempt are the same in both calls. It must return soon. A run
 	// whose end was not confirmed (Result.Unconfirmed) is lost for other processes. Defaults to nothing; the session's Logger
 	// gets a warning in any case.
@@ -51,6 +48,7 @@ type Options struct {
 
 	beat   time.Duration // between two publications of this process's time
 	settle time.Duration // within which plans are looked at after a change
+	few    int           // see fewJobs
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -63,6 +61,7 @@ func (o *Options) withDefaults() (Options, error) {
 	out.MaxSkew = cmp.Or(out.MaxSkew, time.Minute)
 	out.beat = cmp.Or(out.beat, beat)
 	out.settle = cmp.Or(out.settle, settle)
+	out.few = cmp.Or(out.few, fewJobs)
 	if out.Now == nil {
 		out.Now = time.Now
 	}
@@ -87,9 +86,7 @@ type Locker struct {
 	plans   *planner
 	clocks  *clocks
 	turns   turns // one for each claim in flight
-
-	mu   sync.Mutex
-	jobs map[string]*job // by range
+	jobs    *jobs
 }
 
 // New returns a Locker on a session. It sends nothing to etcd before it returns; in the background
@@ -105,7 +102,8 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 		return nil, fmt.Errorf("new locker: %w", err)
 	}
 	sess := engine.Of(s)
-	l := &Locker{etcd: &etcd{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space()}, opts: o, log: sess.Log(), jobs: map[string]*job{}, reports: &reports{log: sess.Log(), done: o.Done, hooks: sess.Hooks(), refused: map[string]string{}}, turns: make(turns, mostTurns)}
+	l := &Locker{etcd: &etcd{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space()}, opts: o, log: sess.Log(), reports: &reports{log: sess.Log(), done: o.Done, hooks: sess.Hooks(), refused: map[string]string{}}, turns: make(turns, mostTurns)}
+	l.jobs = newJobs(l.etcd, o.few)
 	l.plans = &planner{locker: l, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, others: map[string]time.Time{}, changed: make(chan struct{}, 1), writing: make(chan struct{}, 1), put: map[int]string{}}
 	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
@@ -171,32 +169,16 @@ func (l *Locker) Job(name string, schedule Schedule, fn Func, opts ...JobOption)
 }
 
 // job returns the job of that name.
-func (l *Locker) job(name string) *job {
-	keys := l.space.Job(name)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	j := l.jobs[keys.Range]
-	if j == nil {
-		j = &job{name: name, keys: keys, claimed: map[string]string{}, runners: map[int64]bool{}, runs: map[int64]*Run{}, open: map[int64]record.Run{}, changed: make(chan struct{}), cooldown: &cooldown{etcd: l.etcd}}
-		l.jobs[keys.Range] = j
-	}
-	return j
-}
+func (l *Locker) job(name string) *job { return l.jobs.get(name) }
 
 // used returns the job with that range, or nil if this process does not use it.
-func (l *Locker) used(jobRange string) *job {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.jobs[jobRange]
-}
+func (l *Locker) used(jobRange string) *job { return l.jobs.known(jobRange) }
 
 // resync is called when the watch is established again. The events that were missed may concern the
 // active runs of this process, calls on standby, and the loss of another process's run.
 func (l *Locker) resync() {
 	l.plans.missed()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, j := range l.jobs {
+	for _, j := range l.jobs.all() {
 		j.mu.Lock()
 		for _, r := range j.runs {
 			l.sess.Background(func() { _ = r.Check(r.claim.epoch.Context()) })
@@ -247,10 +229,7 @@ func (l *Locker) horizon() time.Time { return l.opts.Now().Add(l.opts.MaxSkew).A
 
 // revokeAllSpares is revokeSpares for all jobs, after the session has closed.
 func (l *Locker) revokeAllSpares() {
-	l.mu.Lock()
-	jobs := slices.Collect(maps.Values(l.jobs))
-	l.mu.Unlock()
-	for _, j := range jobs {
+	for _, j := range l.jobs.all() {
 		j.cooldown.revokeSpares()
 	}
 }

@@ -43,6 +43,9 @@ const settle = 2 * time.Second
 // add plans a job whose schedule has been asked for its fire times.
 func (p *planner) add(name string, times *timetable) {
 	p.mu.Lock()
+	if p.jobs[name] == nil {
+		p.locker.jobs.hold(name)
+	}
 	p.jobs[name] = times
 	delete(p.looked, name)
 	begin := !p.begun

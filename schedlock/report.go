@@ -74,6 +74,9 @@ func (p *reports) unconfirmed(res Result, why, err error) {
 		zap.Duration("took", res.Took), zap.Stringer("outcome", res.Outcome), zap.NamedError("unconfirmed", why), zap.Error(err))
 }
 
+// mostRefused bounds the jobs whose refusals are remembered.
+const mostRefused = 1000
+
 // newRefusal records why a job is refused, and reports whether the reason is new: it is the same at
 // each tick.
 func (p *reports) newRefusal(job string, err error) bool {
@@ -85,6 +88,9 @@ func (p *reports) newRefusal(job string, err error) bool {
 	defer p.mu.Unlock()
 	if p.refused[job] == why {
 		return false
+	}
+	if len(p.refused) >= mostRefused {
+		clear(p.refused) // each is logged once more
 	}
 	p.refused[job] = why
 	return true

@@ -73,7 +73,8 @@ func (j *Job) runAsked(asked requestedRun) (res Result, err error) {
 	defer end()
 	ctx, cancel := l.untilClose(life)
 	defer cancel()
-	job := l.job(j.name)
+	job := l.jobs.hold(j.name)
+	defer l.jobs.release(job)
 	d, err := place(ctx, l, job, asked.id)
 	if err != nil {
 		return Result{Job: j.name}, fmt.Errorf("run job %q: %w", j.name, l.sess.Explain(joinEnd(ctx, err)))

@@ -80,7 +80,10 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable, cal
 	p.mu.Lock()
 	if p.jobs[name] == times {
 		delete(p.jobs, name)
+		delete(p.looked, name)
+		delete(p.resumed, name)
 		delete(p.others, name)
+		l.jobs.release(l.job(name))
 	}
 	p.mu.Unlock()
 	if err := calls.wait(ctx); err != nil {

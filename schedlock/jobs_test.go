@@ -1,0 +1,89 @@
+package schedlock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// A351: a process that calls Do with ever new names, such as one for each upload, stays small, and does not read each of them
+// after each reconnection. What needs the events of a job keeps it: a run, a call on standby, a Job until Remove.
+func TestManyNames(t *testing.T) {
+	t.Parallel()
+	const few, names = 8, 200
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, schedlock.Few(few)), f.instance(nil, nil)
+
+	end := make(chan struct{})
+	started, done := do(ctx, a.Locker, "long", end, schedlock.Tick(tick(1)))
+	r := got(t, started, "it starts")
+	other, _ := do(ctx, b.Locker, "standby", nil, schedlock.Tick(tick(1)), schedlock.Retries(1))
+	got(t, other, "it starts")
+	retried, _ := do(ctx, a.Locker, "standby", end, schedlock.Tick(tick(1)), schedlock.Retries(1))
+	asked := make(chan struct{}, 1)
+	job, err := a.Job("asked", schedlock.Periods(24*time.Hour), func(context.Context, *schedlock.Run) error { asked <- struct{}{}; return nil })
+	require.NoError(t, err)
+	job.Next(time.Now())
+
+	for n := range names {
+		_, err := a.Do(ctx, fmt.Sprint("once-", n), nothing)
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, schedlock.Jobs(a.Locker), 2*few+3, "of %d names", names)
+
+	require.NoError(t, b.Unlock(ctx, "long", ""))
+	closed(t, r.Context().Done(), "a run is told that it was unlocked")
+	got(t, done, "it returns")
+	require.Eventually(t, func() bool { _, err := b.RequestRun(ctx, "asked", ""); return err == nil }, soon, 5*time.Millisecond)
+	got(t, asked, "a Job is told of a request")
+	require.Error(t, b.sess.Close(endedCtx()))
+	got(t, retried, "a call on standby is told of a loss")
+	close(end)
+
+	require.NoError(t, job.Remove(ctx))
+	for n := range names {
+		_, err := a.Do(ctx, fmt.Sprint("later-", n), nothing)
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, schedlock.Jobs(a.Locker), 2*few+2, "of %d names", 2*names)
+
+	a.client.ResetRequests()
+	a.client.Cut()
+	a.client.Heal()
+	_, err = a.Do(ctx, "after", nothing)
+	require.NoError(t, err)
+	require.Less(t, a.client.Requests()["Txn"], names)
+}
+
+// A351: the leases that a job for AtLeast has ready are revoked when it is forgotten.
+func TestForgottenSpares(t *testing.T) {
+	t.Parallel()
+	f := own(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, schedlock.Few(1)), f.instance(nil, nil)
+	end := make(chan struct{})
+	day := []schedlock.CallOption{schedlock.AtLeast(24 * time.Hour)}
+	started, _ := do(ctx, b.Locker, "job", end, day...)
+	got(t, started, "it starts")
+	res, err := a.Do(ctx, "job", nothing, day...)
+	require.NoError(t, err)
+	require.Equal(t, schedlock.StillRunning, res.Outcome)
+	before, err := f.Client().Leases(ctx)
+	require.NoError(t, err)
+	require.Len(t, before.Leases, 4, "two sessions, the cooldown, and one that is ready")
+	for n := range 10 {
+		_, err := a.Do(ctx, fmt.Sprint("once-", n), nothing)
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool {
+		all, err := f.Client().Leases(ctx)
+		return err == nil && len(all.Leases) == 3
+	}, soon, 5*time.Millisecond)
+	close(end)
+}
