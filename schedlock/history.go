@@ -43,6 +43,8 @@ type Record struct {
 	// Error is the text of the function's error, cut to 1024 bytes, or the reason of Unlock.
 	Error string
 	By    string // the process that unlocked it
+	// Cooled is when Unlock has ended the cooldown (AtLeast) after the run, or zero.
+	Cooled time.Time
 	// Earlier are the attempts before, oldest first, of the last ten: Attempt, State, Owner, Start, End and the
 	// beginning of Error.
 	Earlier []Record

@@ -7,6 +7,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // state is what may keep a tick from being claimed, as of one revision.
@@ -46,7 +48,8 @@ func (k *claim) look(ctx context.Context, tick time.Time) (st state, err error) 
 		st.near = kvs[len(kvs)-1]
 	}
 	if len(st.run) > 0 {
-		st.endedHere = j.endedHere(st.run[0].ModRevision)
+		r, _ := record.DecodeRun(st.run[0].Value)
+		st.endedHere = j.endedHere(tokenAt(st.run[0], r))
 	}
 	if len(kvs[5]) > 0 {
 		if st.latest, ok = j.keys.ParseRun(string(kvs[5][0].Key)); !ok {

@@ -124,9 +124,9 @@ func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 		return nil
 	}
 	var latest, mod int64
-	for _, kv := range lost {
-		latest = max(latest, kv.ModRevision)
-		if r, ok := recordsOf(l, j.name).record(kv, kvs[0]); ok && j.losses.first(kv.ModRevision) {
+	for _, run := range lost {
+		latest = max(latest, run.token)
+		if r, ok := recordsOf(l, j.name).record(run.kv, kvs[0]); ok && j.losses.first(run.token) {
 			logLost(l, r)
 		}
 	}
@@ -144,9 +144,15 @@ func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 // mostLost is the number of records, the latest ones, among which lost runs are looked for.
 const mostLost = 20
 
-// lostRuns returns the records of runs that were lost and are not reported, oldest first. A run of this process whose end etcd
-// has not confirmed is not lost.
-func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []*mvccpb.KeyValue) {
+// lostRun is the record of a run that was lost.
+type lostRun struct {
+	kv    *mvccpb.KeyValue
+	token int64
+}
+
+// lostRuns returns the runs that were lost and are not reported, oldest first. A run of this process whose end etcd has not
+// confirmed is not lost.
+func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []lostRun) {
 	var mark record.Reported
 	if len(reported) > 0 {
 		var ok bool
@@ -156,10 +162,11 @@ func lostRuns(j *job, lock, reported, runs []*mvccpb.KeyValue) (lost []*mvccpb.K
 	}
 	for _, kv := range runs {
 		r, ok := record.DecodeRun(kv.Value)
+		token := tokenAt(kv, r)
 		switch {
-		case !ok || r.State != record.RunRunning || tokenOf(lock) == kv.ModRevision:
-		case kv.ModRevision > mark.Token && !j.endedHere(kv.ModRevision):
-			lost = append(lost, kv)
+		case !ok || r.State != record.RunRunning || tokenOf(lock) == token:
+		case token > mark.Token && !j.endedHere(token):
+			lost = append(lost, lostRun{kv, token})
 		}
 	}
 	slices.Reverse(lost)
@@ -192,7 +199,9 @@ func lostBefore(l *Locker, j *job, c *claimed, mod int64) {
 	if c.before == "" {
 		return
 	}
-	if r, ok := recordsOf(l, j.name).record(&mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}, nil); ok && r.State == RunLost && j.losses.first(mod) {
+	kv := &mvccpb.KeyValue{Key: []byte(j.keys.Run(c.tick)), Value: []byte(c.before), ModRevision: mod}
+	run, _ := record.DecodeRun(kv.Value)
+	if r, ok := recordsOf(l, j.name).record(kv, nil); ok && r.State == RunLost && j.losses.first(tokenAt(kv, run)) {
 		logLost(l, r)
 	}
 }

@@ -97,10 +97,7 @@ func (j *Job) past(ctx context.Context) (past, error) {
 	if len(kvs[0]) > 0 {
 		p.last, _ = keys.ParseRun(string(kvs[0][0].Key))
 		r, _ := record.DecodeRun(kvs[0][0].Value)
-		p.began, p.ended = time.UnixMilli(r.StartMS), time.UnixMilli(r.EndMS)
-		if r.State != record.RunUnlocked { // Unlock ends the cooldown
-			p.ended = time.UnixMilli(max(r.EndMS, r.StartMS+atLeast.Milliseconds()))
-		}
+		p.began, p.ended = time.UnixMilli(r.StartMS), time.UnixMilli(r.Free(atLeast))
 		if r.Attempt > 1 {
 			p.began = p.last // of the earlier attempts only that is known
 		}

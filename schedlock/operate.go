@@ -71,8 +71,8 @@ func OnlyRun(token int64) UnlockOption { return func(u *unlocking) { u.only = &t
 
 // Unlock ends the active run of a job by force, with a reason, and lets the job start again. The
 // run's context ends with ErrUnlocked when its process receives the event, possibly after another
-// run has started. Unlock ends a cooldown (AtLeast), too. The tick is not started again, whatever
-// Retries allows. Which run is active can change between the look at it and the call: pass OnlyRun.
+// run has started. Unlock ends a cooldown (AtLeast), too, also after its run (Record.Cooled): OnMisfire counts ticks that come after
+// that as missed. The tick of an active run is not started again, whatever Retries allows. Which run is active can change between the look at it and the call: pass OnlyRun.
 // Unlock returns ErrNotRunning if the job neither runs nor cools down, or if OnlyRun excludes what it
 // does, ErrUnknownJob if nothing of the job is in etcd and this Locker has not used it, and ErrInvalid if the name, the reason or an option is out of range. After ErrClosed, ctx's
 // error or an error of etcd's the run may be ended or not.

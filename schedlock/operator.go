@@ -1,11 +1,14 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -142,7 +145,7 @@ func (o *operator) unlock(ctx context.Context, reason string, u unlocking) error
 // meanwhile.
 func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (commit.Removal, error) {
 	kvs, err := o.get(ctx, func() []clientv3.Op {
-		return []clientv3.Op{clientv3.OpGet(o.keys.Lock()), clientv3.OpGet(o.keys.Cooldown()), recordsOf(o.Locker, o.name).any()}
+		return []clientv3.Op{clientv3.OpGet(o.keys.Lock()), clientv3.OpGet(o.keys.Cooldown()), recordsOf(o.Locker, o.name).any(), clientv3.OpGet(o.space.Clocks(), clientv3.WithPrefix())}
 	})
 	if err != nil {
 		return commit.Absent, err
@@ -160,8 +163,7 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 		return commit.Absent, ErrNotRunning
 	}
 	if len(lock) == 0 {
-		removal, err := commit.Remove(ctx, o.kv, o.keys.Cooldown(), cooldown[0].CreateRevision)
-		return removal, joinEnd(ctx, err)
+		return o.endCooldown(ctx, cooldown[0].CreateRevision, fleetTime(o.Locker, kvs[3]))
 	}
 	token := tokenOf(lock)
 	// The run record was written with the lock. The tick is read from its key, not from the lock's
@@ -189,6 +191,34 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 	return removal, joinEnd(ctx, err)
 }
 
+// endCooldown ends the cooldown of a run that has ended, or was lost, and records that with the run: ticks after that are not
+// skipped. No claim has come since the one that began the cooldown, so its record alone has changed since.
+func (o *operator) endCooldown(ctx context.Context, began int64, at time.Time) (commit.Removal, error) {
+	run, err := o.get(ctx, func() []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(o.keys.Runs(), clientv3.WithPrefix(), clientv3.WithMinModRev(began))}
+	})
+	if err != nil {
+		return commit.Absent, err
+	}
+	var then []clientv3.Op
+	for _, kv := range run[0] {
+		rec, ok := record.DecodeRun(kv.Value)
+		if !ok { // it is damaged, or of a later release
+			continue
+		}
+		if rec.State == record.RunRunning {
+			rec.Token = tokenAt(kv, rec)
+		}
+		rec.CooledMS = at.UnixMilli()
+		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
+	}
+	removal, err := commit.RemoveWith(ctx, o.kv, o.keys.Cooldown(), began, then)
+	if errors.Is(err, rpctypes.ErrNoSpace) { // a deletion alone passes
+		removal, err = commit.Remove(ctx, o.kv, o.keys.Cooldown(), began)
+	}
+	return removal, joinEnd(ctx, err)
+}
+
 // unlocked finds out, after a lost answer, whether Unlock has ended a run, or the run has ended by itself and keeps its cooldown:
 // the record that was read with the lock shows it, if it exists still.
 func (o *operator) unlocked(ctx context.Context, run []*mvccpb.KeyValue) (commit.Removal, error) {
@@ -208,6 +238,9 @@ func (o *operator) unlocked(ctx context.Context, run []*mvccpb.KeyValue) (commit
 
 // later reports whether a later release has written a value.
 func later(kv *mvccpb.KeyValue) bool { return record.Later(kv.Value) > 0 }
+
+// tokenAt returns the token of a run that is recorded as running: the revision of its claim.
+func tokenAt(kv *mvccpb.KeyValue, r record.Run) int64 { return cmp.Or(r.Token, kv.ModRevision) }
 
 // tokenOf returns the token of the run that has the lock, or 0.
 func tokenOf(lock []*mvccpb.KeyValue) int64 {

@@ -72,14 +72,15 @@ func (r *records) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, 
 	if !ok || !readable {
 		return Record{}, false
 	}
-	out := Record{Job: r.name, Tick: tick, Attempt: run.Attempt, Owner: run.Owner, Start: record.Time(run.StartMS), End: record.Time(run.EndMS), Error: run.Error, By: run.By, Request: run.Request, State: State(run.State)}
-	if ended, ok := r.open[kv.ModRevision]; ok && run.State == record.RunRunning {
+	out := Record{Job: r.name, Tick: tick, Attempt: run.Attempt, Owner: run.Owner, Start: record.Time(run.StartMS), End: record.Time(run.EndMS), Error: run.Error, By: run.By, Request: run.Request, State: State(run.State), Cooled: record.Time(run.CooledMS)}
+	token := tokenAt(kv, run)
+	if ended, ok := r.open[token]; ok && run.State == record.RunRunning {
 		out.State, out.End, out.Error = RunUnconfirmed, record.Time(ended.EndMS), ended.Error
-	} else if run.State == record.RunRunning && tokenOf(lock) != kv.ModRevision {
+	} else if run.State == record.RunRunning && tokenOf(lock) != token {
 		out.State = RunLost
 	}
 	if out.State == RunActive {
-		out.Token = kv.ModRevision
+		out.Token = token
 	}
 	for _, e := range run.Earlier {
 		was := Record{Job: r.name, Tick: tick, State: State(e.State), Attempt: e.Attempt, Owner: e.Owner, Start: record.Time(e.StartMS), End: record.Time(e.EndMS), Error: e.Error}

@@ -103,7 +103,7 @@ func (r *Run) vanished(ctx context.Context, rec record.Run) (gone, err error) {
 		case is.State == record.RunUnlocked && is.Attempt == rec.Attempt:
 			return r.lost(ErrUnlocked, whyUnlocked(is)), nil
 		}
-		lost = kv.ModRevision == r.claim.token
+		lost = tokenAt(kv, is) == r.claim.token
 	}
 	switch {
 	case r.claim.epoch.Vanished(ctx):

@@ -29,7 +29,6 @@ type Job struct {
 	plan        record.Plan // of the processes that have it by Locker.Job, or zero
 	operated    int64       // when it was paused or resumed last, as far as it is known, or 0
 	operatedMod int64       // revision of that, or 0
-	cooled      int64       // when the end of its latest cooldown has arrived, or 0
 
 	// With Options.Details:
 
@@ -43,10 +42,11 @@ const Later = "of a later release"
 
 // Run is one record. State is "" if it is damaged.
 type Run struct {
-	State string
-	Start int64
-	mod   int64
-	lost  int // earlier attempts whose process was lost
+	State  string
+	Start  int64
+	mod    int64
+	cooled int64 // when Unlock has ended its cooldown, or 0
+	lost   int   // earlier attempts whose process was lost
 	// More is what a page shows besides, with Options.Details.
 	More *record.Run
 }
@@ -87,26 +87,6 @@ func (s *State) resumed(kv *mvccpb.KeyValue, now int64) {
 	}
 }
 
-// cooled takes the time at which the end of a job's cooldown has arrived, by this clock.
-func (s *State) cooled(key string, now int64) {
-	name, _, _ := s.space.ParseJob(key)
-	if j := s.Jobs[name]; j != nil && key == j.queues.Cooldown() {
-		j.cooled = now
-	}
-}
-
-// byHand is how long before its time a cooldown has ended that was unlocked, and has not only ended by another clock.
-const byHand = 2 * time.Minute
-
-// cooledBy returns when the cooldown of a run ends or has ended.
-func (j *Job) cooledBy(began int64) int64 {
-	until := began + j.least.Milliseconds()
-	if j.cooled >= began && j.cooled+byHand.Milliseconds() < until {
-		return j.cooled
-	}
-	return until
-}
-
 // change adds, replaces or removes a key of the job.
 func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 	switch key {
@@ -115,9 +95,7 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 			j.lock = kv.CreateRevision
 		}
 	case j.queues.Cooldown():
-		if j.Cooling = kv != nil; j.Cooling {
-			j.cooled = 0
-		}
+		j.Cooling = kv != nil
 	case j.queues.Pause():
 		j.Paused, j.Pause = kv != nil, record.Pause{}
 		if kv != nil && details {
@@ -169,7 +147,7 @@ func runOf(kv *mvccpb.KeyValue) (Run, record.Run) {
 	default:
 		r = record.Run{}
 	}
-	of := Run{State: r.State, mod: kv.ModRevision, Start: r.StartMS}
+	of := Run{State: r.State, mod: kv.ModRevision, Start: r.StartMS, cooled: r.CooledMS}
 	for _, before := range r.Earlier {
 		if before.State == record.RunRunning {
 			of.lost++
@@ -230,10 +208,10 @@ type History struct {
 
 // History sums up the records, at a time.
 func (j *Job) History(now time.Time) (h History) {
-	latest, unlocked := int64(-1), false
+	latest, last := int64(-1), Run{}
 	for tick, r := range j.Runs {
 		if r.Start > h.LastRun {
-			unlocked = r.State == record.RunUnlocked
+			last = r
 		}
 		switch {
 		case r.State == record.RunFailed:
@@ -248,8 +226,8 @@ func (j *Job) History(now time.Time) (h History) {
 	switch {
 	case latest >= 0 && j.Period >= ticks.Smallest:
 		latest = max(latest, j.operated) // no tick from before a resumption is started
-		if j.least > 0 && !unlocked {    // Unlock ends the cooldown
-			latest = max(latest, j.cooledBy(h.LastRun)) // nor one within the cooldown
+		if j.least > 0 {                 // nor one within the cooldown
+			latest = max(latest, record.Run{State: last.State, StartMS: last.Start, CooledMS: last.cooled}.Free(j.least))
 		}
 		h.Next = j.outlasting(h.LastRun, latest, func(after int64) int64 { return ticks.Next(j.Period, time.UnixMilli(after)).UnixMilli() })
 	case j.expected(now):

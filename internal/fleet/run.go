@@ -218,9 +218,6 @@ func apply(s *State, events []*clientv3.Event, now int64, live bool) (bytes int)
 		bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
 		if ev.Type == clientv3.EventTypeDelete {
 			s.Remove(string(ev.Kv.Key))
-			if live {
-				s.cooled(string(ev.Kv.Key), now)
-			}
 			continue
 		}
 		s.Put(ev.Kv, now)

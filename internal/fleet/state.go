@@ -174,9 +174,6 @@ func (s *State) inherit(from *State) {
 			if j.operatedMod == old.operatedMod {
 				j.operated = old.operated
 			}
-			if !j.Cooling {
-				j.cooled = old.cooled
-			}
 		}
 	}
 	for lease := range s.Sessions {

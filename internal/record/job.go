@@ -20,6 +20,22 @@ type Run struct {
 	Final   bool    `json:"final,omitempty"`   // it failed, and is not tried again: AtMost has passed
 	Earlier []Ended `json:"earlier,omitempty"` // the attempts before, oldest first
 	Request string  `json:"request,omitempty"` // the nonce of the RequestedRun for which it was started
+
+	CooledMS int64 `json:"cooled,omitempty"` // when Unlock has ended its cooldown after it; 0: it has not
+	Token    int64 `json:"token,omitempty"`  // of a lost run, if its record was written again since the claim, by that Unlock
+}
+
+// Free returns when a run that has ended lets its job start again, with a cooldown of least: Unlock may have ended the run, or
+// the cooldown after it.
+func (r Run) Free(least time.Duration) int64 {
+	until := r.StartMS + least.Milliseconds()
+	switch {
+	case r.State == RunUnlocked:
+		until = r.EndMS
+	case r.CooledMS != 0:
+		until = min(until, r.CooledMS)
+	}
+	return max(until, r.EndMS)
 }
 
 // Ended is an attempt at a tick before the last one.

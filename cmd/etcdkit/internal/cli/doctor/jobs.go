@@ -42,12 +42,11 @@ func dueOf(st schedlock.Status, resumed time.Time) time.Time {
 	if st.Last.Tick.After(latest) {
 		latest = st.Last.Tick
 	}
-	least := record.LeastOf(st.Settings)
-	if st.Last.State == schedlock.RunUnlocked {
-		least = 0 // Unlock ends the cooldown
-	}
-	if cooled := st.Last.Start.Add(least); cooled.After(latest) && least > 0 {
-		latest = cooled
+	if least := record.LeastOf(st.Settings); least > 0 {
+		run := record.Run{State: string(st.Last.State), StartMS: millis(st.Last.Start), EndMS: millis(st.Last.End), CooledMS: millis(st.Last.Cooled)}
+		if free := record.Time(run.Free(least)); free.After(latest) {
+			latest = free
+		}
 	}
 	period, _ := record.PeriodOf(st.Settings)
 	next := ticks.Next(period, latest)
@@ -55,4 +54,12 @@ func dueOf(st schedlock.Status, resumed time.Time) time.Time {
 		next = ticks.Next(period, st.Last.End)
 	}
 	return next
+}
+
+// millis is a time as it is stored, 0 for the zero time.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }
