@@ -121,3 +121,9 @@ func (e *etcd) endError(ctx context.Context, asked time.Time, err error) error {
 	}
 	return err
 }
+
+// waitError is endError for a call that has waited for others of its process, and has asked etcd nothing: the error includes that
+// etcd does not answer only if these, or others, have found that.
+func (e *etcd) waitError(ctx context.Context, err error) error {
+	return e.endError(ctx, time.Now(), err)
+}

@@ -74,9 +74,10 @@ func (j *Job) warnOfZone(first time.Time) {
 // plan is removed, so that it has no next fire time and EtcdkitJobNotStarted waits for none; but a period stays in force if
 // another live process has run it without a Job (Do, wrappers). EtcdkitJobGone rings for a day if records stay, as they do
 // until Forget. Active runs continue, without further attempts. No other run of this Job starts after Remove has returned nil:
-// its calls return ErrInvalid, also those that wait for a tick, and Remove waits for the claims that are on their way to etcd. To
-// use the job again, make a new Job. After ErrClosed, ctx's error or an error of etcd's the plan may be removed or not, and such a
-// claim may start a run; it can be called again.
+// its calls return ErrInvalid, also those that wait for a tick, and Remove waits for the claims that are on their way to etcd, or in
+// a method of the schedule, and for plans that this process is writing. To use the job again, make a new Job. After ErrClosed, ctx's
+// error or an error of etcd's the plan may be removed or not, and such a claim may start a run; it can be called again. ctx's error
+// says what Remove has waited for, and is joined with ErrUnavailable if etcd does not answer.
 func (j *Job) Remove(ctx context.Context) error {
 	l := j.locker
 	ctx, cancel := l.untilClose(ctx)

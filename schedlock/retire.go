@@ -2,6 +2,7 @@ package schedlock
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -69,14 +70,14 @@ func (p *planner) alone(ctx context.Context) (leave func(), err error) {
 	case p.writing <- struct{}{}:
 		return func() { <-p.writing }, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, fmt.Errorf("this process is writing its plans: %w", ctx.Err())
 	}
 }
 
 // remove takes a job from what this process has, when the calls that may start it have ended. It removes the settings that it
 // has stored, and the plan if no other live process has the job.
 func (p *planner) remove(ctx context.Context, name string, times *timetable, calls *starts) error {
-	l, asked := p.locker, time.Now()
+	l := p.locker
 	p.mu.Lock()
 	if p.jobs[name] == times {
 		delete(p.jobs, name)
@@ -87,13 +88,14 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable, cal
 	}
 	p.mu.Unlock()
 	if err := calls.wait(ctx); err != nil {
-		return l.endError(ctx, asked, err)
+		return l.waitError(ctx, err)
 	}
 	leave, err := p.alone(ctx)
 	if err != nil {
-		return l.endError(ctx, asked, err)
+		return l.waitError(ctx, err)
 	}
 	defer leave()
+	asked := time.Now()
 	e, err := l.sess.Live(ctx)
 	if err != nil {
 		return l.endError(ctx, asked, err)

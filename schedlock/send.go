@@ -49,7 +49,9 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 			return nil, k.endError(ctx, asked, err)
 		}
 	}
-	created, err := e.Fence().Create(sent, k.creation(c, p))
+	creation := k.creation(c, p)
+	asked = time.Now() // the schedule is the caller's, and may have taken long
+	created, err := e.Fence().Create(sent, creation)
 	if err == nil && created.Token != 0 {
 		c.token = created.Token
 		c.planned = k.planBefore(c, created.Also)

@@ -80,7 +80,7 @@ func (s *starts) end() {
 	}
 }
 
-// wait waits, after end, for the claims that are on their way to etcd.
+// wait waits, after end, for the claims that are under way: on their way to etcd, or in a schedule or a hook of the caller's.
 func (s *starts) wait(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -91,6 +91,6 @@ func (s *starts) wait(ctx context.Context) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("a claim of this process has no answer: %w", ctx.Err())
+		return fmt.Errorf("a claim of this process has not ended: %w", ctx.Err())
 	}
 }
