@@ -153,7 +153,7 @@ func (f *Fleet) replace(got reading) {
 }
 
 // catchUp replaces the state by what was read beside a watch, which may have seen more by then: the next watch begins with
-// that, and until it has come the state stays as it is.
+// that, and until it has come as far the state stays as it is.
 func (f *Fleet) catchUp(got reading) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -197,8 +197,8 @@ func (f *Fleet) received(resp clientv3.WatchResponse) error {
 	}
 	if f.next != nil {
 		f.next.revision, to.revision = revision, revision
-		if revision < f.revision && time.Since(f.next.at) <= 3*f.opts.Probe { // later, etcd was restored from a backup
-			return nil
+		if revision < f.revision {
+			return f.behind(resp.Header.Revision)
 		}
 		f.publish(*f.next)
 	}
@@ -208,6 +208,16 @@ func (f *Fleet) received(resp clientv3.WatchResponse) error {
 	f.wake()
 	if f.opts.Changed != nil {
 		f.opts.Changed(bytes)
+	}
+	return nil
+}
+
+// behind returns an error if a watch that has not come as far as what is shown will not come as far either: for three probes etcd
+// itself is at an earlier revision, as a member that is behind, or one that was restored from a backup. Then the namespace is
+// read, which shows what is so. Otherwise the watch has as much to report, however long that takes. f must be locked.
+func (f *Fleet) behind(etcd int64) error {
+	if etcd < f.revision && time.Since(f.next.at) > 3*f.opts.Probe {
+		return fmt.Errorf("etcd is at revision %d, and revision %d was seen", etcd, f.revision)
 	}
 	return nil
 }
