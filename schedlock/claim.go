@@ -134,7 +134,7 @@ func (k *claim) try(ctx, sent context.Context, p plan) (*claimed, decision, erro
 		}
 		return nil, decision{}, err
 	}
-	if k.ordered() {
+	if k.ordered() || p.pause > 0 { // which counts for a call that has withdrawn a claim, too
 		seen, err := k.wait(ctx, p)
 		if err != nil {
 			return instead(err)
