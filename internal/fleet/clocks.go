@@ -21,7 +21,12 @@ type measurement struct {
 	at   int64
 
 	less, lessAt int64 // the greatest of those that were less after measuredFor, and when the first of them was; 0: none was
+
+	heard int64 // when the process wrote last, whatever that has shown
 }
+
+// known reports whether the measurement says something of the clock, as of a time.
+func (m measurement) known(now int64) bool { return now-m.heard <= knownFor }
 
 // measuredFor is how long a measurement is preferred to later ones: a clock may be set meanwhile. After that a single one
 // that is less may be of a change that took long, as during an election of etcd's leader: it counts if those within
@@ -31,8 +36,9 @@ const (
 	doubtedFor  = 10_000
 )
 
-// knownFor is how long a measurement says something of a clock, of a process that writes nothing more: a clock that was wrong
-// when its machine began may be right since.
+// knownFor is how long a measurement says something of a clock after its process wrote last: a clock that was wrong when its
+// machine began may be right since. It does not begin with the measurement: of a process that writes seldom, one that shows less
+// leaves that in force until the next one.
 const knownFor = 900_000
 
 // measure measures the clock of the process that has just put a key.
@@ -59,13 +65,14 @@ func (s *State) measure(kv *mvccpb.KeyValue, now int64) {
 			best = measurement{lead: best.less, at: now}
 		}
 	}
+	best.heard = now
 	s.clocks[kv.Lease] = best
 }
 
 // ahead takes a time that may have been written long ago: if it is still to come, the clock is ahead by that at least.
 func (s *State) ahead(lease, written, now int64) {
 	if lead := written - now; lead > max(0, s.clocks[lease].lead) && s.live(lease) {
-		s.clocks[lease] = measurement{lead: lead, at: now}
+		s.clocks[lease] = measurement{lead: lead, at: now, heard: now}
 	}
 }
 
@@ -103,7 +110,7 @@ func (s *State) Clocks(without int64) (all []Clock) {
 // ClockOf returns what is known of the clock of a session's process.
 func (s *State) ClockOf(lease int64) Clock {
 	m, ok := s.clocks[lease]
-	return Clock{lease, s.Sessions[lease].Owner, ok, m.lead, s.beats[s.space.Clock(lease)]}
+	return Clock{lease, s.Sessions[lease].Owner, ok && m.known(s.asOf), m.lead, s.beats[s.space.Clock(lease)]}
 }
 
 func (s *State) live(lease int64) bool {
@@ -128,7 +135,7 @@ type Off struct {
 func (s *State) Off(now, least int64, most int, name func(owner string) string) (all []Off) {
 	of := map[string]int64{}
 	for lease, m := range s.clocks {
-		if ms := max(m.lead, -m.lead); ms >= least && now-m.at <= knownFor {
+		if ms := max(m.lead, -m.lead); ms >= least && m.known(now) {
 			owner := name(s.Sessions[lease].Owner)
 			of[owner] = max(of[owner], ms)
 		}
@@ -143,7 +150,7 @@ func (s *State) Off(now, least int64, most int, name func(owner string) string) 
 // Skew returns the greatest difference, as of a time, if a clock is known.
 func (s *State) Skew(now int64) (most int64, ok bool) {
 	for _, m := range s.clocks {
-		if now-m.at <= knownFor {
+		if m.known(now) {
 			most, ok = max(most, m.lead, -m.lead), true
 		}
 	}
