@@ -559,3 +559,68 @@ func TestRunWhenAProcessFails(t *testing.T) {
 		})
 	}
 }
+
+// The reader of standard output, which is the command's, may be gone before the permit is granted: the command runs. A
+// permit of hold, which exists for what is printed of it, is not acquired then.
+func TestRunWaitsWithoutAReader(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	without := func(verb string, args ...string) *clitest.Program {
+		read, write, err := os.Pipe()
+		require.NoError(t, err)
+		require.NoError(t, read.Close())
+		p := f.Prepare(nil, args...)
+		p.Cmd.Args[1], p.Cmd.Stdout = verb, write
+		p.Begin()
+		require.NoError(t, write.Close())
+		return p
+	}
+	done := filepath.Join(t.TempDir(), "done")
+	p := without("run", "free", "--", "touch", done)
+	require.Zero(t, p.Code(), p.Errs)
+	require.FileExists(t, done)
+
+	m, err := concurrency.NewMutex(f.Session("web-7"), "x")
+	require.NoError(t, err)
+	held := f.Permit(m.Lock(testkit.Context(t)))
+	waited := filepath.Join(t.TempDir(), "waited")
+	p = without("run", "x", "--", "touch", waited)
+	p.Says("behind web-7")
+	hold := without("hold", "x", "--id", "a", "--for", "30m")
+	require.Equal(t, exit.NoReader, hold.Code(), hold.Errs)
+	require.Empty(t, hold.Errs.String())
+	require.NoError(t, held.Release(testkit.Context(t)))
+	require.Zero(t, p.Code(), p.Errs)
+	require.FileExists(t, waited)
+	require.Empty(t, f.Status("x").Holders)
+}
+
+// What serves goes on when the reader of its messages is gone.
+func TestExportOutlivesItsReader(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, read.Close())
+	p := f.Prepare(nil, "--listen", "127.0.0.1:0")
+	p.Cmd.Args[1], p.Cmd.Stderr = "export", write // which would say that the namespace is empty
+	p.Begin()
+	require.NoError(t, write.Close())
+	require.Contains(t, p.Line(), "metrics at http://")
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, p.Code())
+}
+
+// What serves until a signal ends it exits with 0 by one, also before etcd has answered.
+func TestServingEndsBeforeEtcdAnswers(t *testing.T) {
+	t.Parallel()
+	crontab := filepath.Join(t.TempDir(), "crontab")
+	require.NoError(t, os.WriteFile(crontab, []byte("CRON_TZ=UTC\n# job: x\n0 0 1 1 *  true\n"), 0o600))
+	for verb, more := range map[string][]string{"console": {}, "export": {"--listen", "127.0.0.1:0"}, "cron": {crontab}} {
+		ctx, cancel := context.WithCancel(testkit.Context(t))
+		cancel()
+		f := clitest.New(t)
+		r := f.RunWith(ctx, append([]string{verb, "-N", "test"}, more...)...)
+		require.Zero(t, r.Code, "%s: %s", verb, r.Err)
+	}
+}

@@ -89,7 +89,7 @@ func Cron(c *verb.Call) *cobra.Command {
 			if v.check {
 				return v.print(jobs, time.Now())
 			}
-			return v.run(cmd.Context(), jobs)
+			return exit.Served(cmd.Context(), v.run(cmd.Context(), jobs))
 		},
 	}
 	f := cmd.Flags()
@@ -166,7 +166,10 @@ func (v *cronRun) run(ctx context.Context, jobs []crontab.Job) error {
 		defer cancel()
 		err = sess.Close(closing) // it requests the runs to stop, and waits for them
 		lines.Wait()
-		return err
+		if err != nil {
+			v.Say("%v", err)
+		}
+		return nil
 	})
 }
 

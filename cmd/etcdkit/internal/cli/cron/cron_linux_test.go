@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/cron"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -141,4 +142,16 @@ func TestCronEndsItsCommands(t *testing.T) {
 			require.NoError(t, err, "it got SIGTERM")
 		})
 	}
+}
+
+// SIGTERM is how it ends, also while etcd does not answer: a service manager counts no failure.
+func TestCronIsTerminatedDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, nil)
+	f := &clitest.Fixture{T: t, Etcd: etcd, Prefix: "/etcdkit"}
+	p := cronOf(f, "CRON_TZ=UTC\n# job: backup\n0 0 1 1 *  true\n")
+	require.NoError(t, etcd.Stop(0))
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
+	require.Zero(t, p.Code(), p.Errs)
+	require.Contains(t, p.Errs.String(), "is left to expire", "it says what it could not end")
 }

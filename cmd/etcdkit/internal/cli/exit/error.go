@@ -54,6 +54,15 @@ type Interrupted struct{ syscall.Signal }
 // Error names the signal.
 func (i Interrupted) Error() string { return "ended by a signal: " + i.Signal.String() }
 
+// Served returns the end of a verb that serves until a signal ends it: nil if ctx has ended, which is how it ends also
+// while etcd is away or denies what the end needs, and otherwise err.
+func Served(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // OrInterrupted returns an error: Interrupted, by the signal that has canceled ctx, if err is of that, and otherwise err.
 func OrInterrupted(ctx context.Context, err error) error {
 	var by Interrupted

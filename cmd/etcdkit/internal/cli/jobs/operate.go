@@ -33,22 +33,24 @@ that come meanwhile are skipped.`,
 			if reason == "" {
 				return errNoReason
 			}
-			return changeJob(cmd.Context(), c, "pause", args[0], reason, func(ctx context.Context, l *schedlock.Locker) error {
+			var before schedlock.Status
+			err := changeJob(cmd.Context(), c, "pause", args[0], reason, func(ctx context.Context, l *schedlock.Locker) error {
 				var opts []schedlock.PauseOption
 				if early {
 					opts = append(opts, schedlock.BeforeFirstRun())
 				}
-				before, _ := l.Status(ctx, args[0]) // Pause says what is wrong
+				before, _ = l.Status(ctx, args[0]) // Pause says what is wrong
 				err := l.Pause(ctx, args[0], reason, opts...)
-				if p := before.Paused; err == nil && p != nil {
-					fmt.Fprintf(c.Std.Err, "%s was paused before, by %s since %s: %s. This pause takes the place of that one; one resume ends it.\n",
-						output.Printable(args[0]), output.Printable(p.By), output.Instant(p.Since), output.Printable(output.OrDash(p.Reason)))
-				}
 				if errors.Is(err, schedlock.ErrUnknownJob) {
 					err = fmt.Errorf("pause job %q: %w; if the name is right, add --before-first-run", args[0], schedlock.ErrUnknownJob)
 				}
 				return err
 			})
+			if p := before.Paused; err == nil && p != nil {
+				fmt.Fprintf(c.Std.Err, "%s was paused before, by %s since %s: %s. This pause takes the place of that one; one resume ends it.\n",
+					output.Printable(args[0]), output.Printable(p.By), output.Instant(p.Since), output.Printable(output.OrDash(p.Reason)))
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for other operators (required)")

@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/queue"
-	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 )
 
@@ -97,12 +96,16 @@ func (q *asking) options() (opts []concurrency.AcquireOption) {
 	return opts
 }
 
-// acquire acquires the permit, and says while it waits when etcd does not answer.
+// waiting is how a verb waits for its permit, and says when etcd does not answer: Call.Attending, or Call.Following if its
+// output is what the permit is acquired for.
+type waiting func(context.Context, *concurrency.Session, func(context.Context) error) error
+
+// acquire acquires the permit. It may return one beside the error of a wait whose output has no reader.
 func acquire(
-	ctx context.Context, c *verb.Call, sess *concurrency.Session, ask asking, kind concurrency.QueueKind, name string,
+	ctx context.Context, wait waiting, sess *concurrency.Session, ask asking, kind concurrency.QueueKind, name string, bound time.Duration,
 ) (p *concurrency.Permit, err error) {
-	_ = c.Following(ctx, sess, func(ctx context.Context) error {
-		p, err = ask.acquire(ctx, sess, kind, name, c.Etcd.Timeout)
+	err = wait(ctx, sess, func(ctx context.Context) (err error) {
+		p, err = ask.acquire(ctx, sess, kind, name, bound)
 		return err
 	})
 	if errors.Is(err, concurrency.ErrLost) || errors.Is(err, concurrency.ErrReleased) { // no permit: it was waiting

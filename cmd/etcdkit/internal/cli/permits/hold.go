@@ -46,7 +46,8 @@ release.
 An interrupted hold leaves no request. One that is killed while it waits leaves its request, which may be granted
 later and then lasts up to --for: 'etcdkit release' with its ID removes it. Its session stays for --for.
 
-The token and the time at which the permit ends are printed. If they cannot be, the permit is released. A standard
+The token and the time at which the permit ends are printed. If they cannot be, the permit is released; if their
+reader has gone while the request waits, that is withdrawn, and the exit code is 141. A standard
 output that is closed (>&-) is /dev/null to this program, which takes them.`,
 		Example: "etcdkit hold -N deploy production --id deploy-42 --for 30m\n" +
 			"etcdkit hold -N deploy staging --limit 3 --id build-7 --for 10m --wait 5m -o json",
@@ -108,7 +109,7 @@ func (k *keeping) keep(ctx context.Context) error {
 		reports.sess.Store(sess)
 		var lease clientv3.LeaseID
 		var ends time.Time
-		p, err := acquire(ctx, k.call, sess, k.ask, k.kind, k.name)
+		p, err := acquire(ctx, k.call.Following, sess, k.ask, k.kind, k.name, k.call.Etcd.Timeout)
 		if err == nil {
 			lease, ends, err = renew(ctx, k.call, client, sess) // it has aged while the request waited
 		}

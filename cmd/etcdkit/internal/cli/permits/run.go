@@ -50,7 +50,8 @@ alone, and the permit is kept: the shell shows no prompt, ^C ends the command, a
 continues it, if the permit has not been lost. Signals that are ignored at the start stay ignored if they are
 SIGHUP, SIGINT, SIGTSTP, SIGTTIN or SIGTTOU; the command has the defaults of others.
 
-Messages on standard error delay nothing: if their reader does not read, they are dropped.
+No reader is needed, of what the command writes or of messages, also while this process waits: messages delay
+nothing, and are dropped if their reader does not read.
 
 The environment of the command has, besides its own: ETCDKIT_KIND, ETCDKIT_NAME, ETCDKIT_NAMESPACE, ETCDKIT_PREFIX;
 ETCDKIT_TOKEN, the fencing token; ETCDKIT_GUARD_KEY and ETCDKIT_GUARD_MOD_REVISION, for a Txn that takes
@@ -160,7 +161,7 @@ func (x *running) execute(ctx context.Context) error {
 		if x.isJob(ctx, client) {
 			x.Say("%s is a job in this namespace: this %s is another lock, and excludes no run of the job (etcdkit run --help)", x.Name, x.Kind)
 		}
-		p, err := acquire(ctx, x.Call, sess, x.ask, x.Kind, x.Name)
+		p, err := acquire(ctx, x.Call.Attending, sess, x.ask, x.Kind, x.Name, x.Call.Etcd.Timeout)
 		if err != nil {
 			return err
 		}

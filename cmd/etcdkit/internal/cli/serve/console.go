@@ -49,14 +49,15 @@ by which browsers reach it; the connection is not encrypted.`,
 			if err := checkListen(listen, hosts); err != nil {
 				return err
 			}
+			c.SurviveReader()
 			ctx := cmd.Context()
 			if !write {
 				ctx = engine.Leaseless(ctx)
 			}
-			return c.Connected(ctx, &concurrency.SessionOptions{Owner: verb.Owner("console")},
+			return exit.Served(ctx, c.Connected(ctx, &concurrency.SessionOptions{Owner: verb.Owner("console")},
 				func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 					return serveConsole(ctx, c, client, sess, listen, hosts, write)
-				})
+				}))
 		},
 	}
 	f := cmd.Flags()

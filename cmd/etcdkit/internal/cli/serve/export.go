@@ -41,6 +41,7 @@ standard error.`,
 			if err != nil {
 				return err
 			}
+			c.SurviveReader()
 			client, err := c.Etcd.Client(cmd.Context())
 			if err != nil {
 				return err
@@ -54,7 +55,7 @@ standard error.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), c, listen, exp, func(ctx context.Context) { sayEmpty(ctx, c, client, space) })
+			return exit.Served(cmd.Context(), serve(cmd.Context(), c, listen, exp, func(ctx context.Context) { sayEmpty(ctx, c, client, space) }))
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:9464", "address at which metrics are served")
@@ -98,14 +99,10 @@ func serve(ctx context.Context, c *verb.Call, address string, exp *exporter.Expo
 	if err == nil {
 		err = <-ended
 	}
-	interrupted := ctx.Err() != nil
 	cancel()
 	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer stop()
 	_ = server.Shutdown(closing)
-	if interrupted {
-		return nil // that is how the command is ended
-	}
 	return err
 }
 

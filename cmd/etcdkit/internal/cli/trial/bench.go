@@ -48,7 +48,14 @@ defragmentation.`,
 			if err := reach(cmd.Context(), c); err != nil {
 				return err
 			}
-			return inScratch(cmd.Context(), c, "bench", func(ctx context.Context, s *scratch) error { return measureAll(ctx, c, s, o) })
+			var all benchResult
+			if err := inScratch(cmd.Context(), c, "bench", func(ctx context.Context, s *scratch) (err error) {
+				all, err = measureAll(ctx, c, s, o)
+				return err
+			}); err != nil {
+				return err
+			}
+			return all.print(c) // after nothing is left: it may have no reader
 		},
 	}
 	f := cmd.Flags()
@@ -121,43 +128,48 @@ func repeat(
 	return took, time.Since(began), err
 }
 
-// measureAll makes all measurements and prints them.
-func measureAll(ctx context.Context, c *verb.Call, s *scratch, o benchOptions) error {
-	servers := s.servers(ctx)
+// benchResult is what bench prints as JSON.
+type benchResult struct {
+	output.Form
+	Servers  []server       `json:"servers"`
+	Duration output.Seconds `json:"duration_seconds"`
+	Results  []measured     `json:"results"`
+}
+
+// measureAll makes all measurements.
+func measureAll(ctx context.Context, c *verb.Call, s *scratch, o benchOptions) (benchResult, error) {
+	all := benchResult{output.FormOf("bench"), s.servers(ctx), output.Seconds(o.each), []measured{}}
 	p := c.Progress()
 	defer p.End()
-	results := []measured{}
 	for _, w := range workloads {
 		clients := 1
 		if w.contended {
 			clients = o.clients
 		}
-		p.Show("%d of %d: %s", len(results)+1, len(workloads), w.name)
+		p.Show("%d of %d: %s", len(all.Results)+1, len(workloads), w.name)
 		op, err := w.prepare(ctx, s, clients)
 		if err != nil {
-			return err
+			return all, err
 		}
 		took, within, err := repeat(ctx, clients, o.each, c.Etcd.Timeout, op)
 		if err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
+			return all, fmt.Errorf("%s: %w", w.name, err)
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return all, ctx.Err()
 		}
-		results = append(results, summarize(w.name, clients, took, within))
+		all.Results = append(all.Results, summarize(w.name, clients, took, within))
 	}
-	p.End()
-	return c.Print(struct {
-		output.Form
-		Servers  []server       `json:"servers"`
-		Duration output.Seconds `json:"duration_seconds"`
-		Results  []measured     `json:"results"`
-	}{output.FormOf("bench"), servers, output.Seconds(o.each), results}, func(t *output.Table) {
-		for _, sv := range servers {
+	return all, nil
+}
+
+func (b *benchResult) print(c *verb.Call) error {
+	return c.Print(b, func(t *output.Table) {
+		for _, sv := range b.Servers {
 			t.Line(fmt.Sprintf("%s: etcd %s, %s, database %s", sv.Endpoint, output.OrDash(sv.Version), sv.role(), doctor.MiB(sv.Size)))
 		}
 		t.Row("", "CLIENTS", "COUNT", "PER SECOND", "P50", "P90", "P99", "MAX")
-		for _, r := range results {
+		for _, r := range b.Results {
 			t.Row(r.Name, r.Clients, r.Count, fmt.Sprintf("%.0f", r.Rate), fine(r.P50), fine(r.P90), fine(r.P99), fine(r.Most))
 		}
 	})

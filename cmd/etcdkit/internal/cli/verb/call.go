@@ -60,7 +60,7 @@ func (c *Call) PrintChange(value any, table func(t *output.Table)) error {
 	return nil
 }
 
-// SurviveReader has a verb outlive the reader of its messages, and not wait for it: what the verb holds is
+// SurviveReader has a verb outlive the reader of its messages, and not wait for it: what the verb holds or serves is
 // worth more than they are. Without it, a write to a pipe that was closed ends the process. A command that the
 // verb starts is not affected.
 func (c *Call) SurviveReader() {

@@ -18,9 +18,8 @@ import (
 // written to such a pipe.
 var errNoReader = exit.With(exit.NoReader, nil)
 
-// Following runs a verb that prints each change, and writes to standard error when etcd does not answer,
-// and when it answers again: without that, an outage looks like a state that does not change. It ends when no process reads
-// the output any more, as in 'show --watch | head -1', whether there is a change to print or not. It returns an error of follow, and of the output.
+// Following is Attending for a verb whose purpose is its output. It ends when no process reads that any more, as in
+// 'show --watch | head -1', whether there is a change to print or not. It returns an error of follow, and of the output.
 func (c *Call) Following(ctx context.Context, sess *concurrency.Session, follow func(context.Context) error) error {
 	ctx, left := context.WithCancelCause(ctx)
 	defer left(nil)
@@ -31,18 +30,25 @@ func (c *Call) Following(ctx context.Context, sess *concurrency.Session, follow 
 			}
 		}()
 	}
+	err := c.Attending(ctx, sess, follow)
+	if errors.Is(context.Cause(ctx), errNoReader) {
+		return errNoReader
+	}
+	return err
+}
+
+// Attending runs what waits for etcd, and writes to standard error when etcd does not answer, and when it answers again:
+// without that, an outage looks like a state that does not change. It needs no reader. It returns an error of wait.
+func (c *Call) Attending(ctx context.Context, sess *concurrency.Session, wait func(context.Context) error) error {
 	watching, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		c.vigil(watching, sess)
 	}()
-	err := follow(ctx)
+	err := wait(ctx)
 	stop()
 	<-done
-	if errors.Is(context.Cause(ctx), errNoReader) {
-		return errNoReader
-	}
 	return err
 }
 
