@@ -39,7 +39,7 @@ func TestBadInput(t *testing.T) {
 	_, err = concurrency.NewMutex(nil, "x")
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 
-	for _, owner := range []string{"a\x00b", "\xff", "a\nb", strings.Repeat("x", 256)} {
+	for _, owner := range []string{"a\x00b", "web\u202e7", "\xff", "a\nb", strings.Repeat("x", 256)} {
 		_, err := concurrency.NewSession(ctx, c.Client, "test", &concurrency.SessionOptions{Prefix: f.Root, Owner: owner})
 		require.ErrorIs(t, err, concurrency.ErrInvalid, "%q", owner)
 	}

@@ -35,7 +35,7 @@ type SessionOptions struct {
 	Prefix string
 
 	// Owner is the name by which other processes and operators see this session: text of up to
-	// 255 bytes without control characters. Defaults to host, process ID and a few random
+	// 255 bytes without control and format characters. Defaults to host, process ID and a few random
 	// letters.
 	Owner string
 
@@ -118,8 +118,8 @@ func (o *SessionOptions) check(shortest time.Duration) error {
 		return invalid("Margin %v is not between %v and half of the TTL of %v", o.Margin, lowestMargin, o.TTL)
 	case len(o.Owner) > maxOwner:
 		return invalid("Owner %.20q… has %d bytes, more than %d", o.Owner, len(o.Owner), maxOwner)
-	case !utf8.ValidString(o.Owner) || strings.ContainsFunc(o.Owner, unicode.IsControl):
-		return invalid("Owner %.20q is not text without control characters", o.Owner)
+	case !utf8.ValidString(o.Owner) || strings.ContainsFunc(o.Owner, func(r rune) bool { return !unicode.IsGraphic(r) }):
+		return invalid("Owner %.20q is not text without control and format characters", o.Owner)
 	case o.MaxPermits < 1 || o.MaxPermits > keyspace.MaxSlot+1:
 		return invalid("MaxPermits %d is not between 1 and %d", o.MaxPermits, keyspace.MaxSlot+1)
 	case o.ReportEvery < time.Millisecond:

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"html/template"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/etcdkit/etcdkit/internal/forms"
+	"github.com/etcdkit/etcdkit/internal/visible"
 )
 
 // functions are those of the templates.
@@ -55,42 +54,8 @@ func isRPC(via string) bool {
 	return rpc || via == forms.GRPC
 }
 
-// mostMarks is how many combining marks a character has: a pile of them would cover the lines above.
-const mostMarks = 2
-
-// text returns a text from etcd with what is not visible escaped: control characters, those that change the direction
-// of the text around them, those that a browser draws as nothing or as a space, spaces that a page leaves out, and
-// marks that do not belong to a character.
-func text(s string) string {
-	var b strings.Builder
-	last, marks := ' ', mostMarks
-	for i, r := range s {
-		switch mark := unicode.In(r, unicode.Mn, unicode.Me); {
-		case r == ' ' && (last == ' ' || i+1 == len(s)):
-			b.WriteString(`\u0020`)
-			marks = mostMarks
-		case hidden(r), mark && marks == mostMarks:
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-			marks = mostMarks
-		case mark:
-			b.WriteRune(r)
-			marks++
-		default:
-			b.WriteRune(r)
-			marks = 0
-		}
-		last = r
-	}
-	return b.String()
-}
-
-// hidden reports whether a character is not visible wherever it is.
-func hidden(r rune) bool {
-	const brailleBlank = '\u2800'
-	return !unicode.IsGraphic(r) || r == unicode.ReplacementChar || r == brailleBlank ||
-		r != ' ' && unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
-}
+// text returns a text from etcd with what is not visible escaped.
+func text(s string) string { return visible.Text(s) }
 
 func rfc(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 

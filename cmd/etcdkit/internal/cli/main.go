@@ -63,6 +63,7 @@ type execution struct {
 func (e *execution) main(ctx context.Context, args []string) int {
 	out := &output.Noted{Writer: e.call.Std.Out} // cobra, for one, drops failures
 	e.call.Std.Out = out
+	e.call.Std.Err = output.Lines{Writer: e.call.Std.Err} // texts of other processes may be in them
 	root := e.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -76,11 +77,7 @@ func (e *execution) main(ctx context.Context, args []string) int {
 	code, text := exit.Explain(exit.OrInterrupted(ctx, err))
 	if text != "" {
 		text += elsewhere(ctx, &e.call, cmd, err)
-		lines := strings.Split(text, "\n")
-		for i := range lines { // texts of other processes may be in it
-			lines[i] = output.Printable(strings.ReplaceAll(lines[i], "\t", "  "))
-		}
-		fmt.Fprintf(e.call.Std.Err, "%s: %s\n", cmd.CommandPath(), strings.Join(lines, "\n"))
+		fmt.Fprintf(e.call.Std.Err, "%s: %s\n", cmd.CommandPath(), strings.ReplaceAll(text, "\t", "  "))
 	}
 	return code
 }

@@ -147,6 +147,23 @@ func TestTextsFromEtcdAreEscaped(t *testing.T) {
 	var got struct{ Holders []struct{ Note string } }
 	require.NoError(t, json.Unmarshal([]byte(strings.NewReplacer(`"token":"`, `"x":"`, `"lease":"`, `"y":"`, `"revision":"`, `"z":"`).Replace(r.Out)), &got))
 	require.Equal(t, nasty, got.Holders[0].Note)
+	require.False(t, strings.ContainsAny(r.Out, "\x1b\x07\u202e\u009b"), "%q", r.Out)
+}
+
+// Names that differ are shown so, and no text looks like the columns beside it.
+func TestCellsFromEtcdAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	s := f.Session("x  1  3s  1s  12:00:00")
+	for _, name := range []string{"charge", "charge\u3164"} {
+		sm, err := concurrency.NewSemaphore(s, name, 3, nil)
+		require.NoError(t, err)
+		f.Permit(sm.Acquire(testkit.Context(t)))
+	}
+	r := f.Run("ls", "-N", "test")
+	require.Contains(t, r.Out, `semaphore/charge\u3164`)
+	r = f.Run("show", "-N", "test", "charge")
+	require.Contains(t, r.Out, `x \u00201 \u00203s \u00201s \u002012:00:00`)
 }
 
 func TestLimit(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -80,4 +81,20 @@ func TestQuestionsEndWithASignal(t *testing.T) {
 		s.Types(fmt.Sprintf("echo code%d=$?\n", n))
 		require.Equal(t, "130", s.Shows(fmt.Sprintf(`code%d=(\d+)`, n)), "%s", s.Shown)
 	}
+}
+
+// The question that an operator answers has its own text alone, whatever the owner is that it names.
+func TestQuestionsAreEscaped(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	el, err := concurrency.NewElection(f.Session("web-7"), "shard")
+	require.NoError(t, err)
+	f.Permit(el.Campaign(testkit.Context(t)))
+	f.Forge("web-7", `web-7\r\u001b[2KAsk web-8\n\u202e`)
+	s := f.Terminal()
+	s.Types("$ELECTIONS step-down shard\n")
+	s.Shows(`Ask web-7\\r\\x1b\[2KAsk web-8\\n\\u202e, which leads .* to step down\? \[y/N\] `)
+	s.Types("n\n")
+	s.Shows("not confirmed; nothing was changed")
+	require.NotContains(t, s.Shown.String(), "\u202e")
 }

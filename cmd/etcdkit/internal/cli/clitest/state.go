@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
@@ -193,4 +194,17 @@ func (f *Fixture) Waiter(q interface {
 		return waits.Token != 0
 	}, testkit.Soon, 5*time.Millisecond, "it waits")
 	return waits
+}
+
+// Forge replaces a text in all values below the prefix, as no session would write it.
+func (f *Fixture) Forge(text, by string) {
+	f.T.Helper()
+	ctx := testkit.Context(f.T)
+	resp, err := f.Etcd.Client().Get(ctx, f.Prefix, clientv3.WithPrefix())
+	require.NoError(f.T, err)
+	for _, kv := range resp.Kvs {
+		forged := strings.ReplaceAll(string(kv.Value), text, by)
+		_, err := f.Etcd.Client().Put(ctx, string(kv.Key), forged, clientv3.WithLease(clientv3.LeaseID(kv.Lease)))
+		require.NoError(f.T, err)
+	}
 }

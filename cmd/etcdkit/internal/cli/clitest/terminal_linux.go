@@ -23,7 +23,8 @@ type Screen struct {
 	t      *testing.T
 }
 
-// Terminal starts a shell in which $RUN is `etcdkit run`, $LIMIT `etcdkit limit` and $DOCTOR `etcdkit doctor`.
+// Terminal starts a shell in which $RUN is `etcdkit run`, $LIMIT `etcdkit limit`, $DOCTOR `etcdkit doctor` and
+// $ELECTIONS `etcdkit elections`.
 func (f *Fixture) Terminal() *Screen {
 	f.T.Helper()
 	self, err := os.Executable()
@@ -44,7 +45,7 @@ func (f *Fixture) Terminal() *Screen {
 		cmd = exec.Command(path, "--norc", "-i")
 	}
 	cmd.Env = append(os.Environ(), AsCommand+"=1", "ENV=", "PS1=$ ")
-	for _, verb := range []string{"run", "limit", "doctor"} {
+	for _, verb := range []string{"run", "limit", "doctor", "elections"} {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s %s --endpoints %s --prefix %s -N test", strings.ToUpper(verb), self, verb, strings.Join(f.Etcd.Endpoints(), ","), f.Prefix))
 	}
 

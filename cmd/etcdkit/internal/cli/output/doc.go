@@ -1,5 +1,5 @@
 // Package output is how the command etcdkit writes: results as aligned tables or as JSON, texts that
 // steer no terminal, progress, and messages that wait for no reader.
 //
-// Texts from etcd (names, notes, errors) are not trusted: tables show control characters escaped.
+// Texts from etcd (names, notes, errors) are not trusted: tables, JSON and Lines have what is not visible escaped.
 package output

@@ -3,11 +3,32 @@ package output
 import (
 	"bytes"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
 )
+
+// Lines is a writer of lines for people, whatever they are: messages, questions, logs. What steers a terminal is escaped in
+// them, also if the one who writes them has not done so. Lines are written whole.
+type Lines struct{ io.Writer }
+
+// Write writes lines. It returns an error of the writer below.
+func (l Lines) Write(text []byte) (int, error) {
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		cells := strings.Split(line, "\t") // between the parts of a line of a log
+		for j, cell := range cells {
+			cells[j] = Printable(cell)
+		}
+		lines[i] = strings.Join(cells, "\t")
+	}
+	if _, err := io.WriteString(l.Writer, strings.Join(lines, "\n")); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
 
 // Messages writes from a goroutine of its own: a reader that does not read, as a pager or a terminal that is
 // paused with ^S, delays nothing but the messages. Those above mostMessages are dropped.

@@ -21,10 +21,13 @@ func (n *Noted) Write(p []byte) (int, error) {
 	return written, err
 }
 
-// File returns the file that a stream is, also below a Noted.
+// File returns the file that a stream is, also below a Noted or Lines.
 func File(stream any) (*os.File, bool) {
-	if n, ok := stream.(*Noted); ok {
-		stream = n.Writer
+	switch s := stream.(type) {
+	case *Noted:
+		stream = s.Writer
+	case Lines:
+		stream = s.Writer
 	}
 	f, ok := stream.(*os.File)
 	return f, ok

@@ -19,7 +19,8 @@ func NewProgress(on io.Writer) *Progress {
 	if !Terminal(on) {
 		return &Progress{}
 	}
-	return &Progress{out: on, shown: time.Now()}
+	terminal, _ := File(on)
+	return &Progress{out: terminal, shown: time.Now()}
 }
 
 // Show is Set without a bound of its frequency.
@@ -34,7 +35,7 @@ func (p *Progress) Set(format string, args ...any) {
 		return
 	}
 	p.shown, p.drawn = time.Now(), true
-	fmt.Fprintf(p.out, "\r\x1b[K"+format, args...)
+	fmt.Fprint(p.out, "\r\x1b[K"+Printable(fmt.Sprintf(format, args...)))
 }
 
 // End erases the line.

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,10 @@ import (
 	"strconv"
 	"text/tabwriter"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/etcdkit/etcdkit/internal/visible"
 )
 
 // Form is the name and version of a form of JSON, which every result has as its first member. A
@@ -35,11 +40,27 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(s).Seconds())
 }
 
-// JSON writes a value in one line. It returns an error of the writer, and for a value that JSON does not have.
+// JSON writes a value in one line, with what is not visible escaped. It returns an error of the writer, and for a value
+// that JSON does not have.
 func JSON(to io.Writer, value any) error {
-	e := json.NewEncoder(to)
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
 	e.SetEscapeHTML(false) // it is read by people and jq
-	return e.Encode(value)
+	if err := e.Encode(value); err != nil {
+		return err
+	}
+	shown := make([]byte, 0, line.Len())
+	for _, r := range line.String() {
+		if r == '\n' || !visible.Hidden(r) { // the line end is the encoder's: one of a string is escaped already
+			shown = utf8.AppendRune(shown, r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			shown = fmt.Appendf(shown, `\u%04x`, unit)
+		}
+	}
+	_, err := to.Write(shown)
+	return err
 }
 
 // Table writes columns that are aligned.
@@ -51,13 +72,13 @@ type Table struct {
 // NewTable returns a table that is written to out.
 func NewTable(out io.Writer) *Table { return &Table{w: tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)} }
 
-// Row writes one row. Texts are shown with control characters escaped.
+// Row writes one row. A text that is in it has no other row or cell, whatever it is.
 func (t *Table) Row(cells ...any) {
 	for i, cell := range cells {
 		if i > 0 {
 			t.print("\t")
 		}
-		t.print(Printable(fmt.Sprint(cell)))
+		t.print(visible.Text(fmt.Sprint(cell)))
 	}
 	t.print("\n")
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/etcdkit/etcdkit/internal/visible"
 )
 
 // Instant returns a time as text, in UTC; "-" if it is zero.
@@ -16,22 +18,8 @@ func Instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.999Z07:00")
 }
 
-// Printable returns a text without what steers a terminal or breaks a table.
-func Printable(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) || r == unicode.ReplacementChar }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsGraphic(r) {
-			b.WriteRune(r)
-		} else {
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
-		}
-	}
-	return b.String()
-}
+// Printable returns a line, of which parts may be of others, without what steers a terminal.
+func Printable(s string) string { return visible.Line(s) }
 
 // Wrapped breaks a text between words into lines of so many columns, as far as its words permit; below 20, a text is
 // one line. An empty text has none.
@@ -75,7 +63,7 @@ func Brief(d time.Duration) string { return max(0, d).Truncate(time.Second).Stri
 // ShellWord returns a text as a shell takes it for one word, if it has no character that a terminal does not show.
 func ShellWord(s string) string {
 	plain := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:@%+,", r)
+		return (unicode.IsLetter(r) || unicode.IsDigit(r)) && !visible.Hidden(r) || strings.ContainsRune("_-./:@%+,", r)
 	}
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s
