@@ -23,7 +23,7 @@ const (
 	kept   = 30 * 24 * time.Hour
 	shared = time.Hour // for which one lease is used for new records
 	most   = 1000
-	slack  = 100 // more, until the oldest are deleted
+	slack  = 100 // more, until the oldest are deleted, so many at once
 	bound  = 2 * time.Second
 )
 
@@ -120,11 +120,12 @@ func (t *Trail) forNew(ctx context.Context) (clientv3.LeaseID, error) {
 	return lease, nil
 }
 
-// newest returns the lease of the newest record, whichever process has written it, and for how long it is used for new
-// ones: each command is a process of its own, and a lease lasts longer than the records that trim deletes.
+// newest returns the lease of the record that was written last, whichever process has written it, and for how long it is
+// used for new ones: each command is a process of its own, and a lease lasts longer than the records that trim deletes. The
+// order is etcd's: keys are in that of clocks, one of which may be wrong.
 func (t *Trail) newest(ctx context.Context) (clientv3.LeaseID, time.Duration) {
 	// With the value, although it is not needed: etcd 3.7 returns no lease without.
-	resp, err := t.sess.Read(ctx, t.sess.Space().Changes(), clientv3.WithLastKey()...)
+	resp, err := t.sess.Read(ctx, t.sess.Space().Changes(), clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
 	if err != nil || len(resp.Kvs) == 0 || resp.Kvs[0].Lease == 0 {
 		return 0, 0
 	}
@@ -136,7 +137,7 @@ func (t *Trail) newest(ctx context.Context) (clientv3.LeaseID, time.Duration) {
 	return lease, time.Duration(ttl.TTL)*time.Second - (kept - shared)
 }
 
-// trim deletes the oldest records, if there are too many.
+// trim deletes the oldest records in etcd's order, if there are too many. The next action repeats it.
 func (t *Trail) trim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	defer cancel()
@@ -145,8 +146,14 @@ func (t *Trail) trim(ctx context.Context) {
 	if err != nil || resp.Count <= most+slack {
 		return
 	}
-	old, err := t.sess.Read(ctx, all, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(resp.Count-most), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
-	if err == nil && len(old.Kvs) > 0 {
-		_, _ = t.sess.KV().Delete(ctx, all, clientv3.WithRange(string(old.Kvs[len(old.Kvs)-1].Key)+"\x00")) // the next action repeats it
+	old, err := t.sess.Read(ctx, all, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(min(resp.Count-most, slack)),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		return
 	}
+	var deletes []clientv3.Op
+	for _, kv := range old.Kvs {
+		deletes = append(deletes, clientv3.OpDelete(string(kv.Key)))
+	}
+	_, _ = t.sess.KV().Txn(ctx).Then(deletes...).Commit()
 }

@@ -1,0 +1,53 @@
+package audit
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
+	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/record"
+)
+
+// A process whose clock is a day ahead has made changes. What others change later is on one lease in each hour, and is not
+// the first that goes when there are too many.
+func TestTrailBesideAWrongClock(t *testing.T) {
+	t.Parallel()
+	etcdfake.Test(t, func(t *testing.T, etcd *etcdfake.Server) {
+		ctx, client := t.Context(), etcd.NewClient().Client
+		session, err := concurrency.NewSession(ctx, client, "test", nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, session.Close(ctx)) }()
+		sess := engine.Of(session)
+		granted, err := client.Grant(ctx, int64(kept/time.Second))
+		require.NoError(t, err)
+		ahead := time.Now().Add(24 * time.Hour).UnixMilli()
+		for i := range int64(most + slack - 10) {
+			_, err := client.Put(ctx, sess.Space().Change(ahead+i, "fast"), record.Change{Verb: "limit", AtMS: ahead + i}.Encode(), clientv3.WithLease(granted.ID))
+			require.NoError(t, err)
+		}
+		time.Sleep(2 * time.Hour) // its lease is not used any more for new records
+		leases := func() int {
+			all, err := client.Leases(ctx)
+			require.NoError(t, err)
+			return len(all.Leases)
+		}
+		before := leases()
+		for i := range 11 { // each by a process of its own
+			require.NoError(t, New(sess, zap.NewNop()).Add(ctx, record.Change{Verb: "limit", Name: fmt.Sprint("semaphore/", i)}, "operator"))
+		}
+		require.Equal(t, before+1, leases())
+		left, err := client.Get(ctx, sess.Space().Changes(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+		require.NoError(t, err)
+		require.Len(t, left.Kvs, most+1)
+		for _, kv := range left.Kvs[:11] {
+			require.Contains(t, string(kv.Value), "semaphore/")
+		}
+	})
+}
