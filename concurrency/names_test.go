@@ -38,13 +38,26 @@ func TestNamesAreForgotten(t *testing.T) {
 		_, err := NewMutex(s, "one of a thousand")
 		require.NoError(t, err)
 	}
+	rate, err := NewRateLimiter(s, "tenant-0", Rate{PerSecond: 1, Burst: 1}, nil)
+	require.NoError(t, err)
+	require.ErrorIs(t, rate.Allow(), ErrRateExceeded) // it asks for a share
+	for i := range 1000 {
+		_, err := NewRateLimiter(s, fmt.Sprint("tenant-", i), Rate{PerSecond: 1, Burst: 1}, nil)
+		require.NoError(t, err)
+		_, err = NewKeyedLimiter(s, fmt.Sprint("api-", i), 5, nil)
+		require.NoError(t, err)
+	}
+	shares, own := rate.in().shares, engine.Own(s)
 	require.Eventually(t, func() bool {
 		runtime.GC()
-		own := engine.Own(s)
 		own.mu.Lock()
 		defer own.mu.Unlock()
-		return len(own.queues) == 1
-	}, time.Minute, time.Millisecond, "only the one that is in use is kept")
+		return len(own.queues.of) == 2 && len(own.rates.of) == 1 && len(own.bases.of) == 0
+	}, time.Minute, time.Millisecond, "only what is in use is kept")
+	again, err := NewRateLimiter(s, "tenant-0", Rate{PerSecond: 1, Burst: 1}, nil)
+	require.NoError(t, err)
+	require.Same(t, shares, again.in().shares)
+	runtime.KeepAlive(rate)
 	require.NoError(t, p.Release(ctx))
 	runtime.KeepAlive(kept)
 }

@@ -49,7 +49,7 @@ func TestPeerP13IdleKeysLeaveNothing(t *testing.T) {
 		own := engine.Own(s)
 		own.mu.Lock()
 		defer own.mu.Unlock()
-		return len(own.queues) == 1 && len(own.bases) == 1
+		return len(own.queues.of) == 1 && len(own.bases.of) == 1
 	}, time.Minute, 50*time.Millisecond, "the total and the default are kept, and no key")
 	require.Eventually(t, func() bool {
 		resp, err := c.Client().Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())

@@ -112,10 +112,7 @@ func NewRateLimiter(s *Session, name string, r Rate, opts *RateLimiterOptions) (
 	if err != nil {
 		return nil, fmt.Errorf("new rate limiter %q: %w", name, err)
 	}
-	shares := engine.Own(s).shares(q.Keys.Range, func() *ratelimit.Shares {
-		return ratelimit.New(ratelimit.Options{Session: q.sess, Queue: q.Queue, Acquire: q.acquireShare})
-	})
-	l := &rateLimiter{shares: shares, queue: q, name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
+	l := &rateLimiter{shares: engine.Own(s).shares(q), queue: q, name: name, want: r.pure(), adopt: opts != nil && opts.AdoptRate}
 	return (*RateLimiter)(door.New(l)), nil
 }
 

@@ -3,11 +3,8 @@ package concurrency
 import (
 	"context"
 	"fmt"
-	"maps"
-	"runtime"
 	"sync"
 	"time"
-	"weak"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -61,7 +58,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("new session in %q: %w", namespace, err)
 	}
-	own := &shared{horizon: horizons(ctx), reportEvery: o.ReportEvery, queues: map[queueKey]weak.Pointer[sessionQueue]{}, bases: map[queueKey]*queue.Base{}, rates: map[string]*ratelimit.Shares{}}
+	own := &shared{horizon: horizons(ctx), reportEvery: o.ReportEvery}
 	log := o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner))
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout, AllowProxy: o.AllowProxy,
@@ -141,11 +138,10 @@ type shared struct {
 	reportEvery time.Duration
 	horizon     func(fixed bool) rank.Horizon
 
-	mu     sync.Mutex
-	queues map[queueKey]weak.Pointer[sessionQueue]
-	most   int                          // how many there have been since the map was made
-	bases  map[queueKey]*queue.Base     // by the key of the default limit
-	rates  map[string]*ratelimit.Shares // by the range of the queue of shares
+	mu     sync.Mutex // of all that follows
+	queues inUse[queueKey, sessionQueue]
+	bases  inUse[queueKey, queue.Base]     // by the key of the default limit
+	rates  inUse[string, ratelimit.Shares] // by the range of the queue of shares
 }
 
 // horizons returns the horizons of the queues of a session.
@@ -173,7 +169,7 @@ type queueKey struct {
 func (s *shared) known(as queueKey) *sessionQueue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.queues[as].Value()
+	return s.queues.get(as)
 }
 
 // queue returns the queue with those keys.
@@ -181,7 +177,7 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	as := queueKey{keys.Range, total != nil}
-	if q := s.queues[as].Value(); q != nil {
+	if q := s.queues.get(as); q != nil {
 		return q
 	}
 	q := &sessionQueue{sess: core, name: name, reportEvery: s.reportEvery, base: b, kind: kind, total: total}
@@ -196,59 +192,43 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 		o.Total = total.Queue
 	}
 	q.Queue = queue.New(o)
-	s.queues[as] = weak.Make(q)
-	s.most = max(s.most, len(s.queues))
-	runtime.AddCleanup(q, s.forget, as)
+	s.queues.put(&s.mu, as, q)
 	return q
 }
 
 // base returns the default limit with that key.
 func (s *shared) base(core *engine.Session, key string, total bool) *queue.Base {
-	return kept(s, s.bases, queueKey{key, total}, func() *queue.Base { return queue.NewBase(core, key, total) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	as := queueKey{key, total}
+	b := s.bases.get(as)
+	if b == nil {
+		b = queue.NewBase(core, key, total)
+		s.bases.put(&s.mu, as, b)
+	}
+	return b
 }
 
 // shares returns the shares of the rate that a queue divides.
-func (s *shared) shares(of string, made func() *ratelimit.Shares) *ratelimit.Shares {
-	return kept(s, s.rates, of, made)
-}
-
-// kept returns what is in a map, and makes it if it is not. There are as many as limiters, and each is small, so they
-// are kept.
-func kept[K comparable, V any](s *shared, in map[K]*V, as K, made func() *V) *V {
+func (s *shared) shares(q *sessionQueue) *ratelimit.Shares {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if in[as] == nil {
-		in[as] = made()
+	r := s.rates.get(q.Keys.Range)
+	if r == nil {
+		r = ratelimit.New(ratelimit.Options{Session: q.sess, Queue: q.Queue, Acquire: q.acquireShare})
+		s.rates.put(&s.mu, q.Keys.Range, r)
 	}
-	return in[as]
+	return r
 }
-
-// forget is called when nothing refers to a queue any more: a session of a process that uses
-// ever new names stays small.
-func (s *shared) forget(as queueKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.queues[as].Value() == nil {
-		delete(s.queues, as)
-	}
-	if s.most > fewQueues && len(s.queues) < s.most/4 { // a map keeps the size that it has had, and so does its clone
-		s.queues, s.most = maps.Collect(maps.All(s.queues)), len(s.queues)
-	}
-}
-
-// fewQueues is up to how many queues it does not matter how large their map is.
-const fewQueues = 1000
 
 // rewound has all queues forget what they have seen: etcd's history was taken back.
 func (s *shared) rewound() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, b := range s.bases { // first: the new views of the queues begin with them
+	for b := range s.bases.all { // first: the new views of the queues begin with them
 		b.Rewound()
 	}
-	for _, p := range s.queues {
-		if q := p.Value(); q != nil {
-			q.Reset()
-		}
+	for q := range s.queues.all {
+		q.Reset()
 	}
 }
