@@ -64,7 +64,7 @@ func TestPermissions(t *testing.T) {
 		"dash":   {Level: Warn, Text: "the user may read the namespace, and write only session/"},
 		"other":  {Level: Fail, Text: "the user may neither read nor write any part of the namespace"},
 		"exact":  {Level: Fail, Text: "the user may neither read nor write any part of the namespace"},
-		"short":  {Level: Fail, Text: "the user may not write semaphore/ mutex/ election/ rate/ bucket/ limiter/ sharing/ request-id/ job/ clock/ jobs-of/ idempotency/, and may not read semaphore/ mutex/ election/ rate/ bucket/ limiter/ sharing/ request-id/ job/ clock/ jobs-of/ idempotency/"},
+		"short":  {Level: Fail, Text: "the user may not write semaphore/ mutex/ election/ rate/ bucket/ limiter/ sharing/ request-id/ job/ clock/ jobs-of/ idempotency/ change/, and may not read semaphore/ mutex/ election/ rate/ bucket/ limiter/ sharing/ request-id/ job/ clock/ jobs-of/ idempotency/ change/"},
 	} {
 		c := etcd.NewClient(t, &embedtest.ClientOptions{Username: name, Password: "secret"})
 		g, err := Permissions(ctx, c, space)

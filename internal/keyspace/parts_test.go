@@ -19,7 +19,7 @@ func TestParts(t *testing.T) {
 		s.Session(1).Alive(), s.Session(1).Notice(1, queue.Light+"x"), s.Session(1).Stop(1, queue.Light+"x"), queue.Limit, queue.ID("x"), queue.Requests,
 		s.Queue(Mutex, "x").Requests, s.Queue(Election, "x").Requests, s.Queue(Rate, "x").Requests, s.Tokens("x y").Left, s.Tokens("x").Timer, s.Member(queue, 1),
 		limiter.Default, limiter.Total().Limit, limiter.Key("x").ID("x"), limiter.Key("x").Requests,
-		s.Job("x").Lock(), s.Job("x").Run(time.Unix(0, 0)), s.Clock(1), s.User(1, 0), s.Store("x").Entry("a", "b", "c").Record, s.Store("x").Results(),
+		s.Job("x").Lock(), s.Job("x").Run(time.Unix(0, 0)), s.Clock(1), s.User(1, 0), s.Store("x").Entry("a", "b", "c").Record, s.Store("x").Results(), s.Change(1, "x"),
 	} {
 		rest, ok := strings.CutPrefix(key, s.Root())
 		require.True(t, ok, key)

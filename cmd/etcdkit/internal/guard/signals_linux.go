@@ -49,11 +49,18 @@ func ends(s syscall.Signal) bool {
 // relay decides which signals the command gets from the guard. A terminal, a supervisor and timeout(1) send
 // theirs to a process group, in which the front process, the guard and the command are: then the front process asks
 // for one that the guard has got itself, and so has the command. A second one would have many programs
-// give up what they do at their end.
+// give up what they do at their end. One that comes later to the front process alone is passed on.
 type relay struct {
-	began time.Time                    // the command's start
-	own   map[syscall.Signal]time.Time // when the guard has got it last
+	began time.Time // the command's start
+	own   map[syscall.Signal]receipt
 	asked []passed
+}
+
+// receipt is what the guard has got of a signal.
+type receipt struct {
+	last time.Time // when it has got it last
+	left int       // how often, without those that the front process has asked for
+	used time.Time // when that has asked for one of them last
 }
 
 // passed is a signal that the front process has got.
@@ -70,10 +77,18 @@ const (
 	late     = time.Second
 )
 
-func newRelay(began time.Time) relay { return relay{began: began, own: map[syscall.Signal]time.Time{}} }
+func newRelay(began time.Time) relay { return relay{began: began, own: map[syscall.Signal]receipt{}} }
 
 // got notes a signal to the guard.
-func (r *relay) got(s syscall.Signal, now time.Time) { r.own[s] = now }
+func (r *relay) got(s syscall.Signal, now time.Time) {
+	own := r.own[s]
+	if now.Sub(own.last) > late {
+		own.left = 0
+	}
+	own.last = now
+	own.left++
+	r.own[s] = own
+}
 
 // ask notes a signal to the front process.
 func (r *relay) ask(s syscall.Signal, now time.Time) {
@@ -87,9 +102,14 @@ func (r *relay) due(now time.Time) (s passed, ok bool) {
 	}
 	s = r.asked[0]
 	own := r.own[s.signal]
-	s.group = own.Sub(r.began) > together && own.After(s.at.Add(-late))
+	s.group = own.last.Sub(r.began) > together && own.last.After(s.at.Add(-late)) &&
+		(own.left > 0 || s.at.Sub(own.used) < together) // the kernel makes one of two that come together
 	if !s.group && now.Sub(s.at) < together {
 		return s, false
+	}
+	if s.group {
+		own.left, own.used = max(0, own.left-1), s.at
+		r.own[s.signal] = own
 	}
 	r.asked = r.asked[1:]
 	return s, true

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +43,31 @@ func TestRelay(t *testing.T) {
 		if !ok {
 			require.Equal(t, at(c.asked+together).Sub(at(c.now)), r.next(at(c.now)), name)
 		}
+	}
+	for name, c := range map[string]struct {
+		own    []time.Duration // when the guard has got the signal
+		asked  []time.Duration // when the front process asks for it
+		passed int             // how many the command gets from the guard
+	}{
+		"to the group, then to the front":                   {[]time.Duration{0}, []time.Duration{1 * ms, 600 * ms}, 1},
+		"to the group twice":                                {[]time.Duration{0, 600 * ms}, []time.Duration{1 * ms, 601 * ms}, 0},
+		"to the group twice, and the front was slow":        {[]time.Duration{0, 300 * ms}, []time.Duration{400 * ms, 800 * ms}, 0},
+		"to the group twice at once, and the guard got one": {[]time.Duration{0}, []time.Duration{1 * ms, 50 * ms}, 0},
+		"to the front, then to the group":                   {[]time.Duration{600 * ms}, []time.Duration{0, 601 * ms}, 1},
+	} {
+		r, passed := newRelay(began), 0
+		for now := time.Duration(0); now <= 2*time.Second; now += ms {
+			if slices.Contains(c.own, now) {
+				r.got(unix.SIGTERM, at(now))
+			}
+			if slices.Contains(c.asked, now) {
+				r.ask(unix.SIGTERM, at(now))
+			}
+			if s, ok := r.due(at(now)); ok && !s.group {
+				passed++
+			}
+		}
+		require.Equal(t, c.passed, passed, name)
 	}
 	r := newRelay(began)
 	r.ask(unix.SIGTSTP, at(0))

@@ -297,7 +297,7 @@ func (v *scheduledRun) claim(
 		v.Say("%v; this is repeated until etcd has it, or the lease has ended", res.Unconfirmed)
 	}
 	if errors.Is(err, schedlock.ErrLost) {
-		return res, true, exit.Errorf(exit.Lost, "%w: the command was ended", err)
+		return res, true, v.Lost(err)
 	}
 	return res, true, ended
 }
