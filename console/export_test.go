@@ -1,7 +1,9 @@
 package console
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -29,6 +31,13 @@ func Follows(h http.Handler) bool { return h.(*console).follower.active() != nil
 
 // SetSampling sets the time between two moments of the history of a console that has no viewers yet.
 func SetSampling(h http.Handler, every time.Duration) { h.(*console).history.every = every }
+
+// LivePages returns the paths of the pages that are JSON as well.
+func LivePages() []string {
+	live := maps.Clone(views)
+	maps.DeleteFunc(live, func(_ string, v view) bool { return !v.live })
+	return slices.Sorted(maps.Keys(live))
+}
 
 // PagesOf are the pages of alerts that are about no name.
 var PagesOf = pagesOf

@@ -23,6 +23,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/audit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/jsonlist"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -162,7 +163,7 @@ func wantsJSON(r *http.Request) bool {
 	return r.URL.Query().Get("format") == "json" || strings.HasPrefix(r.Header.Get("Accept"), "application/json")
 }
 
-// sendJSON answers with the data of a page.
+// sendJSON answers with the data of a page. A list without a row is [], a map without a member {}.
 func (c *console) sendJSON(w http.ResponseWriter, page frame) {
 	out, err := json.Marshal(struct {
 		Namespace   string
@@ -170,7 +171,7 @@ func (c *console) sendJSON(w http.ResponseWriter, page frame) {
 		AsOf        time.Time
 		Unconfirmed string `json:",omitempty"`
 		Data        any
-	}{page.Namespace, page.Title, page.AsOf.UTC(), page.Unconfirmed, page.Data})
+	}{page.Namespace, page.Title, page.AsOf.UTC(), page.Unconfirmed, jsonlist.Of(page.Data)})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -2,7 +2,10 @@ package console_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // Each page is JSON for a program that asks for it, under the same rules, and with a tag of its own.
@@ -60,4 +64,55 @@ func TestJSON(t *testing.T) {
 	writes := open(t, "", &console.Options{Authorize: all})
 	writes.acquire(writes.semaphore("web-7", "charge", 3))
 	require.NotEqual(t, "application/json", writes.get("/confirm?do=set-limit&name=semaphore/charge&format=json").Header.Get("Content-Type"), "a form is for a person")
+}
+
+// absent are the members that are null where a page has no such thing. All others are there.
+var absent = []string{"Blocker", "Keys", "Rate", "Paused", "Strip"}
+
+// nulls returns the members of a JSON value that are null, but for those.
+func nulls(at string, v any) (found []string) {
+	switch v := v.(type) {
+	case nil:
+		return []string{at}
+	case []any:
+		for _, of := range v {
+			found = append(found, nulls(at+"[]", of)...)
+		}
+	case map[string]any:
+		for name, of := range v {
+			if of != nil || !slices.Contains(absent, name) {
+				found = append(found, nulls(at+"."+name, of)...)
+			}
+		}
+	}
+	return found
+}
+
+// A list that has nothing is [] on each page, of a namespace with nothing and of one with a little
+// (A316 in internal/proof/tested-failures.md).
+func TestJSONHasNoNullLists(t *testing.T) {
+	t.Parallel()
+	idle, s := open(t, "", nil), open(t, "", nil)
+	sess := s.session("web-7")
+	sm, err := concurrency.NewSemaphore(sess, "charge", 3, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.acquire(sm).Release(testkit.Context(t)))
+	s.job("invoices", nil)
+	s.lose("orders", "K-1")
+	subjects := map[string]string{"queue": "semaphore/charge", "job": "invoices", "store": "orders", "process": fmt.Sprintf("%016x", sess.Lease())}
+	for _, path := range console.LivePages() {
+		missing := []*site{idle}
+		query := url.Values{"format": {"json"}}
+		if name := subjects[path]; name != "" {
+			missing = nil
+			query.Set("name", name)
+		}
+		for _, of := range append(missing, s) {
+			a := of.get("/" + path + "?" + query.Encode())
+			require.Equal(t, http.StatusOK, a.StatusCode, "%s: %s", path, a.body)
+			var page any
+			require.NoError(t, json.Unmarshal([]byte(a.body), &page))
+			require.Empty(t, nulls(path, page), path)
+		}
+	}
 }

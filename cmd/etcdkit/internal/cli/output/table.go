@@ -12,6 +12,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/etcdkit/etcdkit/internal/jsonlist"
 	"github.com/etcdkit/etcdkit/internal/visible"
 )
 
@@ -40,13 +41,13 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(s).Seconds())
 }
 
-// JSON writes a value in one line, with what is not visible escaped. It returns an error of the writer, and for a value
-// that JSON does not have.
+// JSON writes a value in one line, with [] and {} for lists and maps that are nil, and with what is not visible escaped. It
+// returns an error of the writer, and for a value that JSON does not have.
 func JSON(to io.Writer, value any) error {
 	var line bytes.Buffer
 	e := json.NewEncoder(&line)
 	e.SetEscapeHTML(false) // it is read by people and jq
-	if err := e.Encode(value); err != nil {
+	if err := e.Encode(jsonlist.Of(value)); err != nil {
 		return err
 	}
 	shown := make([]byte, 0, line.Len())

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 
@@ -34,4 +35,15 @@ func TestTableThatCannotBeWritten(t *testing.T) {
 		write(table)
 		require.ErrorIs(t, table.Flush(), syscall.ENOSPC, name)
 	}
+}
+
+// A list that has nothing is [], also where a verb has none.
+func TestJSONOfNothing(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	require.NoError(t, JSON(&out, struct {
+		Form
+		Rows []string `json:"rows"`
+	}{Form: FormOf("x")}))
+	require.Equal(t, `{"schema":"etcdkit.x/v1","rows":[]}`+"\n", out.String())
 }
