@@ -16,6 +16,9 @@ func changeOf(o order, at target) record.Change {
 	return record.Change{Verb: string(act.Verb), Name: act.Name, Target: act.Target, Before: at.before, After: o.value, Reason: o.reason}
 }
 
+// forget removes the records of a job: the command does that alone.
+const forget Verb = "forget"
+
 // changeRow is what an operator has changed.
 type changeRow struct {
 	At                            time.Time
@@ -57,7 +60,7 @@ func readChanges(q request) (any, quality, error) {
 		}
 	}
 	var verbs []choice[changeRow]
-	for _, v := range []Verb{SetLimit, Evict, RequestStop, Pause, Resume, Unlock, Trigger, Resolve, Delete, EndSession} {
+	for _, v := range []Verb{SetLimit, Evict, RequestStop, Pause, Resume, Unlock, Trigger, Resolve, Delete, EndSession, forget} {
 		verbs = append(verbs, choice[changeRow]{name: string(v), label: string(v), is: func(r changeRow) bool { return r.Verb == string(v) }})
 	}
 	verbs = append(verbs, choice[changeRow]{"failed", "failed", true, func(r changeRow) bool { return r.Failed != "" || r.Open }})

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -64,6 +65,14 @@ func TestChanges(t *testing.T) {
 			require.EqualValues(t, 30*24*3600, ttl.GrantedTTL)
 		}
 	}
+
+	// Those of the command are among them.
+	space, err := keyspace.New(s.Root, "test")
+	require.NoError(t, err)
+	_, err = s.etcd.Put(testkit.Context(t), space.Change(time.Now().UnixMilli(), "x"), record.Change{AtMS: time.Now().UnixMilli(), By: "bob", Verb: "forget", Name: "job/old"}.Encode())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/changes?show=forget"), `href="job?name=old"`) }, testkit.Soon, 20*time.Millisecond)
+	require.Contains(t, s.page("/changes"), `show=forget`)
 }
 
 // No more than so many changes are kept: the oldest are deleted.

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,14 +19,30 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
+// changes returns the list of changes, the oldest first. Each has an author and ends by itself.
+func changes(f *clitest.Fixture) (all []record.Change) {
+	f.T.Helper()
+	space, err := keyspace.New(f.Prefix, "test")
+	require.NoError(f.T, err)
+	resp, err := f.Etcd.Client().Get(testkit.Context(f.T), space.Changes(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+	require.NoError(f.T, err)
+	for _, kv := range resp.Kvs {
+		c, ok := record.DecodeChange(kv.Value)
+		require.True(f.T, ok)
+		require.Contains(f.T, c.By, " by ", "the verb, and the user")
+		require.NotZero(f.T, kv.Lease)
+		require.False(f.T, c.Open)
+		all = append(all, c)
+	}
+	return all
+}
+
 // What a verb changes with a --reason is in the list of changes that a console shows, as an action of the console would be;
 // what it changes without one is not.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
 	ctx := testkit.Context(t)
-	space, err := keyspace.New(f.Prefix, "test")
-	require.NoError(t, err)
 	s := f.Session("web-7")
 	sm, err := concurrency.NewSemaphore(s, "charge", 5, nil)
 	require.NoError(t, err)
@@ -46,15 +64,8 @@ func TestReasons(t *testing.T) {
 		r := f.Run(append(args, "-N", "test")...)
 		require.Zero(t, r.Code, "%v: %s", args, r.Err)
 	}
-	resp, err := f.Etcd.Client().Get(ctx, space.Changes(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
-	require.NoError(t, err)
 	var got []string
-	for _, kv := range resp.Kvs {
-		c, ok := record.DecodeChange(kv.Value)
-		require.True(t, ok)
-		require.Contains(t, c.By, " by ", "the verb, and the user")
-		require.NotZero(t, kv.Lease)
-		require.False(t, c.Open)
+	for _, c := range changes(f) {
 		got = append(got, fmt.Sprintf("%s %s %s: %s > %s: %s", c.Verb, c.Name, c.Target, c.Before, c.After, c.Reason))
 	}
 	require.Equal(t, []string{
@@ -75,8 +86,6 @@ func TestReasonsOfWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
 	ctx := testkit.Context(t)
-	space, err := keyspace.New(f.Prefix, "test")
-	require.NoError(t, err)
 	m, err := concurrency.NewMutex(f.Session("web-7"), "report")
 	require.NoError(t, err)
 	p := f.Permit(m.Lock(ctx)) // which does not watch for a request to stop
@@ -89,12 +98,8 @@ func TestReasonsOfWhatIsAskedFor(t *testing.T) {
 	} {
 		require.NotZero(t, f.Run(append(args, "-N", "test")...).Code, args)
 	}
-	resp, err := f.Etcd.Client().Get(ctx, space.Changes(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
-	require.NoError(t, err)
 	var got []string
-	for _, kv := range resp.Kvs {
-		c, ok := record.DecodeChange(kv.Value)
-		require.True(t, ok)
+	for _, c := range changes(f) {
 		require.NotEmpty(t, c.Failed)
 		got = append(got, fmt.Sprintf("%s %s %s: %s", c.Verb, c.Name, c.Target, c.Reason))
 	}
@@ -132,4 +137,57 @@ func TestReasonsShareALease(t *testing.T) {
 	last := lease(8)
 	require.NotEqual(t, old.ID, last, "it would end too soon")
 	require.Equal(t, last, lease(9))
+}
+
+// A request that is deleted leaves nothing else, one that is resolved ends a doubt for good, and a job that is forgotten takes
+// its history with it: they are in the list of changes also without a reason, and many requests as one change
+// (A317 in internal/proof/tested-failures.md).
+func TestRecordedWithoutAReason(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ctx := testkit.Context(t)
+	orders := f.StoreOf("web-7", "orders", nil)
+	of := func(id string) []string { // the store, the reference and the revision
+		f.Lost("orders", clitest.Order(id))
+		r, _, err := orders.Get(ctx, orders.Ref(clitest.Order(id)))
+		require.NoError(t, err)
+		return []string{"orders", string(r.Ref), "--revision", fmt.Sprint(r.Revision)}
+	}
+	first, second, third := of("1"), of("2"), of("3")
+	retired := f.Session("web-8")
+	l, err := schedlock.New(retired, nil)
+	require.NoError(t, err)
+	for _, job := range []string{"invoices", "reports"} {
+		_, err = l.Do(ctx, job, clitest.Nothing, schedlock.Tick(clitest.Tick(0)))
+		require.NoError(t, err)
+	}
+	require.NoError(t, retired.Close(ctx))
+	many := []string{"requests", "resolve", "orders", "--state", "unknown", "--failed", "never charged"}
+	for _, args := range [][]string{
+		append([]string{"requests", "delete"}, first...),
+		append([]string{"requests", "resolve", "--not-done", "--reason", "the bank has nothing of it"}, second...),
+		append([]string{"requests", "resolve", "--done", "testdata/result.json"}, third...),
+		{"jobs", "forget", "invoices"}, {"jobs", "forget", "reports", "--reason", "it is in the warehouse now"},
+	} {
+		r := f.Run(append(args, "-N", "test", "--yes")...)
+		require.Zero(t, r.Code, "%v: %s", args, r.Err)
+		require.NotContains(t, r.Err, "list of changes")
+	}
+	fourth, fifth := of("4"), of("5")
+	require.Zero(t, f.Run(append(many, "-N", "test", "--yes")...).Code)
+	require.NotZero(t, f.Run(append(many, "-N", "test", "--yes")...).Code, "nothing is left, and nothing is recorded")
+	require.NotZero(t, f.Run("jobs", "forget", "invoices", "-N", "test", "--yes").Code)
+
+	var got []string
+	for _, c := range changes(f) {
+		require.Empty(t, c.Failed)
+		got = append(got, fmt.Sprintf("%s %s %s: %s > %s: %s", c.Verb, c.Name, c.Target, c.Before, c.After, c.Reason))
+	}
+	refs := []string{fourth[1], fifth[1]}
+	slices.Sort(refs)
+	require.Equal(t, []string{
+		"delete requests/orders " + first[1] + ": unknown > : ", "resolve requests/orders " + second[1] + ": unknown > not-done: the bank has nothing of it",
+		"resolve requests/orders " + third[1] + ": unknown > done: ", "forget job/invoices :  > : ", "forget job/reports :  > : it is in the warehouse now",
+		"resolve requests/orders 2 targets: " + strings.Join(refs, ", ") + ": unknown > failed: ",
+	}, got)
 }

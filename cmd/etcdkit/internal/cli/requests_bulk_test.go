@@ -59,6 +59,10 @@ func TestResolveManyStopsMidway(t *testing.T) {
 	r, _, err := s.Get(testkit.Context(t), out.Resolved[0])
 	require.NoError(t, err)
 	require.Equal(t, idempotency.Failed, r.State)
+	listed := changes(f)
+	require.Len(t, listed, 1)
+	require.Equal(t, "1 target: "+string(out.Resolved[0]), listed[0].Target)
+	require.Contains(t, listed[0].Failed, "2 of 3 were not resolved: ")
 
 	allowed.Store(10)
 	again, errs, err := resolve()

@@ -171,7 +171,8 @@ func changeJob(ctx context.Context, c *verb.Call, do, name, reason string, chang
 }
 
 func forget(c *verb.Call) *cobra.Command {
-	return &cobra.Command{
+	var reason string
+	cmd := &cobra.Command{
 		Use:   "forget NAME",
 		Short: "Remove what a retired job has left in etcd",
 		Long: `Remove the records and the pause of a job that no process uses any more. It is refused while the job runs
@@ -186,10 +187,11 @@ Late calls for the job's earlier ticks are refused for a day.`,
 			if err := c.Confirm(cmd.Context(), fmt.Sprintf("Remove the records and the pause of job %s", args[0])); err != nil {
 				return err
 			}
-			return locker(cmd.Context(), c, "jobs forget", func(ctx context.Context, l *schedlock.Locker) error {
+			return changing(cmd.Context(), c, "jobs forget", func(ctx context.Context, sess *concurrency.Session, l *schedlock.Locker) error {
 				if err := l.Forget(ctx, args[0]); err != nil {
 					return err
 				}
+				verb.Record(ctx, c, sess, record.Change{Verb: "forget", Name: "job/" + args[0], Reason: reason})
 				return c.PrintChange(struct {
 					output.Form
 					Name      string `json:"name"`
@@ -198,4 +200,6 @@ Late calls for the job's earlier ticks are refused for a day.`,
 			})
 		},
 	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the list of changes, which has the change also without one")
+	return cmd
 }

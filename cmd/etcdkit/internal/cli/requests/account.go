@@ -57,6 +57,17 @@ type account struct {
 	again  bool                                     // the next duplicate does the work
 }
 
+// outcome is what is recorded, as the list of changes has that of a console.
+func (f *account) outcome() string {
+	switch {
+	case f.again:
+		return "not-done"
+	case f.result != nil:
+		return "done"
+	}
+	return "failed"
+}
+
 // always is the result of an account that is the same for all entries.
 func always(result []byte) func(idempotency.Record) ([]byte, error) {
 	return func(idempotency.Record) ([]byte, error) { return result, nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -11,7 +12,9 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // bulk selects the requests of unknown outcome that are resolved together.
@@ -75,10 +78,32 @@ func (v *resolving) all(ctx context.Context) error {
 	}
 	done := resolved{Form: output.FormOf("requests-resolved"), Selected: plan, Resolved: []idempotency.Ref{}, Refused: []refused{},
 		Left: []idempotency.Ref{}}
-	err = store(ctx, v.call, "requests resolve", v.which.store, func(ctx context.Context, s *idempotency.Store) error {
-		return v.each(ctx, s, found, &done)
+	err = changing(ctx, v.call, "requests resolve", v.which.store, func(ctx context.Context, sess *concurrency.Session, s *idempotency.Store) error {
+		err := v.each(ctx, s, found, &done)
+		if len(done.Resolved) > 0 {
+			verb.Record(ctx, v.call, sess, v.change(&done, err))
+		}
+		return err
 	})
 	return v.report(&done, err)
+}
+
+// change is the record of what was done to many requests, as one change: a record of each would push out what other operators
+// have done.
+func (v *resolving) change(done *resolved, stopped error) record.Change {
+	var refs []string
+	for _, ref := range done.Resolved {
+		refs = append(refs, string(ref))
+	}
+	all := v.which.change("resolve", idempotency.Record{State: idempotency.Unknown}, v.found.outcome())
+	all.Target = output.Count(len(refs), "target", "targets") + ": " + strings.Join(refs, ", ")
+	if left := len(done.Refused) + len(done.Left); left > 0 {
+		all.Failed = fmt.Sprintf("%d of %d were not resolved", left, len(refs)+left)
+	}
+	if stopped != nil {
+		all.Failed += ": " + stopped.Error()
+	}
+	return all
 }
 
 // each resolves one request after the other. It stops at an error that is not about one request.

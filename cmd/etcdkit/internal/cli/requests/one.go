@@ -12,15 +12,24 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // one runs fn with a store, bounded by --command-timeout.
 func one(ctx context.Context, c *verb.Call, as, name string, fn func(context.Context, *idempotency.Store) error) error {
-	return store(ctx, c, as, name, func(ctx context.Context, s *idempotency.Store) error {
+	return changeOne(ctx, c, as, name, func(ctx context.Context, _ *concurrency.Session, s *idempotency.Store) error { return fn(ctx, s) })
+}
+
+// changeOne is one for a change, which the session accounts for.
+func changeOne(
+	ctx context.Context, c *verb.Call, as, name string, fn func(context.Context, *concurrency.Session, *idempotency.Store) error,
+) error {
+	return changing(ctx, c, as, name, func(ctx context.Context, sess *concurrency.Session, s *idempotency.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
 		defer cancel()
-		return fn(ctx, s)
+		return fn(ctx, sess, s)
 	})
 }
 
@@ -121,12 +130,19 @@ type examined struct {
 	store, ref string
 	revision   int64 // that was given, or 0
 	force      bool  // also while the process of a lost attempt lives
+	reason     string
 }
 
 // define adds the flags of the revision and of a process that lives.
 func (e *examined) define(cmd *cobra.Command, force string) {
 	cmd.Flags().Int64Var(&e.revision, "revision", 0, "revision of the record that was examined: it is not changed if it has another one")
 	cmd.Flags().BoolVar(&e.force, "force", false, force)
+	cmd.Flags().StringVar(&e.reason, "reason", "", "why, for the list of changes, which has the change also without one")
+}
+
+// change returns the record of a change, as the list of changes has those of a console.
+func (e *examined) change(do string, r idempotency.Record, after string) record.Change {
+	return record.Change{Verb: do, Name: "requests/" + e.store, Target: string(r.Ref), Before: r.State.String(), After: after, Reason: e.reason}
 }
 
 // options are those of the change of the record that was examined.
@@ -209,10 +225,11 @@ unknown outcome, or one that an operator has resolved, needs --force while the p
 			if err != nil {
 				return err
 			}
-			return one(cmd.Context(), c, "requests delete", args[0], func(ctx context.Context, s *idempotency.Store) error {
+			return changeOne(cmd.Context(), c, "requests delete", args[0], func(ctx context.Context, sess *concurrency.Session, s *idempotency.Store) error {
 				if err := s.Delete(ctx, idempotency.Ref(args[1]), which.options(r)...); err != nil {
 					return err
 				}
+				verb.Record(ctx, c, sess, which.change("delete", r, ""))
 				return c.PrintChange(struct {
 					output.Form
 					Ref     string `json:"ref"`

@@ -84,12 +84,17 @@ func listStores(ctx context.Context, c *verb.Call) error {
 
 // store runs fn with a store on a session, without a bound of its time.
 func store(ctx context.Context, c *verb.Call, as, name string, fn func(context.Context, *idempotency.Store) error) error {
+	return changing(ctx, c, as, name, func(ctx context.Context, _ *concurrency.Session, s *idempotency.Store) error { return fn(ctx, s) })
+}
+
+// changing is store for a change, which the session accounts for.
+func changing(ctx context.Context, c *verb.Call, as, name string, fn func(context.Context, *concurrency.Session, *idempotency.Store) error) error {
 	return c.Open(ctx, as, &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 		s, err := idempotency.NewStore(sess, name, nil)
 		if err != nil {
 			return err
 		}
-		return fn(ctx, s)
+		return fn(ctx, sess, s)
 	})
 }
 

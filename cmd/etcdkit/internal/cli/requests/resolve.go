@@ -8,6 +8,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
 
@@ -113,10 +114,11 @@ func (v *resolving) one(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return one(ctx, c, "requests resolve", v.which.store, func(ctx context.Context, s *idempotency.Store) error {
+	return changeOne(ctx, c, "requests resolve", v.which.store, func(ctx context.Context, sess *concurrency.Session, s *idempotency.Store) error {
 		if err := s.Resolve(ctx, before.Ref, v.found.what, v.which.options(before)...); err != nil {
 			return err
 		}
+		verb.Record(ctx, c, sess, v.which.change("resolve", before, v.found.outcome()))
 		if before.State == idempotency.Done || before.State == idempotency.Failed {
 			fmt.Fprintln(c.Std.Err, corrected)
 		}
