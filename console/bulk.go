@@ -40,6 +40,8 @@ type bulkPage struct {
 	Button               string
 	Targets              []bulkTarget
 	Rest                 int    // targets that are left for another form
+	Spared               int    // that are left out since their processes live, beside those that are shown
+	ready                int    // records that are shown and on which the action can be made
 	Lines, Form          string // the targets that are shown, and the key of the form
 	Outcome              bool
 	Value, Reason, Alert string
@@ -100,17 +102,11 @@ func readBulk(q request) (any, quality, error) {
 		return nil, st, err
 	}
 	p, mayRead := b.page(), q.reader()
-	for _, t := range found {
-		switch {
-		case b.may(t) != nil, !mayRead(b.order(t).action().Name):
-		case len(p.Targets) == mostBulk:
-			p.Rest++
-		default:
-			p.Targets = append(p.Targets, t)
-		}
-	}
+	found = slices.DeleteFunc(found, func(t bulkTarget) bool { return b.may(t) != nil || !mayRead(b.order(t).action().Name) })
 	if b.of == "store" {
-		p.Targets, err = b.read(p.Targets)
+		err = b.read(&p, found)
+	} else {
+		p.Targets, p.Rest = found[:min(len(found), mostBulk)], max(0, len(found)-mostBulk)
 	}
 	if err != nil {
 		return nil, st, err
@@ -146,14 +142,19 @@ func (b *bulk) look() ([]bulkTarget, quality, error) {
 		return nil, quality{}, err
 	}
 	of, st, err := look(b.q, "process/"+b.name, func(s *fleet.State) processView { return processOf(s, lease) })
-	var found []bulkTarget
-	for _, r := range of.holds {
-		found = append(found, bulkTarget{Name: r.Queue, Target: r.Token, What: "holds " + r.Note, Since: r.Since})
-	}
+	return evictable(of), st, err
+}
+
+// evictable returns the requests of a process that can be evicted: those first that wait, since of many a form has the
+// first ones, and the end of a holder would admit a waiter that is left for another form.
+func evictable(of processView) (found []bulkTarget) {
 	for _, r := range of.waits {
 		found = append(found, bulkTarget{Name: r.Queue, Target: r.Token, What: "waits " + r.Note, Since: r.Since, Waits: true})
 	}
-	return slices.DeleteFunc(found, func(t bulkTarget) bool { return strings.HasPrefix(t.Name, "rate/") }), st, err
+	for _, r := range of.holds {
+		found = append(found, bulkTarget{Name: r.Queue, Target: r.Token, What: "holds " + r.Note, Since: r.Since})
+	}
+	return slices.DeleteFunc(found, func(t bulkTarget) bool { return strings.HasPrefix(t.Name, "rate/") })
 }
 
 // lookStore returns the records of a store that its address selects, in an order that does not change.
@@ -183,32 +184,48 @@ func (b *bulk) lookStore() (found []bulkTarget, _ quality, _ error) {
 	return found, st, nil
 }
 
-// read reads the records that are shown, and leaves out those on which the action is not made.
-func (b *bulk) read(targets []bulkTarget) (kept []bulkTarget, _ error) {
+// read reads the records of targets, and adds to a page those on which the action can be made, until it has as many as a form
+// may have, and beside them those whose processes live. What it has not read is left for another form.
+func (b *bulk) read(p *bulkPage, targets []bulkTarget) error {
 	ctx, cancel := context.WithTimeoutCause(b.q.Context(), firstWait, errSlow)
 	defer cancel()
-	var refs []string
-	for _, t := range targets {
-		refs = append(refs, t.Target)
-	}
-	if len(refs) == 0 {
-		return nil, nil
-	}
-	records, err := b.q.console.records(ctx, b.name, 0, refs)
+	st, err := b.q.console.store(b.name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, r := range records {
-		if b.verb == Resolve && r.State != idempotency.Unknown || b.verb == Delete && r.State == idempotency.InProgress {
-			continue
-		}
-		t := bulkTarget{Name: b.name, Target: string(r.Ref), What: fmt.Sprintf("%v, %s, scope %s, attempt %d by %s", r.State, r.Op, r.Scope, r.Attempt, r.Owner), Since: r.Started, Revision: r.Revision}
-		if r.Alive && (b.verb == Delete || r.State == idempotency.Unknown) {
-			t.Alive, t.What = true, t.What+", whose process lives: it is left out, act on it alone"
-		}
-		kept = append(kept, t)
+	refs := make([]idempotency.Ref, 0, len(targets))
+	for _, t := range targets {
+		refs = append(refs, idempotency.Ref(t.Target))
 	}
-	return kept, nil
+	for r, err := range st.List(ctx, idempotency.Filter{Refs: refs}) {
+		switch {
+		case err != nil:
+			return err
+		case p.ready == mostBulk:
+			p.Rest = len(refs) - slices.Index(refs, r.Ref)
+			return nil
+		}
+		p.take(r)
+	}
+	return nil
+}
+
+// take adds a record to a page, unless the action is not made on one in its state.
+func (p *bulkPage) take(r idempotency.Record) {
+	if p.Verb == Resolve && r.State != idempotency.Unknown || p.Verb == Delete && r.State == idempotency.InProgress {
+		return
+	}
+	t := bulkTarget{Name: p.Name, Target: string(r.Ref), What: fmt.Sprintf("%v, %s, scope %s, attempt %d by %s", r.State, r.Op, r.Scope, r.Attempt, r.Owner), Since: r.Started, Revision: r.Revision}
+	switch {
+	case !r.Alive:
+		p.ready++
+	case len(p.Targets)-p.ready == mostBulk:
+		p.Spared++
+		return
+	default:
+		t.Alive, t.What = true, t.What+", whose process lives: it is left out, act on it alone"
+	}
+	p.Targets = append(p.Targets, t)
 }
 
 // may asks Authorize about one target.

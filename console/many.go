@@ -63,7 +63,9 @@ func (b *bulk) describe() {
 	var found []bulkTarget
 	var err error
 	if b.of == "store" {
-		found, err = b.read(b.targets)
+		p := b.page()
+		err = b.read(&p, b.targets)
+		found = p.Targets
 	} else {
 		found, _, err = b.look()
 	}

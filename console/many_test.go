@@ -141,6 +141,40 @@ func TestDeleteManyBehindThoseInProgress(t *testing.T) {
 	require.Contains(t, s.page("/bulk?do=delete&store=orders&scope=acme"), string(st.Ref(keys[len(keys)-1])))
 }
 
+// What can be resolved is found behind any number of requests whose processes live (A318 in
+// internal/proof/tested-failures.md): the page had the first two hundred, and nothing to resolve among them. What a form has
+// no place for is counted.
+func TestResolveManyBehindThoseThatLive(t *testing.T) {
+	t.Parallel()
+	s := open(t, "", &console.Options{Authorize: all})
+	ctx := testkit.Context(t)
+	st, err := idempotency.NewStore(s.session("web-7"), "orders", &idempotency.Options{OnLost: idempotency.Refuse})
+	require.NoError(t, err)
+	var keys []idempotency.Key
+	for i := range 206 {
+		keys = append(keys, idempotency.Key{Scope: "acme", Op: "POST /payments", ID: fmt.Sprint("K-", i)})
+	}
+	slices.SortFunc(keys, func(a, b idempotency.Key) int { return strings.Compare(string(st.Ref(a)), string(st.Ref(b))) })
+	last := keys[len(keys)-1]
+	for _, key := range keys[:len(keys)-1] {
+		a, _, err := st.Begin(ctx, key, nil)
+		require.NoError(t, err)
+		require.NoError(t, a.Abandon(ctx))
+	}
+	dead := s.lose("orders", last.ID)
+	require.Equal(t, st.Ref(last), dead)
+	form := s.many("do=resolve&store=orders&scope=acme", "confirm", "orders", "reason", "the bank has nothing of it", "value", "not-done")
+	require.Equal(t, 1, strings.Count(form.Get("targets"), "n=orders"))
+	require.Contains(t, form.Get("targets"), url.QueryEscape(string(dead)))
+	require.Contains(t, s.page("/bulk?do=resolve&store=orders&scope=acme"), "201 targets; 5 more are left out, since their processes live")
+	require.Contains(t, s.postMany(form).body, "1 done")
+
+	for _, key := range keys[:len(keys)-1] {
+		require.NoError(t, st.Resolve(ctx, st.Ref(key), idempotency.NotDone(), idempotency.EvenIfAlive()))
+	}
+	require.Contains(t, s.page("/bulk?do=delete&store=orders&scope=acme"), "200 targets; 6 more are left for another form")
+}
+
 // The lease of the records is replaced once etcd has ended it.
 func TestChangesOnALeaseThatHasEnded(t *testing.T) {
 	t.Parallel()
