@@ -58,7 +58,7 @@ func (s *site) link(page, do string) url.Values {
 // other one.
 func TestActionsOnARun(t *testing.T) {
 	t.Parallel()
-	s := open(t, "", &console.Options{Authorize: all, Actor: func(*http.Request) string { return strings.Repeat("ä", 600) }})
+	s := openLeaseless(t, &console.Options{Authorize: all, Actor: func(*http.Request) string { return strings.Repeat("ä", 600) }})
 	l, err := schedlock.New(s.session("web-7"), nil)
 	require.NoError(t, err)
 	started, end := make(chan *schedlock.Run, 3), make(chan struct{}, 3)
@@ -111,7 +111,7 @@ func TestActionsOnARun(t *testing.T) {
 // created by a typo.
 func TestLimitsOfALimiter(t *testing.T) {
 	t.Parallel()
-	s := open(t, "", &console.Options{Authorize: all})
+	s := openLeaseless(t, &console.Options{Authorize: all})
 	lim, err := concurrency.NewKeyedLimiter(s.session("web-7"), "api", 5, &concurrency.KeyedLimiterOptions{Total: 9})
 	require.NoError(t, err)
 	_, err = lim.Key("x").Acquire(testkit.Context(t))
@@ -146,7 +146,7 @@ func TestLimitsOfALimiter(t *testing.T) {
 // Of a request of unknown outcome an operator records that it was done, with its result.
 func TestResolveWithAResult(t *testing.T) {
 	t.Parallel()
-	s := open(t, "", &console.Options{Authorize: all})
+	s := openLeaseless(t, &console.Options{Authorize: all})
 	ref := s.lose("orders", "K-1")
 	form := s.page("/confirm?do=resolve&name=orders&target=" + url.QueryEscape(string(ref)))
 	require.Contains(t, form, `<textarea name="result"`)

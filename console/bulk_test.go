@@ -95,7 +95,7 @@ func TestEndAllOfAProcess(t *testing.T) {
 // Many requests get one outcome, those alone that the page has shown, as they were.
 func TestResolveMany(t *testing.T) {
 	t.Parallel()
-	s := open(t, "", &console.Options{Authorize: all})
+	s := openLeaseless(t, &console.Options{Authorize: all})
 	for i := range 3 {
 		s.lose("orders", fmt.Sprint("K-", i))
 	}

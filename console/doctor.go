@@ -157,7 +157,7 @@ func (s *streamCheck) ask(ctx context.Context, ask func(context.Context) []docto
 func (c *console) own() []doctor.Finding {
 	switch {
 	case c.inner.Leaseless():
-		return doctor.One(doctor.OK, "", "this console only reads, and is no session")
+		return doctor.One(doctor.OK, "", "this console needs no session, and has none")
 	case c.sess.Lease() == 0:
 		return doctor.One(doctor.Fail, "It takes a new one as soon as etcd grants it.", "this console's session has no lease at the moment")
 	}

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -130,7 +131,7 @@ func TestUnusedNames(t *testing.T) {
 	require.Eventually(t, func() bool { return !strings.Contains(s.page("/queue?name=semaphore/charge"), "etcd has nothing") }, testkit.Soon, 50*time.Millisecond)
 }
 
-// The console's own session is marked, and one that only reads says that it has none.
+// The console's own session is marked, and one without a lease says that it has none.
 func TestOwnSession(t *testing.T) {
 	t.Parallel()
 	s := open(t, "", nil)
@@ -147,6 +148,31 @@ func TestOwnSession(t *testing.T) {
 	body := read("/sessions").Body.String()
 	require.Contains(t, body, "<bdi>console</bdi>")
 	require.NotContains(t, body, "this console)")
-	require.Contains(t, body, "This console only reads, and has none.")
+	require.Contains(t, body, "this console has none.")
 	require.NoError(t, sess.Close(testkit.Context(t)))
+}
+
+// A console whose session has no lease, as that of the command, leaves nothing in etcd by being looked at, and makes actions
+// (A319 in internal/proof/tested-failures.md): those on runs, limits and requests have tests of their own on such a session.
+func TestActionsWithoutALease(t *testing.T) {
+	t.Parallel()
+	s := openLeaseless(t, &console.Options{Authorize: all})
+	for _, path := range console.LivePages() {
+		require.Less(t, s.get("/"+path).StatusCode, http.StatusInternalServerError, path)
+	}
+	require.Empty(t, s.Keys(""))
+
+	sess := s.session("web-7")
+	m, err := concurrency.NewMutex(sess, "report")
+	require.NoError(t, err)
+	p, err := m.Lock(testkit.Context(t))
+	require.NoError(t, err)
+	token := fmt.Sprint(p.Token())
+	s.job("invoices", nil)
+	for _, form := range [][]string{{"request-stop", "mutex/report", token}, {"evict", "mutex/report", token}, {"pause", "invoices", ""}, {"resume", "invoices", ""}} {
+		s.followed(s.submit(form[0], form[1], form[2]))
+	}
+	testkit.Closed(t, p.Context().Done(), "it is evicted")
+	s.followed(s.submit("end-session", fmt.Sprintf("%016x", sess.Lease()), ""))
+	require.Len(t, s.Keys("/change/"), 5)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/console"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -40,6 +41,23 @@ func open(t *testing.T, below string, opts *console.Options) *site {
 	t.Helper()
 	f := testkit.Shared(t)
 	s, etcd := f.Session(&concurrency.SessionOptions{Owner: "console"})
+	return serve(t, f, s, etcd, below, opts)
+}
+
+// openLeaseless is open for a console whose session has no lease, as that of the command.
+func openLeaseless(t *testing.T, opts *console.Options) *site {
+	t.Helper()
+	f := testkit.Shared(t)
+	etcd := f.NewClient(t, nil)
+	s, err := concurrency.NewSession(engine.Leaseless(testkit.Context(t)), etcd.Client, "test", &concurrency.SessionOptions{Prefix: f.Root, Owner: "console"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close(context.Background()) })
+	return serve(t, f, s, etcd, "", opts)
+}
+
+// serve serves the console of a session below a path.
+func serve(t *testing.T, f testkit.Fixture, s *concurrency.Session, etcd *embedtest.Client, below string, opts *console.Options) *site {
+	t.Helper()
 	h, err := console.Handler(s, opts)
 	require.NoError(t, err)
 	mux := http.NewServeMux()

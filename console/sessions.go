@@ -30,7 +30,7 @@ type sessionList struct {
 	Sessions []sessionRow
 	Chips    []chips
 	Own      string // the console's own session, or ""
-	Reads    bool   // the console only reads, and has no session
+	Outside  bool   // the console has no session in etcd
 	pager
 }
 
@@ -42,7 +42,7 @@ func readSessions(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	l := sessionList{Own: processName(int64(q.console.sess.Lease())), Reads: q.console.inner.Leaseless()}
+	l := sessionList{Own: processName(int64(q.console.sess.Lease())), Outside: q.console.inner.Leaseless()}
 	rows, states := choose(q, "show", "State", rows, []choice[sessionRow]{
 		{"holds", "holds", false, func(r sessionRow) bool { return r.Holds > 0 }},
 		{"waits", "waits", false, func(r sessionRow) bool { return r.Waits > 0 }},

@@ -230,3 +230,28 @@ func TestConsoleNamespaces(t *testing.T) {
 	cancel(exit.Interrupted{Signal: syscall.SIGINT})
 	testkit.Got(t, done, "it ends")
 }
+
+// Looking leaves nothing in etcd, with --write neither (A319 in internal/proof/tested-failures.md): a session, and with it a
+// lease, was opened in each namespace that somebody typed.
+func TestConsoleLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	ctx, cancel := context.WithCancelCause(testkit.Context(t))
+	defer cancel(nil)
+	line, done := f.Service(ctx, "console", "-N", "tset", "--write")
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	browser := &http.Client{Jar: jar}
+	resp, err := browser.Get(line)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	for _, path := range []string{"", "sessions", "doctor", "in/@orders/", "in/@orders/sessions"} {
+		resp, err := browser.Get(resp.Request.URL.String() + path)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusOK, resp.StatusCode, path)
+		f.NothingLeft()
+	}
+	cancel(exit.Interrupted{Signal: syscall.SIGINT})
+	testkit.Got(t, done, "it ends")
+}

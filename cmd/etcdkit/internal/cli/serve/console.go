@@ -40,7 +40,7 @@ namespaces below the prefix have links.
 The address has a token, without which nothing is shown. The browser keeps it as a cookie, for a path that
 this console alone has: programs at other ports of this machine do not get it. A link elsewhere may lead to
 a page; a form elsewhere changes nothing. The console is read-only without --write; with it each action is a
-line on standard error. It listens on the loopback interface: to reach it from elsewhere, use an SSH tunnel,
+line on standard error. Looking leaves nothing in etcd, also of a namespace that does not exist. It listens on the loopback interface: to reach it from elsewhere, use an SSH tunnel,
 or put package console into a program behind your own authentication. Other addresses need --host, the names
 by which browsers reach it; the connection is not encrypted.`,
 		Example: "etcdkit console -N payments\netcdkit console -N payments --listen 127.0.0.1:8080 --write",
@@ -50,10 +50,7 @@ by which browsers reach it; the connection is not encrypted.`,
 				return err
 			}
 			c.SurviveReader()
-			ctx := cmd.Context()
-			if !write {
-				ctx = engine.Leaseless(ctx)
-			}
+			ctx := engine.Leaseless(cmd.Context())
 			return exit.Served(ctx, c.Connected(ctx, &concurrency.SessionOptions{Owner: verb.Owner("console")},
 				func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
 					return serveConsole(ctx, c, client, sess, listen, hosts, write)

@@ -14,14 +14,16 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/webguard"
 )
 
-// mostNamespaces bounds the namespaces of which a command serves consoles: each has a session.
+// mostNamespaces bounds the namespaces of which a command serves consoles: each has a session, with a watch of its own.
 const mostNamespaces = 32
 
 // namespaces serves the consoles of the namespaces below one prefix: that of the command, and of each other one from the
-// first request for it on, below in/@NAME/. An @ is in front of the name, since a browser resolves a path of dots.
+// first request for it on, below in/@NAME/. An @ is in front of the name, since a browser resolves a path of dots. No
+// session has a lease: actions need none, and a name that was typed wrongly leaves nothing in etcd.
 type namespaces struct {
 	ctx    context.Context
 	call   *verb.Call
@@ -101,7 +103,7 @@ func (n *namespaces) of(name string) (http.Handler, error) {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, n.call.Etcd.Timeout)
 	defer cancel()
-	sess, err := concurrency.NewSession(ctx, n.client, name, &concurrency.SessionOptions{Owner: verb.Owner("console"), Prefix: n.call.Etcd.Prefix})
+	sess, err := concurrency.NewSession(engine.Leaseless(ctx), n.client, name, &concurrency.SessionOptions{Owner: verb.Owner("console"), Prefix: n.call.Etcd.Prefix})
 	if err != nil {
 		return nil, err
 	}
