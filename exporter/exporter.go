@@ -44,6 +44,10 @@ func New(client *clientv3.Client, namespace string, opts *Options) (*Exporter, e
 	}, nil
 }
 
+// Up reports whether etcd has confirmed the published state within three times Options.Probe, as etcdkit_exporter_up does. It
+// computes no metrics, so a health check may call it often, however many names the namespace has.
+func (e *Exporter) Up() bool { return e.fleet.Meta().Up }
+
 // Run follows the namespace until ctx ends, and returns ctx's error. Every failure (a lost connection,
 // a compacted revision, a missing permission) is repeated with a growing pause and then the namespace
 // is read again; meanwhile etcdkit_exporter_up becomes 0. A second call while Run is active returns
