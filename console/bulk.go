@@ -123,7 +123,7 @@ func (b *bulk) page() bulkPage {
 	p := bulkPage{Verb: b.verb, Name: b.name, Back: b.back, Outcome: b.verb == Resolve, Value: b.value, Reason: b.reason}
 	switch b.verb {
 	case Evict:
-		p.Question, p.Button = "End the requests of this process below, at once. Others may be admitted while its work still runs. Its session lives, and new requests of it are admitted.", "End them"
+		p.Question, p.Button = "Evict the requests of this process below, at once. Others may be admitted while its work still runs. Its session lives, and new requests of it are admitted.", "Evict them"
 	case Resolve:
 		p.Question, p.Button = "Record the same outcome for each of these requests. Find out first what their lost attempts have done: duplicates get it.", "Record the outcome"
 	default:

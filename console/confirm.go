@@ -38,7 +38,7 @@ type need struct {
 var needs = map[Verb]need{
 	SetLimit:    {"Change the limit for all processes, at once. 0 pauses: nothing is admitted.", "Change the limit"},
 	RequestStop: {"Ask the holder with token %s to finish its work and release its permit. A holder that does not watch for that keeps it.", "Ask to stop"},
-	Evict:       {"End the request with token %s at once. The next request may be admitted while its work still runs.", "End it"},
+	Evict:       {"Evict the request with token %s at once. The next request may be admitted while its work still runs.", "Evict"},
 	Pause:       {"Keep the job from starting, in all processes, until it is resumed. An active run is not affected.", "Pause"},
 	Resume:      {"Let the job start again, from its next tick on.", "Resume"},
 	Unlock:      {"End the run with token %s by force. Another run may start while its work still runs. If that run has ended by then, nothing is done.", "Unlock"},
@@ -64,8 +64,7 @@ func (o order) confirmation(at target) confirmation {
 	case o.Verb == Unlock && o.Target == "":
 		p.Question = "End the cooldown, so that the job may start again at once. If that has ended by then, nothing is done."
 	case o.Verb == Evict && at.waits:
-		p.Question = fmt.Sprintf("Remove the waiting request with token %s. If it holds a permit by then, nothing is done.", text(o.Target))
-		p.Button = "Remove it"
+		p.Question = fmt.Sprintf("Evict the waiting request with token %s. If it holds a permit by then, nothing is done.", text(o.Target))
 	case o.Verb == RequestStop && at.waits:
 		p.Question = fmt.Sprintf("Ask the process of the waiting request with token %s to withdraw it. If it holds a permit by then, nothing is done.", text(o.Target))
 		p.Button = "Ask to withdraw"

@@ -49,10 +49,10 @@ func TestConfirmationShowsTheTarget(t *testing.T) {
 	require.Regexp(t, `ago$`, facts["Waits since"])
 	require.Equal(t, []string{"web-9", "order 13", ""}, []string{facts["Process"], facts["Note"], facts["ID"]})
 	page := "/confirm?do=evict&name=semaphore/charge&target="
-	require.Contains(t, s.page(page+waiter), "Remove the waiting request with token "+waiter)
+	require.Contains(t, s.page(page+waiter), "Evict the waiting request with token "+waiter)
 	require.Contains(t, s.page(strings.Replace(page, "evict", "request-stop", 1)+waiter), "Ask the process of the waiting request with token "+waiter+" to withdraw it")
 	require.Contains(t, s.page(strings.Replace(page, "evict", "request-stop", 1)+token), "Ask the holder with token "+token)
-	require.Contains(t, s.page(page+token), "End the request with token "+token)
+	require.Contains(t, s.page(page+token), "Evict the request with token "+token)
 	wrong := s.submit("evict", "semaphore/charge", token, "confirm", "charge")
 	require.Contains(t, wrong.body, "order &lt;12&gt;", "also after a mistake")
 	gone := s.get(page + "424242")

@@ -9,7 +9,7 @@ import (
 // done says what an action has done.
 var done = map[Verb]string{
 	SetLimit: "The limit is changed.", RequestStop: "The request was asked to end; a holder keeps its permit until it releases it.",
-	Evict: "The request has ended.", Pause: "The job is paused.", Resume: "The job may start again, from its next tick on.",
+	Evict: "The request is evicted.", Pause: "The job is paused.", Resume: "The job may start again, from its next tick on.",
 	Unlock: "The job is unlocked.", Trigger: "The job was started.", Resolve: "The outcome is recorded.", Delete: "The record is deleted.", EndSession: "The session has ended.",
 }
 

@@ -56,7 +56,7 @@ const (
 	Read        Verb = "read"
 	SetLimit    Verb = "set-limit"    // of a semaphore, of a limiter's default, or of its key
 	RequestStop Verb = "request-stop" // asks a holder to release its permit, or a waiter to withdraw
-	Evict       Verb = "evict"        // ends a request at once
+	Evict       Verb = "evict"        // a request, at once
 	Pause       Verb = "pause"        // a job
 	Resume      Verb = "resume"
 	Unlock      Verb = "unlock"

@@ -238,7 +238,7 @@ func TestActions(t *testing.T) {
 	require.Contains(t, followed(act("request-stop", "semaphore/charge", fmt.Sprint(a.Token()), "reason", "deploy")), "was asked")
 	testkit.Closed(t, a.StopRequested().Done(), "it is asked")
 	require.NoError(t, a.Err())
-	require.Contains(t, followed(act("evict", "semaphore/charge", fmt.Sprint(b.Token()), "reason", "stuck")), "has ended")
+	require.Contains(t, followed(act("evict", "semaphore/charge", fmt.Sprint(b.Token()), "reason", "stuck")), "The request is evicted.")
 	testkit.Closed(t, b.Context().Done(), "it is evicted")
 	require.ErrorContains(t, b.Err(), "ada: stuck")
 	require.Equal(t, http.StatusConflict, act("evict", "semaphore/charge", fmt.Sprint(b.Token())).StatusCode)

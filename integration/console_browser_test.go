@@ -365,7 +365,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	b.open("queue?name=semaphore/charge")
 	b.do(chromedp.Focus(fmt.Sprintf(`a[href*="do=evict"][href*="target=%d"]`, second.Token())), chromedp.KeyEvent("\r"), chromedp.WaitVisible("form.act", chromedp.ByQuery))
 	b.do(chromedp.SendKeys("input[name=reason]", "stuck"), chromedp.SendKeys("input[name=confirm]", "semaphore/charge\r"), chromedp.WaitVisible(".done"))
-	b.shows("The request has ended.")
+	b.shows("The request is evicted.")
 	<-second.Context().Done()
 	require.ErrorContains(t, second.Err(), "ada: stuck")
 	for _, c := range []struct{ link, fields, name, text string }{

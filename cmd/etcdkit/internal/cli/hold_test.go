@@ -107,7 +107,7 @@ func TestHoldThroughAnOutage(t *testing.T) {
 		}))
 	require.Error(t, clitest.Execute(testkit.Context(t), permits.Hold(a), "x", "--id", "a", "--for", "30m"))
 	a.Close() // its messages are written
-	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. This removes it: etcdkit release -N test --prefix "+f.Prefix+" mutex/x --id a\n")
+	require.Contains(t, errs.String(), "it may hold a permit now or later, for 30m0s. This ends it: etcdkit release -N test --prefix "+f.Prefix+" mutex/x --id a\n")
 	require.Zero(t, f.Run("release", "-N", "test", "mutex/x", "--id", "a").Code)
 }
 
@@ -191,5 +191,5 @@ func TestHoldIsRemovedWhileItWaits(t *testing.T) {
 	})}
 	args := []string{"hold", "x", "--id", "b", "--for", "30m", "-N", "test", "--endpoints", strings.Join(f.Etcd.Endpoints(), ","), "--prefix", f.Prefix}
 	require.Equal(t, exit.NotAcquired, cli.Execute(testkit.Context(t), args, verb.Streams{In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: errs}))
-	require.Contains(t, errs.String(), "the request was removed before it was granted")
+	require.Contains(t, errs.String(), "the request was ended before it was granted")
 }

@@ -109,7 +109,7 @@ func acquire(
 		return err
 	})
 	if errors.Is(err, concurrency.ErrLost) || errors.Is(err, concurrency.ErrReleased) { // no permit: it was waiting
-		err = exit.Errorf(exit.NotAcquired, "the request was removed before it was granted: %w", err)
+		err = exit.Errorf(exit.NotAcquired, "the request was ended before it was granted: %w", err)
 	}
 	return p, err
 }

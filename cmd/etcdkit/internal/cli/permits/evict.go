@@ -35,7 +35,7 @@ func Evict(c *verb.Call) *cobra.Command {
 	var e eviction
 	cmd := &cobra.Command{
 		Use:   "evict NAME TOKEN",
-		Short: "End one request of a queue: its process is asked to, or with --force it is removed at once",
+		Short: "Ask one request of a queue to end, or with --force evict it at once",
 		Long: `Ask for the end of the request with this token, as 'etcdkit show' prints it, and wait for it.
 
 Its process is asked. A waiter withdraws its request. A holder finishes its work and releases its permit:
@@ -44,7 +44,7 @@ taken from a holder, also if the waiter is admitted meanwhile. No process has a 
 'etcdkit release' ends that. If the request has not ended after --wait,
 the code is 75: it stays asked, and may still end.
 
-With --force the request is removed at once, whatever its process does. If it holds a permit, the next
+With --force the request is evicted at once, whatever its process does. If it holds a permit, the next
 request may be admitted while the former holder still works: only a fencing token or a guard excludes its
 effects.`,
 		Example: "etcdkit evict -N payments charge 4711 --reason 'stuck since 12:00'\n" +
@@ -81,7 +81,7 @@ effects.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&e.reason, "reason", "", "why, for the owner of the request, its log and the list of changes")
-	f.BoolVar(&e.force, "force", false, "remove the request without asking its process, and with it the permit of a holder")
+	f.BoolVar(&e.force, "force", false, "evict the request without asking its process, also if it holds a permit")
 	f.DurationVar(&e.wait, "wait", 30*time.Second, "how long to wait for the end of a request that was asked")
 	return cmd
 }
@@ -115,7 +115,7 @@ func (e *eviction) change(s queue.Subject, err error) record.Change {
 // question is what an operator confirms, with the name as it was given.
 func (e *eviction) question(name string) string {
 	if e.force {
-		return fmt.Sprintf("Remove the request with token %d of %s by force, even if its work then overlaps with the next holder's",
+		return fmt.Sprintf("Evict the request with token %d of %s by force, even if its work then overlaps with the next holder's",
 			e.token, name)
 	}
 	return fmt.Sprintf("Ask the request with token %d of %s to end", e.token, name)
@@ -195,7 +195,7 @@ func stillThere(ctx context.Context, q queue.Queue, s queue.Subject, token int64
 	case has(st.Waiters, token):
 		return exit.Errorf(exit.NotAcquired,
 			"%s: the waiter with token %d was asked to withdraw, and still waits after %v: its process may be gone or stopped, and then "+
-				"its lease ends the request; --force removes it at once, also if it holds a permit by then", s, token, wait)
+				"its lease ends the request; --force evicts it at once, also if it holds a permit by then", s, token, wait)
 	}
 	return nil
 }

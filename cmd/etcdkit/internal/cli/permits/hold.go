@@ -144,7 +144,7 @@ func (k *keeping) withdraw(ctx context.Context, sess *concurrency.Session, p *co
 	}
 	if sess.Close(closing) != nil { // its lease is not revoked, and would last as long as the permit
 		fmt.Fprintf(k.call.Std.Err,
-			"etcdkit hold: etcd has not confirmed that the request has ended: it may hold a permit now or later, for %v. This removes it: %s\n",
+			"etcdkit hold: etcd has not confirmed that the request has ended: it may hold a permit now or later, for %v. This ends it: %s\n",
 			k.lasts, releasing(k.call, string(k.kind)+"/"+k.name, k.ask.id))
 	}
 }

@@ -26,7 +26,7 @@ func Release(c *verb.Call) *cobra.Command {
 		Use:   "release NAME --id ID",
 		Short: "Release the permit with an ID, on behalf of its holder",
 		Long: `Release the permit with this ID: that of 'etcdkit hold', or of a program that has acquired it with an ID.
-The work must have ended. The holder's context ends, if it still runs. A request that waits is removed. That of
+The work must have ended. The holder's context ends, if it still runs. A request that waits is withdrawn. That of
 'etcdkit run' is not released: its command may still work, and 'etcdkit evict' asks it to end.
 
 If no live request has the ID, the command exits with 1: it was released before, or its time has passed,
