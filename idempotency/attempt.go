@@ -82,7 +82,9 @@ func (e *ending) Ended(cause error) { (*Attempt)(e).overdue(cause) }
 
 // Context returns the attempt's context. It ends, with a cause, when the session or the lease of the record is lost
 // (ErrLost), when the session is closed (ErrClosed), after MaxExecution (ErrTooLong), and when the attempt is settled (ErrSettled).
-// It does not end with the caller's ctx: a client that disconnects does not stop its request.
+// It does not end with the caller's ctx: a client that disconnects does not stop its request. But while the function of Do
+// or Run is called, it ends when a permit ends under which the ctx of Do or Run runs, with the *concurrency.LostError: other
+// work may have the permit then. The attempt keeps its claim, so what the function returns can still be recorded.
 func (a *Attempt) Context() context.Context {
 	if a == nil {
 		return noContext
@@ -227,13 +229,16 @@ func (a *Attempt) ChildKey(purpose string) string {
 }
 
 // Err returns nil until the attempt's context ends, and then its cause: ErrLost, ErrClosed,
-// ErrTooLong or ErrSettled. It reads the clocks itself, so it is right after a pause of the process
-// even if no timer has fired yet.
+// ErrTooLong or ErrSettled, or the *concurrency.LostError of a permit. It reads the clocks itself, so it is right after a
+// pause of the process even if no timer has fired yet.
 func (a *Attempt) Err() error {
 	if a == nil {
 		return none("check")
 	}
-	return a.life.Err()
+	if err := a.life.Err(); err != nil {
+		return err
+	}
+	return context.Cause(a.Context()) // of Interrupt
 }
 
 // interrupted returns why the attempt's context has ended, if it ended before the attempt was settled.
@@ -293,7 +298,7 @@ func Refuses(ctx context.Context) bool {
 // nothing to begin.
 func Within(ctx context.Context, s *Store, key Key) bool {
 	a, ok := FromContext(ctx)
-	return ok && a.store.keys.Range == s.keys.Range && a.key == key && a.Err() == nil
+	return ok && a.store.keys.Range == s.keys.Range && a.key == key && a.life.Err() == nil
 }
 
 // lostError is the cause of an attempt's context after its session was lost.

@@ -36,8 +36,8 @@ type Result[T any] struct {
 // NothingDone(err) if nothing was done, which releases the key, and Permanent(err) for a failure that
 // is recorded; OnError says it of whole kinds of errors. If fn panics, so does Do, and OnPanic decides.
 // If the attempt's context has ended when fn returns an error, the attempt counts as lost, and the
-// error is joined with the context's cause: ErrLost, ErrClosed or ErrTooLong. Such an error is not
-// final: another attempt may have begun, and may succeed.
+// error is joined with the context's cause: ErrLost, ErrClosed, ErrTooLong or the *concurrency.LostError of a permit. Such
+// an error is not final: another attempt may have begun, and may succeed.
 //
 // Otherwise Do returns the errors of Begin and of Commit; ErrInvalid for a nil fn and for such a T,
 // before anything is claimed; a *FailedError if a failure is recorded; and an *OmittedError if the request was done
@@ -47,7 +47,7 @@ type Result[T any] struct {
 // what was given to Attach (ErrInvalid), the attempt counts as lost.
 //
 // ctx bounds the wait for other attempts and for etcd, but not fn. The context of fn is the
-// attempt's, which does not end with ctx. When fn has returned, Do waits at most 5 seconds for etcd to
+// attempt's, which does not end with ctx, unless a permit ends under which ctx runs: see Attempt.Context. When fn has returned, Do waits at most 5 seconds for etcd to
 // record the end, also if ctx has ended. After that it returns ErrNotRecorded, and recording continues
 // in the background.
 func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx context.Context, a *Attempt) (T, error), opts ...Option) (Result[T], error) {

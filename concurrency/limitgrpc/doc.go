@@ -100,7 +100,8 @@
 // Chain the interceptors behind authentication. Under idempotency.TakeOver chain them behind that of idemgrpc: a replay
 // needs no permit, and a call that is refused executes when it is repeated. Under idempotency.Refuse chain them in front
 // of it. Behind it, the outcome of a call that is refused is unknown until an operator resolves it: an interceptor between
-// the two may have called the handler before, as one that retries does.
+// the two may have called the handler before, as one that retries does. In either order a lost permit ends the handler's
+// context.
 //
 // A second one of the same Limiter within the first is an error (INTERNAL), since two calls could wait for each other;
 // of another Limiter it is fine, and the waits add up.

@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency/limitgrpc"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // TestBehindALimit: a call that a limit in front has refused has no record, and executes when it is repeated. That of a
@@ -76,5 +77,43 @@ func TestBehindALimit(t *testing.T) {
 				require.Equal(t, before+1, charged)
 			})
 		}
+	}
+}
+
+// TestLostPermitOfAHandler: a permit that is lost ends the context of the handler, with its loss as the cause, in either order
+// of the two interceptors (A326 in internal/proof/tested-failures.md): with the limit in front the handler ran on.
+func TestLostPermitOfAHandler(t *testing.T) {
+	t.Parallel()
+	for _, order := range []string{"limit in front", "limit behind"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			in := fleet(t, 1, nil)[0]
+			lim, err := concurrency.NewKeyedLimiter(in.sess, "tenants", 1, nil)
+			require.NoError(t, err)
+			limit, err := limitgrpc.UnaryServerInterceptor(lim, limitgrpc.Options{Key: func(context.Context, string) (string, bool) { return "acme", true }})
+			require.NoError(t, err)
+			chain := []grpc.UnaryServerInterceptor{limit, in.unary(nil)}
+			if order == "limit behind" {
+				chain = []grpc.UnaryServerInterceptor{in.unary(nil), limit}
+			}
+			calls := 0
+			pay := func() error {
+				_, err := chained(incoming(ctxT(t), "k"), message(t), func(ctx context.Context, _ any) (any, error) {
+					if calls++; calls > 1 {
+						return message(t), nil
+					}
+					p, _ := limitgrpc.FromContext(ctx)
+					require.NoError(t, lim.Key("acme").EvictToken(ctxT(t), p.Token(), "test"))
+					testkit.Closed(t, ctx.Done(), "the handler's context ends")
+					require.ErrorIs(t, context.Cause(ctx), concurrency.ErrEvicted)
+					return nil, ctx.Err()
+				}, chain...)
+				return err
+			}
+			require.Equal(t, codes.Unavailable, status.Code(pay()))
+			require.NoError(t, pay())
+			require.NoError(t, pay(), "a replay")
+			require.Equal(t, 2, calls)
+		})
 	}
 }

@@ -157,6 +157,13 @@ func (l *Life) end(cause error) bool {
 	return true
 }
 
+// Interrupt ends the context of the life with a cause, unless it has ended. The life goes on: Err and Cause do not report
+// it, and the bound and trust end the life as before.
+func (l *Life) Interrupt(cause error) {
+	l.awaited()
+	l.cancel(cause)
+}
+
 // Cause returns why the life has ended, or nil. It does not read the clocks.
 func (l *Life) Cause() error {
 	l.mu.Lock()

@@ -109,6 +109,37 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
+// Interrupt ends the context alone: the bound still ends the life.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	for _, awaited := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := begin()
+			if awaited {
+				_ = f.Context().Done()
+			}
+			require.NoError(t, f.Bound(in(time.Second)))
+			f.Interrupt(errTaken)
+			require.Equal(t, errTaken, context.Cause(f.Context()))
+			<-f.Context().Done()
+			require.NoError(t, f.Cause())
+			require.NoError(t, f.Err())
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Equal(t, errLate, f.Err())
+			require.Equal(t, errTaken, context.Cause(f.Context()))
+			require.EqualValues(t, 1, f.after.Load())
+		})
+		f := begin()
+		if awaited {
+			_ = f.Context().Done()
+		}
+		f.End(errDone)
+		f.Interrupt(errTaken)
+		require.Equal(t, errDone, context.Cause(f.Context()))
+	}
+}
+
 // After a pause beyond both, what counts is that trust has ended: another may hold by now.
 func TestPauseBeyondBoth(t *testing.T) {
 	t.Parallel()
