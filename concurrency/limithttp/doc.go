@@ -48,8 +48,8 @@
 //	| differs from the stored one, or the context has  |                                           |
 //	| a permit of the same limiter already             |                                           |
 //
-// These answers are problem+json (RFC 9457) with the member "code". Requests that run get no
-// header of this package. RateLimit-Policy and RateLimit are those of
+// These answers are problem+json (RFC 9457) with the member "code". That of a lost permit has the headers that the handler
+// has set, without those that describe its body. Requests that run get no header of this package. RateLimit-Policy and RateLimit are those of
 // draft-ietf-httpapi-ratelimit-headers-11, with the unit "concurrent-requests"; they are sent for
 // the client's own limit alone. Retry-After is from 1 to 60 seconds. It is computed from the queue
 // and from how many clients this process has sent away already; without an estimate it doubles up

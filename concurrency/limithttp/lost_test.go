@@ -1,9 +1,11 @@
 package limithttp_test
 
 import (
+	"compress/gzip"
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,6 +79,62 @@ func TestLostPermitOfAnEmptyCopy(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, re.StatusCode)
 	require.Equal(t, limithttp.CodeLost, re.problem(t).Code)
 }
+
+// TestLostPermitBehindAnEncoder: the fields of a middleware in front describe what that does with a body, and stay as they
+// were before the handler (A327 in internal/proof/tested-failures.md): the answer to a lost permit was compressed, and did
+// not say so. What the handler has said of its own body goes, also in place of theirs.
+func TestLostPermitBehindAnEncoder(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(http.Header){
+		"as it is": func(http.Header) {},
+		"changed": func(h http.Header) {
+			h.Set("Content-Encoding", "br")
+			h.Set("Trailer", "Checksum")
+			h.Set("ETag", `"1"`)
+		},
+		"removed": func(h http.Header) { h.Del("Content-Encoding"); h.Del("Trailer") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := newInstance(t, 1)
+			h := middleware(t, in, options())(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				change(w.Header())
+				in.lose(t, r)
+			}))
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Encoding", "gzip")
+				w.Header().Set("Trailer", "Took")
+				z := gzip.NewWriter(w)
+				h.ServeHTTP(encoded{w, z}, r)
+				if err := z.Close(); err != nil {
+					t.Error(err)
+				}
+				w.Header().Set("Took", "1s")
+			}))
+			t.Cleanup(s.Close)
+			r, err := http.NewRequestWithContext(ctxT(t), http.MethodGet, s.URL, nil)
+			require.NoError(t, err)
+			r.Header.Set("Tenant", "acme")
+			resp, err := s.Client().Do(r) // decompresses what says that it is compressed
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+			require.Equal(t, limithttp.CodeLost, reply{resp, string(body)}.problem(t).Code)
+			require.Equal(t, http.Header{"Took": {"1s"}}, resp.Trailer)
+			require.Empty(t, resp.Header.Get("ETag"))
+		})
+	}
+}
+
+// encoded is the writer of a middleware in front that compresses.
+type encoded struct {
+	http.ResponseWriter
+	z *gzip.Writer
+}
+
+func (e encoded) Write(p []byte) (int, error) { return e.z.Write(p) }
 
 // failing is a body that breaks off with its context.
 type failing struct{ ctx context.Context }

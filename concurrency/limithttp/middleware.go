@@ -39,7 +39,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		next.ServeHTTP(w, r)
 		return
 	}
-	body := c.read(r)
+	body, front := c.read(r), ofFront(w.Header())
 	report := func(err error) { c.ReportError(r, err) }
 	res := &response{ResponseWriter: w, client: r.Context()}
 	ran, err := c.shared.Run(r.Context(), key, c.each(r), report, func(ctx context.Context) {
@@ -65,6 +65,9 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		middleware.NothingDone(r.Context())
 	}
 	if !ran || !res.begun {
+		if ran {
+			front.restore(w.Header())
+		}
 		c.refuse(w, r, refused, ran)
 	}
 }

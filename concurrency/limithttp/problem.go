@@ -3,6 +3,7 @@ package limithttp
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
@@ -57,11 +58,6 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Del("Content-Length")
-	if ran { // otherwise they are of a middleware in front, such as one that encodes what is written
-		for _, name := range ofRepresentation {
-			h.Del(name)
-		}
-	}
 	switch p.Code {
 	case CodeKeyFull:
 		p.ViolatedPolicies = []string{c.Policy}
@@ -89,8 +85,39 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 	_, _ = w.Write(b)
 }
 
-// ofRepresentation are the fields that describe a body, which may be in the header for that of the handler.
+// ofRepresentation are the fields that describe a body, under their keys in an http.Header.
 var ofRepresentation = [...]string{
 	"Accept-Ranges", "Content-Digest", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Range",
-	"ETag", "Last-Modified", "Repr-Digest", "Trailer",
+	"Etag", "Last-Modified", "Repr-Digest", "Trailer",
+}
+
+// described are those fields as they were before the handler: of a middleware in front, such as one that encodes what is
+// written. It is nil if there were none.
+type described http.Header
+
+// ofFront returns the fields of a header that is not the handler's yet.
+func ofFront(h http.Header) (d described) {
+	if len(h) == 0 {
+		return nil
+	}
+	for _, name := range ofRepresentation {
+		if values, has := h[name]; has {
+			if d == nil {
+				d = described{}
+			}
+			d[name] = slices.Clone(values)
+		}
+	}
+	return d
+}
+
+// restore has a header describe what is in front of the handler again, and not the handler's own body, which is not sent.
+func (d described) restore(h http.Header) {
+	for _, name := range ofRepresentation {
+		if values, has := d[name]; has {
+			h[name] = values
+		} else {
+			delete(h, name)
+		}
+	}
 }
