@@ -48,6 +48,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			own.Body = body
 		}
 		defer res.outlive(ctx, c.Outage == Share) // after a panic as well
+		defer matched(r, own)
 		middleware.Begins(ctx, next)
 		next.ServeHTTP(res.own(), own)
 		if own.MultipartForm != nil {
@@ -69,6 +70,14 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			front.restore(w.Header())
 		}
 		c.refuse(w, r, refused, ran)
+	}
+}
+
+// matched has the server's request show the pattern by which an http.ServeMux behind the Middleware has matched the
+// handler's, as without the Middleware: a log in front reads it. Its wildcards (PathValue) are seen behind the mux alone.
+func matched(r, own *http.Request) {
+	if own.Pattern != "" {
+		r.Pattern = own.Pattern
 	}
 }
 

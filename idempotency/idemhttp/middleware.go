@@ -64,7 +64,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			report(c, r, body, err)
 		}
 		if c.FailOpen && refused.Open {
-			handle(next, w, restored(r, r.Context(), body))
+			handle(next, w, restored(r, r.Context(), body), r)
 			return
 		}
 		c.refuse(w, view(r, body), refused)
@@ -186,7 +186,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		if middleware.RefusesBefore(next) {
 			ctx, nothingDone = middleware.Refusable(ctx)
 		}
-		handle(next, rec, withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)))
+		handle(next, rec, withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)), r)
 		res := rec.end(c)
 		rec.stopped = (rec.silent || rec.broken) && v.stopped(a)
 		what := v.decide(c, rec, res)

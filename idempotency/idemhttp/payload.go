@@ -165,9 +165,14 @@ func restored(r *http.Request, ctx context.Context, body []byte) *http.Request {
 }
 
 // handle calls a handler with a restored request, and removes the files of a form that the
-// handler has parsed: net/http does so only for the original request.
-func handle(next http.Handler, w http.ResponseWriter, r *http.Request) {
+// handler has parsed: net/http does so only for the original request. That shows the pattern by which an http.ServeMux
+// behind the Middleware has matched: a log in front reads it. One that a mux in front has set stays, since Options.Op may
+// know the request by it.
+func handle(next http.Handler, w http.ResponseWriter, r, original *http.Request) {
 	defer func() {
+		if original.Pattern == "" {
+			original.Pattern = r.Pattern
+		}
 		if r.MultipartForm != nil {
 			_ = r.MultipartForm.RemoveAll()
 		}
