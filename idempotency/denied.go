@@ -1,7 +1,6 @@
 package idempotency
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -62,10 +61,11 @@ func (o *settlement) rejected(ctx context.Context, why error) (err error, again 
 		return why, false
 	case res.Outcome == commit.LeaseGone: // and the record with it
 		return why, false
-	case res.Found == nil || !bytes.Equal(res.Found.Value, o.text):
+	case !o.wrote(res.Found):
 		return &fencedError{res.Found}, false
 	}
-	k := kept{kv: s.sess.KV(), entry: a.entry, text: o.text, token: a.token, parts: o.prepare()}
+	parts := o.found(res.Found)
+	k := kept{kv: s.sess.KV(), entry: a.entry, text: o.text, token: a.token, parts: parts}
 	err = k.prolong(ctx, s.retention.of(a.set.Retain), &pooled{}, commit.Amending{Mod: res.Found.ModRevision, Found: res.Found})
 	return err, err != nil
 }
