@@ -280,7 +280,9 @@ func (p *Permit) keyGone() {
 	switch n, err := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); {
 	case n != nil:
 		lost = p.queue.endingBy(p.ticket, *n)
-	case err == nil && p.epoch.Vanished(p.Context()):
+	case err != nil:
+		lost.Reason += fmt.Sprintf("; whether another process did that is not known: %v", p.queue.sess.Explain(err))
+	case p.epoch.Vanished(p.Context()):
 		lost = p.lostWithSession()
 	}
 	if report := p.lose(lost); report != nil {

@@ -160,13 +160,7 @@ func (p *Permit) startRelease(ctx context.Context) error {
 		p.holdEnded(observe.Unconfirmed, "", unconfirmed, held)
 	}
 	again := func() {
-		timed, cancel := p.epoch.Answers(context.Background())
-		defer cancel()
-		removal, err := p.queue.sess.Erase(timed, stored, p.releaseRefused)
-		if removal == commit.Absent && doubt {
-			removal = commit.Vanished
-		}
-		if err != nil || p.answered(timed, removal, held) != nil {
+		if p.releaseAgain(stored, doubt, held) != nil {
 			leaseEnded()
 		}
 	}
@@ -176,9 +170,34 @@ func (p *Permit) startRelease(ctx context.Context) error {
 	return why
 }
 
+// releaseAgain repeats the deletion of the permit's key until it is known what became of that. It returns an error if the
+// lease ends first. doubt says that an earlier deletion was not answered. The first refusal of etcd's, of the deletion or of
+// the read that asks for a notice, is reported to the callers of Release.
+func (p *Permit) releaseAgain(stored engine.Stored, doubt bool, held time.Duration) error {
+	timed, cancel := p.epoch.Answers(context.Background())
+	defer cancel()
+	told := false
+	removal, err := p.queue.sess.Erase(timed, stored, func(err error) {
+		told = true
+		p.ticket.DeletionRefused()(err)
+		p.refuse(err)
+	})
+	if err != nil {
+		return err
+	}
+	if removal == commit.Absent && doubt {
+		removal = commit.Vanished
+	}
+	if err = p.answered(timed, removal, held); commit.Denied(err) && !told {
+		p.refuse(err)
+	}
+	return commit.AllowedAfter(timed, err, p.epoch.Valid, func() error { return p.answered(timed, removal, held) })
+}
+
 // answered ends a release for which etcd has responded whether it removed the key. If it did
 // not, or may not have, a notice of the process that did may still be on its way. It returns
-// ctx's error if that ends first, and engine.ErrEpoch if the lease may have removed it instead.
+// ctx's error if that ends first, etcd's if that refuses to say whether there is a notice, and engine.ErrEpoch if the lease
+// may have removed it instead.
 func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time.Duration) error {
 	if removal != commit.Removed {
 		n, err := p.epoch.FindNotice(ctx, p.ticket.Ticket)
@@ -244,9 +263,8 @@ func (e *LostError) loss() error {
 	return nil
 }
 
-// releaseRefused reports to the callers of Release that etcd refuses it.
-func (p *Permit) releaseRefused(err error) {
-	p.ticket.DeletionRefused()(err)
+// refuse reports to the callers of Release that etcd refuses it, once.
+func (p *Permit) refuse(err error) {
 	_, refused := p.outcome()
 	refused <- err
 }

@@ -65,8 +65,8 @@ func decode(kv *mvccpb.KeyValue, request string, unreadable record.Notice) *reco
 }
 
 // FindNotice looks for the notice of one of this session's requests in etcd, too, and
-// returns nil if there is none. It returns ctx's error if that ends before etcd has answered,
-// unless the lease has ended and the notice with it.
+// returns nil if there is none. It returns etcd's error if that refuses the read, and ctx's, joined with the last of etcd's,
+// if ctx ends before etcd has answered, unless the lease has ended and the notice with it.
 func (e *Epoch) FindNotice(ctx context.Context, t *Ticket) (*record.Notice, error) {
 	if n := e.Notice(t); n != nil {
 		return n, nil
@@ -80,5 +80,5 @@ func (e *Epoch) FindNotice(ctx context.Context, t *Ticket) (*record.Notice, erro
 	if n != nil || err == nil || e.ctx.Err() != nil {
 		return n, nil //nolint:nilerr // the notice has ended with the lease
 	}
-	return nil, ctx.Err()
+	return nil, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -120,8 +121,16 @@ func (c *Ticket) whyGone(ctx context.Context, e *engine.Epoch, begun time.Time) 
 	if !e.Valid() {
 		return engine.ErrEpoch
 	}
-	if n, _ := e.FindNotice(ctx, c.Ticket); n != nil {
+	n, err := e.FindNotice(ctx, c.Ticket)
+	err = commit.AllowedAfter(ctx, err, e.Valid, func() (err error) {
+		n, err = e.FindNotice(ctx, c.Ticket)
+		return err
+	})
+	switch {
+	case n != nil:
 		return &Noticed{c, *n}
+	case err != nil && ctx.Err() == nil && e.Valid():
+		return err
 	}
 	return ErrAnew // deleted by hand, or with the lease, whose loss the session is about to notice
 }
