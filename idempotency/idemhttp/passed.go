@@ -1,7 +1,10 @@
 package idemhttp
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 
@@ -21,6 +24,36 @@ func saysUnknown(h http.Header) bool { return h.Get(outcomeHeader) == string(Cod
 // passedOn returns the ending of a handler that has passed such an answer on.
 func passedOn(status int) ending {
 	return ending{middleware.Interrupted, status, "the handler has passed on that an outcome is unknown"}
+}
+
+// ofGateway returns the ending of an error of a gateway in front of idemgrpc that is no final one, by the reason in its body,
+// and nil for all others.
+func ofGateway(status int, body []byte) *ending {
+	var end ending
+	var e connectError
+	switch reason := rpc.ReasonInJSON(body); {
+	case reason == middleware.Unknown, reason == "" && json.Unmarshal(body, &e) == nil && e.saysUnknown():
+		end = passedOn(status)
+	case reason == middleware.InProgress, reason == middleware.Conflict:
+		end = ofCode(10)
+	default:
+		return nil
+	}
+	return &end
+}
+
+// undecided reports whether an error is one for which ofGateway returns an ending, or breaks off before that is known. It
+// reads the beginning of the body, which can still be read.
+func undecided(resp *http.Response) bool {
+	if mediaType(resp.Header) != "application/json" {
+		return false
+	}
+	head, err := io.ReadAll(io.LimitReader(resp.Body, maxLast))
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
+	return err != nil || ofGateway(resp.StatusCode, plainBody(resp.Header, head)) != nil
 }
 
 // fieldsSayUnknown reports whether a status of gRPC is such an answer, by its details in headers or trailers.

@@ -226,14 +226,13 @@ func (rec *recorder) judgeConnectUnary() ending {
 
 // errorOfConnect returns the error of Connect that is the body, if it is one.
 func (rec *recorder) errorOfConnect() (e connectError, ok bool) {
-	ok = rec.status >= 400 && json.Unmarshal(rec.plain(), &e) == nil && e.Code != ""
+	ok = rec.status >= 400 && json.Unmarshal(plainBody(rec.head, rec.body), &e) == nil && e.Code != ""
 	return e, ok
 }
 
-// plain returns the body of an error, not compressed.
-func (rec *recorder) plain() []byte {
-	body := rec.body
-	if rec.head.Get("Content-Encoding") == "gzip" {
+// plainBody returns the body of an error with these headers, not compressed.
+func plainBody(h http.Header, body []byte) []byte {
+	if h.Get("Content-Encoding") == "gzip" {
 		body, _ = unpack(body, maxLast)
 	}
 	return body
@@ -254,11 +253,8 @@ func (rec *recorder) aborted() bool {
 // router, or of an earlier release that does not have the procedure: clients take it for unimplemented.
 func (rec *recorder) withoutCode() ending {
 	if rec.status >= 400 {
-		switch rpc.ReasonInJSON(rec.plain()) { // of a gateway in front of idemgrpc
-		case middleware.Unknown:
-			return passedOn(rec.status)
-		case middleware.InProgress, middleware.Conflict:
-			return ofCode(10)
+		if end := ofGateway(rec.status, plainBody(rec.head, rec.body)); end != nil {
+			return *end
 		}
 	}
 	if rec.status == http.StatusNotFound && protocolOfCall(rec.r) != plainHTTP {

@@ -161,6 +161,8 @@ func answered(resp *http.Response, err error, retry func()) {
 	case err != nil, resp == nil, resp.StatusCode == http.StatusConflict, saysUnknown(resp.Header), RememberFinal(resp.StatusCode) != idempotency.Remember:
 		retry()
 	case resp.Body == nil: // of a RoundTripper of the caller's own
+	case resp.StatusCode >= 400 && undecided(resp):
+		retry()
 	case framed(resp):
 		resp.Body = &call{ReadCloser: resp.Body, resp: resp, frames: framesOf(named(mediaType(resp.Header))), retry: retry}
 	case resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols:
