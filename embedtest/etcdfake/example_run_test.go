@@ -78,7 +78,7 @@ func TestRecipesOnRealEtcd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if name == "outage" && os.Getenv("ETCD_BINARY") == "" {
-				t.Skip("a minute without etcd takes a minute: make compat runs it")
+				t.Skip("ETCD_BINARY is not set: a minute without etcd takes a minute (make compat runs it)")
 			}
 			etcdfake.Test(t, recipe, etcdfake.Endpoints(ownEtcd(t)...))
 		})

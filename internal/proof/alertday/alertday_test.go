@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/signals"
 )
 
 func TestMain(m *testing.M) { embedtest.Main(m) }
@@ -32,20 +32,12 @@ func day(t *testing.T) (samples int) {
 	t.Helper()
 	given := os.Getenv("ALERTS_DAY")
 	if given == "" {
-		t.Skip("it takes minutes: make alerts-day")
+		t.Skip("ALERTS_DAY is not set: it takes minutes (make alerts-day)")
 	}
-	tool(t)
+	signals.Promtool(t)
 	samples, err := strconv.Atoi(given)
 	require.NoError(t, err, "ALERTS_DAY")
 	return samples
-}
-
-// tool skips a test where promtool is not installed.
-func tool(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("promtool"); err != nil {
-		t.Skip("promtool is not installed: make alerts-day says how to get it")
-	}
 }
 
 // all returns the minutes at which the alerts of all files fire, or are pending or fire.
@@ -61,7 +53,7 @@ func (r *recording) all(t testing.TB, pending bool) map[string][]int {
 // What is recorded is what the rules see: an alert that is pending, one that fires, and one that has ended.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
-	tool(t)
+	signals.Promtool(t)
 	up := prometheus.NewGauge(prometheus.GaugeOpts{Name: "etcdkit_exporter_up", ConstLabels: prometheus.Labels{"etcdkit_namespace": "pay"}})
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(up)

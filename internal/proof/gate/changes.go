@@ -46,6 +46,19 @@ var subjects = map[string]subject{
 	},
 }
 
+// wholeSubjects returns all subjects, each with what its packages import of ours.
+func wholeSubjects() (map[string]subject, error) {
+	all := map[string]subject{}
+	for name, s := range subjects {
+		of, err := s.whole()
+		if err != nil {
+			return nil, err
+		}
+		all[name] = of
+	}
+	return all, nil
+}
+
 // whole returns the subject with what its packages import of ours.
 func (s subject) whole() (subject, error) {
 	for _, of := range s.imports {

@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,6 +55,9 @@ func TestUnknownCommit(t *testing.T) {
 	require.Empty(t, changes{last: map[string]string{"browser": "HEAD"}}.reason("unknown"))
 }
 
+// wholeOnce has the subjects of this tree: the go command needs seconds of processor time to list their imports.
+var wholeOnce = sync.OnceValues(wholeSubjects)
+
 // What a subject's packages import of ours is part of it: internal packages as files, others by their
 // declarations.
 func TestImports(t *testing.T) {
@@ -61,16 +65,13 @@ func TestImports(t *testing.T) {
 	require.Equal(t, []string{"console", "internal/fleet"}, s.files)
 	require.Equal(t, []string{"concurrency"}, s.api)
 	t.Chdir("../../..")
-	browser, err := subjects["browser"].whole()
+	whole, err := wholeOnce()
 	require.NoError(t, err)
+	browser, bench, demos := whole["browser"], whole["bench"], whole["demos"]
 	require.Subset(t, browser.files, []string{"console", "integration", "internal/fleet", "internal/proof/testkit"})
 	require.Subset(t, browser.api, []string{"concurrency", "idempotency", "schedlock", "embedtest"})
-	bench, err := subjects["bench"].whole()
-	require.NoError(t, err)
 	require.Subset(t, bench.files, []string{"bench", "internal/proof/procs"})
 	require.Contains(t, bench.api, "concurrency")
-	demos, err := subjects["demos"].whole()
-	require.NoError(t, err)
 	require.Subset(t, demos.files, []string{"demos", "internal/examples/program", "internal/examples/metrics", "internal/hostclock"})
 	require.Subset(t, demos.api, []string{"concurrency", "embedtest", "exporter", "idempotency", "schedlock"})
 	makefile, err := os.ReadFile("Makefile")

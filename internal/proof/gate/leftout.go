@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -72,16 +71,21 @@ func shortenedIn(dir string) (all []shortened, err error) {
 // function is one of a folder's tests or of what they call.
 type function struct {
 	name  string
-	asks  bool   // testing.Short
-	why   string // with which reason it is skipped then, or ""
+	asks  bool     // testing.Short
+	why   string   // with which reason it is skipped then, or ""
+	lacks []string // with which reasons it is skipped where the machine lacks something
 	calls []string
 }
 
-func functionsOf(dir string) (all []function, err error) {
+func functionsOf(dir string) ([]function, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
 		return nil, err
 	}
+	return functionsIn(files)
+}
+
+func functionsIn(files []string) (all []function, err error) {
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -89,7 +93,7 @@ func functionsOf(dir string) (all []function, err error) {
 		}
 		for _, decl := range file.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
-				f := function{name: fn.Name.Name, calls: callsOf(fn.Body)}
+				f := function{name: fn.Name.Name, lacks: lacks(fn.Body), calls: callsOf(fn.Body)}
 				f.asks, f.why = asksShort(fn.Body)
 				all = append(all, f)
 			}
@@ -98,7 +102,8 @@ func functionsOf(dir string) (all []function, err error) {
 	return all, nil
 }
 
-// callsOf returns the names of the functions and methods that a function calls.
+// callsOf returns the names of the functions and methods that a function calls; those of another package also with its
+// name before them.
 func callsOf(body *ast.BlockStmt) (names []string) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
@@ -107,6 +112,9 @@ func callsOf(body *ast.BlockStmt) (names []string) {
 				names = append(names, of.Name)
 			case *ast.SelectorExpr:
 				names = append(names, of.Sel.Name)
+				if x, ok := of.X.(*ast.Ident); ok {
+					names = append(names, x.Name+"."+of.Sel.Name)
+				}
 			}
 		}
 		return true
@@ -143,10 +151,10 @@ func asksShort(body *ast.BlockStmt) (asks bool, why string) {
 	return asks, why
 }
 
-// selects reports whether a call is one of x.name, for any x if x is "".
-func selects(call *ast.CallExpr, x, name string) bool {
+// selects reports whether a call is x.name for one of some names, for any x if x is "".
+func selects(call *ast.CallExpr, x string, names ...string) bool {
 	sel, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || sel.Sel.Name != name {
+	if !ok || !slices.Contains(names, sel.Sel.Name) {
 		return false
 	}
 	of, ok := sel.X.(*ast.Ident)
@@ -155,12 +163,8 @@ func selects(call *ast.CallExpr, x, name string) bool {
 
 // printLeftOut lists what each target of the gate does not run, which another one may: packages that it leaves
 // out, tests that it runs with -short, and subjects that it tests only when they have changed. make verify runs
-// all of them, in each target.
-func printLeftOut(w io.Writer) error {
-	all, err := tested(context.Background())
-	if err != nil {
-		return err
-	}
+// all of them, in each target, but those that are skipped where the machine lacks something, which are last.
+func printLeftOut(w io.Writer, all []pkg, whole map[string]subject) error {
 	for _, target := range []string{"test", "race", "etcd37"} {
 		run, out := choose(target, all)
 		for _, l := range out {
@@ -182,15 +186,20 @@ func printLeftOut(w io.Writer) error {
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(subjects)) {
-		of, err := subjects[name].whole()
-		if err != nil {
-			return err
-		}
+	for _, name := range slices.Sorted(maps.Keys(whole)) {
+		of := whole[name]
 		fmt.Fprintf(w, "%-8s all tests (make %s), if neither %s nor the exported declarations of %s have changed since they last passed\n",
 			name, of.target, strings.Join(of.files, ", "), strings.Join(of.api, ", "))
 	}
-	return nil
+	dirs := paths(all)
+	for _, module := range []string{"bench", "demos", "integration"} {
+		of, err := foldersOf(module)
+		if err != nil {
+			return err
+		}
+		dirs = append(dirs, of...)
+	}
+	return printLacking(w, dirs)
 }
 
 func printShortened(w io.Writer, target string, dirs []string) error {
@@ -213,10 +222,13 @@ func printParts(w io.Writer, dirs []string) error {
 	return err
 }
 
-// foldersOf returns a folder and those below it.
+// foldersOf returns a folder and those below it, without hidden ones.
 func foldersOf(root string) (dirs []string, err error) {
 	err = filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
+			if name != root && strings.HasPrefix(d.Name(), ".") {
+				return filepath.SkipDir
+			}
 			dirs = append(dirs, name)
 		}
 		return err

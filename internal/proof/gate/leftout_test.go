@@ -134,11 +134,15 @@ func helpersThatAsk(t *testing.T) (found []string) {
 // The list names each kind of what the gate leaves out.
 func TestPrintLeftOut(t *testing.T) {
 	t.Chdir("../../..")
+	whole, err := wholeOnce()
+	require.NoError(t, err)
 	var out bytes.Buffer
-	require.NoError(t, printLeftOut(&out))
+	require.NoError(t, printLeftOut(&out, thisTree(t), whole))
 	for _, want := range []string{
 		"test     ./concurrency: race runs it", "race     ./examples/fleet: ", "etcd37   ./console: ", "etcd37   ./internal/rank: it links neither",
 		"race     concurrency.TestBlackHoledMember: it takes longer than a TTL", "bench    ", "browser  all tests (make browser), if neither console, ",
+		"if       ALERTS_DAY is not set: it takes minutes (make alerts-day): alertday.Test",
+		"if       CONSOLE_AXE names no axe.min.js", "if       there is no Chromium", "if       curl is not installed: payments.Test",
 	} {
 		require.Contains(t, out.String(), want)
 	}

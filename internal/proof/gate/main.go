@@ -49,7 +49,15 @@ func command(ctx context.Context, name string, args []string) (passed bool, err 
 	case "run":
 		return runAll(ctx)
 	case "left-out":
-		return true, printLeftOut(os.Stdout)
+		all, err := tested(ctx)
+		if err != nil {
+			return false, err
+		}
+		whole, err := wholeSubjects()
+		if err != nil {
+			return false, err
+		}
+		return true, printLeftOut(os.Stdout, all, whole)
 	case "each":
 		return each(ctx, os.Stdout, args)
 	case "test":

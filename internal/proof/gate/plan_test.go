@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,12 +148,22 @@ func TestPlan(t *testing.T) {
 	require.Empty(t, steps["test"].skip)
 }
 
+var testedOnce = sync.OnceValues(func() ([]pkg, error) { return tested(context.Background()) })
+
+// thisTree lists the packages of this tree, which is the working directory, once for all tests: the go command needs
+// seconds of processor time for it.
+func thisTree(t *testing.T) []pkg {
+	t.Helper()
+	all, err := testedOnce()
+	require.NoError(t, err)
+	return all
+}
+
 // In this tree, each test runs in the gate with etcd's floor, whole: where the race detector's run leaves out the
 // package, or a part of the test.
 func TestPlanOfThisTree(t *testing.T) {
 	t.Chdir("../../..")
-	all, err := tested(t.Context())
-	require.NoError(t, err)
+	all := thisTree(t)
 	long, err := shortenedOf(paths(all))
 	require.NoError(t, err)
 	byName := map[string]step{}
@@ -237,8 +248,7 @@ var byShortChaos = regexp.MustCompile("(?m)^\\| `[a-z]\\d\\d+-[^`]+` \\| .* \\| 
 // are noticed, and how many it does not notice.
 func TestTestsOfMutants(t *testing.T) {
 	t.Chdir("../../..")
-	all, err := tested(t.Context())
-	require.NoError(t, err)
+	all := thisTree(t)
 	long, err := shortenedOf(paths(all))
 	require.NoError(t, err)
 	steps := (&gate{}).plan(all, long, func(string) string { return "" })

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/embedtest"
+	"github.com/etcdkit/etcdkit/internal/proof/signals"
 )
 
 const root = "../../.."
@@ -67,10 +68,10 @@ func TestCompress(t *testing.T) {
 		require.NotRegexp(t, `(\[|offset |for: )\d+[smhd]\b`, string(text))
 		require.NotRegexp(t, `(?m)_seconds[^\n]* > (10|120|600|3600)$`, string(text))
 	}
-	if _, err := exec.LookPath("promtool"); err == nil {
-		out, err := exec.CommandContext(t.Context(), "promtool", append([]string{"check", "rules"}, files...)...).CombinedOutput()
+	t.Run("promtool check rules", func(t *testing.T) {
+		out, err := exec.CommandContext(t.Context(), signals.Promtool(t), append([]string{"check", "rules"}, files...)...).CombinedOutput() //nolint:gosec // of this test
 		require.NoError(t, err, "%s", out)
-	}
+	})
 }
 
 // A seed chooses the same faults at the same times again, each with a name of its own; another one chooses others.

@@ -1,6 +1,6 @@
 // Package signals holds alert rules of Prometheus and dashboards of Grafana to the metrics that a package
 // publishes. Where promtool is installed, it checks their syntax as well and runs the unit tests of the
-// rules.
+// rules; elsewhere these subtests are skipped.
 package signals
 
 import (
@@ -33,7 +33,7 @@ type annotations struct {
 // Rules checks a file of alert rules and the files of its unit tests: every metric of this library in them is
 // one of the published ones and has the labels that the rule names, each alert says what is wrong and what to do, and
 // has a test in which it fires and one in which it is silent. It returns the metrics of the rules.
-func Rules(t testing.TB, rulesFile string, testsFiles []string, published Metrics) (used []string) {
+func Rules(t *testing.T, rulesFile string, testsFiles []string, published Metrics) (used []string) {
 	t.Helper()
 	var rules struct{ Groups []struct{ Rules []rule } }
 	read(t, rulesFile, &rules)
@@ -153,7 +153,7 @@ func rowsOf(page, url string) (at map[string]string, wrong []string) {
 // Dashboard checks a dashboard: every metric of this library in it is one of the published ones and has the labels that
 // the query names, each panel says which question it answers, and the queries have no variable but the cluster, the
 // namespace and the interval. It returns the metrics of the panels.
-func Dashboard(t testing.TB, file string, published Metrics) (used []string) {
+func Dashboard(t *testing.T, file string, published Metrics) (used []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -210,7 +210,7 @@ func Panel(t testing.TB, file string, id int) string {
 
 // Answers checks what a query returns ten minutes after the beginning of some series, which have a value each minute:
 // series with their values, in the form of promtool.
-func Answers(t testing.TB, query string, series, want map[string]string) {
+func Answers(t *testing.T, query string, series, want map[string]string) {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString("evaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n")
@@ -227,7 +227,7 @@ func Answers(t testing.TB, query string, series, want map[string]string) {
 }
 
 // Query checks a query of a page: every metric of this library in it is one of the published ones.
-func Query(t testing.TB, query string, published Metrics) {
+func Query(t *testing.T, query string, published Metrics) {
 	t.Helper()
 	require.NotEmpty(t, metricsIn(query), query)
 	require.Empty(t, breaches(query, published), query)
@@ -266,21 +266,28 @@ func read(t testing.TB, file string, into any) {
 	require.NoError(t, yaml.Unmarshal(text, into), file)
 }
 
-// promtool runs promtool, where it is installed.
-func promtool(t testing.TB, args ...string) {
+// Promtool returns the path of promtool, and skips the test where it is not installed.
+func Promtool(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Logf("promtool is not installed (`make alerts` says how to get it): not run: promtool %s", strings.Join(args, " "))
-		return
+		t.Skip("promtool is not installed (make alerts says how to get it)")
 	}
-	out, err := exec.Command(path, args...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	return path
+}
+
+// promtool runs promtool as a subtest, so that the report of the run names it where it is skipped.
+func promtool(t *testing.T, verb, what string, args ...string) {
+	t.Helper()
+	t.Run("promtool "+verb+" "+what, func(t *testing.T) {
+		out, err := exec.CommandContext(t.Context(), Promtool(t), append([]string{verb, what}, args...)...).CombinedOutput() //nolint:gosec // of the tests
+		require.NoError(t, err, "%s", out)
+	})
 }
 
 // Compose checks a file for Docker Compose: every file that it mounts exists and can be read, and Prometheus
 // finds the files of rules that its configuration names.
-func Compose(t testing.TB, file string) {
+func Compose(t *testing.T, file string) {
 	t.Helper()
 	var compose struct {
 		Services map[string]struct {

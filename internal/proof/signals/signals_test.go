@@ -1,12 +1,15 @@
 package signals
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,4 +89,27 @@ func TestRowsOf(t *testing.T) {
 		"| it is away | EtcdkitExporterDown F | look |\n|  | EtcdkitSeriesDropped P | look |\n| it is away | EtcdkitExporterDown F | look |\n", "url")
 	require.Equal(t, map[string]string{"EtcdkitExporterDown": "url#exporter-and-etcd F", "EtcdkitSeriesDropped": "url#exporter-and-etcd P"}, rows)
 	require.Len(t, wrong, 2)
+}
+
+// skipped is a test that is skipped.
+type skipped struct {
+	testing.TB
+	why string
+}
+
+func (*skipped) Helper() {}
+
+func (s *skipped) Skip(args ...any) {
+	s.why = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+// A313: where promtool is not installed, what it would run is skipped, with a reason that a report can show.
+func TestWithoutPromtool(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	s := &skipped{TB: t}
+	var ended sync.WaitGroup
+	ended.Go(func() { Promtool(s) })
+	ended.Wait()
+	require.Equal(t, "promtool is not installed (make alerts says how to get it)", s.why)
 }
