@@ -3,6 +3,7 @@ package schedlock_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,12 @@ func isClaim(_ string, msg any) bool {
 func isFinish(_ string, msg any) bool {
 	r, ok := msg.(*etcdserverpb.TxnRequest)
 	return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestDeleteRange().GetKey()), "/lock")
+}
+
+// isRemoval matches a transaction that deletes something, such as the removal of a lock.
+func isRemoval(_ string, msg any) bool {
+	r, ok := msg.(*etcdserverpb.TxnRequest)
+	return ok && slices.ContainsFunc(r.Success, func(op *etcdserverpb.RequestOp) bool { return op.GetRequestDeleteRange() != nil })
 }
 
 // counted returns a function that counts its starts.

@@ -3,7 +3,6 @@ package schedlock_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -292,10 +291,7 @@ func TestUnlockOfARunThatEnds(t *testing.T) {
 		end := make(chan struct{}, 1)
 		started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)), schedlock.AtLeast(time.Hour))
 		run := got(t, started, "it starts")
-		between := b.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Match: func(_ string, msg any) bool {
-			r, ok := msg.(*etcdserverpb.TxnRequest)
-			return ok && slices.ContainsFunc(r.Success, func(op *etcdserverpb.RequestOp) bool { return op.GetRequestDeleteRange() != nil })
-		}, Before: func() {
+		between := b.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.Pass, Match: isRemoval, Before: func() {
 			end <- struct{}{}
 			got(t, done, "it ends")
 		}})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -29,10 +28,7 @@ func TestUnlockWithoutAnAnswer(t *testing.T) {
 				end := make(chan struct{}, 1)
 				started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(tick(1)), schedlock.AtLeast(time.Hour))
 				run := got(t, started, "it starts")
-				fault := embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Match: func(_ string, msg any) bool {
-					r, ok := msg.(*etcdserverpb.TxnRequest)
-					return ok && slices.ContainsFunc(r.Success, func(op *etcdserverpb.RequestOp) bool { return op.GetRequestDeleteRange() != nil })
-				}}
+				fault := embedtest.Fault{Method: "Txn", Do: embedtest.DropResponse, Match: isRemoval}
 				if !made {
 					fault.Do, fault.Before = embedtest.FailWith, func() {
 						end <- struct{}{}
