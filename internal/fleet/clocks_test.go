@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -90,12 +89,8 @@ func TestNotes(t *testing.T) {
 // measured; a clock that is set back is shown with the second change (A310 in internal/proof/tested-failures.md).
 func TestClocksOfASlowChange(t *testing.T) {
 	t.Parallel()
-	f, ctx := testkit.Shared(t), testkit.Context(t)
-	client := f.Client()
-	space, err := keyspace.New(f.Root, "shop")
-	require.NoError(t, err)
-	lease, err := client.Grant(ctx, 300)
-	require.NoError(t, err)
+	f, space, lease, beat := beating(t)
+	ctx := testkit.Context(t)
 	var clock atomic.Int64
 	clock.Store(1_000_000_000)
 	fl := listed(t, &reads{before: func(context.Context) {}}, f, space, fleet.Options{Now: func() time.Time { return time.UnixMilli(clock.Load()) }})
@@ -114,11 +109,9 @@ func TestClocksOfASlowChange(t *testing.T) {
 		{"it is set right", 1000, 2, 2},
 	} {
 		now := clock.Add(step.passed)
-		resp, err := client.Put(ctx, space.Session(int64(lease.ID)).Alive(), record.Clock{Owner: "web-7", AtMS: now + step.lead}.Encode(), clientv3.WithLease(lease.ID))
-		require.NoError(t, err)
-		require.NoError(t, fl.Await(ctx, resp.Header.Revision))
+		require.NoError(t, fl.Await(ctx, beat(ctx, now+step.lead)))
 		fl.View(func(st *fleet.State, _ fleet.Meta) {
-			require.Equal(t, fleet.Clock{Lease: int64(lease.ID), Owner: "web-7", Measured: true, Lead: step.shown}, st.ClockOf(int64(lease.ID)), step.what)
+			require.Equal(t, fleet.Clock{Lease: lease, Owner: "web-7", Measured: true, Lead: step.shown}, st.ClockOf(lease), step.what)
 		})
 	}
 }

@@ -50,6 +50,22 @@ func listed(t *testing.T, r *reads, f testkit.Fixture, space keyspace.Space, o f
 	return fl
 }
 
+// beating returns a namespace in which one process has a session, with what writes the time of its clock and returns the
+// revision.
+func beating(t *testing.T) (f testkit.Fixture, space keyspace.Space, lease int64, beat func(ctx context.Context, ms int64) int64) {
+	t.Helper()
+	f = testkit.Shared(t)
+	space, err := keyspace.New(f.Root, "shop")
+	require.NoError(t, err)
+	granted, err := f.Client().Grant(testkit.Context(t), 300)
+	require.NoError(t, err)
+	return f, space, int64(granted.ID), func(ctx context.Context, ms int64) int64 {
+		resp, err := f.Client().Put(ctx, space.Session(int64(granted.ID)).Alive(), record.Clock{Owner: "web-7", AtMS: ms}.Encode(), clientv3.WithLease(granted.ID))
+		require.NoError(t, err)
+		return resp.Header.Revision
+	}
+}
+
 // A Fleet that lists the clocks and the sessions alone reads nothing else, however large the namespace is, and has what
 // changes later.
 func TestOnly(t *testing.T) {
@@ -80,22 +96,16 @@ func TestOnly(t *testing.T) {
 // A process that writes while etcd is slow to answer a list has no clock that is ahead.
 func TestClocksOfASlowList(t *testing.T) {
 	t.Parallel()
-	f, ctx := testkit.Shared(t), testkit.Context(t)
-	client := f.Client()
-	space, err := keyspace.New(f.Root, "shop")
-	require.NoError(t, err)
-	lease, err := client.Grant(ctx, 300)
-	require.NoError(t, err)
+	f, space, lease, beat := beating(t)
 	var ahead atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	r := &reads{before: func(context.Context) {
+	r := &reads{before: func(ctx context.Context) {
 		if ahead.Swap(int64(time.Minute)) == 0 { // the first one has waited for so long, and then the process writes
-			_, err := client.Put(ctx, space.Session(int64(lease.ID)).Alive(), record.Clock{Owner: "web-7", AtMS: now().UnixMilli()}.Encode(), clientv3.WithLease(lease.ID))
-			require.NoError(t, err)
+			beat(ctx, now().UnixMilli())
 		}
 	}}
 	listed(t, r, f, space, fleet.Options{Now: now}).View(func(st *fleet.State, _ fleet.Meta) {
-		require.Equal(t, []fleet.Clock{{Lease: int64(lease.ID), Owner: "web-7"}}, st.Clocks(0))
+		require.Equal(t, []fleet.Clock{{Lease: lease, Owner: "web-7"}}, st.Clocks(0))
 	})
 }
 
