@@ -10,8 +10,8 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/guard"
 )
 
-// Lines is a writer of lines for people, whatever they are: messages, questions, logs. What steers a terminal is escaped in
-// them, also if the one who writes them has not done so. Lines are written whole.
+// Lines is a writer of lines for people: messages, questions, logs. What steers a terminal is escaped in each, whether its
+// text is escaped already or not. Lines are written whole.
 type Lines struct{ io.Writer }
 
 // Write writes lines. It returns an error of the writer below.

@@ -84,7 +84,7 @@ func (c *Call) Confirm(ctx context.Context, question string) error {
 	if !output.Terminal(c.Std.In) {
 		return exit.Usagef("%s: there is no terminal to confirm it; add --yes", question)
 	}
-	fmt.Fprintf(c.Std.Err, "%s? [y/N] ", output.Printable(question)) // in one line, whoever it names
+	fmt.Fprintf(c.Std.Err, "%s? [y/N] ", output.Printable(question)) // one line, with any owner
 	line, err := typed(ctx, int(c.Std.In.(*os.File).Fd()), func() (string, error) {
 		return bufio.NewReader(c.Std.In).ReadString('\n')
 	})
