@@ -54,8 +54,8 @@ type Interrupted struct{ syscall.Signal }
 // Error names the signal.
 func (i Interrupted) Error() string { return "ended by a signal: " + i.Signal.String() }
 
-// Served returns the end of a verb that serves until a signal ends it: nil if ctx has ended, which is how it ends also
-// while etcd is away or denies what the end needs, and otherwise err.
+// Served returns the error of a verb that serves until a signal ends it: nil if ctx has ended, which is how it ends also
+// while etcd is away or denies what the end needs.
 func Served(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
