@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -260,6 +262,20 @@ var byHand = []fault{
 			c.Cut()
 		},
 		fires: []string{"EtcdkitSessionLost", "EtcdkitPermitsLost cut", "EtcdkitSessionNotRecovered", "EtcdkitUnavailable"},
+	},
+	{
+		name: "the permission of a process is withdrawn", // as etcd denies it: the calls, and the renewals
+		cause: func(f *fleet) {
+			s, c := f.process("denied", &concurrency.SessionOptions{TTL: 5 * time.Second, Margin: time.Second})
+			f.acquire(f.semaphore(s, "denied", 2), bounded)
+			sem := f.semaphore(s, "calls-denied", 2)
+			f.loop(every/2, func() error { return sem.Do(f.ctx, busy, concurrency.Wait(every/2)) })
+			f.sleep(every / 2)
+			for _, method := range []string{"", "LeaseKeepAlive"} {
+				c.Inject(embedtest.Fault{Method: method, Times: -1, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
+			}
+		},
+		fires: []string{"EtcdkitSessionLost", "EtcdkitPermitsLost denied", "EtcdkitSessionNotRecovered", "EtcdkitUnavailable", "EtcdkitErrors calls-denied"},
 	},
 	{
 		name: "an operator unlocks a run that hangs",

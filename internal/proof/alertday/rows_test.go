@@ -20,7 +20,6 @@ func by(names ...string) caused { return caused{by: names} }
 // Reasons for which a row has no fault of its own here.
 const (
 	byProcess = "only a process of its own can be stopped or suspended: as its session, which loses its lease"
-	byAuth    = "as a process that is cut off, whose session cannot renew its lease; calls that etcd denies are counted by EtcdkitErrors, too: concurrency.TestPermissionLost"
 	byLogin   = "a client with credentials logs in, and loses nothing: concurrency.TestAuthEnabledUnderASession"
 	byHung    = "calls go to other members within half a second: internal/proof/hung measures it, concurrency.TestBlackHoledMember"
 	byStore   = "as any loss of a session, in all processes: TestRestoreFromABackup has the failure itself"
@@ -43,7 +42,7 @@ var rows = map[string]caused{
 	"Between a process and etcd: cut off just when the work is done":                          by("a process is cut off when its work is done, and returns"),
 	"Between a process and etcd: `Release` returns an `*UnconfirmedError`":                    by("a process is cut off when its work is done, and returns"),
 	"Between a process and etcd: cut off from one member, or from one that drops all traffic": by("a member of etcd is down, and the leader moves"),
-	"Between a process and etcd: permission withdrawn, password changed, user deleted":        {why: byAuth},
+	"Between a process and etcd: permission withdrawn, password changed, user deleted":        by("the permission of a process is withdrawn"),
 	"Between a process and etcd: authentication is switched on":                               {why: byLogin},
 
 	"A process: it crashed, or its machine is gone":                                                                 by("a process is killed"),
