@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 )
@@ -43,18 +44,32 @@ type tree struct {
 	files []file
 }
 
-// repository reads the tree that this test is part of.
+// readOnce has the modules that were read, by their folders: two dozen tests read the same, which takes a second or
+// more of processor time each. They change nothing of it.
+var readOnce sync.Map
+
+// repository is the source of the module that this test is part of.
 func repository(t *testing.T) *tree {
 	t.Helper()
-	return readTree(t, os.DirFS("../../.."))
+	return moduleIn(t, "")
 }
 
-// modules reads the source of each module of the repository, by its folder with a slash behind it.
+// moduleIn is the source of the module in a folder.
+func moduleIn(t *testing.T, dir string) *tree {
+	t.Helper()
+	tr, ok := readOnce.Load(dir)
+	if !ok {
+		tr, _ = readOnce.LoadOrStore(dir, readTree(t, os.DirFS("../../../"+dir)))
+	}
+	return tr.(*tree) //nolint:forcetypeassert // stored above
+}
+
+// modules are the sources of each module of the repository, by its folder with a slash behind it.
 func modules(t *testing.T) map[string]*tree {
 	t.Helper()
 	all := map[string]*tree{"": repository(t)}
 	for _, dir := range []string{"integration", "bench", "demos", "compat/etcd35", "compat/etcd36", "compat/etcd37"} {
-		all[dir+"/"] = readTree(t, os.DirFS("../../../"+dir))
+		all[dir+"/"] = moduleIn(t, dir)
 	}
 	return all
 }
