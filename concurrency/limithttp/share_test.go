@@ -89,7 +89,7 @@ func TestAway(t *testing.T) {
 					all.run(func() {
 						work := func() {
 							select {
-							case <-time.After(50 * time.Millisecond):
+							case <-time.After(150 * time.Millisecond):
 							case <-r.Context().Done():
 							}
 						}
@@ -123,7 +123,7 @@ func TestAway(t *testing.T) {
 								continue
 							}
 							refused.Add(1)
-							time.Sleep(20 * time.Millisecond)
+							time.Sleep(100 * time.Millisecond)
 						}
 					})
 				}
