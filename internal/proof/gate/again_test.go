@@ -67,7 +67,7 @@ func TestRerun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			module(t, tt.source)
 			var out bytes.Buffer
-			flaky, red, err := options{again: true}.run(&out, []string{"go", "test", "-count=1", "./..."})
+			flaky, red, err := options{again: true}.run(&out, []string{"go", "test", "-vet=off", "-count=1", "./..."})
 			require.NoError(t, err)
 			if tt.red {
 				require.Equal(t, []string{"example.org/m/a"}, red)
@@ -144,7 +144,7 @@ func TestPlainly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			module(t, tt.source)
 			var out, progress bytes.Buffer
-			flaky, red, err := options{again: true, progress: &progress}.run(&out, append(append([]string{"go", "test", "-count=1"}, tt.flags...), "./a"))
+			flaky, red, err := options{again: true, progress: &progress}.run(&out, append(append([]string{"go", "test", "-vet=off", "-count=1"}, tt.flags...), "./a"))
 			require.Equal(t, tt.wrong, err != nil, err)
 			require.Empty(t, flaky)
 			require.Equal(t, tt.red, len(red) > 0)
