@@ -20,6 +20,8 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -158,7 +160,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var at target
-	if o.seen != "" {
+	if o.seen != "" || o.Verb == Resolve || o.Verb == Delete { // a form of a program does not say what the action replaces
 		at, err = q.still(o)
 	}
 	if err != nil {
@@ -181,9 +183,10 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 
 // made executes an action, and records it.
 func (c *console) made(ctx context.Context, o order, at target, actor string) error {
-	record := c.trail.Begin(ctx, changeOf(o, at), actor)
-	err := c.bounded(ctx, o, at, actor)
-	record(err)
+	ended := c.trail.Begin(ctx, changeOf(o, at), actor)
+	replaced := ""
+	err := c.bounded(limit.Noting(ctx, func(was record.Limit) { replaced = strconv.FormatInt(was.Limit, 10) }), o, at, actor)
+	ended(replaced, err)
 	return err
 }
 

@@ -100,7 +100,7 @@ func (b *bulk) made(ctx context.Context, actor string) (done, failed int) {
 	if failed = len(wrong); failed > 0 {
 		err = fmt.Errorf("%d of %d: %s; the log has why", failed, len(b.targets), strings.Join(wrong, ", "))
 	}
-	ended(err)
+	ended("", err)
 	return len(b.targets) - failed, failed
 }
 

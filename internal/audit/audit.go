@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -40,14 +41,14 @@ type Trail struct {
 // New returns the trail of a session. It sends nothing to etcd.
 func New(sess *engine.Session, log *zap.Logger) *Trail { return &Trail{sess: sess, log: log} }
 
-// Begin records that an action begins, and returns what records how it has ended. An action that cannot be recorded is
-// made and logged nevertheless: it may be what ends an incident.
-func (t *Trail) Begin(ctx context.Context, change record.Change, actor string) (ended func(error)) {
+// Begin records that an action begins, and returns what records how it has ended, and what it has replaced, if that is not "".
+// An action that cannot be recorded is made and logged nevertheless: it may be what ends an incident.
+func (t *Trail) Begin(ctx context.Context, change record.Change, actor string) (ended func(replaced string, failed error)) {
 	key := t.stamp(&change, actor)
 	change.Open = true
 	_ = t.store(ctx, key, change) // the outcome below is stored also if this was not
-	return func(failed error) {
-		change.Open = false
+	return func(replaced string, failed error) {
+		change.Open, change.Before = false, cmp.Or(replaced, change.Before)
 		if failed != nil {
 			change.Failed = failed.Error()
 		}

@@ -116,6 +116,9 @@ func (b *Base) Set(ctx context.Context, n int64, create bool) error {
 		if errors.Is(err, commit.ErrConflict) {
 			continue
 		}
+		if err == nil {
+			replaced(ctx, stored.Limit, ok)
+		}
 		if rev > 0 {
 			b.saw(mirror.LimitRecord{Limit: r, Rev: rev})
 		}

@@ -271,8 +271,13 @@ func (s *Store) Set(ctx context.Context, to Change, create bool, read func(conte
 		if errors.Is(err, commit.ErrConflict) {
 			continue
 		}
-		if err != nil || rev == 0 { // 0: another change came just after it
+		if err != nil {
 			return err
+		}
+		was := v.Limits.InForce()
+		replaced(ctx, was.Limit, was.Rev != 0)
+		if rev == 0 { // another change came just after it
+			return nil
 		}
 		changed := Revs{rev, at.Base}
 		s.saw(&seen{Limit: Limit{N: r.Limit, Lowered: r.Previous > 0, Rate: rate, Revs: changed}, own: r.Encode()})

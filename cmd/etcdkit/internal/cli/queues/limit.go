@@ -14,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/queue"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -132,7 +133,8 @@ func changeLimit(ctx context.Context, c *verb.Call, sess *concurrency.Session, s
 		opts = append(opts, concurrency.CreateLimit())
 	}
 	show := func() error { return n.print(ctx, c, sess, s) }
-	before := n.before(ctx, sess, s)
+	replaced := ""
+	ctx = limit.Noting(ctx, func(was record.Limit) { replaced = before(s, was) })
 	switch {
 	case s.Kind == concurrency.KindRate:
 		if n.number != "" {
@@ -150,15 +152,15 @@ func changeLimit(ctx context.Context, c *verb.Call, sess *concurrency.Session, s
 			return err
 		}
 	case n.number != "":
-		limit, err := strconv.Atoi(n.number)
+		number, err := strconv.Atoi(n.number)
 		if err != nil {
 			return exit.Usagef("limit %q is not a number", n.number)
 		}
-		if err := setLimit(ctx, sess, s, n.total, limit, opts); err != nil {
+		if err := setLimit(ctx, sess, s, n.total, number, opts); err != nil {
 			return err
 		}
 	}
-	n.account(ctx, c, sess, s, before)
+	n.account(ctx, c, sess, s, replaced)
 	err := show()
 	if err != nil && (n.clear || n.number != "") {
 		err = fmt.Errorf("the limit was changed; %w", err)
@@ -166,25 +168,12 @@ func changeLimit(ctx context.Context, c *verb.Call, sess *concurrency.Session, s
 	return err
 }
 
-// before returns the limit that is changed, for the list of changes; "" if it is not known.
-func (n newLimit) before(ctx context.Context, sess *concurrency.Session, s queue.Subject) string {
-	if n.reason == "" {
-		return ""
-	}
+// before returns a limit that was replaced, for the list of changes.
+func before(s queue.Subject, was record.Limit) string {
 	if s.Kind == concurrency.KindRate {
-		if l, err := rateOf(sess, s); err == nil {
-			if st, err := l.Status(ctx); err == nil && st.Stored {
-				return fmt.Sprintf("%v per second, burst %d", st.Rate.PerSecond, st.Rate.Burst)
-			}
-		}
-		return ""
+		return fmt.Sprintf("%v per second, burst %d", was.Rate.PerSecond, was.Rate.Burst)
 	}
-	if q, err := queue.SemaphoreOf(sess, n.shown(s)); err == nil {
-		if st, err := q.Status(ctx); err == nil && st.Stored {
-			return strconv.Itoa(st.Limit)
-		}
-	}
-	return ""
+	return strconv.FormatInt(was.Limit, 10)
 }
 
 // account records a change that has a reason.
