@@ -35,6 +35,9 @@ var pagesOf = map[string]string{
 	"EtcdkitExporterDown":        "doctor",
 }
 
+// ofUnknown are the delivered alerts on requests that wait for an operator, which their page shows alone.
+var ofUnknown = []string{"EtcdkitUnknownRequests", "EtcdkitUnknownRequestsOfOneScope", "EtcdkitRequestsUnknown"}
+
 // Kinds of the metrics that are no kinds of queues.
 const (
 	kindJob    = "job"
@@ -61,7 +64,7 @@ func alertOf(q request) alert {
 // lead sends a browser to the page of what an alert is about: in this namespace, or in the console of another one.
 func (a alert) lead(w http.ResponseWriter) {
 	c := a.console
-	find := a.meant
+	find := a.here
 	if _, own := c.inner.Space().Parts(); a.namespace != "" && a.namespace != own {
 		find = a.elsewhere
 	}
@@ -77,6 +80,19 @@ func (a alert) lead(w http.ResponseWriter) {
 	}
 	w.Header().Set("Location", at.href) // it is relative: the handler does not know its path
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// here returns the page of what the labels name, in the form that is asked for.
+func (a alert) here() (place, error) {
+	at, err := a.meant()
+	if at.subject == "requests/"+a.name && slices.Contains(ofUnknown, a.alert) {
+		at.href = refusedOf(a.name)
+	}
+	if a.URL.Query().Get("format") == "json" {
+		page, query, _ := strings.Cut(at.href, "?")
+		at.href = page + "?" + strings.TrimPrefix(query+"&format=json", "&")
+	}
+	return at, err
 }
 
 // meant returns the page of what the labels name.

@@ -148,7 +148,7 @@ func TestEachAlertLeadsToItsPage(t *testing.T) {
 	_ = s.lose("orders", "K-1")
 	alerts := alertsOf(t)
 	require.Greater(t, len(alerts), 40)
-	led := map[string]int{}
+	led, unknown := map[string]int{}, 0
 	for _, labels := range alerts {
 		name, kind := labels["etcdkit_name"], labels["etcdkit_kind"]
 		if labels["etcdkit_namespace"] != "" {
@@ -169,7 +169,11 @@ func TestEachAlertLeadsToItsPage(t *testing.T) {
 		case kind == "job":
 			require.Equal(t, "job?"+url.Values{"name": {name}}.Encode(), to)
 		case kind == "store":
-			require.Equal(t, "store?"+url.Values{"name": {name}}.Encode(), to)
+			only := ""
+			if strings.Contains(labels["alertname"], "Unknown") {
+				only, unknown = "&only=refused", unknown+1
+			}
+			require.Equal(t, "store?"+url.Values{"name": {name}}.Encode()+only, to)
 		case kind != "":
 			require.Equal(t, "queue?"+url.Values{"name": {kind + "/" + name}}.Encode(), to)
 		}
@@ -177,6 +181,7 @@ func TestEachAlertLeadsToItsPage(t *testing.T) {
 		require.Contains(t, []int{http.StatusOK, http.StatusNotFound}, shown.StatusCode, to) // of a job that is not here
 		require.Contains(t, shown.body, name, to)
 	}
+	require.GreaterOrEqual(t, unknown, 2)
 	for _, page := range []string{"./", "queue", "store", "job", "doctor", "sessions"} {
 		require.Positive(t, led[page], "%s of %v", page, led)
 	}
@@ -207,6 +212,11 @@ func TestAlertWithoutAKind(t *testing.T) {
 	leads("etcdkit_name=charge", "queue?name=semaphore%2Fcharge")
 	leads("etcdkit_name=invoices&etcdkit_namespace=test", "job?name=invoices")
 	leads("etcdkit_name=orders", "store?name=orders")
+	leads("etcdkit_name=orders&alertname=EtcdkitUnknownRequests", "store?name=orders&only=refused")
+	leads("etcdkit_name=orders&format=json", "store?name=orders&format=json")
+	leads("alertname=EtcdkitClocksDiffer&format=json", "sessions?show=clock&format=json")
+	leads("format=json", "./?format=json")
+	leads("etcdkit_kind=job&format=json", "jobs?format=json")
 	leads("etcdkit_name=both", "search?q=both")
 	leads("etcdkit_name=none", "search?q=none")
 	leads("etcdkit_name=_other&etcdkit_kind=limiter_total", "queues?kind=limiter")
