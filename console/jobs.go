@@ -66,6 +66,7 @@ func readJobs(q request) (any, quality, error) {
 // jobChoices are the states by which jobs are selected.
 var jobChoices = []choice[jobRow]{
 	{"overdue", "not started", true, func(r jobRow) bool { return !r.Overdue.IsZero() }},
+	{"gone", noProcess, true, func(r jobRow) bool { return strings.HasPrefix(r.State, noProcess) }},
 	{"lost", "lost runs", true, func(r jobRow) bool { return r.Lost > 0 }},
 	{"failed", "failed runs", true, func(r jobRow) bool { return r.Failed > 0 }},
 	{"paused", "paused", true, func(r jobRow) bool { return r.Paused }},
@@ -83,7 +84,7 @@ var jobOrders = []sorting[jobRow]{
 // trouble is how much a job wants an operator: 0 if it does not.
 func (r jobRow) trouble() int {
 	switch {
-	case !r.Overdue.IsZero():
+	case !r.Overdue.IsZero(), r.State == noProcess:
 		return 5
 	case r.Bad:
 		return 4
@@ -100,9 +101,10 @@ func (r jobRow) trouble() int {
 // marked adds the states of a job.
 func (r jobRow) marked() jobRow {
 	r.Marks.add(!r.Overdue.IsZero(), "bad", "no process starts it")
+	r.Marks.add(r.State == noProcess, "bad", r.State)
 	r.Marks.add(r.Bad, "bad", "last run "+text(r.Outcome))
 	r.Marks.add(r.Paused, "paused", r.State)
-	if !r.Paused {
+	if !r.Paused && r.State != noProcess {
 		r.Marks.add(true, map[bool]string{true: "ok", false: "off"}[r.State == running], r.State)
 	}
 	return r
@@ -138,17 +140,29 @@ func sideJobs(s *fleet.State) (out []sideRow) {
 	return out
 }
 
-// running is the state of a job with an active run.
-const running = "running"
+// running is the state of a job with an active run, noProcess that of one whose schedule no live process has any more.
+const (
+	running   = "running"
+	noProcess = "no process"
+)
+
+// isGone reports whether no live process has the job any more, as EtcdkitJobGone and EtcdkitPausedJobGone do.
+func isGone(j *fleet.Job) bool {
+	now := time.Now()
+	n, known := j.Processes(now, j.History(now))
+	return known && n == 0
+}
 
 // stateOf returns the state of a job in words.
 func stateOf(j *fleet.Job) string {
 	state := "idle"
 	switch {
-	case len(j.Runs) == 0 && j.Planned():
-		state = "never run"
 	case j.Running():
 		state = running
+	case isGone(j):
+		state = noProcess
+	case len(j.Runs) == 0 && j.Planned():
+		state = "never run"
 	case j.Cooling:
 		state = "cooling down"
 	}

@@ -43,6 +43,8 @@ func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow, sessions []
 		switch {
 		case !r.Overdue.IsZero():
 			p.mark, p.Since, p.weight = r.Marks[0], r.Overdue, 3
+		case r.State == noProcess:
+			p.mark, p.weight = r.Marks[0], 3
 		case r.Bad:
 			p.mark, p.Since, p.weight = r.Marks[0], r.Tick, 2
 		case r.Lost > 0:

@@ -294,3 +294,34 @@ func TestJobView(t *testing.T) {
 	f.put(keys.Lock(), "", 7)
 	require.Equal(t, "running, paused", stateOf(f.Jobs["invoices"]))
 }
+
+// A368: a job whose schedule no live process has any more is not idle: the list says so, and so does the overview. One of calls,
+// and one that is retired, is idle.
+func TestJobThatNoProcessHas(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	now := time.Now().UnixMilli()
+	hour := time.Hour.Milliseconds()
+	plan := record.Plan{Schedule: "fire times", DueMS: now + hour, NextMS: []int64{now + hour}, AliveMS: now - hour}
+	called, retired := plan, plan
+	called.Called, retired.AliveMS = true, now-200*hour
+	for name, p := range map[string]record.Plan{"nightly": plan, "had": plan, "called": called, "retired": retired, "waits": plan} {
+		keys := f.space.Job(name)
+		f.put(keys.Plan(), p.Encode(), 0)
+		f.put(keys.Run(time.UnixMilli(p.AliveMS)), record.Run{State: record.RunDone, Owner: "a", Attempt: 1, StartMS: p.AliveMS, EndMS: p.AliveMS}.Encode(), 0)
+	}
+	f.put(f.space.User(7, 0), record.User{Jobs: []string{"had"}}.Encode(), 7)
+	f.put(f.space.Job("waits").Pause(), record.Pause{By: "ada"}.Encode(), 0)
+	states, marked := map[string]string{}, map[string]mark{}
+	for _, r := range jobsOf(f.State) {
+		states[r.Name], marked[r.Name] = r.State, r.Marks[0]
+	}
+	for name, want := range map[string]string{"nightly": "no process", "had": "idle", "called": "idle", "retired": "idle", "waits": "no process, paused"} {
+		require.Equal(t, want, states[name], name)
+	}
+	require.Equal(t, mark{"bad", "no process"}, marked["nightly"])
+	require.Equal(t, mark{"paused", "no process, paused"}, marked["waits"])
+	require.Equal(t, "nightly", jobsOf(f.State)[0].Name, "it wants an operator first")
+	found := problemsOf(nil, jobsOf(f.State), nil, nil)
+	require.Equal(t, []string{"nightly", "no process"}, []string{found[0].Name, found[0].Text})
+}

@@ -120,6 +120,9 @@ type Plan struct {
 	Next []time.Time
 	// Live reports whether a live process has the job.
 	Live bool
+	// Gone reports whether none has it any more: not of a plan by calls, nor if the job was run without a plan since. It is false
+	// again a week after the last process, unless the job is paused.
+	Gone bool
 	// Called reports whether calls of Do have written the plan, see Planned: no process has the job between two ticks.
 	Called bool
 	// Late is by how much these calls may come after a fire time.

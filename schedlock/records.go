@@ -121,7 +121,13 @@ func (r *records) status(ctx context.Context) (Status, error) {
 	if out.Plan != nil {
 		out.Plan.Live, err = r.alive(ctx, kvs[4])
 		out.due, out.free = r.due(kvs[6], out.Last, kvs[7])
-		out.Plan.operated = record.Time(operatedAt(kvs[7], r.locker.opts.Now()))
+		now, ran := r.locker.opts.Now(), int64(0)
+		operated := operatedAt(kvs[7], now)
+		if out.Last != nil {
+			ran = out.Last.Start.UnixMilli()
+		}
+		plan, _ := record.DecodePlan(kvs[6][0].Value)
+		out.Plan.operated, out.Plan.Gone = record.Time(operated), !out.Plan.Live && plan.Gone(now, out.Paused != nil, operated, ran)
 	}
 	return out, err
 }

@@ -286,16 +286,8 @@ func (j *Job) Processes(now time.Time, h History) (n int, known bool) {
 	if n = j.in.Users(j.name); n > 0 {
 		return n, true
 	}
-	p := j.plan
-	switch {
-	case !j.Planned(), p.Called, h.LastRun > p.AliveMS+clocksApart.Milliseconds():
-		return 0, false
-	}
-	return 0, j.Paused || now.UnixMilli() <= max(p.AliveMS, j.operated)+record.Kept.Milliseconds()
+	return 0, j.plan.Gone(now, j.Paused, j.operated, h.LastRun)
 }
-
-// clocksApart is what the clocks of two processes may differ by, both of which have written a plan.
-const clocksApart = time.Minute
 
 // Users returns how many live processes have a job by Locker.Job or gocronlock.Cron.Plan.
 func (s *State) Users(job string) int { return s.users.have[job] }

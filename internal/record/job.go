@@ -124,6 +124,20 @@ type Plan struct {
 // long after the fire time for which none has come.
 const Kept = 7 * 24 * time.Hour
 
+// clocksApart is what the clocks of two processes may differ by, both of which have written a plan.
+const clocksApart = time.Minute
+
+// Gone reports of a plan that no live process has whether that is known of its job: not if calls have written the plan, if the job
+// was run without it since, or if no process has had it for a week in which it was not paused or resumed. Operated is when it was
+// paused or resumed last, and ran the start of its latest run, or 0.
+func (p Plan) Gone(now time.Time, paused bool, operated, ran int64) bool {
+	switch {
+	case p.Schedule == "", p.Called, ran > p.AliveMS+clocksApart.Milliseconds():
+		return false
+	}
+	return paused || now.UnixMilli() <= max(p.AliveMS, operated)+Kept.Milliseconds()
+}
+
 // Current reports whether calls have written the plan, and it counts at a time although no process has the job. Operated is when
 // the job was resumed last, or 0.
 func (p Plan) Current(now time.Time, operated int64) bool {

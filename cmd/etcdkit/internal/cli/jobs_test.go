@@ -115,6 +115,10 @@ func TestJobsCheck(t *testing.T) {
 		return err == nil && st.Plan != nil
 	}, testkit.Soon, 5*time.Millisecond)
 	require.NoError(t, ends.Close(ctx))
+	list := f.Run("jobs", "-N", "test").Out // A368
+	require.Regexp(t, `nightly\s+no process`, list)
+	require.Regexp(t, `invoices\s+idle`, list, "calls start it")
+	require.Equal(t, 1, strings.Count(f.Run("jobs", "-N", "test", "-o", "json").Out, `"no_process":true`))
 	for line, want := range map[string]string{
 		"nightly":  `job nightly: it was due at \S+ and has not started, no process has started it; it has never run`,
 		"invoices": "", "invoices --within 1h": "", "sweep --within 1h": "", "invoices -o json": "",

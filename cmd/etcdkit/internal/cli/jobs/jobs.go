@@ -25,8 +25,9 @@ func Jobs(c *verb.Call) *cobra.Command {
 		Short: "List scheduled jobs, show and check their runs, run, pause, resume, unlock, trigger and forget them",
 		Long: `List the jobs of package schedlock with their states and their latest runs.
 
-STATE is running, cooling down (AtLeast keeps the job from starting), idle or never run, and paused beside
-one of these. NEXT is the next fire time, if the job is not paused: for a job with a period while a process
+STATE is running, no process (none that lives has the job's schedule any more: start or restart one, or forget a
+retired job), cooling down (AtLeast keeps the job from starting), idle or never run, and paused beside one of these.
+NEXT is the next fire time, if the job is not paused: for a job with a period while a process
 that uses the job lives; for one of Locker.Job, gocronlock.Cron.Plan or 'etcdkit cron' as its processes have planned it, while
 one of them lives; for one of 'etcdkit jobs run', or of gocronlock.NewCron without Plan, as its latest run has planned it.
 If a planned time has come half a minute ago and nothing keeps the job from starting, NEXT says since when it is overdue.`,
@@ -87,6 +88,7 @@ type shownJob struct {
 	Last        *shownRun     `json:"last,omitempty"`
 	Next        time.Time     `json:"next,omitzero"`
 	Overdue     time.Time     `json:"overdue,omitzero"` // since when no process has started it
+	NoProcess   bool          `json:"no_process,omitempty"`
 }
 
 type shownPause struct {
@@ -98,6 +100,7 @@ type shownPause struct {
 func showJob(st schedlock.Status, now time.Time) shownJob {
 	j := shownJob{Form: output.FormOf("job"), Name: st.Job, Running: st.Running, Token: output.Number(st.Token),
 		CoolingDown: st.CoolingDown, Settings: st.Settings, Next: st.NextFire(now), Overdue: st.Overdue(now)}
+	j.NoProcess = st.Plan != nil && st.Plan.Gone
 	if st.Paused != nil {
 		j.Paused = &shownPause{st.Paused.By, st.Paused.Reason, st.Paused.Since.UTC()}
 	}
@@ -122,6 +125,8 @@ func (j shownJob) state() string {
 	switch {
 	case j.Running:
 		state = "running"
+	case j.NoProcess:
+		state = "no process"
 	case j.CoolingDown:
 		state = "cooling down"
 	case j.Last == nil && j.Paused == nil:
