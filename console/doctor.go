@@ -51,7 +51,7 @@ func readDoctor(q request) (any, quality, error) {
 }
 
 // worst is the order of the findings.
-var worst = map[doctor.Level]int{doctor.Fail: 0, doctor.Warn: 1, doctor.OK: 2}
+var worst = map[doctor.Level]int{doctor.Fail: 0, doctor.Warn: 1, doctor.Note: 2, doctor.OK: 3}
 
 const (
 	slow     = 500 * time.Millisecond // an answer that takes longer takes too long

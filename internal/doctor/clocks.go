@@ -16,6 +16,8 @@ const tolerance = 2 * time.Second
 
 const skewAdvice = "Limits do not depend on clocks, but fire times of jobs and shown ages do. Check time synchronization on both machines."
 
+const unknownAdvice = "It may differ all the same: the console's page sessions?show=clock has it once its process has written."
+
 // Clock judges the clock of one process. A difference that was measured is that to what has just arrived: the way is part of
 // it. Of a process that writes its time once a minute it is known, without that, how far it is behind.
 func Clock(c fleet.Clock, now time.Time) []Finding {
@@ -33,7 +35,7 @@ func Clock(c fleet.Clock, now time.Time) []Finding {
 }
 
 // Clocks judges the clocks of all processes. looked is for how long it was awaited that they write something: the clock of
-// one that has written nothing is not known, and that is no finding.
+// one that has written nothing is not known, which is no agreement.
 func Clocks(all []fleet.Clock, now time.Time, looked string) (found []Finding) {
 	known := 0
 	for _, c := range all {
@@ -44,7 +46,7 @@ func Clocks(all []fleet.Clock, now time.Time, looked string) (found []Finding) {
 	}
 	rest := len(all) - known
 	if rest > 0 {
-		return append(found, One(OK, "", "%s not known: of %s, %d wrote nothing to compare %s", clocks(rest), count(len(all), "session", "sessions"), rest, looked)...)
+		return append(found, One(Note, unknownAdvice, "%s not known: of %s, %d wrote nothing to compare %s", clocks(rest), count(len(all), "session", "sessions"), rest, looked)...)
 	}
 	if len(all) == 0 {
 		return One(OK, "", "no other session, whose clock could be compared")

@@ -22,9 +22,11 @@ import (
 // Level is how bad a finding is.
 type Level string
 
-// The levels. A Warn is worth an operator's attention; a Fail stops a part of the product, or breaks a promise.
+// The levels. A Note says what is not known; a Warn is worth an operator's attention; a Fail stops a part of the product, or
+// breaks a promise.
 const (
 	OK   Level = "OK"
+	Note Level = "NOTE"
 	Warn Level = "WARN"
 	Fail Level = "FAIL"
 )

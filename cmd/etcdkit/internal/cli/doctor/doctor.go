@@ -75,9 +75,9 @@ there are) and, with --namespace, what the services keep in it: what the user ma
 etcd grants and whether it is renewed, live sessions and their clocks, foreign keys, lost runs, jobs that no process
 starts, and requests of unknown outcome.
 
-Each finding is OK, WARN or FAIL. A check that the user may not make, or that etcd does not answer within
---command-timeout, is a finding, and the others are made. doctor opens one session and closes it, and
-changes nothing else. The exit code is 0 if nothing has failed, 1 if something has, and 69 if no endpoint answers.`,
+Each finding is OK, NOTE (something is not known), WARN or FAIL. A check that the user may not make, or that etcd
+does not answer within --command-timeout, is a finding, and the others are made. doctor opens one session and
+closes it, and changes nothing else. The exit code is 0 if nothing has failed, 1 if something has, and 69 if no endpoint answers.`,
 		Example: "etcdkit doctor -N payments\netcdkit doctor --endpoints etcd-1:2379,etcd-2:2379,etcd-3:2379 -o json",
 		Args:    verb.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -165,7 +165,7 @@ func (d *examination) clocks(ctx context.Context) (found []finding) {
 		own = int64(d.sess.Lease())
 	}
 	all.View(func(s *fleet.State, m fleet.Meta) {
-		found = doctor.Clocks(s.Clocks(own), d.now(), fmt.Sprintf("in %v; the console compares them as they write", looked))
+		found = doctor.Clocks(s.Clocks(own), d.now(), fmt.Sprintf("in %v", looked))
 		if exit.CodeOf(m.Failure) == exit.Denied { // it may read the sessions, and not all of the namespace
 			found = append(found, notMade("what processes write", m.Failure)...)
 		}
