@@ -270,22 +270,51 @@ func requiresLeader(ctx context.Context) bool {
 	return slices.Contains(md.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
 }
 
-// clone copies a message with gRPC's own codec, which knows the messages of every
-// generation of etcd's API.
+// clone copies a message.
 func clone(msg any) any {
 	c := reflect.New(reflect.TypeOf(msg).Elem()).Interface()
 	copyInto(c, msg)
 	return c
 }
 
+// generated are messages of etcd's API that have code of their own for it, as those of etcd 3.6.
+type generated interface {
+	Reset()
+	Marshal() ([]byte, error)
+	Unmarshal(data []byte) error
+}
+
+// copyInto copies a message, of whose memory the copy shares nothing: by its own code, or by gRPC's codec, which knows the
+// messages of every generation of etcd's API, and takes nearly twice the time.
 func copyInto(dst, src any) {
-	codec := encoding.GetCodecV2("proto")
-	data, err := codec.Marshal(src)
-	if err == nil {
-		defer data.Free()
-		err = codec.Unmarshal(data, dst)
+	from, ok := src.(generated)
+	to, both := dst.(generated)
+	var err error
+	if ok && both {
+		err = byOwnCode(to, from)
+	} else {
+		err = byCodec(dst, src)
 	}
 	if err != nil {
 		panic("etcdfake: copy a message of etcd's API: " + err.Error())
 	}
+}
+
+func byOwnCode(dst, src generated) error {
+	dst.Reset()
+	data, err := src.Marshal()
+	if err != nil {
+		return err
+	}
+	return dst.Unmarshal(data)
+}
+
+func byCodec(dst, src any) error {
+	codec := encoding.GetCodecV2("proto")
+	data, err := codec.Marshal(src)
+	if err != nil {
+		return err
+	}
+	defer data.Free()
+	return codec.Unmarshal(data, dst)
 }

@@ -1,0 +1,27 @@
+package etcdfake
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// A copy of a message is equal to it, has nothing of what was there before, and keeps it when the message changes: by the
+// code of etcd's messages as by gRPC's codec.
+func TestCopyInto(t *testing.T) {
+	t.Parallel()
+	fresh := func() *etcdserverpb.PutRequest {
+		return &etcdserverpb.PutRequest{Key: []byte("key"), Value: []byte("value"), Lease: 7}
+	}
+	for name, copied := range map[string]func(dst, src any){
+		"copyInto":     copyInto,
+		"gRPC's codec": func(dst, src any) { require.NoError(t, byCodec(dst, src)) },
+	} {
+		src, dst := fresh(), &etcdserverpb.PutRequest{Key: []byte("another key"), PrevKv: true}
+		copied(dst, src)
+		src.Key[0], src.Value[0] = 'x', 'x'
+		require.Equal(t, fresh().String(), dst.String(), name)
+	}
+	require.Equal(t, fresh().String(), clone(fresh()).(*etcdserverpb.PutRequest).String()) //nolint:forcetypeassert // of a message of that type
+}
