@@ -54,7 +54,7 @@ type Interrupted struct{ syscall.Signal }
 // Error names the signal.
 func (i Interrupted) Error() string { return "ended by a signal: " + i.Signal.String() }
 
-// Served returns the error of a verb that serves until a signal ends it: nil if ctx has ended, which is how it ends also
+// Served returns an error of a verb that serves until a signal ends it, and nil if ctx has ended: that is its end also
 // while etcd is away or denies what the end needs.
 func Served(ctx context.Context, err error) error {
 	if ctx.Err() != nil {

@@ -103,7 +103,7 @@ func (x *Execution) Say(format string, args ...any) {
 	fmt.Fprintf(x.Call.Std.Err, "etcdkit %s: %s\n", x.Verb, output.Printable(x.Title+fmt.Sprintf(format, args...)))
 }
 
-// Lost returns the error of a verb whose permit, or run, was lost.
+// Lost returns an error for a verb whose permit, or run, was lost.
 func (x *Execution) Lost(err error) error {
 	if x.End == nil {
 		return exit.Errorf(exit.Lost, "%w: the command had ended by itself", err)
