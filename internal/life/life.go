@@ -157,8 +157,8 @@ func (l *Life) end(cause error) bool {
 	return true
 }
 
-// Interrupt ends the context of the life with a cause, unless it has ended. The life goes on: Err and Cause do not report
-// it, and the bound and trust end the life as before.
+// Interrupt ends the context of the life with a cause, unless it has ended. It does not end the life: Err and Cause do not
+// report it, and the bound and trust end the life as before.
 func (l *Life) Interrupt(cause error) {
 	l.awaited()
 	l.cancel(cause)
