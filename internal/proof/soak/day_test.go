@@ -136,5 +136,21 @@ func TestCompare(t *testing.T) {
 	}
 	require.Len(t, Compare(Sample{Heap: 1}, Sample{Heap: 1, Keys: 1}), 2, "a size that was not measured is left out")
 	require.True(t, Compare(Sample{}, Sample{Keys: 1})[0].Grown, "from nothing")
+	for _, tt := range []struct {
+		keys []float64
+		want bool
+	}{
+		{[]float64{41, 42, 43, 34, 42}, false}, // it varies
+		{[]float64{41, 42, 42, 43, 43}, false}, // the last work has added nothing
+		{[]float64{41, 42, 42, 42, 43}, true},
+		{[]float64{41, 43}, true},
+		{[]float64{100, 100, 101, 101, 102}, false}, // within its bound
+	} {
+		var rests []Sample
+		for _, n := range tt.keys {
+			rests = append(rests, Sample{Keys: n})
+		}
+		require.Equal(t, tt.want, CompareAll(rests)[0].Grown, "%v", tt.keys)
+	}
 	require.Equal(t, 2.0, Median([]Sample{{Keys: 9}, {Keys: 1}, {Keys: 2}}).Keys)
 }

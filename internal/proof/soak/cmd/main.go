@@ -102,11 +102,11 @@ func run(ctx context.Context, length time.Duration, processes int, every time.Du
 	if err != nil {
 		return false, err
 	}
-	return report(tally, samples[0], samples[rests-1], each, (rests-1)*each), nil
+	return report(tally, samples, each, (rests-1)*each), nil
 }
 
 // report prints the first rest and the last one, and returns whether something has grown.
-func report(tally *soak.Tally, early, last soak.Sample, first, then time.Duration) (grown bool) {
+func report(tally *soak.Tally, samples []soak.Sample, first, then time.Duration) (grown bool) {
 	calls, failed, why := tally.Total()
 	fmt.Printf("%d calls, %d failed\n", calls, failed)
 	if why != nil {
@@ -114,7 +114,7 @@ func report(tally *soak.Tally, early, last soak.Sample, first, then time.Duratio
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "at rest\tafter %s\tand %s more\tratio\t\n", first.Round(time.Second), then.Round(time.Second))
-	for _, r := range soak.Compare(early, last) {
+	for _, r := range soak.CompareAll(samples) {
 		verdict := map[bool]string{true: "flat", false: ""}[r.Bound]
 		if r.Grown {
 			verdict, grown = "GROWN", true
