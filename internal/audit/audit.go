@@ -7,10 +7,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -138,7 +140,8 @@ func (t *Trail) newest(ctx context.Context) (clientv3.LeaseID, time.Duration) {
 	return lease, time.Duration(ttl.TTL)*time.Second - (kept - shared)
 }
 
-// trim deletes the oldest records in etcd's order, if there are too many. The next action repeats it.
+// trim deletes records in etcd's order, if there are too many, and first those without a reason: a script that deletes
+// thousands of requests does not push out why a limit was changed. The next action repeats it.
 func (t *Trail) trim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	defer cancel()
@@ -147,14 +150,26 @@ func (t *Trail) trim(ctx context.Context) {
 	if err != nil || resp.Count <= most+slack {
 		return
 	}
-	old, err := t.sess.Read(ctx, all, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(min(resp.Count-most, slack)),
-		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	old, err := t.sess.Read(ctx, all, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return
 	}
 	var deletes []clientv3.Op
-	for _, kv := range old.Kvs {
+	for _, kv := range surplus(old.Kvs) {
 		deletes = append(deletes, clientv3.OpDelete(string(kv.Key)))
 	}
 	_, _ = t.sess.KV().Txn(ctx).Then(deletes...).Commit()
+}
+
+// surplus returns which of all records, the oldest first, are deleted: the oldest without a reason, but no
+// action under way, and then the oldest.
+func surplus(all []*mvccpb.KeyValue) []*mvccpb.KeyValue {
+	reason := func(kv *mvccpb.KeyValue) int {
+		if c, ok := record.DecodeChange(kv.Value); ok && (c.Reason != "" || c.Open) {
+			return 1
+		}
+		return 0
+	}
+	first := slices.SortedStableFunc(slices.Values(all), func(a, b *mvccpb.KeyValue) int { return reason(a) - reason(b) })
+	return first[:max(0, min(len(all)-most, slack))]
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -50,4 +51,30 @@ func TestTrailBesideAWrongClock(t *testing.T) {
 			require.Contains(t, string(kv.Value), "semaphore/")
 		}
 	})
+}
+
+// A378: a script that deletes requests without a reason does not push out the changes that have one.
+func TestSurplus(t *testing.T) {
+	t.Parallel()
+	var all []*mvccpb.KeyValue
+	add := func(n int, reason string) {
+		for range n {
+			all = append(all, &mvccpb.KeyValue{Key: fmt.Append(nil, len(all)), Value: []byte(record.Change{Verb: "delete", By: "ann", Reason: reason}.Encode())})
+		}
+	}
+	keys := func() (keys []string) {
+		for _, kv := range surplus(all) {
+			keys = append(keys, string(kv.Key))
+		}
+		return keys
+	}
+	add(most, "too many calls")
+	require.Empty(t, keys())
+	add(2, "")
+	require.Equal(t, []string{"1000", "1001"}, keys(), "the latest, but without a reason")
+	add(2, "the end of the test")
+	require.Equal(t, []string{"1000", "1001", "0", "1"}, keys())
+	add(most, "")
+	require.Len(t, keys(), slack)
+	require.Equal(t, []string{"1000", "1001", "1004"}, keys()[:3])
 }
