@@ -40,8 +40,8 @@ type Messages struct {
 	closed bool
 }
 
-// mostMessages is how many messages wait for the reader at most.
-const mostMessages = 64
+// mostMessages is how many messages wait for the reader at most: more than the 200 of an action of the console on many.
+const mostMessages = 1000
 
 // LastMessages is how long the end of a verb waits for the reader of its messages.
 const LastMessages = time.Second
