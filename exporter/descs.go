@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // descs are the metrics. The package's comment says what each means.
 type descs struct {
 	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, unbounded, overdue, foreign, perSecond *prometheus.Desc
-	limiterDefault, limiterKeys, limiterFull                                                                     *prometheus.Desc
+	limiterDefault, limiterOwn, limiterKeys, limiterFull                                                         *prometheus.Desc
 	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobProcesses, jobLost, jobFailed                         *prometheus.Desc
 	requests, unknownOfOneScope                                                                                  *prometheus.Desc
 	sessions, leases, keys, skew, off                                                                            *prometheus.Desc
@@ -39,6 +39,7 @@ func newDescs(namespace string) (d descs) {
 	d.perSecond = queue("rate_per_second", "Rate that is stored, of the queue of a rate's shares.")
 
 	d.limiterDefault = limiter("limiter_default_limit", "Limit of each key of the limiter that has none of its own.")
+	d.limiterOwn = limiter("limiter_own_limits", "Keys of the limiter with a limit of their own, above 0.")
 	d.limiterKeys = limiter("limiter_keys", "Keys of the limiter with at least one request.")
 	d.limiterFull = limiter("limiter_full_keys", "Keys of the limiter at which a request of weight 1 would wait.")
 

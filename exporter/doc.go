@@ -54,6 +54,7 @@
 // Of each KeyedLimiter, of the kind limiter:
 //
 //	etcdkit_limiter_default_limit            limit of a key that has none of its own, if it is stored
+//	etcdkit_limiter_own_limits               keys with a limit of their own, above 0
 //	etcdkit_limiter_keys                     keys with at least one request
 //	etcdkit_limiter_full_keys                those at which a request of weight 1 would wait
 //

@@ -26,8 +26,9 @@ func TestLimiterWithTotal(t *testing.T) {
 	acquire(t, ctx, b)
 	full := f.ask(ctx, a)    // waits at its key
 	inTotal := f.ask(ctx, b) // is admitted at its key and waits in the total
+	e.shows(of(queue("limiter", "llm"), map[string]float64{"held": 4, "limiter_own_limits": 0}))
 	require.NoError(t, c.SetLimit(ctx, 1))
-	e.shows(of(queue("limiter", "llm"), map[string]float64{"held": 4, "waiting": 1, "waiting_weight": 1, "foreign_keys": 0}))
+	e.shows(of(queue("limiter", "llm"), map[string]float64{"limiter_own_limits": 1, "held": 4, "waiting": 1, "waiting_weight": 1, "foreign_keys": 0}))
 	got := e.shows(of(queue("limiter_total", "llm"), map[string]float64{"limit": 3, "held": 3, "waiting": 1, "waiting_weight": 1}))
 	e.shows(of(queue("limiter", "llm"), map[string]float64{"limiter_default_limit": 2, "limiter_keys": 2, "limiter_full_keys": 2}))
 	require.NotContains(t, got, "limit{"+queue("limiter", "llm")+"}", "each key has one of its own")

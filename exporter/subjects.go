@@ -113,7 +113,7 @@ func holds(to []sample, n fleet.Summary, d descs, of labels, now int64, overdue 
 
 func samplesOfLimiter(to []sample, lim *fleet.Limiter, d descs, name string, now int64) []sample {
 	of, n := d.of(d.held, "limiter", name), lim.Sum(now)
-	to = append(both(to, n.Summary, d, of, now), of.gauge(d.limiterKeys, float64(n.InUse)), of.gauge(d.limiterFull, float64(n.FullKeys)))
+	to = append(both(to, n.Summary, d, of, now), of.gauge(d.limiterOwn, float64(n.Own)), of.gauge(d.limiterKeys, float64(n.InUse)), of.gauge(d.limiterFull, float64(n.FullKeys)))
 	if lim.Base.Rev != 0 && !lim.Base.Damaged {
 		to = append(to, of.gauge(d.limiterDefault, float64(lim.Base.Limit.Limit)))
 	}

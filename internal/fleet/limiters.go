@@ -66,6 +66,7 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 type Sum struct {
 	Summary
 	InUse, FullKeys int // keys
+	Own             int // keys with a stored limit of their own, above 0
 	HasTotal        bool
 	Late            int // requests that hold for longer than their MaxHold
 }
@@ -84,6 +85,9 @@ func (lim *Limiter) Sum(now int64) (out Sum) {
 	out.HasTotal = lim.Total != nil || lim.Base.Total
 	for _, l := range lim.Keys {
 		n := l.Now
+		if l.admits {
+			out.Own++
+		}
 		out.Used += n.Used
 		out.Waiting += n.Waiting
 		out.Weight += n.Weight

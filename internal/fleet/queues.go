@@ -30,6 +30,7 @@ type Queue struct {
 	isTotal bool
 	limit   *mvccpb.KeyValue // the stored limit, or nil
 	perSec  float64          // of the stored limit, which each scrape asks for
+	admits  bool             // it has a stored limit of its own, above 0
 	entries map[string]*entry
 	from    int64 // the state before its first change since settle was confirmed then
 	details bool
@@ -138,6 +139,7 @@ func (l *Queue) change(key string, kv *mvccpb.KeyValue, now int64) {
 		l.limit = kv
 		rate, _ := l.Rate()
 		l.perSec = rate.PerSecond
+		l.admits = l.Own() && mirror.ReadLimitRecord(kv).Limit.Limit > 0
 	case kv == nil:
 		if e := l.entries[key]; e != nil {
 			e.seen = gone
