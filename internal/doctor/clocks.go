@@ -16,7 +16,7 @@ const tolerance = 2 * time.Second
 
 const skewAdvice = "Limits do not depend on clocks, but fire times of jobs and shown ages do. Check time synchronization on both machines."
 
-const unknownAdvice = "It may differ all the same: the console's page sessions?show=clock has it once its process has written."
+const unknownAdvice = "A clock that is not known may differ: column Clock of the console's page sessions has it once its process has written."
 
 // Clock judges the clock of one process. A difference that was measured is that to what has just arrived: the way is part of
 // it. Of a process that writes its time once a minute it is known, without that, how far it is behind.
