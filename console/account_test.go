@@ -98,7 +98,7 @@ func TestChangesAreBounded(t *testing.T) {
 	keys := s.Keys("/change/")
 	require.Len(t, keys, 1000)
 	require.Contains(t, s.page("/changes"), "1 to 100 of 1000")
-	require.Equal(t, space.Change(102, "x"), keys[0], "the oldest are gone")
+	require.Greater(t, keys[0], space.Change(100, "x"), "the oldest are gone: a Txn has written a hundred")
 }
 
 // An action that cannot be recorded is made: it may be what ends an incident. The log says so.

@@ -26,7 +26,8 @@ const (
 	kept   = 30 * 24 * time.Hour
 	shared = time.Hour // for which one lease is used for new records
 	most   = 1000
-	slack  = 100 // more, until the oldest are deleted, so many at once
+	slack  = 100 // more, until the oldest are deleted
+	atOnce = 128 // operations that etcd takes in one Txn
 	bound  = 2 * time.Second
 )
 
@@ -171,5 +172,5 @@ func surplus(all []*mvccpb.KeyValue) []*mvccpb.KeyValue {
 		return 0
 	}
 	first := slices.SortedStableFunc(slices.Values(all), func(a, b *mvccpb.KeyValue) int { return reason(a) - reason(b) })
-	return first[:max(0, min(len(all)-most, slack))]
+	return first[:max(0, min(len(all)-most, atOnce))]
 }

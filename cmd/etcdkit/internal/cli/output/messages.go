@@ -24,7 +24,7 @@ func (l Lines) Write(text []byte) (int, error) {
 		}
 		lines[i] = strings.Join(cells, "\t")
 	}
-	if _, err := io.WriteString(l.Writer, strings.Join(lines, "\n")); err != nil {
+	if _, err := l.Writer.Write([]byte(strings.Join(lines, "\n"))); err != nil {
 		return 0, err
 	}
 	return len(text), nil
