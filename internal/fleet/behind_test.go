@@ -42,7 +42,13 @@ func TestNothingOlderIsShown(t *testing.T) {
 				f.catchUp(reading{state: NewState(space, false), revision: 50, at: time.Now()})
 				for _, r := range responses {
 					time.Sleep(r.after)
-					resp := clientv3.WatchResponse{Header: etcdserverpb.ResponseHeader{Revision: r.etcd}}
+					var resp clientv3.WatchResponse
+					switch header := any(&resp.Header).(type) {
+					case *etcdserverpb.ResponseHeader: // of etcd's client 3.6
+						header.Revision = r.etcd
+					case **etcdserverpb.ResponseHeader: // of 3.7
+						*header = &etcdserverpb.ResponseHeader{Revision: r.etcd}
+					}
 					if r.event != 0 {
 						resp.Events = []*clientv3.Event{{Kv: &mvccpb.KeyValue{Key: []byte(space.Queue(keyspace.Semaphore, "charge").Limit), Value: []byte("{}"), CreateRevision: r.event, ModRevision: r.event}}}
 					}

@@ -89,7 +89,9 @@ func TestAlertsAndDashboard(t *testing.T) {
 	t.Parallel()
 	own := reported(t)
 	joined := maps.Clone(own) // with those of the exporter that rules look at
-	joined["etcdkit_limit"] = []string{"etcdkit_namespace", "etcdkit_kind", "etcdkit_name"}
+	for _, name := range []string{"etcdkit_limit", "etcdkit_limiter_default_limit", "etcdkit_limiter_own_limits"} {
+		joined[name] = []string{"etcdkit_namespace", "etcdkit_kind", "etcdkit_name"}
+	}
 	used := signals.Rules(t, rulesFile, testsFiles, joined)
 	used = append(used, signals.Dashboard(t, "../../docs/observability/dashboard.json", own)...)
 	signals.Shown(t, own, used, "etcdkit_release_duration_seconds", "etcdkit_session_renewal_age_seconds")

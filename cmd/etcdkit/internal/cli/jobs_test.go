@@ -62,13 +62,28 @@ func TestJobs(t *testing.T) {
 	f.Golden("jobs")
 }
 
-// A planned time that no process has started is no missing one: the list says since when it is overdue.
+// A planned time that no process has started is no missing one: the list says since when it is overdue. A job whose process has
+// ended is not idle.
 func TestJobsOverdue(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
+	ctx := testkit.Context(t)
 	l := f.Locker("web-7")
 	now := time.Now().UTC()
 	daily := schedlock.Crontab{Text: "0 9 * * *", Zone: time.UTC, Schedule: each{24 * time.Hour}}
+	ends := f.Session("web-8")
+	last, err := schedlock.New(ends, nil)
+	require.NoError(t, err)
+	nights, err := crontab.Parse("0 9 * * *", time.UTC)
+	require.NoError(t, err)
+	job, err := last.Job("gone", nights, clitest.Nothing)
+	require.NoError(t, err)
+	job.Next(now) // as a cron library does
+	require.Eventually(t, func() bool {
+		st, err := l.Status(ctx, "gone")
+		return err == nil && st.Plan != nil
+	}, testkit.Soon, 5*time.Millisecond)
+	require.NoError(t, ends.Close(ctx))
 	for name, before := range map[string]time.Duration{"late": 80 * time.Hour, "punctual": time.Hour} {
 		_, err := l.Do(testkit.Context(t), name, clitest.Nothing, schedlock.Tick(now.Add(-before).Truncate(time.Second)), schedlock.Planned(daily, 0))
 		require.NoError(t, err)

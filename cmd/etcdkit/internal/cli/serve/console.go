@@ -53,6 +53,11 @@ by which browsers reach it; the connection is not encrypted.`,
 			ctx := engine.Leaseless(cmd.Context())
 			return exit.Served(ctx, c.Connected(ctx, &concurrency.SessionOptions{Owner: verb.Owner("console")},
 				func(ctx context.Context, client *clientv3.Client, sess *concurrency.Session) error {
+					if write {
+						if err := mayWrite(ctx, c, sess); err != nil {
+							return err
+						}
+					}
 					return serveConsole(ctx, c, client, sess, listen, hosts, write)
 				}))
 		},
@@ -62,6 +67,20 @@ by which browsers reach it; the connection is not encrypted.`,
 	f.StringSliceVar(&hosts, "host", nil, "further host names by which browsers reach it")
 	f.BoolVar(&write, "write", false, "allow actions: limits, evictions, jobs, outcomes")
 	return cmd
+}
+
+// mayWrite returns an error if etcd denies the user to record an action, and so to make one. It changes nothing.
+func mayWrite(ctx context.Context, c *verb.Call, sess *concurrency.Session) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
+	defer cancel()
+	in := engine.Of(sess)
+	changes := in.Space().Changes()
+	never := clientv3.Compare(clientv3.Version(changes), "<", 0)
+	_, err := in.KV().Txn(ctx).If(never).Then(clientv3.OpDelete(changes, clientv3.WithPrefix())).Commit()
+	if err != nil {
+		return fmt.Errorf("serve the console with --write: %w", in.Explain(err))
+	}
+	return nil
 }
 
 // checkListen refuses an address that others can reach, unless its names are given.
