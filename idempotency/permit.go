@@ -18,20 +18,20 @@ func underPermits(ctx context.Context, attempt *life.Life, fn func() ([]byte, er
 	return fn()
 }
 
-// interruptBy ends the attempt's context when ctx ends with a permit, until stop is called.
+// interruptBy ends the attempt's context when ctx ends by the loss of a permit, until stop is called.
 func interruptBy(ctx context.Context, attempt *life.Life) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		if lost := endOfPermit(context.Cause(ctx)); lost != nil {
+		if lost := lossOfPermit(context.Cause(ctx)); lost != nil {
 			attempt.Interrupt(lost)
 		}
 	})
 }
 
-// endOfPermit returns the *concurrency.LostError in the cause of a ctx's end, and nil if there is none. One that was released
-// counts: while its work runs, others have done that, by its ID. The end of another attempt does not, which has a claim of its
-// own.
-func endOfPermit(cause error) error {
-	if lost, ok := errors.AsType[*concurrency.LostError](cause); ok {
+// lossOfPermit returns the *concurrency.LostError in the cause of a ctx's end, and nil if there is none. A permit that was
+// released is not lost: work that continues after that, as with context.WithoutCancel, was detached from it. The end of another
+// attempt does not count, which has a claim of its own.
+func lossOfPermit(cause error) error {
+	if lost, ok := errors.AsType[*concurrency.LostError](cause); ok && errors.Is(lost, concurrency.ErrLost) {
 		return lost
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 
 // Run calls fn, which does the work, and settles the attempt as Do does: a result is recorded; for an
 // error OnError decides, for a panic OnPanic, and both are passed on to the caller. It is for code
-// that translates between Begin and a transport, such as a middleware. While fn is called, the end of a permit under which ctx runs
+// that translates between Begin and a transport, such as a middleware. While fn is called, the loss of a permit under which ctx runs
 // ends the attempt's context: see Attempt.Context.
 //
 // It returns fn's error, without its NothingDone, joined with an error of settling and, if the attempt's context had ended
