@@ -249,6 +249,9 @@ func (a *Attempt) interrupted() error {
 	return nil
 }
 
+// uninterrupted reports whether the attempt's context has ended because the attempt was settled, and for no earlier cause.
+func (a *Attempt) uninterrupted() bool { return errors.Is(context.Cause(a.Context()), ErrSettled) }
+
 // endFlight ends the wait of duplicates in this process, and of Close.
 func (a *Attempt) endFlight(outcome *Outcome) {
 	a.store.flights.end(a.entry.Ref, a.flight, outcome, false)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
@@ -75,6 +76,34 @@ func TestPausedBeforeItsEnd(t *testing.T) {
 			require.ErrorIs(t, err, broken)
 			require.Equal(t, paused, errors.Is(err, idempotency.ErrLost), err)
 			require.Equal(t, !paused, at.Certain(err))
+		}
+	}
+}
+
+// TestCertainAfterALostPermit: the permit of an attempt is lost, and the attempt is abandoned: another one may have another
+// outcome, so that of this one is not final (A372 in internal/proof/tested-failures.md), whether etcd has recorded it or not.
+func TestCertainAfterALostPermit(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for name, lost := range map[string]bool{"lost": true, "held": false} {
+		for _, onError := range []idempotency.Action{idempotency.Remember, idempotency.Abandon} {
+			f := shared(t)
+			in := f.instance(nil, nil)
+			sem, err := concurrency.NewSemaphore(in.sess, "workers", 1, nil)
+			require.NoError(t, err)
+			at := begin(t, in, key("1"), idempotency.OnError(func(error) idempotency.Action { return onError }))
+			p, err := sem.Acquire(ctxT(t))
+			require.NoError(t, err)
+			err = at.Run(p.Context(), func(ctx context.Context) ([]byte, error) {
+				if lost {
+					require.NoError(t, sem.EvictToken(ctxT(t), p.Token(), "test"))
+					closed(t, ctx.Done(), "the function's context ends")
+				}
+				return nil, broken
+			})
+			require.ErrorIs(t, err, broken)
+			require.Equal(t, lost, errors.Is(err, concurrency.ErrEvicted), err)
+			require.Equal(t, !lost, at.Certain(err), name)
 		}
 	}
 }

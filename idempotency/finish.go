@@ -205,7 +205,7 @@ func (a *Attempt) settled(o *settlement, err error) {
 		}
 	}
 	unknown := o.state == "" && a.begun.Refuse
-	final := err == nil && (o.state != "" || !o.gone && errors.Is(a.life.Cause(), ErrSettled))
+	final := err == nil && (o.state != "" || !o.gone && a.uninterrupted())
 	a.settling.end(over, final, unknown, o.rec.Omitted)
 	if err == nil {
 		s.count.add(endings[o.state].count(&s.count.Stats), 1)

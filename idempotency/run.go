@@ -62,7 +62,7 @@ func (a *Attempt) Certain(err error) bool {
 			return false
 		}
 	}
-	return a.settling.certain(a.epoch.Valid() && errors.Is(a.life.Cause(), ErrSettled))
+	return a.settling.certain(a.epoch.Valid() && a.uninterrupted())
 }
 
 // run calls the function and settles the attempt, however the function ends.
