@@ -107,7 +107,8 @@ func (c *Ticket) await(ctx context.Context, e *engine.Epoch, begun time.Time) er
 	return r.Err
 }
 
-// whyGone returns why a waiting request's key is gone.
+// whyGone returns why a waiting request's key is gone. While etcd denies the read of the notice, it repeats that for a TTL, and
+// returns etcd's error then.
 func (c *Ticket) whyGone(ctx context.Context, e *engine.Epoch, begun time.Time) error {
 	if n := e.Notice(c.Ticket); n != nil {
 		return &Noticed{c, *n}
@@ -117,12 +118,16 @@ func (c *Ticket) whyGone(ctx context.Context, e *engine.Epoch, begun time.Time) 
 	if err != nil {
 		return err
 	}
-	defer leave()
 	if !e.Valid() {
+		leave()
 		return engine.ErrEpoch
 	}
 	n, err := e.FindNotice(ctx, c.Ticket)
-	err = commit.AllowedAfter(ctx, err, e.Valid, func() (err error) {
+	leave() // not after the repetition, for which the calls behind it would wait
+	// If the key was deleted by hand, there is no notice, and nothing else ends the call.
+	bounded, cancel := context.WithTimeout(ctx, c.queue.sess.TTL())
+	defer cancel()
+	err = commit.AllowedAfter(bounded, err, e.Valid, func() (err error) {
 		n, err = e.FindNotice(ctx, c.Ticket)
 		return err
 	})
