@@ -12,8 +12,8 @@ type callbacks struct {
 	none  chan struct{} // closed when ended is set and none is left
 }
 
-// Callback is Background for an fn that calls a function of the program. Close waits for it until its ctx has ended and the
-// lease is revoked, or cannot be.
+// Callback is Background for an fn that calls a function of the program. Close waits for it until two seconds after its ctx and
+// the holders have ended.
 func (c *callbacks) Callback(fn func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -104,7 +104,6 @@ func (s *Session) Close(ctx context.Context) error {
 	s.shut.Do(func() {
 		<-s.ran // it may still start a last request to etcd
 		finish(s)
-		s.rush()
 		s.abandon()
 		s.etcd.Close()
 	})
@@ -113,8 +112,17 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.closeErr
 }
 
+// leaving returns a ctx that ends two seconds after another one has ended and rush was called. It does not end with the client:
+// one that is closed ends neither what runs now nor the ctx of Close.
+func leaving(ended context.Context) (left context.Context, rush context.CancelFunc) {
+	hurry, rush := context.WithCancel(context.Background())
+	left, leave := context.WithCancel(context.Background())
+	context.AfterFunc(ended, func() { context.AfterFunc(hurry, func() { time.AfterFunc(2*time.Second, leave) }) })
+	return left, rush
+}
+
 // finish has no goroutine started any more, and waits for those that there are. One of Callback is left if it has not returned
-// two seconds after the holders were ended and when a ctx of Close has ended.
+// two seconds after the holders were ended and a ctx of Close has ended.
 func finish(s *Session) {
 	s.mu.Lock()
 	s.finished = true
@@ -123,12 +131,11 @@ func finish(s *Session) {
 	s.wg.Wait()
 	select {
 	case <-none:
-		return
-	case <-s.hurry.Done():
+	case <-s.left.Done():
 	}
 	select {
-	case <-none:
-	case <-s.late.Done():
+	case <-none: // also if both are closed
+	default:
 		s.fail(errors.New("close session: a function of the program that the session has called, a hook or the function of a run, has not returned"))
 	}
 }

@@ -75,11 +75,11 @@ type Session struct {
 	abandon context.CancelFunc
 
 	callbacks
-	wg    sync.WaitGroup
-	ran   chan struct{}   // closed when run has ended
-	hurry context.Context // ends with the first ctx of a Close that ends
-	rush  context.CancelFunc
-	shut  sync.Once
+	wg   sync.WaitGroup
+	ran  chan struct{}      // closed when run has ended
+	rush context.CancelFunc // when a ctx of Close has ended
+	left context.Context    // ends two seconds after rush was called and ctx has ended: Close leaves its callbacks
+	shut sync.Once
 
 	mu       sync.Mutex
 	current  *Epoch             // nil between leases
@@ -115,10 +115,10 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
-	s.hurry, s.rush = context.WithCancel(etcd.Ctx())
 	context.AfterFunc(s.ctx, in.use())
 	s.creations, s.removals = commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background), commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background)
 	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
+	s.left, s.rush = leaving(s.ctx)
 	open, cancel := s.Open(ctx)
 	defer cancel()
 	if s.leaseless = ctx.Value(leaselessKey{}) != nil; s.leaseless {
@@ -131,7 +131,6 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 		}
 		s.refuse()
 		s.stop()
-		s.rush()
 		context.AfterFunc(s.late, s.etcd.Close)
 		return nil, s.Explain(err)
 	}
