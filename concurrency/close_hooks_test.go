@@ -78,6 +78,12 @@ func TestCloseWithStuckHooks(t *testing.T) {
 			stick()
 			require.NoError(t, inj.Release())
 		},
+		"a rate": func(t *testing.T, _ fixture, s *concurrency.Session, _ *embedtest.Client, stick func()) { // A375
+			l, err := concurrency.NewRateLimiter(s, "x", concurrency.Rate{PerSecond: 100, Burst: 10}, nil)
+			require.NoError(t, err)
+			require.NoError(t, l.Wait(ctxT(t)))
+			stick()
+		},
 		"a lost lease": func(t *testing.T, f fixture, s *concurrency.Session, _ *embedtest.Client, stick func()) {
 			p := lock(t, s, "x")
 			stick()

@@ -151,7 +151,7 @@ func (s *Shares) ask(d rate.Division) {
 	ctx, cancel := context.WithCancel(s.Session.Accepting())
 	a := &request{cancel: cancel}
 	s.asks = append(s.asks, a)
-	s.Session.Background(func() {
+	s.Session.Callback(func() { // hooks learn of it
 		defer cancel()
 		p, err := s.Acquire(ctx, d)
 		s.answered(a, p, err)
@@ -190,7 +190,7 @@ func (s *Shares) answered(a *request, p *Share, err error) {
 // release that etcd does not confirm ends with the lease.
 func (s *Shares) give(back []*Share, left *leftover) {
 	for _, p := range back {
-		s.Session.Background(func() {
+		s.Session.Callback(func() { // hooks learn of it
 			ctx, cancel := context.WithTimeout(context.Background(), s.Session.ReleaseTimeout())
 			defer cancel()
 			left.save(ctx)
