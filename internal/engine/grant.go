@@ -36,13 +36,13 @@ func NewGrant(s *Session) *Grant { return &Grant{ID: newLeaseID(), sess: s} }
 
 func newLeaseID() clientv3.LeaseID { return clientv3.LeaseID(rand.Int64N(1<<62) + 1) }
 
-// Ask requests the lease once, and returns the TTL that etcd gives it, which counts from the first request. It may be
-// called again after an error.
+// Ask requests the lease once, and returns the TTL that etcd gives it, which counts from this call at least: a lease that was
+// granted by an earlier one is renewed. It may be called again after an error.
 func (g *Grant) Ask(ctx context.Context, ttl time.Duration) (granted time.Duration, err error) {
 	given, err := g.sess.lease.Grant(ctx, int64(g.ID), int64((ttl+time.Second-1)/time.Second))
 	switch exists := errors.Is(err, rpctypes.ErrLeaseExist); {
 	case exists && g.unsure:
-		given, err = g.sess.lease.Granted(ctx, int64(g.ID))
+		given, err = RenewOnce(ctx, g.sess, g.ID)
 	case exists: // the ID is another lease's
 		g.ID = newLeaseID()
 		return g.Ask(ctx, ttl)
