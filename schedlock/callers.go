@@ -16,6 +16,7 @@ type callers struct {
 	former  any       // the caller before, if it was another one
 	tick    time.Time // of the last call
 	first   time.Time // when the first call for it was made, if the ticks are periods
+	until   time.Time // when the period after that ends
 	doubled bool      // two calls for one tick have been logged
 }
 
@@ -39,6 +40,7 @@ func (c *callers) ofPeriod(log *zap.Logger, name string, by any, tick time.Time,
 	if same {
 		former = c.first
 	}
+	c.until = tick.Add(every).Add(every)
 	warn := c.record(by, tick, now, same && !nextDay(every, former, time.Time{}, now))
 	c.mu.Unlock()
 	if warn {
@@ -46,6 +48,14 @@ func (c *callers) ofPeriod(log *zap.Logger, name string, by any, tick time.Time,
 			zap.String("job", name), zap.Time("tick", tick))
 	}
 	return former
+}
+
+// counts reports whether the next call whose tick is a period may be compared with the last one: until the period after that has
+// ended.
+func (c *callers) counts(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return now.Before(c.until)
 }
 
 // formerOf returns when this process first called for a tick that is a period, if that was the last one for which it called,

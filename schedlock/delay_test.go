@@ -46,7 +46,7 @@ func TestDelay(t *testing.T) {
 // A process that has claimed a tick is known to run the job, as long as it lives.
 func TestRunnersAreKnown(t *testing.T) {
 	t.Parallel()
-	l := &Locker{jobs: newJobs(&etcd{}, fewJobs)}
+	l := &Locker{jobs: newJobs(&etcd{}, fewJobs, time.Now)}
 	j := l.job("job")
 	claims := func(lease int64) {
 		j.apply(j.keys.Run(time.Unix(lease, 0)), &clientv3.Event{Kv: &mvccpb.KeyValue{

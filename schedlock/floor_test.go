@@ -48,7 +48,7 @@ func TestRemainingRecords(t *testing.T) {
 		}
 		require.Equal(t, []string{keys.Run(c.want) + "\x00", keys.Floor(c.want)}, []string{record, floor}, name)
 	}
-	l := &Locker{etcd: &etcd{}, jobs: newJobs(&etcd{}, fewJobs), opts: Options{Now: time.Now}}
+	l := &Locker{etcd: &etcd{}, jobs: newJobs(&etcd{}, fewJobs, time.Now), opts: Options{Now: time.Now}}
 	l.plans = &planner{locker: l}
 	l.jobs.byRange[keys.Range] = &job{keys: keys, changed: make(chan struct{}), floor: at(3)}
 	l.resync()

@@ -4,24 +4,27 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // fewJobs is how many jobs a process remembers after their last calls, at least: see jobs.
 const fewJobs = 500
 
-// jobs are those that a process uses, and those of its latest calls. What it knows of the others is forgotten, as if it had
+// jobs are those that a process uses, those of its latest calls, and those of a call with which the next one is compared, such as
+// one of the day before. What it knows of the others is forgotten, as if it had
 // begun later: it costs their next call a read. It is safe for concurrent use.
 type jobs struct {
 	etcd *etcd
 	few  int
+	now  func() time.Time
 
 	mu      sync.Mutex
 	byRange map[string]*job
 	most    int // how many there may be before it looks for those that may be forgotten
 }
 
-func newJobs(e *etcd, few int) *jobs {
-	return &jobs{etcd: e, few: few, byRange: map[string]*job{}, most: few}
+func newJobs(e *etcd, few int, now func() time.Time) *jobs {
+	return &jobs{etcd: e, few: few, now: now, byRange: map[string]*job{}, most: few}
 }
 
 // get returns the job of that name.
@@ -62,12 +65,13 @@ func (s *jobs) use(name string) *job {
 	return j
 }
 
-// forget drops the jobs that nothing needs and that no call has used since the last time. The caller holds mu.
+// forget drops the jobs that nothing needs, not even the next call, and that no call has used since the last time. The caller holds mu.
 func (s *jobs) forget() {
 	kept, needed := make(map[string]*job, len(s.byRange)), 0 // a map keeps the room of its largest size
+	now := s.now()
 	for at, j := range s.byRange {
 		switch {
-		case j.holds > 0 || !j.idle():
+		case j.holds > 0 || !j.idle() || j.callers.counts(now):
 			needed++
 			kept[at] = j
 		case j.recent:

@@ -3,6 +3,7 @@ package schedlock_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +60,39 @@ func TestManyNames(t *testing.T) {
 	_, err = a.Do(ctx, "after", nothing)
 	require.NoError(t, err)
 	require.Less(t, a.client.Requests()["Txn"], names)
+}
+
+// A377: a daily job is not forgotten between two days, however many names are used meanwhile: its timer may be early.
+func TestManyNamesBetweenTwoDays(t *testing.T) {
+	t.Parallel()
+	for way, call := range daily(t) {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			const few = 2
+			f := shared(t)
+			first := time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
+			now, o := clock(first), schedlock.Few(few)
+			o.Now = now.now
+			var starts atomic.Int64
+			in := f.instance(nil, o)
+			daily := call(in, &starts)
+			for night := range 3 {
+				now.set(first.AddDate(0, 0, night).Add(-time.Duration(night) * 100 * time.Millisecond)) // it is set back
+				daily()
+				require.EqualValues(t, night+1, starts.Load(), "night %d", night)
+				for n := range 4 * few {
+					_, err := in.Do(ctxT(t), fmt.Sprint("once-", night, "-", n), nothing)
+					require.NoError(t, err)
+				}
+			}
+			now.set(first.AddDate(0, 0, 5))
+			for n := range 4 * few {
+				_, err := in.Do(ctxT(t), fmt.Sprint("later-", n), nothing)
+				require.NoError(t, err)
+			}
+			require.LessOrEqual(t, schedlock.Jobs(in.Locker), 2*few, "it is forgotten when no call has come for long")
+		})
+	}
 }
 
 // A351: the leases that a job for AtLeast has ready are revoked when it is forgotten.
