@@ -77,14 +77,14 @@ func TestAway(t *testing.T) {
 			var all, without gauge
 			var permitted [3]gauge // by process
 			var refused atomic.Int64
-			changes := make(chan bool, 30)
+			var out [3]atomic.Bool // by process: an outage has begun, and has not ended
 			var fleet []instance
 			var servers []server
 			for i := range permitted {
 				in := withTotal(f, total)
 				servers = append(servers, in.serve(options(wait(time.Second), func(o *limithttp.Options) {
 					o.Outage, o.Patience = c.policy, time.Second
-					o.OnOutage = func(err error) { changes <- err != nil }
+					o.OnOutage = func(err error) { out[i].Store(err != nil) }
 				}), func(_ http.ResponseWriter, r *http.Request) {
 					all.run(func() {
 						work := func() {
@@ -142,8 +142,8 @@ func TestAway(t *testing.T) {
 			for _, in := range fleet[:c.cut] {
 				in.client.Cut()
 			}
-			for range c.cut {
-				require.True(t, testkit.Got(t, changes, "the outage begins"))
+			for i := range c.cut {
+				require.Eventually(t, out[i].Load, soon, 5*time.Millisecond, "the outage begins")
 			}
 			for _, in := range fleet[:c.cut] {
 				require.Eventually(t, func() bool { return in.sess.Lease() == 0 }, soon, 10*time.Millisecond, "the lease is lost")
@@ -167,21 +167,25 @@ func TestAway(t *testing.T) {
 			for _, in := range fleet[:c.cut] {
 				in.client.Heal()
 			}
-			for range c.cut {
-				require.False(t, testkit.Got(t, changes, "the outage ends"))
-			}
-			require.Eventually(t, func() bool { return without.now.Load() == 0 }, soon, 5*time.Millisecond)
+			require.Eventually(t, func() bool {
+				return !out[0].Load() && !out[1].Load() && !out[2].Load() && without.now.Load() == 0
+			}, soon, 5*time.Millisecond, "the outage ends")
 			healing := all.peakSince()
 			require.LessOrEqual(t, healing, c.bound)
-			for i := range fleet {
-				serves(i)
+			var after int64
+			for again := true; again; again = without.peakSince() > 0 { // on a busy machine etcd may take longer than Patience once more
+				for i := range fleet {
+					serves(i)
+				}
+				require.Eventually(t, func() bool { return all.now.Load() <= total && without.now.Load() == 0 }, soon, 5*time.Millisecond)
+				all.peakSince()
+				without.peakSince()
+				for i := range fleet {
+					serves(i)
+				}
+				after = all.peakSince()
+				require.NoError(t, whole.Err())
 			}
-			require.Eventually(t, func() bool { return all.now.Load() <= total }, soon, 5*time.Millisecond)
-			all.peakSince()
-			for i := range fleet {
-				serves(i)
-			}
-			after := all.peakSince()
 			require.LessOrEqual(t, after, int64(total), "the limit is that of all again")
 			t.Logf("limit %d, peaks: until the leases were lost %d, away for %v %d (%d without a permit), on healing %d, after it %d; %d refused",
 				total, first, time.Since(begun).Round(time.Second), during, own, healing, after, refused.Load())
