@@ -206,14 +206,29 @@ func (j *job) end(s *store, c history.Commit, ev *jobEvents) {
 	j.trim(c, ev)
 }
 
+// cooled returns a record as Unlock changes it that ends the cooldown after its run, and whether it is such a change.
+func cooled(now *runRecord, e history.Event) (after record.Run, ok bool) {
+	if now == nil || e.Kind != history.KindPut || now.rec.CooledMS != 0 {
+		return after, false
+	}
+	after, ok = record.DecodeRun([]byte(e.KV.Value))
+	before := now.rec
+	before.CooledMS = after.CooledMS
+	return after, ok && after.CooledMS != 0 && before.Encode() == string(e.KV.Value)
+}
+
 // alone applies changes of records that come without one of the lock: a claim whose
-// session was lost before the function was called is taken back.
+// session was lost before the function was called is taken back, or a cooldown is unlocked.
 func (j *job) alone(c history.Commit, ev *jobEvents) {
 	for tick, e := range ev.runs {
 		now := j.records[tick]
 		if c.Listed {
 			r, _ := record.DecodeRun([]byte(e.KV.Value))
 			j.records[tick] = &runRecord{text: string(e.KV.Value), rec: r}
+			continue
+		}
+		if after, ok := cooled(now, e); ok {
+			now.text, now.rec = string(e.KV.Value), after
 			continue
 		}
 		back := now != nil && now.claim != nil && now.rec.State == record.RunRunning && now.claim.lock.gone < c.Rev && !now.claim.undone
