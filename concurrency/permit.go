@@ -99,7 +99,7 @@ func NewContext(ctx context.Context, p *Permit) context.Context {
 	if p == nil {
 		return ctx
 	}
-	return &within{ctx, p}
+	return &within{p.life.Around(ctx), p}
 }
 
 // source is what a permit of a Limiter is of: the default of a KeyedLimiter, or the queue of a Single.
@@ -129,6 +129,10 @@ type ends Permit
 func (e *ends) LostCause() error  { return (*Permit)(e).lostWithSession() }
 func (e *ends) LateCause() error  { return (*Permit)(e).heldTooLong() }
 func (e *ends) Ended(cause error) { (*Permit)(e).after(cause) }
+
+// Lost implements life.Hold. A permit that was released is not lost: work that continues after that, as with
+// context.WithoutCancel, was detached from it.
+func (e *ends) Lost(cause error) bool { return errors.Is(cause, ErrLost) }
 
 // workEnded ends the count of the permit's work.
 func (p *Permit) workEnded() { p.queue.CountPermits(-p.ticket.Weight()) }

@@ -92,8 +92,9 @@ func (p *Permit) do(ctx context.Context, fn func(context.Context, *Permit) error
 			err = withEnd(err, lost)
 		}
 	}()
+	work = p.life.Around(work)
 	if p.source != nil {
-		work = NewContext(work, p)
+		work = &within{work, p}
 	}
 	return fn(work, p)
 }
@@ -176,9 +177,9 @@ func (p *Permit) startRelease(ctx context.Context) error {
 func (p *Permit) releaseAgain(stored engine.Stored, doubt bool, held time.Duration) error {
 	timed, cancel := p.epoch.Answers(context.Background())
 	defer cancel()
-	told := false
+	reported := false
 	removal, err := p.queue.sess.Erase(timed, stored, func(err error) {
-		told = true
+		reported = true
 		p.ticket.DeletionRefused()(err)
 		p.refuse(err)
 	})
@@ -188,7 +189,7 @@ func (p *Permit) releaseAgain(stored engine.Stored, doubt bool, held time.Durati
 	if removal == commit.Absent && doubt {
 		removal = commit.Vanished
 	}
-	if err = p.answered(timed, removal, held); commit.Denied(err) && !told {
+	if err = p.answered(timed, removal, held); commit.Denied(err) && !reported {
 		p.refuse(err)
 	}
 	return commit.AllowedAfter(timed, err, p.epoch.Valid, func() error { return p.answered(timed, removal, held) })

@@ -83,8 +83,9 @@ func (e *ending) Ended(cause error) { (*Attempt)(e).overdue(cause) }
 // Context returns the attempt's context. It ends, with a cause, when the session or the lease of the record is lost
 // (ErrLost), when the session is closed (ErrClosed), after MaxExecution (ErrTooLong), and when the attempt is settled (ErrSettled).
 // It does not end with the caller's ctx: a client that disconnects does not stop its request. But while the function of Do
-// or Run is called, it ends when a permit is lost under which the ctx of Do or Run runs, with the *concurrency.LostError: other
-// work may have the permit then. The release of a permit does not end it, so work may continue after that, in a goroutine of its own. The attempt keeps its claim, so what the function returns can still be recorded.
+// or Run is called, it ends when a permit or a run of a job is lost under which the ctx of Do or Run runs, with the *concurrency.LostError
+// or the run's error: other work may have the permit then, or run the job. The release of a permit and the end of a run do not
+// end it, so work may continue after that, in a goroutine of its own. The attempt keeps its claim, so what the function returns can still be recorded.
 func (a *Attempt) Context() context.Context {
 	if a == nil {
 		return noContext

@@ -47,7 +47,7 @@ type Result[T any] struct {
 // what was given to Attach (ErrInvalid), the attempt counts as lost.
 //
 // ctx bounds the wait for other attempts and for etcd, but not fn. The context of fn is the
-// attempt's, which does not end with ctx, unless a permit is lost under which ctx runs: see Attempt.Context. When fn has returned, Do waits at most 5 seconds for etcd to
+// attempt's, which does not end with ctx, unless a permit or a run of a job is lost under which ctx runs: see Attempt.Context. When fn has returned, Do waits at most 5 seconds for etcd to
 // record the end, also if ctx has ended. After that it returns ErrNotRecorded, and recording continues
 // in the background.
 func Do[T any](ctx context.Context, s *Store, key Key, payload any, fn func(ctx context.Context, a *Attempt) (T, error), opts ...Option) (Result[T], error) {

@@ -14,8 +14,8 @@ import (
 
 // Run calls fn, which does the work, and settles the attempt as Do does: a result is recorded; for an
 // error OnError decides, for a panic OnPanic, and both are passed on to the caller. It is for code
-// that translates between Begin and a transport, such as a middleware. While fn is called, the loss of a permit under which ctx runs
-// ends the attempt's context: see Attempt.Context.
+// that translates between Begin and a transport, such as a middleware. While fn is called, the loss of a permit, or
+// of a run of a job, under which ctx runs ends the attempt's context: see Attempt.Context.
 //
 // It returns fn's error, without its NothingDone, joined with an error of settling and, if the attempt's context had ended
 // before, with its cause, such as ErrLost; otherwise it returns the errors of Commit, such as
@@ -87,7 +87,7 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 			panic(v)
 		}
 	}()
-	value, err := underPermits(ctx, &a.life, fn)
+	value, err := underHolds(ctx, &a.life, fn)
 	w := wait()
 	defer w.Release()
 	var unencoded *encodeError

@@ -13,7 +13,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/join"
-	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -90,7 +89,7 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 	if k.own {
 		within = context.WithoutCancel(within) // the run ends with its lease, and names the cause
 	}
-	r.life = life.New(within, c.epoch, life.Ends{Lost: r.lostWithSession, Late: r.late, After: r.overdue})
+	r.life.Begin(within, c.epoch, (*ends)(r))
 	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.End(r.lostWithSession()) })
 	r.stopRequested = sync.OnceValue(func() context.Context {
 		ctx, cancel := k.sess.Open(r.Context())

@@ -26,7 +26,7 @@ type Run struct {
 	locker  *Locker
 	job     *job
 	claim   *claimed
-	life    *life.Life
+	life    life.Life
 	stop    func() bool // of the watch over the epoch
 	settled sync.Once
 	outcome Result
@@ -148,6 +148,18 @@ func (r *Run) lost(cause, reason error) *LostError {
 		err.Reason = reason.Error()
 	}
 	return err
+}
+
+// ends is a run as its life knows it.
+type ends Run
+
+func (e *ends) LostCause() error  { return (*Run)(e).lostWithSession() }
+func (e *ends) LateCause() error  { return (*Run)(e).late() }
+func (e *ends) Ended(cause error) { (*Run)(e).overdue(cause) }
+
+// Lost implements life.Hold.
+func (e *ends) Lost(cause error) bool {
+	return errors.Is(cause, ErrLost) || errors.Is(cause, ErrTooLong)
 }
 
 // lostWithSession returns the cause of a run that ends with its session.

@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -47,7 +46,7 @@ func TestUnlockAroundTheAnswerToAClaim(t *testing.T) {
 		for answered := range len(c.events) + 1 {
 			j := &job{keys: keys, claimed: map[string]string{}, runners: map[int64]bool{}, runs: map[int64]*Run{}, changed: make(chan struct{})}
 			r := &Run{job: j, claim: &claimed{tick: tick, token: 5, attempt: 1}}
-			r.life = life.New(context.Background(), trusted{}, life.Ends{})
+			r.life.Begin(context.Background(), trusted{}, (*ends)(r))
 			for n, ev := range slices.Insert(slices.Clone(c.events), answered, nil) {
 				if n == answered {
 					j.begin(r)

@@ -84,6 +84,47 @@ func TestLostPermitOfAHandler(t *testing.T) {
 	}
 }
 
+// TestLostOuterPermitOfAHandler: of two limits in front, the outer one's permit is lost when the client has left: the handler's
+// context ends with that (A381 in internal/proof/tested-failures.md). Only the inner one's was watched then.
+func TestLostOuterPermitOfAHandler(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	limit := func(name string) (*concurrency.KeyedLimiter, func(http.Handler) http.Handler) {
+		lim, err := concurrency.NewKeyedLimiter(in.sess, name, 1, nil)
+		require.NoError(t, err)
+		limited, err := limithttp.Middleware(lim, limithttp.Options{Key: func(*http.Request) (string, bool) { return "acme", true }})
+		require.NoError(t, err)
+		return lim, limited
+	}
+	outer, tenants := limit("tenants")
+	_, routes := limit("routes")
+	var calls atomic.Int64
+	begun, causes := make(chan context.Context, 1), make(chan error, 1)
+	over := make(chan struct{})
+	defer close(over)
+	var token int64
+	s := in.hosting(&calls, tenants(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, _ := limithttp.FromContext(r.Context())
+		token = p.Token()
+		routes(in.middleware(nil)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			begun <- r.Context()
+			ends(r, over)
+			causes <- context.Cause(r.Context())
+		}))).ServeHTTP(w, r)
+	})))
+	ctx, leave := context.WithCancel(ctxT(t))
+	defer leave()
+	go func() { _, _ = s.send(s.request("/pay", "k", "body").WithContext(ctx)) }()
+	work := got(t, begun, "a handler")
+	leave()
+	<-idemhttp.Client(work).Done()
+	require.NoError(t, outer.Key("acme").EvictToken(ctxT(t), token, "test"))
+	var lost *concurrency.LostError
+	require.ErrorAs(t, got(t, causes, "the end of the handler"), &lost)
+	require.ErrorIs(t, lost, concurrency.ErrEvicted)
+	require.Equal(t, token, lost.Token)
+}
+
 // TestSuccessUnderALostPermit: what a handler has done when its permit was lost is recorded, and sent.
 func TestSuccessUnderALostPermit(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,7 @@
 // first cause of its end, a bound in time, and trust by the clocks. What a handle holds in
 // etcd, how it is settled and what is reported about it is the handle's own.
 //
-//	        New            Halt
+//	       Begin           Halt
 //	   ───────────▶ live ─────────▶ halted     halted: the bound does not apply
 //	                 │   ◀─────────   │
 //	                 │     Resume     │
@@ -37,22 +37,6 @@ type Handle interface {
 	Ended(cause error)
 }
 
-// Ends is a Handle of functions.
-type Ends struct {
-	Lost  func() error // LostCause
-	Late  func() error // LateCause
-	After func(cause error)
-}
-
-// LostCause implements Handle.
-func (e Ends) LostCause() error { return e.Lost() }
-
-// LateCause implements Handle.
-func (e Ends) LateCause() error { return e.Late() }
-
-// Ended implements Handle.
-func (e Ends) Ended(cause error) { e.After(cause) }
-
 // Life is safe for concurrent use once it has begun. It must not be copied.
 type Life struct {
 	trust  Trust
@@ -64,19 +48,14 @@ type Life struct {
 	first  bool            // it has ended, and before its parent
 	ctx    context.Context // nil until its end is waited for, as is cancel: many lives end before
 	cancel context.CancelCauseFunc
+	over   context.Context // nil until the loss of a hold is waited for, as is finish
+	finish context.CancelFunc
 	until  time.Time // of the bound, or zero
 	halted bool
 	timer  *time.Timer // nil before the first bound
 }
 
-// New returns a life without a bound. Its context is derived from ctx.
-func New(ctx context.Context, trust Trust, ends Ends) *Life {
-	l := &Life{}
-	l.Begin(ctx, trust, &ends)
-	return l
-}
-
-// Begin is New for a life that is a part of its handle.
+// Begin begins a life without a bound, which is a part of its handle. Its context is derived from ctx.
 func (l *Life) Begin(ctx context.Context, trust Trust, h Handle) {
 	l.parent, l.trust, l.handle = ctx, trust, h
 }
@@ -98,7 +77,12 @@ func (v *view) Done() <-chan struct{} { return (*Life)(v).awaited().Done() }
 func (v *view) Err() error { return v.present().Err() }
 
 // Value implements context.Context. The context package finds the cause by it, and what to derive contexts from.
-func (v *view) Value(key any) any { return v.present().Value(key) }
+func (v *view) Value(key any) any {
+	if u := (*Life)(v).under(v.parent, key); u != nil {
+		return u
+	}
+	return v.present().Value(key)
+}
 
 // present returns the context that says how the life is now: the parent as long as neither has ended and the end is not
 // waited for.
@@ -149,6 +133,9 @@ func (l *Life) end(cause error) bool {
 	}
 	l.cause = cause
 	l.disarm()
+	if l.over != nil {
+		l.finish()
+	}
 	if l.ctx != nil {
 		l.cancel(cause)
 	} else {

@@ -40,6 +40,22 @@ func (l *lease) renew(until time.Time) {
 	l.until = until
 }
 
+// ends is a Handle of functions.
+type ends struct {
+	lost, late func() error
+	after      func(cause error)
+}
+
+func (e ends) LostCause() error  { return e.lost() }
+func (e ends) LateCause() error  { return e.late() }
+func (e ends) Ended(cause error) { e.after(cause) }
+
+func begun(ctx context.Context, trust Trust, h Handle) *Life {
+	l := &Life{}
+	l.Begin(ctx, trust, h)
+	return l
+}
+
 // fixture is a life on a lease of a minute, with what After was called with.
 type fixture struct {
 	*Life
@@ -49,10 +65,10 @@ type fixture struct {
 
 func begin() *fixture {
 	f := &fixture{lease: &lease{until: time.Now().Add(time.Minute)}}
-	f.Life = New(context.Background(), f.lease, Ends{
-		Lost:  func() error { return errLost },
-		Late:  func() error { return errLate },
-		After: func(error) { f.after.Add(1) },
+	f.Life = begun(context.Background(), f.lease, ends{
+		lost:  func() error { return errLost },
+		late:  func() error { return errLate },
+		after: func(error) { f.after.Add(1) },
 	})
 	return f
 }
@@ -192,7 +208,7 @@ func TestDeadline(t *testing.T) {
 func TestCtxOfTheCaller(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := New(ctx, &lease{until: in(time.Hour)}, Ends{})
+	l := begun(ctx, &lease{until: in(time.Hour)}, ends{})
 	cancel()
 	require.ErrorIs(t, l.Context().Err(), context.Canceled)
 	require.NoError(t, l.Err())
@@ -207,7 +223,7 @@ func TestCauseBeforeThatOfTheCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			outer, cancel := context.WithCancelCause(t.Context())
-			l := New(outer, &lease{until: time.Now().Add(time.Hour)}, Ends{})
+			l := begun(outer, &lease{until: time.Now().Add(time.Hour)}, ends{})
 			if before {
 				l.End(errDone)
 			}
@@ -227,7 +243,7 @@ func TestCauseBeforeThatOfTheCaller(t *testing.T) {
 func TestOneCause(t *testing.T) {
 	t.Parallel()
 	for range 5_000 {
-		l := New(context.Background(), &lease{until: in(time.Hour)}, Ends{})
+		l := begun(context.Background(), &lease{until: in(time.Hour)}, ends{})
 		causes := []error{errors.New("a"), errors.New("b"), errors.New("c")}
 		won := make(chan error, len(causes))
 		var wg sync.WaitGroup
@@ -252,7 +268,7 @@ func TestOneCause(t *testing.T) {
 func TestErrAndContextTogether(t *testing.T) {
 	t.Parallel()
 	for range 5_000 {
-		l := New(context.Background(), &lease{until: in(time.Hour)}, Ends{})
+		l := begun(context.Background(), &lease{until: in(time.Hour)}, ends{})
 		go l.End(errDone)
 		for {
 			cause := l.Cause()

@@ -3,6 +3,8 @@ package middleware
 import (
 	"context"
 	"errors"
+
+	"github.com/etcdkit/etcdkit/internal/hook"
 )
 
 // Client is the context of a client's request, for the handler of an attempt: it ends when the client leaves, or
@@ -31,13 +33,6 @@ func NewClient(own, client context.Context) (c Client, release func()) {
 // Ended reports whether it has ended, or is about to.
 func (c Client) Ended() bool { return c.ends.Err() != nil || c.left.Err() != nil }
 
-// Of returns the client's context with the values of ctx. So a call to another service is still the attempt's, or
+// Of returns the client's context, with its cause, and with the values of ctx. So a call to another service is still the attempt's, or
 // its step's, and has the same key in each attempt.
-func (c Client) Of(ctx context.Context) context.Context { return clientContext{c.ends, ctx} }
-
-type clientContext struct {
-	context.Context
-	values context.Context
-}
-
-func (c clientContext) Value(key any) any { return c.values.Value(key) }
+func (c Client) Of(ctx context.Context) context.Context { return hook.With(c.ends, ctx) }
