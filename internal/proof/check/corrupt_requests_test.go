@@ -272,7 +272,9 @@ var corruptionsOfRequests = []corruption{
 	}},
 	{"let a record go while its attempt continues", []string{"requests/kept"}, func(s *scene) bool {
 		t, ok := s.tried(func(t tried) bool {
-			return s.soon(t) && !s.deleteCalled(t.n.name, &version{gone: t.token + 1, goneAt: s.seen(t.token + 1)})
+			seen := s.seen(t.token + 1)
+			end := s.finish(t.n.name, t.token)
+			return s.soon(t) && (end == nil || end.Call.At > seen) && !s.deleteCalled(t.n.name, &version{gone: t.token + 1, goneAt: seen})
 		})
 		return ok && s.adds(history.KindDelete, t.n.name, t.token+1, "")
 	}},

@@ -164,6 +164,33 @@ var goldenJobs = []goldenCase{
 		t.unlocks(a)
 		t.runEnds(a, history.Evicted)
 	}},
+	{"a cooldown ends with an unlock, after its run", "", func(t *scenario) {
+		a := t.keeps(0, 1, "1h")
+		t.done(a)
+		t.cools(a, record.Run{State: record.RunDone, CooledMS: 5})
+	}},
+	{"a cooldown ends with an unlock, after a run that was lost", "", func(t *scenario) {
+		a := t.keeps(0, 1, "1h")
+		t.crash(a)
+		t.cools(a, record.Run{State: record.RunRunning, CooledMS: 5, Token: a.token})
+		t.done(t.runs(1, "a", 1, 2))
+	}},
+	{"a cooldown's end changes what its run did", "jobs/finish", func(t *scenario) {
+		a := t.keeps(0, 1, "1h")
+		t.done(a)
+		t.cools(a, record.Run{State: record.RunFailed, CooledMS: 5})
+	}},
+	{"a cooldown ends twice", "jobs/finish", func(t *scenario) {
+		a := t.keeps(0, 1, "1h")
+		t.done(a)
+		t.cools(a, record.Run{State: record.RunDone, CooledMS: 5})
+		t.commit(change{key: a.run(), value: a.of(record.Run{State: record.RunDone, CooledMS: 6})})
+	}},
+	{"a lost run gets another's token with its cooldown's end", "jobs/finish", func(t *scenario) {
+		a := t.keeps(0, 1, "1h")
+		t.crash(a)
+		t.cools(a, record.Run{State: record.RunRunning, CooledMS: 5, Token: a.token + 1})
+	}},
 	{"a job is paused", "", func(t *scenario) {
 		t.commit(change{key: "job/a/pause"})
 		t.returnsWith(t.callsFor(1, "a", 1, 1), "paused")
@@ -426,6 +453,11 @@ func (t *scenario) late(lateBy string) {
 	t.claims(r)
 	t.starts(r)
 	t.done(r)
+}
+
+// cools ends the cooldown of a run, and writes the run's record with that.
+func (t *scenario) cools(r *simRun, to record.Run) {
+	t.unlocking(r, change{key: r.key("cooldown"), del: true}, change{key: r.run(), value: r.of(to)})
 }
 
 // keeps is a run with AtLeast.

@@ -206,7 +206,8 @@ func (j *job) end(s *store, c history.Commit, ev *jobEvents) {
 	j.trim(c, ev)
 }
 
-// cooled returns a record as Unlock changes it that ends the cooldown after its run, and whether it is such a change.
+// cooled returns a record as Unlock changes it that ends the cooldown after its run, which has ended or was lost, and whether
+// it is such a change.
 func cooled(now *runRecord, e history.Event) (after record.Run, ok bool) {
 	if now == nil || e.Kind != history.KindPut || now.rec.CooledMS != 0 {
 		return after, false
@@ -214,6 +215,9 @@ func cooled(now *runRecord, e history.Event) (after record.Run, ok bool) {
 	after, ok = record.DecodeRun([]byte(e.KV.Value))
 	before := now.rec
 	before.CooledMS = after.CooledMS
+	if before.State == record.RunRunning && before.Token == 0 && now.claim != nil {
+		before.Token = now.claim.token // which the key's revision showed until now
+	}
 	return after, ok && after.CooledMS != 0 && before.Encode() == string(e.KV.Value)
 }
 

@@ -39,8 +39,12 @@ func tickAt(n int) string { return stampOf(midnight.Add(time.Duration(n) * time.
 func (r *simRun) key(part string) string { return "job/" + r.job + "/" + part }
 func (r *simRun) run() string            { return r.key("run/" + tickAt(r.tick)) }
 
-func (r *simRun) record(state string) string {
-	return record.Run{State: state, Attempt: r.attempt, Owner: r.client.name, Lease: r.lease, StartMS: midnight.UnixMilli(), Final: r.final}.Encode()
+func (r *simRun) record(state string) string { return r.of(record.Run{State: state}) }
+
+// of is a record of the run, with its attempt, owner, lease and start.
+func (r *simRun) of(rec record.Run) string {
+	rec.Attempt, rec.Owner, rec.Lease, rec.StartMS, rec.Final = r.attempt, r.client.name, r.lease, midnight.UnixMilli(), r.final
+	return rec.Encode()
 }
 
 // calls is a call for a tick by client n.
@@ -136,10 +140,15 @@ func (s *sim) done(r *simRun, more ...change) {
 
 // unlocks ends a run by force.
 func (s *sim) unlocks(r *simRun) {
+	s.unlocking(r, change{key: r.key("lock"), del: true}, change{key: r.run(), value: r.record(record.RunUnlocked)})
+}
+
+// unlocking is a call of Unlock that makes some changes.
+func (s *sim) unlocking(r *simRun, changes ...change) {
 	s.ops++
 	e := history.Event{Kind: history.KindCall, Client: "admin", Op: s.ops, Name: history.JobUnlock, Gate: "job/" + r.job}
 	s.emit(e)
-	s.commit(change{key: r.key("lock"), del: true}, change{key: r.run(), value: r.record(record.RunUnlocked)})
+	s.commit(changes...)
 	e.Kind, e.Outcome = history.KindReturn, history.OK
 	s.emit(e)
 }
