@@ -166,6 +166,33 @@ func TestReadmeSaysHowLong(t *testing.T) {
 	}
 }
 
+// narrows are the variables with which a target of the Makefile runs something else.
+var narrows = []string{"PKGS", "VETPKGS", "TESTFLAGS", "RERUN", "EMBEDTEST_ENDPOINTS"}
+
+// unnarrowed is the environment without them.
+func unnarrowed() []string {
+	return slices.DeleteFunc(os.Environ(), func(of string) bool {
+		name, _, _ := strings.Cut(of, "=")
+		return slices.Contains(narrows, name)
+	})
+}
+
+// A run that is narrowed is refused by .ci/run and .ci/verify, before anything runs: its row and README's minutes would be those
+// of the whole.
+func TestNarrowedRunsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"run", "verify"} {
+		for _, name := range narrows {
+			cmd := exec.CommandContext(t.Context(), "../../../.ci/"+script, "none")
+			cmd.Env = append(unnarrowed(), name+"=./internal/join", "PATH=/nowhere:/usr/bin:/bin")
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), name+" ") {
+				t.Errorf("%s with %s: %v\n%s", script, name, err, out)
+			}
+		}
+	}
+}
+
 // .ci/verify writes the row and the README in the form in which they are compared, and a red run into the row alone.
 func TestVerifyWritesHowLong(t *testing.T) {
 	root, dir := os.DirFS("../../.."), t.TempDir()
@@ -190,7 +217,7 @@ func TestVerifyWritesHowLong(t *testing.T) {
 		green := recipe == "@true"
 		write("Makefile", "test:\n\t"+recipe+"\n", 0o600)
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, ".ci/verify"), "test")
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+		cmd.Env = append(unnarrowed(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 		if out, err := cmd.CombinedOutput(); (err == nil) != green {
 			t.Fatalf("%s: %v\n%s", recipe, err, out)
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // options says how gate test runs go test.
@@ -34,22 +35,27 @@ type options struct {
 // than beside the first one, and about as many as in make test alone, which has to pass as well: a test that
 // fails in both has a defect. Waiting for other targets would make each red run minutes longer.
 //
+// The end of ctx ends go test and all that it has started.
+//
 // It returns a line for each flaky test, and the packages that have failed.
-func (o options) run(w io.Writer, command []string) (flaky, red []string, err error) {
+func (o options) run(ctx context.Context, w io.Writer, command []string) (flaky, red []string, err error) {
 	command, packages := split(command)
 	if len(command) == 0 || len(packages) == 0 {
 		return nil, nil, errors.New(usage)
 	}
 	if o.order && slices.Equal(packages, []string{"./..."}) && !slices.Contains(command, "-C") { // of this module
-		if packages, err = ordered(); err != nil {
+		if o.progress != nil {
+			fmt.Fprintln(o.progress, "gate: finds the packages, to begin with the slow ones")
+		}
+		if packages, err = ordered(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
 	if flag := printing(command); flag != "" {
-		red, err = o.plainly(w, flag, command, packages)
+		red, err = o.plainly(ctx, w, flag, command, packages)
 		return nil, red, err
 	}
-	results, err := o.test(w, command, packages)
+	results, err := o.test(ctx, w, command, packages)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +74,7 @@ func (o options) run(w io.Writer, command []string) (flaky, red []string, err er
 			red = append(red, first.pkg)
 		default:
 			fmt.Fprintf(w, "gate: %s has failed and is run once more\n", first.pkg)
-			second, err := options{target: o.target}.test(w, command, []string{first.pkg})
+			second, err := options{target: o.target}.test(ctx, w, command, []string{first.pkg})
 			if err != nil {
 				return flaky, red, err
 			}
@@ -97,12 +103,12 @@ func split(args []string) (command, packages []string) {
 }
 
 // ordered returns the packages with tests, slowest first.
-func ordered() ([]string, error) {
+func ordered(ctx context.Context) ([]string, error) {
 	page, err := os.ReadFile(pageFile)
 	if err != nil {
 		return nil, err
 	}
-	all, err := tested(context.Background())
+	all, err := tested(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +133,12 @@ func printing(command []string) (flag string) {
 
 // plainly runs go test as it is, with a flag by which it prints its output itself. Which packages have
 // failed is not known then: if one has, all of them are returned.
-func (o options) plainly(w io.Writer, flag string, command, packages []string) (red []string, err error) {
+func (o options) plainly(ctx context.Context, w io.Writer, flag string, command, packages []string) (red []string, err error) {
 	if o.progress != nil {
 		fmt.Fprintf(o.progress, "gate: with %s the output is that of go test: no progress is shown, and no package runs again\n", flag)
 	}
-	cmd := exec.Command(command[0], slices.Concat(command[1:], packages)...) //nolint:gosec // what the caller wants to be run
+	cmd := exec.CommandContext(ctx, command[0], slices.Concat(command[1:], packages)...) //nolint:gosec // what the caller wants to be run
+	whole(cmd, syscall.SIGKILL)
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
 	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // 2 is a wrong use of go test
@@ -142,7 +149,7 @@ func (o options) plainly(w io.Writer, flag string, command, packages []string) (
 
 // test runs the command on packages, with -json after the word "test", and shows of its
 // output what go test shows without -json.
-func (o options) test(w io.Writer, command, packages []string) (_ []*result, err error) {
+func (o options) test(ctx context.Context, w io.Writer, command, packages []string) (_ []*result, err error) {
 	flags := []string{"-json"}
 	if o.times != "" {
 		dir, err := os.MkdirTemp("", "gate-")
@@ -165,7 +172,8 @@ func (o options) test(w io.Writer, command, packages []string) (_ []*result, err
 	far := o.follow(command, packages)
 	defer far.stop()
 	args = append(args, packages...)
-	cmd := exec.Command(args[0], args[1:]...) //nolint:gosec // what the caller wants to be run
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // what the caller wants to be run
+	whole(cmd, syscall.SIGKILL)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -177,6 +185,8 @@ func (o options) test(w io.Writer, command, packages []string) (_ []*result, err
 	results, err := read(w, out, far)
 	exit := cmd.Wait()
 	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("go test was ended: %w", context.Cause(ctx))
 	case err != nil:
 		return nil, err
 	case len(results) < len(packages) || len(results) == 0:

@@ -67,7 +67,7 @@ func TestRerun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			module(t, tt.source)
 			var out bytes.Buffer
-			flaky, red, err := options{again: true}.run(&out, []string{"go", "test", "-vet=off", "-count=1", "./..."})
+			flaky, red, err := options{again: true}.run(t.Context(), &out, []string{"go", "test", "-vet=off", "-count=1", "./..."})
 			require.NoError(t, err)
 			if tt.red {
 				require.Equal(t, []string{"example.org/m/a"}, red)
@@ -99,7 +99,7 @@ func TestNoTests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			module(t, "")
 			var out bytes.Buffer
-			_, _, err := options{again: true}.run(&out, command)
+			_, _, err := options{again: true}.run(t.Context(), &out, command)
 			require.Error(t, err)
 		})
 	}
@@ -118,7 +118,7 @@ func TestGoTestDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tool := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
 			require.NoError(t, os.WriteFile(tool, []byte("#!/bin/sh\ncat <<'X'\n"+tt.prints+"X\nexit 1\n"), 0o700))
-			_, _, err := options{again: true}.run(io.Discard, []string{tool, "test", "./a", "./b"})
+			_, _, err := options{again: true}.run(t.Context(), io.Discard, []string{tool, "test", "./a", "./b"})
 			require.ErrorContains(t, err, tt.says)
 		})
 	}
@@ -144,7 +144,7 @@ func TestPlainly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			module(t, tt.source)
 			var out, progress bytes.Buffer
-			flaky, red, err := options{again: true, progress: &progress}.run(&out, append(append([]string{"go", "test", "-vet=off", "-count=1"}, tt.flags...), "./a"))
+			flaky, red, err := options{again: true, progress: &progress}.run(t.Context(), &out, append(append([]string{"go", "test", "-vet=off", "-count=1"}, tt.flags...), "./a"))
 			require.Equal(t, tt.wrong, err != nil, err)
 			require.Empty(t, flaky)
 			require.Equal(t, tt.red, len(red) > 0)

@@ -53,12 +53,14 @@ func fileRunsAlone(file *ast.File, vars map[string]bool) bool {
 	alone := true
 	for _, of := range file.Imports {
 		switch name, _ := strconv.Unquote(of.Path.Value); name {
-		case "sync", "sync/atomic", "context", "testing/synctest", "net/http", "os/exec", "os/signal":
+		case "sync", "sync/atomic", "context", "testing/synctest", "net/http", "os/exec", "os/signal", "golang.org/x/sync/errgroup":
 			alone = false
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
-		switch n.(type) {
+		switch n := n.(type) {
+		case *ast.SelectorExpr: // time.AfterFunc, iter.Pull
+			alone = alone && n.Sel.Name != "AfterFunc" && n.Sel.Name != "Pull" && n.Sel.Name != "Pull2"
 		case *ast.GoStmt, *ast.ChanType, *ast.SelectStmt, *ast.SendStmt:
 			alone = false
 		}

@@ -38,6 +38,13 @@ type omission struct {
 // readers are packages whose tests read the tree and run no code of the product.
 var readers = []string{"./internal/proof/deptest", "./internal/proof/gate", "./internal/proof/mutants"}
 
+// judges are tools of the proofs whose tests judge records, files and other processes. The processes that they start are not
+// raced by the detector in any case.
+var judges = []string{
+	"./internal/proof/alertday", "./internal/proof/mutants/cmd", "./internal/proof/night", "./internal/proof/pagecode",
+	"./internal/proof/procs/stall", "./internal/proof/runbook", "./internal/proof/signals", "./internal/proof/soak", "./internal/proof/stored",
+}
+
 // exampleRoots are the folders of the examples and of what they share.
 var exampleRoots = []string{"./examples", "./internal/examples"}
 
@@ -45,6 +52,7 @@ var exampleRoots = []string{"./examples", "./internal/examples"}
 var unraced = []omission{
 	{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, exampleRoots...) }},
 	{"it reads the tree, and runs nothing of the product", func(p pkg) bool { return slices.Contains(readers, p.path) }},
+	{"it judges what other processes do: make verify races it", func(p pkg) bool { return slices.Contains(judges, p.path) }},
 	{"what it runs in virtual time is raced on a real etcd: make verify races it", func(p pkg) bool { return p.path == "./internal/proof/virtual" }},
 	{"no goroutine is started in it but by t.Parallel, and no function changes a variable of the package: make verify races it", func(p pkg) bool { return p.alone }},
 }
@@ -54,7 +62,10 @@ var omissions = map[string][]omission{
 	"etcd37": {
 		{"an example: make verify runs it with etcd 3.7", func(p pkg) bool { return under(p.path, exampleRoots...) }},
 		{"it asks etcd nothing that concurrency, schedlock and idempotency do not: make verify runs it with etcd 3.7", func(p pkg) bool {
-			return under(p.path, "./console", "./exporter")
+			return under(p.path, "./console", "./exporter") || under(p.path, "./cmd/etcdkit") && !under(p.path, "./cmd/etcdkit/internal/cli/doctor", "./cmd/etcdkit/internal/cli/verb")
+		}},
+		{"it judges what other processes do: make verify runs it with etcd 3.7", func(p pkg) bool {
+			return slices.Contains(judges, p.path) || under(p.path, "./internal/proof/check", "./internal/proof/mistakes")
 		}},
 		{"its etcd is one of ours, in virtual time: make verify runs it with the client of etcd 3.7", func(p pkg) bool { return p.path == "./internal/proof/virtual" }},
 		{"it links neither etcd's client nor its server", func(p pkg) bool { return !p.etcd }},

@@ -97,10 +97,13 @@ func lacks(body *ast.BlockStmt) (whys []string) {
 		case *ast.CallExpr:
 			asks = asks || selects(n, "exec", "LookPath", "Command", "CommandContext") || selects(n, "os", "Getenv", "LookupEnv")
 			if selects(n, "", "Skip", "Skipf") && len(n.Args) > 0 {
-				if text, ok := n.Args[0].(*ast.BasicLit); ok {
-					why, _ := strconv.Unquote(text.Value)
+				switch reason := n.Args[0].(type) {
+				case *ast.BasicLit:
+					why, _ := strconv.Unquote(reason.Value)
 					why, _, _ = strings.Cut(why, "%")
 					whys = append(whys, strings.TrimRight(why, ": "))
+				case *ast.Ident: // that another function has found
+					asks, whys = true, append(whys, reason.Name)
 				}
 			}
 		}

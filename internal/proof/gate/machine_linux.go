@@ -7,12 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
-// whole makes the end of a command's ctx the end of all processes that it has started.
-func whole(cmd *exec.Cmd) {
+// whole makes the end of a command's ctx the end of all processes that it has started: it sends a signal to them. A gate among
+// them gets SIGTERM, and has a group of its own to end.
+func whole(cmd *exec.Cmd, by syscall.Signal) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, by) }
+	cmd.WaitDelay = 10 * time.Second
 }
 
 // own returns the seconds of processor time that this process and those of its descendants that have

@@ -2,10 +2,13 @@
 
 package main
 
-import "os/exec"
+import (
+	"os/exec"
+	"syscall"
+)
 
 // whole leaves a command as it is: the end of its ctx ends its own process alone.
-func whole(*exec.Cmd) {}
+func whole(*exec.Cmd, syscall.Signal) {}
 
 // memory returns the bytes that the descendants of this process have, which is not known here.
 func memory() (bytes int64, known bool) { return 0, false }

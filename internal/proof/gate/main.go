@@ -72,7 +72,7 @@ func command(ctx context.Context, name string, args []string) (passed bool, err 
 			return false, err
 		}
 		o.progress = progressOn(os.Stderr)
-		flaky, red, err := o.run(os.Stdout, flags.Args())
+		flaky, red, err := o.run(ctx, os.Stdout, flags.Args())
 		if err == nil && o.flaky != "" {
 			err = appendTo(o.flaky, flaky)
 		}

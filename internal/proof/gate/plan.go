@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -144,7 +146,7 @@ func (g *gate) do(ctx context.Context, s step) outcome {
 	fmt.Fprintf(os.Stderr, "== make %s begins\n", s.title())
 	cmd := exec.CommandContext(ctx, "make", args...) //nolint:gosec // a target of ours
 	cmd.Env = append(os.Environ(), "RERUN="+strings.Join([]string{g.self, "test", "-again", "-flaky", g.flaky(), "-times", g.times(), "-target", cmp.Or(s.name, s.target)}, " "))
-	whole(cmd)
+	whole(cmd, syscall.SIGTERM)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
 	err := cmd.Run()
@@ -152,7 +154,7 @@ func (g *gate) do(ctx context.Context, s step) outcome {
 	if used := cmd.ProcessState; used != nil {
 		o.own = (used.UserTime() + used.SystemTime()).Seconds()
 	}
-	o.skipped = bytes.Contains(out.Bytes(), []byte("SKIP integration.TestConsoleInABrowser"))
+	o.skipped = lacked.Match(out.Bytes())
 	verdict := "passed"
 	if !o.passed {
 		verdict = "FAILED"
@@ -169,6 +171,9 @@ func (g *gate) do(ctx context.Context, s step) outcome {
 	fmt.Fprintf(g.w, "== make %s %s in %.0f s\n", s.title(), verdict, o.seconds)
 	return o
 }
+
+// lacked finds tests that were skipped since the machine lacks a tool.
+var lacked = regexp.MustCompile(`(?m)^SKIP (integration\.TestConsoleInABrowser|.*: (\S+ is not installed|no redis-server in PATH))`)
 
 // printParts lists the tests of which the step leaves out a part.
 func (s step) printParts(w io.Writer) (err error) {

@@ -25,7 +25,7 @@ func progressOn(stderr *os.File) io.Writer {
 }
 
 const (
-	firstWord = 5 * time.Second  // before the first line
+	firstWord = 3 * time.Second  // before the first line
 	nextWords = 30 * time.Second // between two lines of a log; a terminal's is kept up to date
 )
 
@@ -103,11 +103,29 @@ func (p *progress) show() {
 	defer p.mu.Unlock()
 	text := p.text(time.Since(p.begun))
 	if p.terminal {
-		fmt.Fprintf(p.w, "\r\033[K%.100s", text)
+		fmt.Fprint(p.w, "\r\033[K", within(p.columns(), text))
 		p.line = true
 		return
 	}
 	fmt.Fprintln(p.w, text)
+}
+
+// columns returns how wide the terminal is.
+func (p *progress) columns() int {
+	if f, ok := p.w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			return columns
+		}
+	}
+	return 80
+}
+
+// within cuts a line so that a terminal of so many columns does not wrap it: what takes it off again takes one row.
+func within(columns int, line string) string {
+	if len(line) < columns { // it is ASCII
+		return line
+	}
+	return line[:columns-1]
 }
 
 // text is the line after a time.

@@ -11,6 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A line that is longer than the terminal is wide would wrap, and what takes it off again takes one row.
+func TestWithin(t *testing.T) {
+	t.Parallel()
+	for columns, want := range map[int]string{80: "race 6 s", 9: "race 6 s", 8: "race 6 ", 1: ""} {
+		require.Equal(t, want, within(columns, "race 6 s"), columns)
+	}
+}
+
 // Within ten seconds a run shows that it works, and then how far it is.
 func TestProgress(t *testing.T) {
 	t.Parallel()
@@ -23,7 +31,7 @@ func TestProgress(t *testing.T) {
 		go p.loop(ctx)
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		require.Equal(t, "race   8 s: 0 of all packages tested, compiling (the first build compiles etcd and gRPC, which can take minutes)\n", out.String())
+		require.Equal(t, "race   6 s: 0 of all packages tested, compiling (the first build compiles etcd and gRPC, which can take minutes)\n", out.String())
 		p.all = 3
 		p.started(event{Action: "start", Package: ours + "/concurrency"})
 		p.started(event{Action: "start", Package: ours + "/schedlock"})

@@ -31,7 +31,7 @@ func TestTimesOf(t *testing.T) {
 func TestTimesOfARun(t *testing.T) {
 	module(t, "func TestGood(t *testing.T) {}\n")
 	file := filepath.Join(t.TempDir(), "times")
-	_, red, err := options{times: file, target: "test", module: "example.org/m"}.run(t.Output(), []string{"go", "test", "-vet=off", "-count=1", "./..."})
+	_, red, err := options{times: file, target: "test", module: "example.org/m"}.run(t.Context(), t.Output(), []string{"go", "test", "-vet=off", "-count=1", "./..."})
 	require.NoError(t, err)
 	require.Empty(t, red)
 	all, err := readTimes(file)
