@@ -24,7 +24,7 @@ func following() int {
 	return strings.Count(string(b[:runtime.Stack(b, true)]), "fleet.(*Fleet).Run(")
 }
 
-// A console follows its namespace by one watch while pages are read, whoever reads them, and by none
+// A console follows its namespace by one watch while pages are read, however many read them, and by none
 // otherwise. The first reader after that sees what has changed meanwhile.
 func TestFollowsForViewersOnly(t *testing.T) {
 	require.Eventually(t, func() bool { return following() == 0 }, testkit.Soon, 10*time.Millisecond, "other tests have ended")

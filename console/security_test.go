@@ -223,7 +223,7 @@ func TestHugeValues(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, s.get("/queue?name=semaphore/"+strings.Repeat("x", 5000)).StatusCode)
 }
 
-// More viewers than are allowed at the same time are told to come back.
+// More viewers than are allowed at the same time are asked to come back.
 func TestMaxViewers(t *testing.T) {
 	t.Parallel()
 	hang, entered := make(chan struct{}), make(chan struct{}, 1)

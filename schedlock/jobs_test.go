@@ -39,12 +39,12 @@ func TestManyNames(t *testing.T) {
 	require.LessOrEqual(t, schedlock.Jobs(a.Locker), 2*few+3, "of %d names", names)
 
 	require.NoError(t, b.Unlock(ctx, "long", ""))
-	closed(t, r.Context().Done(), "a run is told that it was unlocked")
+	closed(t, r.Context().Done(), "a run learns that it was unlocked")
 	got(t, done, "it returns")
 	require.Eventually(t, func() bool { _, err := b.RequestRun(ctx, "asked", ""); return err == nil }, soon, 5*time.Millisecond)
-	got(t, asked, "a Job is told of a request")
+	got(t, asked, "a Job learns of a request")
 	require.Error(t, b.sess.Close(endedCtx()))
-	got(t, retried, "a call on standby is told of a loss")
+	got(t, retried, "a call on standby learns of a loss")
 	close(end)
 
 	require.NoError(t, job.Remove(ctx))

@@ -221,7 +221,7 @@ func TestMiddlewareMoves(t *testing.T) {
 }
 
 // A102: behind a proxy that sends the name of each backend, a retry that reaches another instance is
-// refused, and the client and the operator are told the reason: not that it was another request.
+// refused, and client and operator see the reason: not that it was another request.
 func TestProxyWithNamedBackends(t *testing.T) {
 	t.Parallel()
 	f := shared(t)

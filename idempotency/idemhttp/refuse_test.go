@@ -75,7 +75,7 @@ func TestRefuseBehindARecoverer(t *testing.T) {
 	}
 }
 
-// A client is not told of a success if a recoverer has written 500 on top of it: it gets the 500, or a response
+// A client sees no success if a recoverer has written 500 on top of it: it gets the 500, or a response
 // that breaks off.
 func TestFailureOnTopOfASuccess(t *testing.T) {
 	t.Parallel()

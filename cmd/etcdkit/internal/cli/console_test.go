@@ -232,7 +232,7 @@ func TestConsoleNamespaces(t *testing.T) {
 }
 
 // Looking leaves nothing in etcd, with --write neither (A319 in internal/proof/tested-failures.md): a session, and with it a
-// lease, was opened in each namespace that somebody typed.
+// lease, was opened in each namespace that was typed.
 func TestConsoleLeavesNothing(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)

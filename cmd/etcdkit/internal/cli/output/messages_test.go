@@ -39,7 +39,7 @@ func TestMessages(t *testing.T) {
 	require.LessOrEqual(t, lines, mostMessages+1, "and the one that was being written")
 }
 
-// What is written for people steers no terminal, whoever writes it: a logger escapes less.
+// What is written for people steers no terminal, whatever writes it: a logger escapes less.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
