@@ -1,7 +1,9 @@
 package schedlock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -85,7 +87,7 @@ func (k *claim) take(ctx context.Context, tick time.Time) (got *claimed, res Res
 	if c != nil {
 		c.begun = begun
 	}
-	if tooLate(ctx, err) {
+	if tooLate(ctx, err) && !errors.Is(err, ErrSettings) {
 		if err != errLate { //nolint:errorlint // joined with what was in the way
 			k.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", k.job.name), zap.Time("tick", tick), zap.Error(err))
 		}
@@ -165,6 +167,7 @@ func (k *claim) try(ctx, sent context.Context, p plan) (*claimed, decision, erro
 // obstacle reads why a claim had no effect, and waits on standby if that is decided. It returns what
 // to do then: send another claim, or skip the tick.
 func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
+	refused := time.Now()
 	for {
 		_, changed := k.job.seen(k.job.keys.Run(p.tick)) // before the read, so that no event is missed
 		st, err := k.look(ctx, p.tick)
@@ -180,6 +183,11 @@ func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
 		next := st.decide(k.job.name, p.tick, k.request, k.sess.Lease())
 		switch next.action {
 		case refuse:
+			// Settings may be those of a process that was killed, whose lease lasts for a TTL. Its tick would be started by none.
+			left := cmp.Or(k.opts.patience, k.sess.TTL()+time.Second) - time.Since(refused)
+			if k.timed() && errors.Is(next.err, ErrSettings) && left > 0 && waitEvent(ctx, left, changed) == nil {
+				continue
+			}
 			k.sess.Background(func() { k.job.cooldown.revokeSpares() })
 			return decision{}, next.err
 		case delegate:

@@ -12,6 +12,16 @@ func Settled(o *Options) *Options {
 	return &out
 }
 
+// Hasty returns options with which a call does not wait for the end of settings.
+func Hasty(o *Options) *Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	out.patience = time.Nanosecond
+	return &out
+}
+
 // WithClock returns options with a clock that is off by that much, of which
 // the others are sent often.
 func WithClock(o Options, ahead time.Duration) *Options {

@@ -41,7 +41,7 @@ type instance struct {
 func (f fixture) instance(so *concurrency.SessionOptions, lo *schedlock.Options) instance {
 	f.T.Helper()
 	s, c := f.Session(so)
-	l, err := schedlock.New(s, lo)
+	l, err := schedlock.New(s, schedlock.Hasty(lo))
 	require.NoError(f.T, err)
 	return instance{l, s, c}
 }

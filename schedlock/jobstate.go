@@ -59,6 +59,13 @@ func (j *job) idle() bool {
 	return j.asked == nil && len(j.runs) == 0 && len(j.open) == 0
 }
 
+// running reports whether a run of this process is active.
+func (j *job) running() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.runs) > 0
+}
+
 // unlockedRun is a run that Unlock has ended.
 type unlockedRun struct {
 	key string // of its record

@@ -49,6 +49,8 @@ type Options struct {
 	beat   time.Duration // between two publications of this process's time
 	settle time.Duration // within which plans are looked at after a change
 	few    int           // see fewJobs
+
+	patience time.Duration // how long a call waits for the end of settings; 0: a TTL and a second
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -76,8 +78,8 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// Locker runs the jobs of one namespace in this process. One Locker per session is enough; it lives
-// as long as its session. It is safe for concurrent use.
+// Locker runs the jobs of one namespace in this process. One Locker per session is enough, unless jobs
+// differ in what Options says; it lives as long as its session. It is safe for concurrent use.
 type Locker struct {
 	*etcd
 	opts    Options
@@ -104,13 +106,14 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	sess := engine.Of(s)
 	l := &Locker{etcd: &etcd{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space()}, opts: o, log: sess.Log(), reports: &reports{log: sess.Log(), done: o.Done, hooks: sess.Hooks(), refused: map[string]string{}}, turns: make(turns, mostTurns)}
 	l.jobs = newJobs(l.etcd, o.few, o.Now)
-	l.plans = &planner{locker: l, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, others: map[string]time.Time{}, changed: make(chan struct{}, 1), writing: make(chan struct{}, 1), put: map[int]string{}}
+	l.plans = &planner{locker: l, first: sess.NextLocker() * keysOfLocker, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, others: map[string]time.Time{}, changed: make(chan struct{}, 1), writing: make(chan struct{}, 1), put: map[int]string{}}
 	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){
 		func() { sess.Source().Listen(ctx, l.space.Jobs(), l.resync, l.apply) },
 		func() { sess.Source().Follow(ctx, l.space.Clocks(), 0, l.clocks) },
 		func() { l.clocks.publish(sess.Accepting(), sess, o.beat) },
+		func() { <-sess.Accepting().Done(); giveUpSettings(ctx, l) },
 		func() { <-ctx.Done(); l.revokeAllSpares() },
 	} {
 		open = open && sess.Background(work)

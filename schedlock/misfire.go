@@ -61,7 +61,7 @@ func (j *Job) catchUp() {
 type past struct {
 	last         time.Time // the latest tick that was claimed, or the zero time
 	began, ended time.Time // of its run, with AtLeast
-	due          time.Time // the first tick that was planned, if none was claimed, or the zero time
+	due          time.Time // the first tick after it that was planned, if the schedule alone does not show that, or the zero time
 	resumed      time.Time // the last Resume, or the zero time
 	locked       bool      // an active run or a cooldown keeps the job from starting now
 }
@@ -74,10 +74,34 @@ func (p past) skipped(tick time.Time) bool {
 
 // since returns the time after which a tick may have been missed, or zero if none can have been.
 func (p past) since() time.Time {
-	if p.last.IsZero() && !p.due.IsZero() {
+	if !p.due.IsZero() {
 		return p.due.Add(-smallest)
 	}
 	return p.last
+}
+
+// dueBy returns the first tick after the last claimed one that a stored plan has, or the zero time if the present schedule has
+// that. The plan may be of the schedule that was in force before; or of the present one, written when that took its place.
+func (p past) dueBy(plan record.Plan, times *timetable, atLeast time.Duration, now time.Time) time.Time {
+	switch from := p.began.Add(atLeast); {
+	case p.last.IsZero():
+		return record.Time(plan.DueMS)
+	case plan.Schedule == "":
+		return time.Time{}
+	case !sameSchedule(plan.Schedule, times.stored()):
+		if due := plan.Due(p.last.UnixMilli()); due != 0 {
+			return record.Time(due)
+		}
+		return now
+	case from.Before(p.last):
+		from = p.last
+		fallthrough
+	default:
+		if next := times.after(from); !next.IsZero() && plan.DueMS > next.UnixMilli() {
+			return record.Time(plan.DueMS)
+		}
+	}
+	return time.Time{}
 }
 
 // past reads what is known of the ticks that have come.
@@ -105,9 +129,9 @@ func (j *Job) past(ctx context.Context) (past, error) {
 			p.began, p.ended = p.last, l.opts.Now()
 		}
 	}
-	if len(kvs[0]) == 0 && len(kvs[4]) > 0 {
+	if len(kvs[4]) > 0 {
 		plan, _ := record.DecodePlan(kvs[4][0].Value)
-		p.due = record.Time(plan.DueMS)
+		p.due = p.dueBy(plan, &j.times, atLeast, l.opts.Now())
 	}
 	if len(kvs[3]) > 0 { // possibly by Pause, but no tick can be claimed while the job is paused
 		r, _ := record.DecodeOperated(kvs[3][0].Value)

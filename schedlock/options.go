@@ -194,7 +194,8 @@ const (
 	// job, see Job.Next, however long ago it was missed; LateBy, if given, bounds that. If the job
 	// is locked or cools down, the process waits for the end of that first. A tick that came after
 	// the last start was missed if that run was lost, or had ended before the tick came. Of a job
-	// that has never run, ticks are missed from the first one on that a process has planned.
+	// that has never run, and of one whose schedule has changed since, ticks are missed from the first
+	// one on that was planned: no fire time of a new schedule from before that was in force.
 	Once
 )
 

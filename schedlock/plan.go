@@ -21,6 +21,7 @@ import (
 // use.
 type planner struct {
 	locker *Locker
+	first  int // of the numbers of its keys: each Locker of a session has its own
 
 	writing chan struct{} // has room for one
 
@@ -230,6 +231,9 @@ func (p *planner) rest() time.Duration {
 	return wait + rand.N(beat) //nolint:gosec // it only spreads load
 }
 
+// keysOfLocker is how many keys a Locker may need for the names of its jobs.
+const keysOfLocker = 1000
+
 // namesAtOnce bounds the names in one key, in bytes: a record has 32 KiB at most.
 const namesAtOnce = 16 << 10
 
@@ -242,7 +246,7 @@ func (p *planner) publish(ctx context.Context, e *engine.Epoch) error {
 			continue
 		}
 		_, err := repeat(ctx, l.etcd, func(call context.Context) (*clientv3.PutResponse, error) {
-			return l.kv.Put(call, l.space.User(int64(e.Lease()), n), value, clientv3.WithLease(e.Lease()))
+			return l.kv.Put(call, l.space.User(int64(e.Lease()), p.first+n), value, clientv3.WithLease(e.Lease()))
 		})
 		if err != nil {
 			return err
@@ -267,7 +271,7 @@ func (p *planner) unpublish(ctx context.Context, e *engine.Epoch) error {
 	p.mu.Unlock()
 	for _, n := range surplus {
 		_, err := repeat(ctx, p.locker.etcd, func(call context.Context) (*clientv3.DeleteResponse, error) {
-			return p.locker.client.Delete(call, p.locker.space.User(int64(e.Lease()), n))
+			return p.locker.client.Delete(call, p.locker.space.User(int64(e.Lease()), p.first+n))
 		})
 		if err != nil {
 			return err

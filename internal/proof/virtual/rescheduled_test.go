@@ -1,0 +1,77 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// daily fires each day, so long after midnight.
+type daily time.Duration
+
+func (d daily) Next(t time.Time) time.Time {
+	next := t.UTC().Truncate(24 * time.Hour).Add(time.Duration(d))
+	if !next.After(t) {
+		next = next.Add(24 * time.Hour)
+	}
+	return next
+}
+
+// OnMisfire(Once) starts no tick of a new schedule from before that was in force, in each process of the deploy (A460 in
+// internal/proof/tested-failures.md): invoices of nine o'clock were moved to the evening at eight, and were sent at once, and in
+// the evening again. A tick that the former schedule has missed counts.
+func TestOnceAfterAnotherSchedule(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		former, next time.Duration // of the schedules
+		deploy       time.Duration // from the midnight after the run
+		want         []time.Duration
+	}{
+		"before the former one was due": {9 * time.Hour, 22 * time.Hour, 8 * time.Hour, nil},
+		"the former one was missed":     {9 * time.Hour, 22 * time.Hour, 23 * time.Hour, []time.Duration{22 * time.Hour}},
+		"the new one has not come":      {9 * time.Hour, 22 * time.Hour, 12 * time.Hour, nil},
+		"earlier in the day":            {9 * time.Hour, 7 * time.Hour, 8 * time.Hour, nil},
+		"the same one was missed":       {9 * time.Hour, 9 * time.Hour, 12 * time.Hour, []time.Duration{9 * time.Hour}},
+		"the same one is due":           {9 * time.Hour, 9 * time.Hour, 8 * time.Hour, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 1, func(t *testing.T, on []*desk) {
+				d := on[0]
+				var ticks []string
+				job := func(at time.Duration) *schedlock.Job {
+					d.open(concurrency.SessionOptions{})
+					j, err := d.locker().Job("job", daily(at), func(_ context.Context, r *schedlock.Run) error {
+						ticks = append(ticks, r.Tick().Format(time.DateTime))
+						return nil
+					}, schedlock.OnMisfire(schedlock.Once))
+					require.NoError(t, err)
+					j.Next(time.Now())
+					time.Sleep(20 * time.Minute) // plans are written, and what was missed is run
+					return j
+				}
+				former := job(c.former)
+				time.Sleep(time.Until(daily(c.former).Next(time.Now())))
+				former.Run()
+				require.Len(t, ticks, 1)
+				midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+				require.NoError(t, d.session.Close(t.Context()))
+
+				time.Sleep(time.Until(midnight.Add(c.deploy)))
+				job(c.next)
+				require.NoError(t, d.session.Close(t.Context()))
+				job(c.next) // the next process of a rolling deploy
+				var want []string
+				for _, at := range c.want {
+					want = append(want, midnight.Add(at).Format(time.DateTime))
+				}
+				require.Equal(t, fmt.Sprint(want), fmt.Sprint(ticks[1:]))
+			})
+		})
+	}
+}
