@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -174,6 +175,12 @@ func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
 		if err != nil {
 			return decision{}, err
 		}
+		if lease := st.outlived(k.atLeast, k.opts.Now().Add(-k.opts.MaxSkew)); lease != 0 {
+			if err := k.endCooldown(ctx, lease); err != nil {
+				return decision{}, err
+			}
+			continue
+		}
 		settled, as := st.settled()
 		k.job.read(settled, as)
 		warnOfFires(k.log, k.job, k.shared(), settled)
@@ -205,6 +212,15 @@ func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
 			return next, nil
 		}
 	}
+}
+
+// endCooldown revokes the lease of a cooldown, which has nothing but that.
+func (k *claim) endCooldown(ctx context.Context, lease clientv3.LeaseID) error {
+	_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.LeaseRevokeResponse, error) { return k.client.Revoke(call, lease) })
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return nil
+	}
+	return err
 }
 
 // wait waits for this process's place in the order of the tick. An event ends it early: the claim of

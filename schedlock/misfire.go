@@ -117,7 +117,8 @@ func (j *Job) past(ctx context.Context) (past, error) {
 	if err != nil {
 		return past{}, err
 	}
-	p := past{locked: len(kvs[1])+len(kvs[2]) > 0}
+	st := state{lock: kvs[1], cooldown: kvs[2]}
+	p := past{locked: len(kvs[1])+len(kvs[2]) > 0 && st.outlived(atLeast, l.opts.Now().Add(-l.opts.MaxSkew)) == 0}
 	if len(kvs[0]) > 0 {
 		p.last, _ = keys.ParseRun(string(kvs[0][0].Key))
 		r, _ := record.DecodeRun(kvs[0][0].Value)

@@ -69,7 +69,7 @@ func requiredIDs() []string {
 	add("A", "%d", 356, 364)
 	add("A", "%d", 366, 369)
 	add("A", "%d", 371, 382)
-	add("A", "%d", 460, 462)
+	add("A", "%d", 460, 463)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
