@@ -55,11 +55,12 @@ type Session struct {
 	source    *mirror.Source
 	nonces    atomic.Uint64 // the number of the latest Nonce
 	seen      atomic.Int64  // greatest revision of etcd that was ever met
-	lockers   atomic.Int64  // the number of the latest Locker
 
 	// creations and removals gather what callers write at the same time. They are apart, since a
 	// put fails where etcd has no space, and all that is in one Txn with it.
 	creations, removals *commit.Group
+
+	Lockers atomic.Int64 // how many there are on this session
 
 	// Asking and Requeue are for calls whose requests are gone: the reason is asked for, and
 	// they queue anew, a few at a time.
@@ -175,9 +176,6 @@ func (s *Session) ReleaseTimeout() time.Duration { return s.opts.ReleaseTimeout 
 
 // Nonce returns a text that this session has returned never before.
 func (s *Session) Nonce() string { return strconv.FormatUint(s.nonces.Add(1), 36) }
-
-// NextLocker returns the number of a new Locker on this session, from 0 on.
-func (s *Session) NextLocker() int { return int(s.lockers.Add(1)) - 1 }
 
 // Context returns a context that ends when Close has waited for the holders.
 func (s *Session) Context() context.Context { return s.ctx }
