@@ -57,20 +57,22 @@ const (
 
 // New returns a Codec that encrypts with a key of KeySize random bytes, such as crypto/rand.Read returns,
 // of which id is the name: 1 to 48 characters of visible ASCII, never used for another key. It returns
-// idempotency.ErrInvalid for a key or an id of another form. The Codec is safe for concurrent use, and
-// keeps a copy of the key.
+// idempotency.ErrInvalid for a key or an id of another form. With it comes a Codec that every Store refuses
+// (ErrInvalid), so a program that drops the error stores nothing in the clear. The Codec is safe for
+// concurrent use, and keeps a copy of the key.
 func New(id string, key []byte) (idempotency.Codec, error) {
+	var refused *codec // it has no name
 	switch {
 	case len(key) != KeySize:
-		return nil, invalid{fmt.Errorf("aesgcm: new codec %q: the key has %d bytes, not %d", id, len(key), KeySize)}
+		return refused, invalid{fmt.Errorf("aesgcm: new codec %q: the key has %d bytes, not %d", id, len(key), KeySize)}
 	case bytes.Equal(key, make([]byte, KeySize)):
-		return nil, invalid{fmt.Errorf("aesgcm: new codec %q: the key has zeros alone", id)}
+		return refused, invalid{fmt.Errorf("aesgcm: new codec %q: the key has zeros alone", id)}
 	case id == "" || len(id) > maxID:
-		return nil, invalid{fmt.Errorf("aesgcm: new codec: the id %q does not have 1 to %d characters", id, maxID)}
+		return refused, invalid{fmt.Errorf("aesgcm: new codec: the id %q does not have 1 to %d characters", id, maxID)}
 	}
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' {
-			return nil, invalid{fmt.Errorf("aesgcm: new codec: the id %q has characters that are not visible ASCII", id)}
+			return refused, invalid{fmt.Errorf("aesgcm: new codec: the id %q has characters that are not visible ASCII", id)}
 		}
 	}
 	return &codec{"aes-256-gcm/" + id, bytes.Clone(key)}, nil
@@ -81,13 +83,19 @@ type codec struct {
 	key  []byte
 }
 
-func (c *codec) Name() string { return c.name }
+// Name returns the name, which is empty for the Codec that New returns with an error.
+func (c *codec) Name() string {
+	if c == nil {
+		return ""
+	}
+	return c.name
+}
 
 // String returns the name, so that no log has the key.
-func (c *codec) String() string { return c.name }
+func (c *codec) String() string { return c.Name() }
 
 // GoString returns the name, so that no log has the key.
-func (c *codec) GoString() string { return c.name }
+func (c *codec) GoString() string { return c.Name() }
 
 func (c *codec) Encode(plain, about []byte) ([]byte, error) {
 	salt := make([]byte, saltSize)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/aesgcm"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 func newKey() []byte {
@@ -24,6 +25,21 @@ func codec(t testing.TB, id string, key []byte) idempotency.Codec {
 	c, err := aesgcm.New(id, key)
 	require.NoError(t, err)
 	return c
+}
+
+// A program that drops the error of New has no Store (A425 in internal/proof/tested-failures.md): its Store would have stored
+// results in the clear, since a nil Codec is none.
+func TestDroppedError(t *testing.T) {
+	t.Parallel()
+	s, _ := testkit.Shared(t).Session(nil)
+	c, err := aesgcm.New("2026-01", newKey()[:16])
+	require.Error(t, err)
+	require.Empty(t, fmt.Sprint(c))
+	for _, opts := range []idempotency.Options{{Codec: c}, {OldCodecs: []idempotency.Codec{c}}} {
+		_, err = idempotency.NewStore(s, "payments", &opts)
+		require.ErrorIs(t, err, idempotency.ErrInvalid)
+		require.ErrorContains(t, err, "Options.Codec")
+	}
 }
 
 // What was encrypted for one request is not decrypted for another one, with another key, or changed.
