@@ -32,7 +32,7 @@ const (
 	Claimed    Reason = "claimed"     // the tick is claimed, or was executed
 	Busy       Reason = "busy"        // another run of the job is active
 	Paused     Reason = "paused"      // the job is paused
-	Cooldown   Reason = "cooldown"    // the job cools down
+	Cooldown   Reason = "cooldown"    // the job cools down (schedlock.AtLeast)
 	Late       Reason = "late"        // it is too late for the tick
 	InProgress Reason = "in_progress" // another attempt at the request is in progress
 	Unknown    Reason = "unknown"     // the outcome of a lost attempt is unknown

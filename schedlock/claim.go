@@ -42,6 +42,7 @@ type claim struct {
 	*Locker
 	job *job
 	request
+	cooling bool // the tick was skipped since the job cools down
 }
 
 // seen is take as hooks see it.
@@ -59,7 +60,7 @@ func (k *claim) seen(ctx context.Context, tick time.Time) (*claimed, Result, err
 		if c != nil {
 			o.Token, o.Tick, o.Attempt = c.token, c.tick, c.attempt
 		}
-		o.Result, o.Reason = endOfClaim(c != nil, res.Outcome, err, ctx.Err())
+		o.Result, o.Reason = endOfClaim(c != nil, res.Outcome, k.cooling, err, ctx.Err())
 		span.End(o)
 	}
 	return c, res, err
@@ -117,6 +118,7 @@ func (k *claim) ask(ctx, sent context.Context, p plan) (*claimed, Result, error)
 			p = next.plan
 		}
 		res.Tick, res.Outcome, res.Owner, res.Paused = p.tick, next.outcome, next.owner, next.paused
+		k.cooling = next.cooling
 		if c != nil || err != nil || next.action == skip {
 			return c, res, err
 		}

@@ -34,6 +34,7 @@ type decision struct {
 	outcome Outcome // of skip, with the owner of the run, or the pause
 	owner   string
 	paused  *Pause
+	cooling bool  // of skip as StillRunning: no run is active, the job cools down
 	err     error // of refuse
 }
 
@@ -171,7 +172,7 @@ func (st state) await(r request) decision {
 
 // skip decides to return an outcome, with the owner of the run or the pause.
 func (st state) skip(out Outcome) decision {
-	next := decision{action: skip, outcome: out, owner: st.owner(out)}
+	next := decision{action: skip, outcome: out, owner: st.owner(out), cooling: out == StillRunning && len(st.lock) == 0}
 	if out == Paused {
 		next.paused = pauseOf(st.pause)
 	}

@@ -146,7 +146,8 @@ func TestDecide(t *testing.T) {
 
 		"a later tick was claimed":  {state{latest: later}, timed(nil), skips(Late, "")},
 		"another tick runs":         {state{lock: lock}, timed(nil), skips(StillRunning, "locker")},
-		"another tick cools down":   {state{cooldown: cooldown}, timed(nil), skips(StillRunning, "cooler")},
+		"another tick cools down":   {state{cooldown: cooldown}, timed(nil), decision{action: skip, outcome: StillRunning, owner: "cooler", cooling: true}}, // A426
+		"and one runs":              {state{lock: lock, cooldown: cooldown}, timed(nil), skips(StillRunning, "locker")},
 		"paused":                    {state{pause: pause, lock: lock}, timed(nil), decision{action: skip, outcome: Paused, paused: &Pause{By: "ops", Reason: "a deploy", Since: time.UnixMilli(later.UnixMilli())}}},
 		"paused, after a lost run":  {state{run: active, pause: pause}, timed(nil), decision{action: skip, outcome: Paused, paused: &Pause{By: "ops", Reason: "a deploy", Since: time.UnixMilli(later.UnixMilli())}}},
 		"late comes before a pause": {state{latest: later, pause: pause}, timed(nil), skips(Late, "")},

@@ -56,7 +56,7 @@ var (
 	// has run it or planned it yet.
 	ErrUnknownJob = errors.New("no such job")
 
-	// ErrNotRunning: the job has no active run, and does not cool down.
+	// ErrNotRunning: the job has no active run, and does not cool down; or OnlyRun excludes what it does.
 	ErrNotRunning = errors.New("job is not running")
 
 	// ErrInUse: the job runs, or a live process uses it, so that it cannot be forgotten.

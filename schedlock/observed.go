@@ -10,9 +10,9 @@ import (
 
 // How calls and runs are reported to the hooks of the session.
 
-// endOfClaim returns how a claim has ended that returns this outcome and err. ended is the error of the
-// caller's ctx.
-func endOfClaim(claimed bool, outcome Outcome, err, ended error) (observe.Result, observe.Reason) {
+// endOfClaim returns how a claim has ended that returns this outcome and err. cooling is set if StillRunning means a
+// cooldown, and ended is the error of the caller's ctx.
+func endOfClaim(claimed bool, outcome Outcome, cooling bool, err, ended error) (observe.Result, observe.Reason) {
 	switch {
 	case claimed:
 		return observe.Granted, ""
@@ -35,6 +35,9 @@ func endOfClaim(claimed bool, outcome Outcome, err, ended error) (observe.Result
 	}
 	switch outcome {
 	case StillRunning:
+		if cooling {
+			return observe.Refused, observe.Cooldown
+		}
 		return observe.Refused, observe.Busy
 	case Paused:
 		return observe.Refused, observe.Paused

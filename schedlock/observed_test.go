@@ -93,6 +93,15 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			},
 			want: []string{"claim: refused (busy)"},
 		},
+		"refused: cooldown": { // A426: it was reported as busy
+			do: func(t *testing.T, s two, ctx context.Context) {
+				_, err := s.other.Do(ctx, "x", nothing, once, schedlock.AtLeast(time.Hour))
+				require.NoError(t, err)
+				_, err = s.in.Do(ctx, "x", nothing, schedlock.Tick(tick(2)), schedlock.AtLeast(time.Hour))
+				require.NoError(t, err)
+			},
+			want: []string{"claim: refused (cooldown)"},
+		},
 		"refused: paused": {
 			do: func(t *testing.T, s two, ctx context.Context) {
 				_, err := s.other.Do(ctx, "x", nothing, schedlock.Tick(tick(0)))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -160,7 +161,7 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 	case u.only != nil && *u.only != 0 && len(lock) == 0:
 		return commit.Absent, fmt.Errorf("%w: the run has ended, and the job cools down (AtLeast; OnlyRun(0) ends that)", ErrNotRunning)
 	case u.only != nil && tokenOf(lock) != *u.only:
-		return commit.Absent, ErrNotRunning
+		return commit.Absent, join.Kind(ErrNotRunning, fmt.Errorf("the active run has the token %d, not %d (OnlyRun)", tokenOf(lock), *u.only))
 	}
 	if len(lock) == 0 {
 		return o.endCooldown(ctx, cooldown[0].CreateRevision, fleetTime(o.Locker, kvs[3]))

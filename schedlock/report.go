@@ -100,7 +100,7 @@ func (p *reports) newRefusal(job string, err error) bool {
 func (p *reports) refuse(ctx context.Context, job string, tick time.Time, err error) error {
 	if _, span := p.hooks.Start(ctx, observe.Call{Op: observe.Claim, Kind: observe.Job, Name: job, Tick: tick}); span != nil {
 		o := observe.Outcome{Err: err, Tick: tick}
-		o.Result, o.Reason = endOfClaim(false, NotClaimed, err, nil)
+		o.Result, o.Reason = endOfClaim(false, NotClaimed, false, err, nil)
 		span.End(o)
 	}
 	return err
