@@ -42,7 +42,11 @@ func (s owners) endID(ctx context.Context, id string, only *int64, n record.Noti
 	if err := keyspace.CheckID(id); err != nil {
 		return s.queue.failed(verb(n), invalid("the ID %w", err))
 	}
-	return s.end(ctx, fmt.Sprintf("ID %q", id), n, func(ctx context.Context, n record.Notice) error { return s.found().EndID(ctx, id, only, n) })
+	which := fmt.Sprintf("ID %q", id)
+	if only != nil {
+		which += fmt.Sprintf(" with token %d", *only)
+	}
+	return s.end(ctx, which, n, func(ctx context.Context, n record.Notice) error { return s.found().EndID(ctx, id, only, n) })
 }
 
 // releaseID ends a request by its ID as released.

@@ -3,6 +3,7 @@ package concurrency_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -208,7 +209,9 @@ func TestReleaseIDOnlyToken(t *testing.T) {
 		first := acquire(t, ctx, q[0], concurrency.ID("flow"))
 		require.NoError(t, first.Release(ctx))
 		second := acquire(t, ctx, q[0], concurrency.ID("flow"))
-		require.ErrorIs(t, q[1].ReleaseID(ctx, "flow", concurrency.OnlyToken(first.Token())), concurrency.ErrNotHeld)
+		err := q[1].ReleaseID(ctx, "flow", concurrency.OnlyToken(first.Token()))
+		require.ErrorIs(t, err, concurrency.ErrNotHeld)
+		require.ErrorContains(t, err, fmt.Sprintf(`ID "flow" with token %d of`, first.Token())) // A427: there is a request with that ID
 		require.NoError(t, second.Err())
 		require.ErrorIs(t, q[1].ReleaseID(ctx, "other", concurrency.OnlyToken(second.Token())), concurrency.ErrNotHeld)
 		require.ErrorIs(t, q[1].ReleaseID(ctx, "flow", nil), concurrency.ErrInvalid)
