@@ -58,10 +58,10 @@ type console struct {
 func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	o, err := opts.withDefaults()
 	if err == nil && sess == nil {
-		err = fmt.Errorf("%w: the session is nil", ErrInvalid)
+		err = engine.Invalid("the session is nil")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("new console: %w", err)
+		return nil, fmt.Errorf("console: new handler: %w", err)
 	}
 	c := &console{
 		sess: sess, inner: engine.Of(sess), opts: o, viewers: make(chan struct{}, o.MaxViewers), cross: http.NewCrossOriginProtection(),
@@ -80,7 +80,7 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	for path, page := range views {
 		t, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/queuetable.html", "templates/"+page.template)
 		if err != nil {
-			return nil, fmt.Errorf("new console: %w", err)
+			return nil, fmt.Errorf("console: new handler: %w", err)
 		}
 		c.pages[path] = t
 		pattern := "GET /" + path

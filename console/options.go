@@ -2,16 +2,17 @@ package console
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
 	"go.uber.org/zap"
 
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/webguard"
 )
 
-// ErrInvalid: an argument or an option is out of range.
-var ErrInvalid = errors.New("invalid argument")
+// ErrInvalid is concurrency.ErrInvalid: an argument or an option is out of range.
+var ErrInvalid = concurrency.ErrInvalid
 
 // Options configure a console. nil means all defaults.
 type Options struct {
@@ -90,7 +91,7 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	hosts, err := webguard.NewHosts(c.Hosts)
 	if err != nil {
-		return c, fmt.Errorf("%w: Hosts has %w", ErrInvalid, err)
+		return c, engine.Invalid("Options.Hosts has %w", err)
 	}
 	c.Hosts = hosts
 	if c.Actor == nil {
@@ -101,7 +102,7 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case c.MaxViewers < 0:
-		return c, fmt.Errorf("%w: MaxViewers %d is negative", ErrInvalid, c.MaxViewers)
+		return c, engine.Invalid("Options.MaxViewers %d is negative", c.MaxViewers)
 	case c.MaxViewers == 0:
 		c.MaxViewers = 64
 	}
@@ -116,5 +117,5 @@ func (o *Options) may(r *http.Request, a Action) error {
 	case a.Verb == Read:
 		return nil
 	}
-	return errors.New("this console is read-only")
+	return errors.New("this console is read-only: Options.Authorize, or etcdkit console --write, allows actions")
 }

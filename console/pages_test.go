@@ -208,11 +208,13 @@ func TestOtherNamespaces(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	_, err := console.Handler(nil, nil)
-	require.ErrorIs(t, err, console.ErrInvalid)
+	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	sess, _ := testkit.Shared(t).Session(nil)
 	for _, o := range []console.Options{{Hosts: []string{""}}, {Hosts: []string{"a/b"}}, {Hosts: []string{"a:80"}}, {Hosts: []string{"*.example.com"}}, {Hosts: []string{"a,b"}}, {Hosts: []string{"a."}}, {Hosts: []string{"[nonsense"}}, {Hosts: []string{"[a:b]"}}, {MaxViewers: -1}} {
 		_, err = console.Handler(sess, &o)
 		require.ErrorIs(t, err, console.ErrInvalid)
+		require.ErrorIs(t, err, concurrency.ErrInvalid) // A428: it was another value, and the text did not name the package or Options
+		require.Regexp(t, `^console: new handler: Options\.`, err.Error())
 	}
 }
 

@@ -28,15 +28,15 @@ func TestBadInput(t *testing.T) {
 	f := shared(t)
 	c := f.Client()
 	for want, opts := range map[string]*exporter.Options{
-		"MaxNames -1 is negative":                  {MaxNames: -1},
-		"Probe 1ms is not between 100ms and 1h":    {Probe: time.Millisecond},
-		"Probe 2h0m0s is not between 100ms and 1h": {Probe: 2 * time.Hour},
-		"Refresh 1ms is below a second":            {Refresh: time.Millisecond},
-		`the Prefix "/" is empty`:                  {Prefix: "/"},
+		"Options.MaxNames -1 is negative":                  {MaxNames: -1},
+		"Options.Probe 1ms is not between 100ms and 1h":    {Probe: time.Millisecond},
+		"Options.Probe 2h0m0s is not between 100ms and 1h": {Probe: 2 * time.Hour},
+		"Options.Refresh 1ms is below a second":            {Refresh: time.Millisecond},
+		`the Prefix "/" is empty`:                          {Prefix: "/"},
 	} {
 		_, err := exporter.New(c, "test", opts)
 		require.ErrorIs(t, err, exporter.ErrInvalid)
-		require.ErrorContains(t, err, want)
+		require.EqualError(t, err, `exporter: new exporter of "test": `+want+": invalid argument") // A428
 	}
 	_, err := exporter.New(nil, "test", nil)
 	require.ErrorIs(t, err, exporter.ErrInvalid)

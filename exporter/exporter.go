@@ -31,11 +31,11 @@ func New(client *clientv3.Client, namespace string, opts *Options) (*Exporter, e
 		err = invalid("the client is nil")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("new exporter: %w", err)
+		return nil, fmt.Errorf("exporter: new exporter of %q: %w", namespace, err)
 	}
 	space, err := keyspace.New(o.Prefix, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("new exporter: %w", invalid("%w", err))
+		return nil, fmt.Errorf("exporter: new exporter of %q: %w", namespace, invalid("%w", err))
 	}
 	etcd := members.Of(client, o.Logger, nil)
 	return &Exporter{
@@ -56,7 +56,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	defer e.etcd.Await()()
 	err := e.fleet.Run(ctx)
 	if errors.Is(err, fleet.ErrActive) {
-		return fmt.Errorf("run exporter of %q: %w", e.space.Root(), invalid("Run is active already"))
+		return fmt.Errorf("exporter: run exporter of %q: %w", e.space.Root(), invalid("Run is active already"))
 	}
 	return err
 }

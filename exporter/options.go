@@ -30,19 +30,20 @@ type Options struct {
 	// find changes that the watch has lost: at least a second. Defaults to 1 h.
 	Refresh time.Duration
 
-	// Logger receives what an operator should know: a namespace that cannot be read and a member of
-	// etcd that hangs as warnings, everything else at a lower level. Defaults to no logging.
+	// Logger receives what an operator should know as warnings: a namespace that cannot be read, a watch that does not
+	// answer, a member of etcd that hangs, a backup that was restored. All else has a lower level. Defaults to no logging.
 	Logger *zap.Logger
 
 	// Now is the clock by which ages are computed. Defaults to time.Now.
 	Now func() time.Time
 }
 
-// ErrInvalid: an argument or an option is out of range, or Run was called twice.
+// ErrInvalid: an argument or an option is out of range, or Run was called twice. It is this package's own:
+// concurrency.ErrInvalid is another value.
 var ErrInvalid = errors.New("invalid argument")
 
 func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+	return fmt.Errorf(format+": %w", append(args, ErrInvalid)...)
 }
 
 // withDefaults returns a checked copy in which nothing is left open.
@@ -63,11 +64,11 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case c.MaxNames < 0:
-		return c, invalid("MaxNames %d is negative", c.MaxNames)
+		return c, invalid("Options.MaxNames %d is negative", c.MaxNames)
 	case c.Probe < 100*time.Millisecond || c.Probe > time.Hour:
-		return c, invalid("Probe %v is not between 100ms and 1h", c.Probe)
+		return c, invalid("Options.Probe %v is not between 100ms and 1h", c.Probe)
 	case c.Refresh < time.Second:
-		return c, invalid("Refresh %v is below a second", c.Refresh)
+		return c, invalid("Options.Refresh %v is below a second", c.Refresh)
 	}
 	return c, nil
 }

@@ -38,7 +38,7 @@ type Options struct {
 	Attributes []attribute.KeyValue
 }
 
-// ErrInvalid: an option is out of range.
+// ErrInvalid: an option is out of range. It is this package's own: concurrency.ErrInvalid is another value.
 var ErrInvalid = errors.New("invalid argument")
 
 // New returns hooks that report to OpenTelemetry. It returns ErrInvalid, or an error of the

@@ -24,7 +24,7 @@ type Options struct {
 	Buckets []float64
 }
 
-// ErrInvalid: an argument or an option is out of range.
+// ErrInvalid: an argument or an option is out of range. It is this package's own: concurrency.ErrInvalid is another value.
 var ErrInvalid = errors.New("invalid argument")
 
 // New registers the metrics and returns hooks that report to them. If they are registered there already, by an earlier
