@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"log"
+	"sync"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -20,7 +21,7 @@ func Example_gocron() {
 	ran := make(chan struct{}, 100)
 	var all []gocron.Scheduler
 	var lk *schedlock.Locker
-	defer processes(ctx, func(sess *concurrency.Session) {
+	stop := processes(ctx, func(sess *concurrency.Session) {
 		var err error
 		if lk, err = schedlock.New(sess, &schedlock.Options{Done: failed}); err != nil {
 			log.Fatal(err)
@@ -41,14 +42,17 @@ func Example_gocron() {
 		}
 		s.Start()
 		all = append(all, s)
-	})()
+	})
 	for range 3 {
 		<-ran
 	}
 	pause(ctx, lk, "invoices")
+	var stopped sync.WaitGroup
 	for _, s := range all {
-		_ = s.Shutdown() // before the session is closed
+		stopped.Go(func() { _ = s.Shutdown() })
 	}
+	stop() // closes the sessions: asks runs to stop
+	stopped.Wait()
 	// Output:
 	// the run before the last one: done
 	// paused: the database is being moved

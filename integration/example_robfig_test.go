@@ -23,7 +23,7 @@ func Example_robfig() {
 	ran := make(chan struct{}, 100)
 	var all []*cron.Cron
 	var lk *schedlock.Locker
-	defer processes(ctx, func(sess *concurrency.Session) {
+	stop := processes(ctx, func(sess *concurrency.Session) {
 		if lk, err = schedlock.New(sess, &schedlock.Options{Done: failed}); err != nil {
 			log.Fatal(err)
 		}
@@ -38,13 +38,18 @@ func Example_robfig() {
 		c.Schedule(job, job) // the job is the schedule too, so that it knows its fire times
 		c.Start()
 		all = append(all, c)
-	})()
+	})
 	for range 3 {
 		<-ran
 	}
 	pause(ctx, lk, "invoices")
+	var stopped []context.Context
 	for _, c := range all {
-		<-c.Stop().Done() // before the session is closed
+		stopped = append(stopped, c.Stop()) // begins no further call
+	}
+	stop() // closes the sessions: ends calls that wait for another process's run, and asks runs to stop
+	for _, calls := range stopped {
+		<-calls.Done()
 	}
 	// Output:
 	// the run before the last one: done

@@ -41,11 +41,17 @@ func main() {
 
 // shop serves the page while the shop works.
 func shop(ctx context.Context, etcd cluster.Etcd, client *clientv3.Client, lis net.Listener) error {
-	sess, err := concurrency.NewSession(ctx, client, "shop", &concurrency.SessionOptions{Owner: "operator"})
+	opening, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	sess, err := concurrency.NewSession(opening, client, "shop", &concurrency.SessionOptions{Owner: "operator"})
 	if err != nil {
 		return err
 	}
-	defer sess.Close(context.WithoutCancel(ctx))
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = sess.Close(closing)
+	}()
 	page, err := console.Handler(sess, &console.Options{
 		Authorize: func(*http.Request, console.Action) error { return nil }, Actor: func(*http.Request) string { return "operator" },
 	})

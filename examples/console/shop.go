@@ -27,12 +27,14 @@ func process(ctx context.Context, etcd cluster.Etcd, name string) error {
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer program.CloseClient(client)
 	hooks, err := metrics.Hooks(ctx, name)
 	if err != nil {
 		return err
 	}
-	sess, err := concurrency.NewSession(ctx, client, "shop", &concurrency.SessionOptions{Owner: name, Hooks: hooks})
+	opening, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	sess, err := concurrency.NewSession(opening, client, "shop", &concurrency.SessionOptions{Owner: name, Hooks: hooks})
 	if err != nil {
 		return err
 	}

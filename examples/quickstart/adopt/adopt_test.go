@@ -60,7 +60,7 @@ func stop(client *clientv3.Client, sess *concurrency.Session) {
 	if err := sess.Close(closing); err != nil {
 		log.Print(err) // some work was interrupted, or the lease was not revoked and expires
 	}
-	client.Close() // after the session
+	go client.Close() // after the session; it can hang
 }
 
 // session is a service's on an embedded etcd.

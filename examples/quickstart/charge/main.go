@@ -53,4 +53,5 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 	return serve(sigterm, mux, sess.Close) // which waits for the payments in progress
 }
 
-func report(r *http.Request, err error) { log.Print(r.URL.Path, ": ", err) } // what an operator should know
+// report is called with what an operator should know, in an outage for each request: count them, and log a sample.
+func report(r *http.Request, err error) { log.Print(r.URL.Path, ": ", err) }

@@ -23,10 +23,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
 	if err := run(context.Background(), client); err != nil {
 		log.Fatal(err)
-	}
+	} // no client.Close: it can hang
 }
 
 func run(ctx context.Context, client *clientv3.Client) error {

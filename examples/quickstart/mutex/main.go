@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/examples/program"
@@ -34,8 +35,10 @@ func migrate(ctx context.Context, process []*concurrency.Session) error {
 	if _, err := locks[1].TryLock(ctx); errors.Is(err, concurrency.ErrFull) {
 		fmt.Println("B does not: the lock is taken")
 	}
-	if err := a.Release(ctx); err != nil {
-		return err // it was lost before: B may have begun already
+	if err := a.Release(ctx); errors.Is(err, concurrency.ErrLost) {
+		return err // before this: B may have begun already
+	} else if err != nil {
+		log.Print(err) // an *UnconfirmedError: A was alone, and the release continues in the background
 	}
 	return locks[1].Do(ctx, func(_ context.Context, b *concurrency.Permit) error {
 		fmt.Println("B migrates, with a greater token:", b.Token() > a.Token())

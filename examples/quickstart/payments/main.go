@@ -52,5 +52,6 @@ func run(sigterm context.Context, client *clientv3.Client) error {
 	return serve(sigterm, mux, client.Endpoints(), sess.Close) // which waits for the payments in progress
 }
 
-// report is called with what an operator should know, such as a payment whose outcome is unknown.
+// report is called with what an operator should know, such as a payment whose outcome is unknown, and in an outage for each
+// request: count them, and log a sample.
 func report(r *http.Request, err error) { log.Print(r.URL.Path, ": ", err) }

@@ -18,16 +18,23 @@ func serve(sigterm context.Context, h http.Handler, endpoints []string, then fun
 	if *provider == "" { // in a copy without hint
 		return errors.New("-provider is missing")
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	srv := &http.Server{ // ReadTimeout bounds a client that sends its body slowly, WriteTimeout the work besides
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+	}
 	ended := make(chan error, 1)
 	defer context.AfterFunc(sigterm, func() {
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(sigterm), 20*time.Second) // below the supervisor's
-		defer cancel()
-		_ = srv.Shutdown(stopping)
-		ended <- then(stopping)
+		_ = within(15*time.Second, srv.Shutdown)
+		ended <- within(5*time.Second, then) // a time of its own; both are below the supervisor's
 	})()
 	if err := srv.Serve(lis); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return <-ended // Serve returns when Shutdown begins
+}
+
+// within calls a function with a timeout.
+func within(d time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return f(ctx)
 }

@@ -24,26 +24,26 @@ import (
 
 func main() { program.Main("quickstart", run) }
 
-func run(ctx context.Context, client *clientv3.Client) error {
-	opening, cancel := context.WithTimeout(ctx, 5*time.Second) // without a deadline, NewSession waits for etcd
+func run(sigterm context.Context, client *clientv3.Client) error {
+	opening, cancel := context.WithTimeout(sigterm, 5*time.Second) // without a deadline, NewSession waits for etcd
 	defer cancel()
-	sess, err := concurrency.NewSession(opening, client, "quickstart", &concurrency.SessionOptions{Hooks: program.Hooks(ctx)}) // one per process
+	sess, err := concurrency.NewSession(opening, client, "quickstart", &concurrency.SessionOptions{Hooks: program.Hooks(sigterm)}) // one per process
 	if err != nil {
 		return err
 	}
-	defer sess.Close(ctx)
+	defer program.CloseSession(sess) // waits for the work in progress, and does not interrupt it as the end of the ctx of Do would
+	defer context.AfterFunc(sigterm, func() { program.CloseSession(sess) })()
 	sem, err := concurrency.NewSemaphore(sess, "render", 3, &concurrency.SemaphoreOptions{AdoptLimit: true}) // operators may change it
 	if err != nil {
 		return err
 	}
-
 	var wg sync.WaitGroup
 	var running atomic.Int64
 	var seen [10]int64
 	var errs [10]error
 	for i := range errs {
 		wg.Go(func() {
-			errs[i] = sem.Do(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
+			errs[i] = sem.Do(context.Background(), func(ctx context.Context, _ *concurrency.Permit) error {
 				seen[i] = running.Add(1)
 				defer running.Add(-1)
 				return program.Work(ctx, fmt.Sprint("frame ", i), 50*time.Millisecond) // ends early if the permit is lost

@@ -92,8 +92,22 @@ func runOn(ctx context.Context, etcd cluster.Etcd, run OnEtcd) error {
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer CloseClient(client)
 	return run(ctx, etcd, client)
+}
+
+// CloseClient closes a client of etcd's after its sessions, and waits for that no longer than a second: Close can hang if
+// etcd refuses a watch that ends.
+func CloseClient(client *clientv3.Client) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = client.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Second):
+	}
 }
 
 // Processes returns a program of several simulated processes. Each is a session, with one of
@@ -112,7 +126,7 @@ func Processes(namespace string, run func(ctx context.Context, process []*concur
 			if err != nil {
 				return err
 			}
-			defer closeSession(ctx, sess)
+			defer CloseSession(sess)
 			all = append(all, sess)
 		}
 		return run(ctx, all)
@@ -129,9 +143,9 @@ func Hooks(ctx context.Context) []observe.Hooks {
 	return hooks
 }
 
-// closeSession closes the session: Close waits for the work in progress and revokes the lease.
-func closeSession(ctx context.Context, sess *concurrency.Session) {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+// CloseSession closes the session: Close waits for the work in progress and revokes the lease.
+func CloseSession(sess *concurrency.Session) {
+	closing, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := sess.Close(closing); err != nil {
 		log.Print(err)
