@@ -12,7 +12,13 @@ import (
 //
 //	const spec = "0 9 * * 1-5"
 //	parsed, err := cron.ParseStandard(spec)
+//	if err != nil {
+//		return err
+//	}
 //	berlin, err := time.LoadLocation("Europe/Berlin")
+//	if err != nil {
+//		return err
+//	}
 //	job, err := lk.Job("invoices", schedlock.Crontab{Text: spec, Zone: berlin, Schedule: parsed}, send)
 //
 // Two parsers that read one text in two ways are not found by that. That parser also decides what happens

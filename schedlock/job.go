@@ -12,6 +12,9 @@ import (
 // robfig/cron takes. Each run is for the latest fire time that has come:
 //
 //	job, err := lk.Job("invoices", schedule, send)
+//	if err != nil {
+//		return err
+//	}
 //	c.Schedule(job, job)
 //
 // A Job is safe for concurrent use.

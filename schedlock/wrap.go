@@ -12,7 +12,10 @@ import (
 // cron.JobWrapper:
 //
 //	only, err := schedlock.Wrap[cron.Job](lk, "sweep", time.Minute)
-//	c.AddJob("@every 1m", only(sweep))
+//	if err != nil {
+//		return err
+//	}
+//	_, err = c.AddJob("@every 1m", only(sweep))
 //
 // A cron library does not pass the fire time to a job. So every, the period of the schedule, makes
 // the ticks, as the option Every does. For jobs at times of day use Locker.Job, which knows its

@@ -2,7 +2,10 @@
 // spans. It uses OpenTelemetry's API alone; the program chooses SDK and exporters.
 //
 //	hooks, err := otelkit.New(nil) // the global providers
-//	sess, err := concurrency.NewSession(ctx, client, "payments", &concurrency.SessionOptions{
+//	if err != nil {
+//		return err
+//	}
+//	sess, err := concurrency.NewSession(opening, client, "payments", &concurrency.SessionOptions{
 //		Hooks: []observe.Hooks{hooks},
 //	})
 //

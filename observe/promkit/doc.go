@@ -1,7 +1,10 @@
 // Package promkit reports what hooks see to Prometheus, by client_golang: durations and counts as metrics.
 //
 //	hooks, err := promkit.New(prometheus.DefaultRegisterer, nil)
-//	sess, err := concurrency.NewSession(ctx, client, "payments", &concurrency.SessionOptions{
+//	if err != nil {
+//		return err
+//	}
+//	sess, err := concurrency.NewSession(opening, client, "payments", &concurrency.SessionOptions{
 //		Hooks: []observe.Hooks{hooks},
 //	})
 //

@@ -2,7 +2,7 @@
 // client does; a program that uses log/slog needs no configuration of zap:
 //
 //	logger := slogkit.Logger(slog.Default().Handler())
-//	sess, err := concurrency.NewSession(ctx, client, "payments", &concurrency.SessionOptions{Logger: logger})
+//	sess, err := concurrency.NewSession(opening, client, "payments", &concurrency.SessionOptions{Logger: logger})
 //
 // Levels, messages, times, callers and fields arrive as they are: a field is an attribute of its own
 // type, a namespace of fields is a group, and a logger's name is the attribute "logger". Levels above

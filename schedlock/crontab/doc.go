@@ -2,7 +2,13 @@
 // it reads no clock, no file and no environment.
 //
 //	berlin, err := time.LoadLocation("Europe/Berlin")
+//	if err != nil {
+//		return err // a machine may lack the zone's data
+//	}
 //	nightly, err := crontab.Parse("30 2 * * *", berlin)
+//	if err != nil {
+//		return err
+//	}
 //	job, err := lk.Job("report", nightly, report)
 //
 // This job runs once each night. In the night of March in which Berlin has no 02:30 it runs at 03:00, and in that of

@@ -19,7 +19,10 @@ type Cron[L interface{ Unlock(context.Context) error }] struct {
 // NewCron returns a locker for one job. Pass it to that job twice:
 //
 //	daily, err := gocronlock.NewCron[gocron.Lock](lk, gocron.NewDefaultCron(false))
-//	s.NewJob(gocron.CronJob("0 9 * * *", false), task, gocron.WithName("invoices"),
+//	if err != nil {
+//		return err
+//	}
+//	_, err = s.NewJob(gocron.CronJob("0 9 * * *", false), task, gocron.WithName("invoices"),
 //		gocron.WithCronImplementation(daily), gocron.WithDistributedJobLocker(daily))
 //
 // Both are necessary: without WithCronImplementation the job is refused, and without

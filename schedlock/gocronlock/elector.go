@@ -32,6 +32,9 @@ type Elector struct {
 // concurrency.Election.Lead. It returns ErrInvalid if the election is nil.
 //
 //	elector, err := gocronlock.NewElector(election)
+//	if err != nil {
+//		return err
+//	}
 //	s, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 func NewElector(el *concurrency.Election, opts ...concurrency.AcquireOption) (*Elector, error) {
 	if el == nil {

@@ -24,8 +24,14 @@ type Locker[L interface{ Unlock(context.Context) error }] struct {
 // gocron's type of a lock:
 //
 //	locker, err := gocronlock.New[gocron.Lock](lk, 5*time.Minute)
+//	if err != nil {
+//		return err
+//	}
 //	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
-//	s.NewJob(gocron.DurationJob(5*time.Minute), gocron.NewTask(sweep), gocron.WithName("sweep"))
+//	if err != nil {
+//		return err
+//	}
+//	_, err = s.NewJob(gocron.DurationJob(5*time.Minute), gocron.NewTask(sweep), gocron.WithName("sweep"))
 //
 // Give each job a name of its own. Without WithName a job has the name of its function, such as
 // example.com/shop.sweep, and two jobs of one function share it, so that only one of them starts in

@@ -31,13 +31,13 @@ type pageFrame struct {
 var pageFrames = map[string]pageFrame{
 	"docs/console.md": {vars: `sess *concurrency.Session; mux *http.ServeMux; isOperator func(*http.Request) bool
 		userOf func(*http.Request) string; requireLogin func(http.Handler) http.Handler`},
-	"docs/integrations.md": {module: "integration", vars: `store *idempotency.Store; mux *http.ServeMux; server any
+	"docs/integrations.md": {module: "integration", vars: `store *idempotency.Store; tenant func(*http.Request) string; mux *http.ServeMux; server any
 		payv1connect struct{ NewPaymentsHandler func(any) (string, http.Handler); PaymentsBalanceProcedure string } // generated code`},
 	"docs/observability.md": {vars: `ctx context.Context; client *clientv3.Client`},
 	"docs/operations.md": {vars: `ctx context.Context; sess *concurrency.Session; key []byte; ours *tls.Config
 		secret, url string; encryption idempotency.Codec; order struct{ ID string }; body io.Reader`},
 	"examples/quickstart/README.md": {vars: `run func(context.Context, *clientv3.Client) error`},
-	"docs/options.md":               {vars: `ctx context.Context; endpoints []string; logger *zap.Logger`},
+	"docs/options.md":               {vars: `endpoints []string; logger *zap.Logger`},
 }
 
 // imported are the packages that the pages call by these names, beside ours and those of one word.
