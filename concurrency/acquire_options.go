@@ -98,8 +98,9 @@ func MaxWaiters(n int) AcquireOption {
 }
 
 // MaxHold ends the permit d after its grant: its context ends with ErrTooLong, and the permit
-// is released at once, even if the holder is stuck. d is at least a millisecond. Choose d so
-// that work that checks its context has stopped long before.
+// is released at once, even if the holder is stuck: the next holder can overlap with work that takes time to
+// stop. Where that does harm, give the work a ctx of its own that ends earlier, by as long as it takes to
+// stop. d is at least a millisecond.
 func MaxHold(d time.Duration) AcquireOption {
 	return func(r *request) { r.MaxHold, r.hasMaxHold = d, true }
 }

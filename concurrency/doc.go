@@ -1,5 +1,6 @@
 // Package concurrency limits what a fleet of processes does at the same time: at most N
-// holders (Semaphore), one holder (Mutex), or one long-lived leader (Election).
+// holders (Semaphore), for each key and in total (KeyedLimiter), one holder (Mutex), or one long-lived leader
+// (Election); and how often something begins (RateLimiter).
 //
 // It shares its name, but no code, with go.etcd.io/etcd/client/v3/concurrency. An editor that adds the import
 // can choose etcd's for a file in which only names of both are used: Session, Mutex, Election and their New
@@ -17,7 +18,7 @@
 // Token of a mutex's permit, and of an election's term, rises from holder to holder.
 //
 // A permit's context ends, with a cause, before etcd grants the permit to another request.
-// This is the one promise that rests on clocks: the local clock and etcd's must run at the
+// This promise rests on clocks, as that of a RateLimiter does: the local clock and etcd's must run at the
 // same rate within the session's margin. Exceptions are a permit that another process ends
 // (Evict, EvictToken, TakeOver, ReleaseID), a lease or a presence key that is removed by hand,
 // two faults of etcd's leader, and a virtual machine that is paused with all of its clocks:

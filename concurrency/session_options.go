@@ -61,9 +61,9 @@ type SessionOptions struct {
 	// to 10 s.
 	ReportEvery time.Duration
 
-	// Logger receives what an operator should know: lost sessions, foreign keys, refused deletions
-	// and failed jobs under a cron library as warnings, new leases as information, everything else
-	// at debug level. Give etcd's client the same logger, raised to errors, as in the Example.
+	// Logger receives what an operator should know as warnings, such as lost sessions, foreign keys, refused
+	// deletions and failed jobs under a cron library; that such a state has ended, such as by a new lease, and
+	// which limit counts, as information; everything else at debug level. docs/warnings.md lists both. Give etcd's client the same logger, raised to errors, as in the Example.
 	// Defaults to no logging.
 	Logger *zap.Logger
 

@@ -8,7 +8,7 @@
 // An action is a POST from a page of the console itself: requests that another site has caused are refused
 // by the browser's Sec-Fetch-Site and Origin headers, and requests for a host that is not in Options.Hosts
 // are refused before anything else, which excludes DNS rebinding. Texts from etcd are escaped, and the
-// pages run no script and load nothing but the console's own files (Content-Security-Policy).
+// pages have no inline script or style, and load nothing but the console's own files (Content-Security-Policy).
 //
 // An action is made on what its page has shown. It reads its target again, and does nothing if that has changed:
 // the limit, the pause of a job, its cooldown or the token of its run, whether a request waits or holds, the attempt of

@@ -260,9 +260,9 @@ func (a *Attempt) endFlight(outcome *Outcome) {
 }
 
 // Attach adds conditions and operations to the Txn that records the outcome, when Commit or Fail
-// is called or Do's function returns a value: the operations take effect if and only if the
-// outcome is recorded. They must not concern keys of the store. If Do's function returns an
-// error or panics, they are dropped. While etcd denies one of them, because the role does not cover its
+// is called or Do's function returns a value: the operations take effect if and only if that
+// outcome is recorded. They must not concern keys of the store. If the function of Do or Run returns
+// an error or panics, they are dropped, also if the failure is recorded. While etcd denies one of them, because the role does not cover its
 // key, the outcome is written again, for five seconds, and then Commit returns ErrInvalid; Do has returned
 // ErrNotRecorded by then, and its attempt is lost. Attach of a nil Attempt panics.
 func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {

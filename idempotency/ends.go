@@ -20,8 +20,8 @@ func NothingDone(err error) error {
 }
 
 // Permanent wraps an error of the function of Do or Run, and says that the request has failed for
-// good: the failure is recorded, whatever OnError is, and duplicates get a *FailedError. Its text is
-// stored in plain text, whatever the Codec. The error has the text of err, and wraps it; Permanent of
+// good: the failure is recorded, whatever OnError is, and duplicates get a *FailedError. The call itself
+// returns the error, which does not match ErrFailed. Its text is stored in plain text, whatever the Codec. The error has the text of err, and wraps it; Permanent of
 // nil is nil. It counts also within another error, before NothingDone. A *FailedError counts as
 // one: of a request within another one, a failure means the same when it is replayed.
 func Permanent(err error) error {

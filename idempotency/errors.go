@@ -11,11 +11,12 @@ import (
 
 // The errors of this package, one for each decision that a caller can make. They are wrapped with
 // the operation, the store and the request: compare with errors.Is. An error that matches none of
-// these is the function's own, etcd's, or a ctx's.
+// these is the function's own, etcd's, or a ctx's; joined with concurrency.ErrUnavailable if etcd does not
+// answer.
 //
 // ErrInvalid, ErrLost and ErrClosed are the same values as in package concurrency. ErrTooLong and the
-// error types are this package's own: ErrTooLong does not match ErrLost, and the error of a lost
-// attempt is no *concurrency.LostError.
+// error types are this package's own: ErrTooLong does not match ErrLost. An attempt that is lost has no
+// *concurrency.LostError as its cause, unless a permit was lost under which it ran: see Attempt.Context.
 var (
 	// ErrInvalid is concurrency.ErrInvalid: an argument or an option is wrong. Nothing was
 	// written to etcd, except if Do's value cannot be recorded as JSON. Repeating the call does not

@@ -7,7 +7,8 @@
 // # Guaranteed
 //
 // The guarantees of package concurrency: a handler runs under a permit of its own, so at most as
-// many run at once as the limit allows, in all processes together. Calls are admitted in the order of
+// many hold permits at a time as the limit allows, in all processes together; a handler that does not return when its permit
+// is lost can run beside the next one. Calls are admitted in the order of
 // their queue: that of their key, and then that of the total. If a limit is lowered, handlers that
 // run already continue. Options.Outage says what an outage of etcd does to that.
 //

@@ -14,7 +14,7 @@ type Outage int
 
 // The outage policies.
 const (
-	// Closed refuses calls: at every moment at most as many run as the limit allows.
+	// Closed refuses calls: at every moment at most as many hold permits as the limit allows.
 	Closed Outage = iota
 	// Open runs calls without a permit. While it lasts there is no limit for the processes that
 	// cannot reach etcd, and those that can admit as many as the limit allows besides.
@@ -57,7 +57,8 @@ type Options struct {
 	Wait time.Duration
 	// MaxWaiters refuses to wait if that many calls of the key wait already, in the whole fleet. Choose it below the limit: the
 	// calls of a process that has died wait until its lease ends, and get permits meanwhile. It costs one more read of
-	// etcd for each call. Defaults to 0: any number of calls wait.
+	// etcd for each call. It needs Wait. Defaults to 0: any number of calls wait,
+	// while concurrency.MaxWaiters(0) waits never.
 	MaxWaiters int
 	// Each returns options for one call, such as concurrency.Weight and concurrency.MaxHold. Wait has
 	// no effect there. Defaults to none.

@@ -22,9 +22,10 @@ func limitedAPI(sess *concurrency.Session, api http.Handler) (http.Handler, erro
 	limited, err := limithttp.Middleware(lim, limithttp.Options{
 		Key: func(r *http.Request) (string, bool) {
 			tenant, authenticated := r.Context().Value(tenantKey{}).(string)
-			return tenant, authenticated // others, such as health checks, are not limited
+			return tenant, authenticated // without a tenant not limited at all, such as health checks
 		},
-		Wait:        2 * time.Second, // then 429, or 503 if the total is full
+		Wait: 2 * time.Second, // then 429, or 503 if the total is full
+		// In an outage for each request: count them, and log a sample.
 		ReportError: func(r *http.Request, err error) { log.Print(r.URL.Path, ": ", err) },
 	})
 	if err != nil {

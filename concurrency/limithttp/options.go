@@ -16,7 +16,7 @@ type Outage int
 
 // The outage policies.
 const (
-	// Closed refuses requests: at every moment at most as many run as the limit allows.
+	// Closed refuses requests: at every moment at most as many hold permits as the limit allows.
 	Closed Outage = iota
 	// Open runs requests without a permit. While it lasts there is no limit for the processes that
 	// cannot reach etcd, and those that can admit as many as the limit allows besides.
@@ -57,7 +57,8 @@ type Options struct {
 	Wait time.Duration
 	// MaxWaiters refuses to wait if that many requests of the key wait already, in the whole fleet. Choose it below the limit:
 	// the requests of a process that has died wait until its lease ends, and get permits meanwhile. It costs one more
-	// read of etcd for each request. Defaults to 0: any number of requests wait.
+	// read of etcd for each request. It needs Wait. Defaults to 0: any number of requests wait,
+	// while concurrency.MaxWaiters(0) waits never.
 	MaxWaiters int
 	// Each returns options for one request, such as concurrency.Weight and concurrency.MaxHold.
 	// Wait has no effect there. Defaults to none.
