@@ -18,7 +18,7 @@ func serve(sigterm context.Context, h http.Handler, then func(context.Context) e
 	if *provider == "" { // in a copy without hint
 		return errors.New("-provider is missing")
 	}
-	srv := &http.Server{ // ReadTimeout bounds a client that sends its body slowly, WriteTimeout the work besides
+	srv := &http.Server{ // ReadTimeout bounds a client that sends its body slowly; WriteTimeout is above that and the work
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}
 	ended := make(chan error, 1)
