@@ -2,8 +2,10 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -65,8 +67,18 @@ func (x *sessions) shows(of begunBy) presence {
 // sessionsAtOnce is how many keys of sessions one request reads. Each has up to some hundred bytes.
 const sessionsAtOnce = 1000
 
-// readSessions reads which sessions exist, as of one revision.
-func readSessions(ctx context.Context, sess *engine.Session) (*sessions, error) {
+// readSessions reads which sessions exist, as of one revision. It begins again if that is compacted meanwhile.
+func readSessions(ctx context.Context, sess *engine.Session) (all *sessions, err error) {
+	var pause commit.Backoff
+	for {
+		all, err = sessionsAtOneRevision(ctx, sess)
+		if !errors.Is(err, rpctypes.ErrCompacted) || pause.Wait(ctx, nil) != nil {
+			return all, err
+		}
+	}
+}
+
+func sessionsAtOneRevision(ctx context.Context, sess *engine.Session) (*sessions, error) {
 	space := sess.Space()
 	all := &sessions{leases: map[int64]bool{}, named: map[string]bool{}}
 	span, page := keyspace.NewSpan(space.Sessions(), clientv3.GetPrefixRangeEnd(space.Sessions())), int64(sessionsAtOnce)

@@ -127,7 +127,8 @@ func (a *Attempt) Ref() Ref {
 
 // SetNote replaces the note of the request, once the work knows what an operator needs, such as the
 // number of the order that it has made: see the option Note. It costs one Txn, as a Step does. It returns
-// ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an error of etcd's.
+// ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before or ends since its lease is gone, or an
+// error of etcd's.
 func (a *Attempt) SetNote(text string) error {
 	if a == nil {
 		return none("set note of")
@@ -142,7 +143,7 @@ func (a *Attempt) rewrite(change func(*record.Attempt) error) error {
 		return err
 	}
 	defer a.unlock()
-	return a.own.change(a.Context(), change)
+	return a.lost(a.own.change(a.Context(), change))
 }
 
 // lock takes the right to write the record. It fails once the attempt is being settled.

@@ -59,10 +59,11 @@ func decide(k known, q asked) decision {
 }
 
 // admission returns whether an attempt may begin. A request that was not found at one member
-// may have a record all the same, so a majority is asked before it is refused for lack of room.
-func admission(majority, room, scopeFull bool) decision {
+// may have a record all the same, so a majority is asked before it is refused for lack of room, and before its claim waits
+// for a session that has no lease: etcd may grant none for lack of room.
+func admission(majority, room, scopeFull, leased bool) decision {
 	switch {
-	case room && !scopeFull:
+	case room && !scopeFull && (leased || majority):
 		return claimKey
 	case !majority:
 		return askMajority

@@ -100,15 +100,17 @@ func TestDecideNeverBeginsTwice(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		majority, room, scopeFull bool
-		want                      decision
+		majority, room, scopeFull, leased bool
+		want                              decision
 	}{
-		"room":                      {room: true, want: claimKey},
-		"near quota":                {majority: true, want: refuseNearQuota},
-		"near quota, one member":    {want: askMajority},
-		"the scope is full":         {majority: true, room: true, scopeFull: true, want: refuseScopeFull},
-		"the same, says one member": {room: true, scopeFull: true, want: askMajority},
+		"room":                               {room: true, leased: true, want: claimKey},
+		"near quota":                         {majority: true, leased: true, want: refuseNearQuota},
+		"near quota, one member":             {leased: true, want: askMajority},
+		"the scope is full":                  {majority: true, room: true, scopeFull: true, leased: true, want: refuseScopeFull},
+		"the same, says one member":          {room: true, scopeFull: true, leased: true, want: askMajority},
+		"no lease":                           {majority: true, room: true, want: claimKey},
+		"no lease, and one member was asked": {room: true, want: askMajority},
 	} {
-		require.Equal(t, c.want, admission(c.majority, c.room, c.scopeFull), name)
+		require.Equal(t, c.want, admission(c.majority, c.room, c.scopeFull, c.leased), name)
 	}
 }

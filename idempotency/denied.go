@@ -59,8 +59,8 @@ func (o *settlement) rejected(ctx context.Context, why error) (err error, again 
 	case res.Outcome == commit.Amended:
 		own.mod, o.doubt = res.Mod, false
 		return why, false
-	case res.Outcome == commit.LeaseGone: // and the record with it
-		return why, false
+	case res.Outcome == commit.LeaseGone: // another attempt may begin, so this one does not continue
+		return own.gone(), false
 	case !o.wrote(res.Found):
 		return &fencedError{res.Found}, false
 	}

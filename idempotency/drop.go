@@ -83,7 +83,7 @@ func (a *Attempt) drop(report func()) {
 }
 
 // lose has the record say that the attempt is lost, also if it was put by hand meanwhile and still says that the attempt
-// works. It returns ErrFenced if the record was changed otherwise, or deleted, and an error of etcd's or ctx's if it is not
+// works. It returns ErrFenced if the record was changed otherwise, or deleted, or its lease is gone, and an error of etcd's or ctx's if it is not
 // certain what the record says. The caller holds the turn.
 func (w *ownRecord) lose(ctx context.Context) error {
 	for w.rec.State != record.AttemptLost {
@@ -91,9 +91,6 @@ func (w *ownRecord) lose(ctx context.Context) error {
 		if mod := w.ghost(err); mod > 0 {
 			w.mod, w.unsure = mod, "" // what was sent before is void
 			continue
-		}
-		if errors.Is(err, errRecordGone) {
-			return ErrFenced
 		}
 		return err
 	}

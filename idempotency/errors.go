@@ -75,7 +75,8 @@ var (
 
 	// ErrConflict: a condition given to Attach is not met, and the attempt continues; or the
 	// record that Delete or Resolve were to change has changed meanwhile, or has an outcome that
-	// Resolve does not correct. Nothing was written.
+	// Resolve does not correct. Nothing was written; but after a lost answer of etcd's, what Delete or Resolve
+	// wrote may have been replaced since, as the text says.
 	ErrConflict = errors.New("conflict")
 
 	// ErrNotRecorded: it is not certain that etcd has the outcome, or has it for the whole of

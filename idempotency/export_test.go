@@ -6,6 +6,20 @@ import (
 	"time"
 )
 
+// Outcomes returns how many keys a Store counts on the leases of outcomes that it was granted.
+func Outcomes(s *Store) (n int) {
+	s.retention.mu.Lock()
+	defer s.retention.mu.Unlock()
+	for _, p := range s.retention.pools {
+		p.mu.Lock()
+		for _, l := range p.granted {
+			n += l.used
+		}
+		p.mu.Unlock()
+	}
+	return n
+}
+
 // Flights returns on how many keys a Store works or waits.
 func Flights(s *Store) int {
 	s.flights.mu.Lock()

@@ -28,9 +28,15 @@ type keeping struct {
 
 // The causes of its end.
 var (
-	errRecordGone = errors.New("the lease of its record does not exist any more")
-	errRecordLate = errors.New("the lease of its record was not renewed in time")
+	errRecordGone error = recordGone{}
+	errRecordLate       = errors.New("the lease of its record was not renewed in time")
 )
+
+// recordGone is the ErrFenced of a write of an attempt's record whose lease etcd does not have.
+type recordGone struct{}
+
+func (recordGone) Error() string { return "the lease of its record does not exist any more" }
+func (recordGone) Unwrap() error { return ErrFenced }
 
 func newKeeping(sent moment, granted, margin time.Duration) *keeping {
 	k := &keeping{granted: granted, span: granted - margin}

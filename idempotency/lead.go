@@ -57,19 +57,38 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 		case askMajority:
 			confirmed = confirmed || st.majority
 			st, err = s.reader.read(ctx, c.entry, true, st.owner())
+			answered()
 		case claimKey:
-			if a, err = c.claim(ctx, f, st, at); a != nil || err != nil {
+			a, err = c.claim(ctx, f, st, at)
+			if a != nil || final(err, st) {
 				return a, nil, err
 			}
 			answered()
-			if st, err = s.reader.read(ctx, c.entry, true, st.owner()); err == nil && st.kv == nil {
-				err = pause.Wait(ctx, nil) // the key is free: what was in the way was this process's own
-			}
+			st, err = c.inTheWay(ctx, st, err, &pause)
 		default:
 			return nil, nil, c.refuse(ctx, next, st)
 		}
 	}
 	return nil, nil, c.failed(ctx, st, err)
+}
+
+// final reports whether a claim over st that has failed with err ends the call. etcd that is out of space refuses a claim
+// before it compares what it has, so a record that no majority was asked for may exist, and is to be replayed.
+func final(err error, st state) bool {
+	return err != nil && (st.majority || !errors.Is(err, ErrNearQuota))
+}
+
+// inTheWay reads what was in the way of a claim over st. If there is no record, it returns the error of the claim, or waits
+// if that has none: what was in the way was this process's own.
+func (c *call) inTheWay(ctx context.Context, st state, failed error, pause *commit.Backoff) (state, error) {
+	st, err := c.store.reader.read(ctx, c.entry, true, st.owner())
+	switch {
+	case err != nil || st.kv != nil:
+		return st, err
+	case failed != nil:
+		return st, failed
+	}
+	return st, pause.Wait(ctx, nil)
 }
 
 // failed returns the error of a call that has found st.
@@ -113,5 +132,5 @@ func (c *call) admit(ctx context.Context, st state) (_ decision, at moment, err 
 			return 0, at, err
 		}
 	}
-	return admission(st.majority, room, full), at, nil
+	return admission(st.majority, room, full, c.store.sess.Trusted()), at, nil
 }

@@ -91,6 +91,34 @@ func TestLeasesOfAClosedSession(t *testing.T) {
 	}
 }
 
+// A383: a lease counts as unused, and there is a key on it, such as an outcome that another operator has put there. It is
+// revoked with its session only if etcd shows no key on it, and says so.
+func TestLeaseWithAKeyOfAnother(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]*embedtest.Fault{
+		"a key": nil, "etcd does not say": {Method: "LeaseTimeToLive", Do: embedtest.FailWith, Times: -1},
+	} {
+		c := embedtest.Shared(t)
+		client := c.NewClient(t, nil)
+		s, err := concurrency.NewSession(t.Context(), client.Client, "test", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
+		require.NoError(t, err)
+		p := newRetention(engine.Of(s), time.Hour)
+		l, err := p.take(t.Context(), 1)
+		require.NoError(t, err)
+		p.give(l, false)
+		if fault == nil {
+			_, err = c.Client().Put(t.Context(), s.NamespacePrefix()+"record", "", clientv3.WithLease(l.id))
+			require.NoError(t, err)
+		} else {
+			client.Inject(*fault)
+		}
+		require.NoError(t, s.Close(t.Context()))
+		resp, err := c.Client().TimeToLive(t.Context(), l.id)
+		require.NoError(t, err)
+		require.Positive(t, resp.TTL, name)
+	}
+}
+
 // A machine was suspended and its wall clock set back meanwhile: what only the time since boot
 // shows to be old is not used any more.
 func TestAgedBySuspension(t *testing.T) {

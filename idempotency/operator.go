@@ -105,30 +105,31 @@ func (o operator) resolve(ctx context.Context, what Resolution) error {
 		if err != nil {
 			return err
 		}
-		mod, err := o.put(ctx, text, lease.id)
+		res, err := o.put(ctx, text, lease.id)
 		switch {
 		case err == nil:
 			k := kept{kv: o.sess.KV(), entry: o.entry, text: []byte(text)}
-			return k.prolong(ctx, pool, lease, commit.Amending{Mod: mod})
+			return k.prolong(ctx, pool, lease, commit.Amending{Mod: res.Mod})
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			pool.forget(lease)
 			continue
 		case errors.Is(err, ErrConflict):
-			pool.give(lease, false)
+			pool.give(lease, res.Doubt) // a correction is put where this outcome was
 		}
 		return err
 	}
 }
 
-// put puts the record as a resolution has made it on a lease. It returns the revision of the change.
-func (o operator) put(ctx context.Context, text string, lease clientv3.LeaseID) (int64, error) {
+// put puts the record as a resolution has made it on a lease, as amend does.
+func (o operator) put(ctx context.Context, text string, lease clientv3.LeaseID) (commit.Amending, error) {
 	return o.amend(ctx, func(kv *mvccpb.KeyValue) bool { return kv != nil && string(kv.Value) == text },
 		clientv3.OpPut(o.entry.Record, text, clientv3.WithLease(lease)))
 }
 
 // amend changes the record, if it is as the call has read it and no attempt is in progress; mine reports whether
-// a record is as the change leaves it. It returns the revision of the change.
-func (o operator) amend(ctx context.Context, mine func(*mvccpb.KeyValue) bool, then ...clientv3.Op) (int64, error) {
+// a record is as the change leaves it. The result has the revision of the change, or, with ErrConflict, whether an answer was
+// lost: then the change may have been made, and replaced since.
+func (o operator) amend(ctx context.Context, mine func(*mvccpb.KeyValue) bool, then ...clientv3.Op) (commit.Amending, error) {
 	defer o.cache.forget(o.entry.Ref) // after saw: a later read by one member is of what this call has left
 	sent := now()
 	res, err := commit.Amend(ctx, o.sess.KV(), commit.Amendment{
@@ -139,14 +140,16 @@ func (o operator) amend(ctx context.Context, mine func(*mvccpb.KeyValue) bool, t
 	})
 	switch {
 	case err != nil:
-		return 0, err
+		return res, err
 	case res.Outcome == commit.Amended:
 		o.reader.saw(res.Mod, sent) // so that no answer of a member that lags behind is used here
-		return res.Mod, nil
+		return res, nil
 	case res.Outcome == commit.LeaseGone:
-		return 0, fmt.Errorf("%w: %w", ErrConflict, rpctypes.ErrLeaseNotFound)
+		return res, fmt.Errorf("%w: %w", ErrConflict, rpctypes.ErrLeaseNotFound)
+	case res.Doubt:
+		return res, fmt.Errorf("%w: the record has changed meanwhile; etcd's first answer was lost, so this call may have changed it before that", ErrConflict)
 	}
-	return 0, fmt.Errorf("%w: the record has changed meanwhile", ErrConflict)
+	return res, fmt.Errorf("%w: the record has changed meanwhile", ErrConflict)
 }
 
 // keptUnknown returns for how long the store that has begun the request keeps it with an unknown outcome, which is no

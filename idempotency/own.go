@@ -79,7 +79,11 @@ func (w *ownRecord) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if res.Outcome != commit.Amended {
+	switch res.Outcome {
+	case commit.Amended:
+	case commit.LeaseGone:
+		return w.gone()
+	default:
 		return &fencedError{res.Found}
 	}
 	now := w.rec
@@ -127,7 +131,22 @@ func (w *ownRecord) change(ctx context.Context, change func(*record.Attempt) err
 	case res.Outcome == commit.Overtaken:
 		return &fencedError{res.Found}
 	}
+	return w.gone()
+}
+
+// gone ends all attempts whose records are on the lease of the record, after etcd has answered a put that it does not exist:
+// other attempts may begin. It returns errRecordGone.
+func (w *ownRecord) gone() error {
+	w.work.kept.end(errRecordGone)
 	return errRecordGone
+}
+
+// lost returns the error of a change of the record while the attempt works: ErrLost in place of errRecordGone.
+func (c *claim) lost(err error) error {
+	if errors.Is(err, errRecordGone) {
+		return c.lostWithSession()
+	}
+	return err
 }
 
 // step returns the value of a step that was recorded. It finds out first whether one was whose put is in doubt. ctx

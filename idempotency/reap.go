@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
@@ -68,8 +70,9 @@ func (p *pool) reap() {
 	}
 }
 
-// revokeUnused revokes those of some leases that have no key, at the end of the session. A lease on which something may
-// have been put is left to expire.
+// revokeUnused revokes those of some leases that have no key, at the end of the session. A lease on which this process may
+// have put something is left to expire, and so is one on which etcd shows a key, or does not say: others put records there
+// as well, such as an operator's correction, or one that was there before a claim.
 func (p *pool) revokeUnused(of ...*pooled) {
 	p.mu.Lock()
 	of = slices.DeleteFunc(of, func(l *pooled) bool { return l.used > 0 || l.gone })
@@ -81,6 +84,8 @@ func (p *pool) revokeUnused(of ...*pooled) {
 	call, cancel := context.WithTimeout(client.Ctx(), time.Second)
 	defer cancel()
 	for _, l := range of {
-		_, _ = client.Revoke(call, l.id)
+		if on, err := client.TimeToLive(call, l.id, clientv3.WithAttachedKeys()); err == nil && len(on.Keys) == 0 {
+			_, _ = client.Revoke(call, l.id)
+		}
 	}
 }

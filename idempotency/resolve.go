@@ -97,8 +97,8 @@ type change struct {
 }
 
 // OnlyRevision lets Delete or Resolve change a record only as it is at that revision, which is the
-// Record.Revision that the caller has looked at: if another attempt has begun or ended since, they
-// return ErrConflict and change nothing.
+// Record.Revision that the caller has looked at: if another attempt has begun or ended since, or another operator has
+// changed it, they return ErrConflict.
 func OnlyRevision(revision int64) ChangeOption {
 	return func(c *change) { c.only = &revision }
 }

@@ -103,7 +103,8 @@ func recordedStep(a *Attempt, name string) ([]byte, bool, error) {
 		return nil, false, err
 	}
 	defer a.unlock()
-	return a.own.step(a.Context(), name)
+	v, found, err := a.own.step(a.Context(), name)
+	return v, found, a.lost(err)
 }
 
 // recordStep adds a step to the record.

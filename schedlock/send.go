@@ -67,8 +67,12 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 		k.discard(c, pending)
 		return nil, k.endError(sent, asked, err)
 	}
+	if errors.Is(err, commit.ErrGone) { // the lease of the session or of the cooldown has ended
+		k.revoke(c.spare) // a copy that was not answered may have put the cooldown, of a run that does not start
+		return nil, nil
+	}
 	k.job.cooldown.keep(c.spare)
-	if err == nil || errors.Is(err, commit.ErrOccupied) || errors.Is(err, commit.ErrGone) { // the lease of the session or of the cooldown has ended
+	if err == nil || errors.Is(err, commit.ErrOccupied) {
 		return nil, nil
 	}
 	return nil, k.endError(sent, asked, err)

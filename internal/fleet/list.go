@@ -2,8 +2,10 @@ package fleet
 
 import (
 	"context"
+	"errors"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -28,8 +30,19 @@ type listing struct {
 	answered func() // is called after the first answer
 }
 
-// list reads the namespace, or what has one of the prefixes, none of which is that of a store.
+// list reads the namespace, or what has one of the prefixes, none of which is that of a store. It begins again if the
+// revision of the listing is compacted meanwhile.
 func (f *Fleet) list(ctx context.Context, prefixes ...string) (fresh *State, revision int64, err error) {
+	var pause commit.Backoff
+	for {
+		fresh, revision, err = f.listOnce(ctx, prefixes...)
+		if !errors.Is(err, rpctypes.ErrCompacted) || pause.Wait(ctx, nil) != nil {
+			return fresh, revision, err
+		}
+	}
+}
+
+func (f *Fleet) listOnce(ctx context.Context, prefixes ...string) (fresh *State, revision int64, err error) {
 	fresh = NewState(f.space, f.opts.Details)
 	// All that is read was written before the first answer. An earlier time would have the clock ahead of each process
 	// that has written while etcd was slow to answer.

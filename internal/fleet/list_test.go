@@ -10,9 +10,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
@@ -156,4 +159,22 @@ func TestReadAgainBesideTheWatch(t *testing.T) {
 			lists = m.Lists
 		})
 	}
+}
+
+// A387: a namespace is listed page by page, at one revision, which etcd compacts meanwhile. A page failed for that; it is
+// listed again.
+func TestListedAgainAfterACompaction(t *testing.T) {
+	t.Parallel()
+	f := testkit.Shared(t)
+	s, client := f.Session(nil)
+	space, err := keyspace.New(f.Root, path.Base(s.NamespacePrefix()))
+	require.NoError(t, err)
+	compacted := client.Inject(embedtest.Fault{Method: "Range", Do: embedtest.FailWith, Err: rpctypes.ErrGRPCCompacted, Match: func(_ string, msg any) bool {
+		r, ok := msg.(*etcdserverpb.RangeRequest)
+		return ok && r.Revision > 0
+	}})
+	st, err := fleet.Read(testkit.Context(t), client.KV, space, time.Now())
+	require.NoError(t, err)
+	require.Contains(t, st.Sessions, int64(s.Lease()))
+	require.Equal(t, 1, compacted.Hits())
 }
