@@ -92,7 +92,7 @@ func (o operator) resolve(ctx context.Context, what Resolution) error {
 		return err
 	}
 	if !o.st.lost() {
-		_, err := o.put(ctx, text, clientv3.LeaseID(o.st.kv.Lease))
+		_, err := o.put(ctx, text, clientv3.LeaseID(o.st.kv.Lease)) // kept as long as what it corrects
 		return err
 	}
 	unknown, err := o.keptUnknown(ctx)
