@@ -99,12 +99,16 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, c
 	if err != nil {
 		return err
 	}
+	body, size := clone(req)
+	if err := tooLarge(size); err != nil {
+		return err
+	}
 	fault := c.link.meet(Message{Method: method, Body: req})
-	call := func(req any) (any, error) { return c.server.answer(method, req) }
+	call := func(req any) (any, error) { return c.server.answer(method, req, size) }
 	if c.server.real != nil {
 		call = realCall(ctx, fullMethod, reply, cc, invoke, opts)
 	}
-	there := &delivery{client: c, call: call, req: clone(req), require: requiresLeader(ctx), done: make(chan struct{})}
+	there := &delivery{client: c, call: call, req: body, require: requiresLeader(ctx), done: make(chan struct{})}
 	if !fault.DropRequest {
 		there.send(fault.RequestDelay)
 	}
@@ -176,9 +180,9 @@ type delivery struct {
 func (d *delivery) send(delay time.Duration) {
 	s := d.client.server
 	s.mu.Lock()
-	leader := isClosed(s.leader)
+	ready := isClosed(s.leader) || !d.require && local(d.req)
 	s.mu.Unlock()
-	if delay == 0 && leader && s.real == nil && isClosed(d.client.link.gate()) {
+	if delay == 0 && ready && s.real == nil && isClosed(d.client.link.gate()) {
 		d.apply()
 		return
 	}
@@ -191,9 +195,11 @@ func (d *delivery) arrive(delay time.Duration) {
 	if !s.travel(delay, d.client.link) {
 		return
 	}
-	if d.err = s.waitLeader(d.require); d.err != nil {
-		close(d.done)
-		return
+	if d.require || !local(d.req) {
+		if d.err = s.waitLeader(d.require); d.err != nil {
+			close(d.done)
+			return
+		}
 	}
 	d.apply()
 }
@@ -270,11 +276,10 @@ func requiresLeader(ctx context.Context) bool {
 	return slices.Contains(md.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
 }
 
-// clone copies a message.
-func clone(msg any) any {
-	c := reflect.New(reflect.TypeOf(msg).Elem()).Interface()
-	copyInto(c, msg)
-	return c
+// clone copies a message, and returns its size on the wire.
+func clone(msg any) (c any, size int) {
+	c = reflect.New(reflect.TypeOf(msg).Elem()).Interface()
+	return c, copyInto(c, msg)
 }
 
 // generated are messages of etcd's API that have code of their own for it, as those of etcd 3.6.
@@ -285,36 +290,37 @@ type generated interface {
 }
 
 // copyInto copies a message, of whose memory the copy shares nothing: by its own code, or by gRPC's codec, which knows the
-// messages of every generation of etcd's API, and takes nearly twice the time.
-func copyInto(dst, src any) {
+// messages of every generation of etcd's API, and takes nearly twice the time. It returns the message's size on the wire.
+func copyInto(dst, src any) (size int) {
 	from, ok := src.(generated)
 	to, both := dst.(generated)
 	var err error
 	if ok && both {
-		err = byOwnCode(to, from)
+		size, err = byOwnCode(to, from)
 	} else {
-		err = byCodec(dst, src)
+		size, err = byCodec(dst, src)
 	}
 	if err != nil {
 		panic("etcdfake: copy a message of etcd's API: " + err.Error())
 	}
+	return size
 }
 
-func byOwnCode(dst, src generated) error {
+func byOwnCode(dst, src generated) (size int, err error) {
 	dst.Reset()
 	data, err := src.Marshal()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return dst.Unmarshal(data)
+	return len(data), dst.Unmarshal(data)
 }
 
-func byCodec(dst, src any) error {
+func byCodec(dst, src any) (size int, err error) {
 	codec := encoding.GetCodecV2("proto")
 	data, err := codec.Marshal(src)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer data.Free()
-	return codec.Unmarshal(data, dst)
+	return data.Len(), codec.Unmarshal(data, dst)
 }

@@ -1,6 +1,7 @@
 package etcdfake_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -113,6 +114,14 @@ func TestConformanceOfRefusals(t *testing.T) {
 		"put inside, deleted later":    &pb.TxnRequest{Success: ops{txn(ops{put("a")}, nil), txn(ops{del("a", "")}, nil)}},
 		"compaction of the past":       &pb.CompactionRequest{Revision: -1},
 		"TTL too long":                 &pb.LeaseGrantRequest{ID: 1, TTL: 9_000_000_001},
+		"TTL too short":                &pb.LeaseGrantRequest{ID: 77, TTL: 1},
+		"as large as may be":           &pb.PutRequest{Key: []byte("a"), Value: large(-100)},
+		"put too large":                &pb.PutRequest{Key: []byte("a"), Value: large(0)},
+		"delete too large":             &pb.DeleteRangeRequest{Key: large(0)},
+		"transaction too large":        &pb.TxnRequest{Compare: valueIs("a", large(0)), Success: ops{put("a")}},
+		"large, but a read":            &pb.TxnRequest{Compare: valueIs("a", large(0))},
+		"message too large":            &pb.PutRequest{Key: []byte("a"), Value: large(1 << 19)},
+		"message of a read too large":  &pb.RangeRequest{Key: large(1 << 19)},
 		"lease unknown":                &pb.PutRequest{Key: []byte("a"), Lease: 4711},
 		"lease unknown, to revoke":     &pb.LeaseRevokeRequest{ID: 4711},
 		"lease unknown, to look at":    &pb.LeaseTimeToLiveRequest{ID: 4711, Keys: true},
@@ -126,6 +135,13 @@ func TestConformanceOfRefusals(t *testing.T) {
 			t.Log(refused)
 		})
 	}
+}
+
+// large is a value of so many bytes more than etcd takes in a request.
+func large(more int) []byte { return bytes.Repeat([]byte("x"), 1_536*1024+more) }
+
+func valueIs(key string, value []byte) []*pb.Compare {
+	return []*pb.Compare{{Key: []byte(key), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: value}}}
 }
 
 func newPair(t *testing.T) *pair {

@@ -43,10 +43,15 @@
 //
 // # What is not imitated
 //
-// Several members that disagree, speed, sizes, quotas, authentication, and the services
-// Auth, Cluster, Maintenance, Lock and Election of etcd's servers. Such a call fails with
-// codes.Unimplemented and the name of its RPC. Package embedtest has a real etcd for
-// them.
+// Several members that disagree, speed, the size of the store, its quota and alarms, and
+// authentication: a Server answers as if there was nothing of it. The services Auth, Cluster,
+// Maintenance, Lock and Election of etcd's servers, and fragments of a watch's responses: such
+// a call fails with codes.Unimplemented, or with an error that names what is missing. Package
+// embedtest has a real etcd for them.
+//
+// Limits are those of an etcd of default settings: requests that change something have at
+// most 1.5 MiB (rpctypes.ErrRequestTooLarge), messages of a client 2 MiB
+// (codes.ResourceExhausted), transactions 128 operations, and leases at least 2 seconds.
 //
 // # Version of etcd's client
 //

@@ -19,9 +19,9 @@ type lease struct {
 	keys    map[string]bool
 }
 
-// minTTL is what a shorter TTL is granted as. A real etcd of default settings has 2 seconds,
-// embedtest has 1.
-const minTTL = 1
+// minTTL is the TTL, in seconds, of a lease that is granted for a shorter time: that of an
+// etcd of default settings. Package embedtest's has 1.
+const minTTL = 2
 
 // longest is the greatest TTL that etcd grants.
 const longest = 9_000_000_000
@@ -107,6 +107,13 @@ func (s *Server) end(l *lease) {
 		w.delete(key)
 	}
 	s.commit(w)
+	s.renewAgain()
+}
+
+// renewAgain has the renewals of expired leases look again for their lease.
+func (s *Server) renewAgain() {
+	close(s.again)
+	s.again = make(chan struct{})
 }
 
 func (s *Server) revoke(r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
@@ -118,10 +125,15 @@ func (s *Server) revoke(r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, erro
 	return &pb.LeaseRevokeResponse{Header: s.header()}, nil
 }
 
-// keepAlive answers one renewal. A lease that is gone has no time left.
-func (s *Server) keepAlive(r *pb.LeaseKeepAliveRequest) *pb.LeaseKeepAliveResponse {
-	resp := &pb.LeaseKeepAliveResponse{Header: s.header(), ID: r.ID}
+// keepAlive answers one renewal: with a TTL of 0 if there is no such lease. An expired lease
+// is not renewed. Until it has ended the result is nil: the renewal waits, as in etcd, which
+// cannot be sure before that the lease will end.
+func (s *Server) keepAlive(r *pb.LeaseKeepAliveRequest, header *pb.ResponseHeader) *pb.LeaseKeepAliveResponse {
+	resp := &pb.LeaseKeepAliveResponse{Header: header, ID: r.ID}
 	if l := s.leases[r.ID]; l != nil {
+		if !l.expires.After(s.now()) {
+			return nil
+		}
 		s.renew(l)
 		resp.TTL = l.ttl
 	}

@@ -151,7 +151,13 @@ func (t *clientStream) openReal(desc *grpc.StreamDesc, cc *grpc.ClientConn, full
 }
 
 // take sends a message. If that fails, receive has the reason.
-func (r *realStream) take(msg any) { _ = r.SendMsg(msg) }
+func (r *realStream) take(msg any) (again <-chan struct{}) {
+	_ = r.SendMsg(msg)
+	return nil
+}
+
+// end has the server end the stream, when it has answered what was sent.
+func (r *realStream) end() { _ = r.CloseSend() }
 
 func (r *realStream) forget() { r.cancel() }
 

@@ -29,7 +29,8 @@ func ownVersion(t *testing.T) (endpoints []string, version string) {
 	t.Helper()
 	binary := os.Getenv("ETCD_BINARY")
 	if binary == "" {
-		c := embedtest.Start(t, nil)
+		// etcd's own settings, on which the least TTL of a lease depends.
+		c := embedtest.Start(t, &embedtest.Options{HeartbeatInterval: 100 * time.Millisecond, ElectionTimeout: time.Second})
 		if c.External() {
 			t.Skip("the external cluster has other users: name an executable in ETCD_BINARY")
 		}

@@ -29,6 +29,7 @@ type TB interface {
 // behind. Its methods may be called concurrently.
 type Server struct {
 	tb          TB
+	id          uint64        // of the cluster and of its member
 	real        *realEtcd     // instead of what follows; nil for a fake
 	expireEvery time.Duration // 0: a lease ends on the nanosecond
 	begun       time.Time     // the first look for expired leases
@@ -40,6 +41,7 @@ type Server struct {
 	alarm   *time.Timer // at the end of the lease that ends first
 	skew    time.Duration
 	stuck   bool          // leases do not end
+	again   chan struct{} // closed, and made anew, when renewals of expired leases look again
 	leader  chan struct{} // closed while there is one
 	streams []*serverStream
 	clients map[*Client]struct{}
@@ -60,7 +62,11 @@ type Option func(*Server)
 // is none: a lease ends on the nanosecond.
 func ExpireEvery(d time.Duration) Option { return func(s *Server) { s.expireEvery = d } }
 
-// New returns an empty etcd. tb.Cleanup closes it and its clients. In a bubble of
+// lastServer is the id of the last Server of the process.
+var lastServer atomic.Uint64
+
+// New returns an empty etcd, a cluster of its own: no two of a process have the same
+// ClusterId. tb.Cleanup closes it and its clients. In a bubble of
 // testing/synctest, tb must be the *testing.T of the bubble, and the server and its
 // clients must stay in it; [Test] does that. There, New fails tb if etcd's client is of a
 // line other than 3.6 and 3.7: with another one the time of the bubble may never pass.
@@ -68,7 +74,8 @@ func New(tb TB, opts ...Option) *Server {
 	tb.Helper()
 	checkBubble(tb, version.Version)
 	s := &Server{
-		tb: tb, begun: time.Now(), store: newStore(), leases: map[int64]*lease{}, leader: make(chan struct{}),
+		tb: tb, id: lastServer.Add(1), begun: time.Now(), store: newStore(), leases: map[int64]*lease{},
+		leader: make(chan struct{}), again: make(chan struct{}),
 		clients: map[*Client]struct{}{}, done: make(chan struct{}),
 	}
 	close(s.leader)
@@ -158,18 +165,23 @@ func (s *Server) InFlight() int64 { return s.travels.Load() }
 func (s *Server) header() *pb.ResponseHeader { return s.headerAt(s.store.revision) }
 
 func (s *Server) headerAt(revision int64) *pb.ResponseHeader {
-	return &pb.ResponseHeader{ClusterId: 0xfa4e, MemberId: 1, RaftTerm: 2, Revision: revision}
+	h := &pb.ResponseHeader{Revision: revision}
+	s.complete(h)
+	return h
 }
 
 // complete turns the header of an inner answer into that of an outer one.
 func (s *Server) complete(h *pb.ResponseHeader) {
-	h.ClusterId, h.MemberId, h.RaftTerm = 0xfa4e, 1, 2
+	h.ClusterId, h.MemberId, h.RaftTerm = 0xfa4e<<32|s.id, s.id, 2
 }
 
-// answer applies a unary request.
-func (s *Server) answer(method string, req any) (any, error) {
+// answer applies a unary request of so many bytes.
+func (s *Server) answer(method string, req any, size int) (any, error) {
 	if err := valid(req); err != nil {
 		return nil, err
+	}
+	if size > maxProposed && proposed(req) {
+		return nil, rpctypes.ErrGRPCRequestTooLarge
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,9 +6,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// SetLeader takes the cluster's leader away, or gives it a new one. Without one,
-// requests and streams that require a leader are refused, others wait; leases do not
-// end.
+// SetLeader takes the cluster's leader away, or gives it a new one. Without one, requests
+// and streams that require a leader are refused. Of the others, serializable reads, watches
+// and the list of leases are answered; the rest waits for a leader, 7 seconds at most. Leases
+// do not end.
 func (s *Server) SetLeader(is bool) {
 	s.tb.Helper()
 	s.onlyFake("SetLeader")
@@ -24,9 +25,11 @@ func (s *Server) SetLeader(is bool) {
 			l.expires = s.now().Add(time.Duration(l.ttl) * time.Second)
 		}
 		s.setAlarm()
+		s.renewAgain()
 	case !is && isClosed(s.leader):
 		s.leader = make(chan struct{})
 		s.stuck = true
+		s.renewAgain()
 		for _, t := range append([]*serverStream(nil), s.streams...) {
 			if t.require {
 				t.fail(errNoLeader)
@@ -148,6 +151,7 @@ func (s *Server) Backup() (restore func()) {
 		for _, t := range append([]*serverStream(nil), s.streams...) {
 			t.fail(errUnavailable)
 		}
+		s.renewAgain()
 	}
 }
 

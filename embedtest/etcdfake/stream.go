@@ -19,8 +19,11 @@ const (
 
 // remote is the server's side of a stream.
 type remote interface {
-	take(msg any) // takes a message of the client's
-	forget()      // the stream has ended
+	// take takes a message of the client's. One that waits at the server is taken again
+	// when the channel is closed.
+	take(msg any) (again <-chan struct{})
+	end()    // the client sends nothing more
+	forget() // the stream has ended
 }
 
 // stream opens a stream of watches or renewals.
@@ -52,7 +55,7 @@ func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cli
 // openFake adds the stream to those of the server.
 func (t *clientStream) openFake() error {
 	s := t.client.server
-	r := &serverStream{server: s, send: t.receive, fail: t.fail, require: requiresLeader(t.ctx)}
+	r := &serverStream{server: s, send: t.receive, fail: t.fail, require: requiresLeader(t.ctx), opened: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.require && !isClosed(s.leader) {
@@ -107,6 +110,10 @@ func (t *clientStream) SendMsg(msg any) error {
 	if t.ctx.Err() != nil || isClosed(t.ended) || isClosed(t.broken) {
 		return io.EOF // gRPC's way: RecvMsg has the reason
 	}
+	body, size := clone(msg)
+	if err := tooLarge(size); err != nil {
+		return err
+	}
 	fault := t.client.link.meet(Message{Method: t.method, Body: msg})
 	switch {
 	case fault.DropRequest && fault.Err != nil:
@@ -116,7 +123,7 @@ func (t *clientStream) SendMsg(msg any) error {
 		return nil
 	}
 	t.mu.Lock()
-	t.up = append(t.up, parcel{clone(msg), time.Now().Add(fault.RequestDelay), fault.Err})
+	t.up = append(t.up, parcel{body, time.Now().Add(fault.RequestDelay), fault.Err})
 	t.mu.Unlock()
 	t.move()
 	return nil
@@ -143,45 +150,65 @@ func (t *clientStream) deliver() {
 			t.moving = false
 			t.mu.Unlock()
 			if shut {
-				t.fail(io.EOF)
+				t.remote.end()
 			}
 			return
 		}
 		next := t.up[0]
 		t.mu.Unlock()
 		s.mu.Lock()
-		leader := isClosed(s.leader)
+		ready := isClosed(s.leader) || local(next.msg)
 		s.mu.Unlock()
-		if delay := time.Until(next.at); delay > 0 || !leader || !isClosed(t.client.link.gate()) {
+		if delay := time.Until(next.at); delay > 0 || !ready || !isClosed(t.client.link.gate()) {
 			s.background(func() {
 				if !s.travel(max(delay, 0), t.client.link) {
 					return
 				}
-				if err := s.waitLeader(false); err != nil {
-					t.fail(err)
-					return
+				if !local(next.msg) {
+					if err := s.waitLeader(false); err != nil {
+						t.fail(err)
+						return
+					}
 				}
-				t.arrive(next)
-				t.deliver()
+				if t.arrive(next) {
+					t.deliver()
+				}
 			})
 			return
 		}
-		t.arrive(next)
+		if !t.arrive(next) {
+			return
+		}
 	}
 }
 
-// arrive gives the first message to the server, unless the stream has ended.
-func (t *clientStream) arrive(p parcel) {
+// arrive gives the first message to the server, unless the stream has ended. If the message
+// waits there it returns false, and delivers it again in time.
+func (t *clientStream) arrive(p parcel) bool {
+	s := t.client.server
 	t.mu.Lock()
-	t.up = t.up[1:]
 	over := t.err != nil
 	t.mu.Unlock()
 	if !over && t.ctx.Err() == nil && !isClosed(t.broken) {
-		t.remote.take(p.msg)
+		again := t.remote.take(p.msg)
 		if p.err != nil {
 			t.fail(p.err)
 		}
+		if again != nil {
+			s.background(func() {
+				select {
+				case <-again:
+					t.deliver()
+				case <-s.done:
+				}
+			})
+			return false
+		}
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.up = t.up[1:]
+	return true
 }
 
 // receive puts an answer on its way. The server is locked.
@@ -219,14 +246,13 @@ func (t *clientStream) next(msg any) error {
 	w := waiter{client: t.client, ctx: t.ctx, broken: t.broken}
 	for {
 		t.mu.Lock()
-		if t.err != nil {
-			defer t.mu.Unlock()
-			return t.err
-		}
 		var p *parcel
-		if len(t.down) > 0 {
+		if len(t.down) > 0 { // sent before the end, if there is one
 			p = &t.down[0]
 			t.down = t.down[1:]
+		} else if t.err != nil {
+			defer t.mu.Unlock()
+			return t.err
 		}
 		t.mu.Unlock()
 		if p == nil {

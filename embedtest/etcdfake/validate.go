@@ -1,12 +1,65 @@
 package etcdfake
 
 import (
+	"slices"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // maxOps is etcd's default bound for the operations of a transaction.
 const maxOps = 128
+
+// maxProposed is the most bytes of a request that goes to Raft, of etcd's default settings.
+// etcd counts what it adds to it: an id, and the name of the request.
+const maxProposed = 1_536*1024 - 18
+
+// maxSent is the most bytes of a message that etcd's client sends, by default.
+const maxSent = 2 << 20
+
+// proposed reports whether a request goes to Raft: reads do not.
+func proposed(req any) bool {
+	switch r := req.(type) {
+	case *pb.RangeRequest, *pb.LeaseTimeToLiveRequest, *pb.LeaseLeasesRequest:
+		return false
+	case *pb.TxnRequest:
+		return !allReads(r, func(*pb.RangeRequest) bool { return true })
+	}
+	return true
+}
+
+// local reports whether a member answers a request without the leader.
+func local(req any) bool {
+	switch r := req.(type) {
+	case *pb.RangeRequest:
+		return r.Serializable
+	case *pb.TxnRequest:
+		return allReads(r, func(read *pb.RangeRequest) bool { return read.Serializable })
+	case *pb.LeaseLeasesRequest, *pb.WatchRequest:
+		return true
+	}
+	return false
+}
+
+// allReads reports whether every operation of a transaction is a read that passes.
+func allReads(r *pb.TxnRequest, passes func(*pb.RangeRequest) bool) bool {
+	for _, op := range slices.Concat(r.Success, r.Failure) {
+		if read := op.GetRequestRange(); read == nil || !passes(read) {
+			return false
+		}
+	}
+	return true
+}
+
+// tooLarge is what gRPC says of a message that is larger than maxSent, else nil.
+func tooLarge(size int) error {
+	if size <= maxSent {
+		return nil
+	}
+	return status.Errorf(codes.ResourceExhausted, "trying to send message larger than max (%d vs. %d)", size, maxSent)
+}
 
 // valid looks at a request as etcd does before it goes to Raft: no state is asked.
 func valid(req any) error {

@@ -2,6 +2,7 @@ package etcdfake
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"time"
 
@@ -19,7 +20,9 @@ type serverStream struct {
 	require  bool            // it must have a leader
 	watchers []*watcher
 	nextID   int64
+	opened   time.Time
 	progress *time.Timer
+	renewal  *pb.ResponseHeader // of the renewal that waits for the end of its lease
 }
 
 // watcher is one watch. All of them are up to date at all times.
@@ -29,26 +32,35 @@ type watcher struct {
 	from     int64 // revision
 	prevKV   bool
 	progress bool // asks for progress notifications
-	quiet    bool // nothing was sent since the last notification
+	quiet    bool // no event was sent since the last notification, or since it was created
 	noPut    bool
 	noDelete bool
 }
 
-// progressEvery is the time between two progress notifications.
+// progressEvery is the time between two progress notifications, counted from the beginning of
+// the stream. A real etcd adds up to a tenth to it, by chance.
 const progressEvery = 10 * time.Minute
 
-// take takes a message of the client's.
-func (t *serverStream) take(msg any) {
+// take takes a message of the client's, as remote.take.
+func (t *serverStream) take(msg any) (again <-chan struct{}) {
 	s := t.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped() {
-		return
+		return nil
 	}
 	s.expire()
 	switch m := msg.(type) {
 	case *pb.LeaseKeepAliveRequest:
-		t.send(s.keepAlive(m))
+		if t.renewal == nil {
+			t.renewal = s.header() // as of its arrival
+		}
+		resp := s.keepAlive(m, t.renewal)
+		if resp == nil {
+			return s.again
+		}
+		t.renewal = nil
+		t.send(resp)
 	case *pb.WatchRequest:
 		if r := m.GetCreateRequest(); r != nil {
 			t.create(r)
@@ -58,7 +70,11 @@ func (t *serverStream) take(msg any) {
 			t.send(&pb.WatchResponse{Header: s.header(), WatchId: clientv3.InvalidWatchID})
 		}
 	}
+	return nil
 }
+
+// end ends the stream: all that was sent has been answered.
+func (t *serverStream) end() { t.fail(io.EOF) }
 
 // forget removes the stream.
 func (t *serverStream) forget() {
@@ -75,7 +91,7 @@ func (t *serverStream) create(r *pb.WatchCreateRequest) {
 	}
 	w := &watcher{
 		id: r.WatchId, in: span{string(r.Key), string(r.RangeEnd)}, from: r.StartRevision,
-		prevKV: r.PrevKv, progress: r.ProgressNotify,
+		prevKV: r.PrevKv, progress: r.ProgressNotify, quiet: true,
 		noPut:    slices.Contains(r.Filters, pb.WatchCreateRequest_NOPUT),
 		noDelete: slices.Contains(r.Filters, pb.WatchCreateRequest_NODELETE),
 	}
@@ -114,7 +130,7 @@ func (t *serverStream) create(r *pb.WatchCreateRequest) {
 	t.watchers = append(t.watchers, w)
 	t.sendTo(w, s.store.log)
 	if w.progress && t.progress == nil {
-		t.progress = time.AfterFunc(progressEvery, t.report)
+		t.progress = time.AfterFunc(progressEvery-time.Since(t.opened)%progressEvery, t.report)
 	}
 }
 
