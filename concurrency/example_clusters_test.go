@@ -37,13 +37,22 @@ func labelOf(labels []string, name string) (best string) {
 	return best
 }
 
-// agree returns an error if another process has other labels, or another cluster under one of them: a name would have two
-// queues then, and its limit twice. Call it before the first name is used.
+// agree returns an error if a process that shares a cluster with this one has other labels, or another cluster under one of
+// them: a name would have two queues then, and its limit twice. Each cluster stores all labels, with the ClusterId of each
+// (so give clusters different values of etcd's --initial-cluster-token). Call it before the first name is used.
 func agree(ctx context.Context, clients map[string]*clientv3.Client) error {
 	const key = "/payments/clusters"
 	labels := slices.Sorted(maps.Keys(clients))
+	var all []string
 	for _, label := range labels {
-		mine := label + " of " + strings.Join(labels, ",")
+		r, err := clients[label].Get(ctx, key, clientv3.WithKeysOnly())
+		if err != nil {
+			return err
+		}
+		all = append(all, fmt.Sprintf("%s=%x", label, r.Header.ClusterId))
+	}
+	mine := strings.Join(all, ",")
+	for _, label := range labels {
 		r, err := clients[label].Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 			Then(clientv3.OpPut(key, mine)).Else(clientv3.OpGet(key)).Commit()
 		if err != nil {
@@ -51,7 +60,7 @@ func agree(ctx context.Context, clients map[string]*clientv3.Client) error {
 		}
 		if !r.Succeeded {
 			if stored := string(r.Responses[0].GetResponseRange().Kvs[0].Value); stored != mine {
-				return fmt.Errorf("cluster %s is %q for other processes, and %q here", label, stored, mine)
+				return fmt.Errorf("the clusters are %q for other processes of %s, and %q here", stored, label, mine)
 			}
 		}
 	}
@@ -94,10 +103,11 @@ func Example_clusters() {
 		}
 	}
 
-	clients["c"] = clients["b"] // a process that was deployed with a third cluster
-	fmt.Println(agree(ctx, clients))
+	third := maps.Clone(clients)
+	third["c"] = clients["b"] // a process that was deployed with a third cluster
+	fmt.Println("a third cluster is refused:", agree(ctx, third) != nil)
 	// Output:
 	// charge is on b
 	// settle is on a
-	// cluster a is "a of a,b" for other processes, and "a of a,b,c" here
+	// a third cluster is refused: true
 }
