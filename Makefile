@@ -22,7 +22,7 @@ ROUNDS      ?= 3
 SCALEROUNDS ?= $(ROUNDS)
 NOTE        ?=
 ARGS        ?=
-PARTS       ?= test race etcd37 bench-test demos-test integration browser alerts-day first-output stall chaos chaos-processes runbook seeds mutants compat model fuzz
+PARTS       ?= test race etcd37 bench-test demos-test integration browser alerts-day first-output stall chaos chaos-processes runbook seeds release-check mutants compat model fuzz
 FILE        ?=
 ONLY        ?=
 OUT         ?=
@@ -200,7 +200,7 @@ night: ## Cause five faults of a seed's choice in a fleet of 300 names, with con
 lint: export GOTOOLCHAIN := local
 lint: ## gofmt, go mod tidy, go vet for Linux, macOS and Windows, bash -n, staticcheck, and golangci-lint where installed
 	@bad=$$(gofmt -l .); [[ -z $$bad ]] || { echo "not gofmt'ed (make fmt):" $$bad >&2; exit 1; }
-	@for script in .ci/run .ci/verify .ci/patiently .ci/release-check .ci/seeds docs/model/run; do bash -n $$script; done
+	@for script in .ci/run .ci/verify .ci/patiently .ci/release-check .ci/licenses .ci/seeds docs/model/run; do bash -n $$script; done
 	@for module in . bench demos integration; do go -C $$module mod tidy -diff; done
 	@for os in linux darwin windows; do GOOS=$$os $(patiently) go vet $(PKGS); done
 	@$(patiently) go run $(STATICCHECK) $(PKGS)
@@ -216,6 +216,25 @@ chaos: ## Semaphores, mutexes, elections, jobs and requests on three members whi
 chaos-processes: ## The same with real servers of three etcd lines and real clients, killed and stopped (SEED=7 MINUTES=2, ARGS="-line 3.5")
 	@$(patiently) go build -o bin/chaos-processes ./internal/proof/chaos/processes/cmd
 	@bin/chaos-processes $(if $(SEED),-seed $(SEED)) -for $(if $(MINUTES),$(MINUTES)m,1m) $(ARGS)
+
+.PHONY: release-notes
+release-notes: ## Write the section of a version of CHANGELOG.md into out/release-notes.md, the text of its release (VERSION=0.1.0)
+	@mkdir -p out
+	@awk -v version='$(VERSION)' '/^## /{ on = index($$0, "## [" version "]") == 1; next } on' CHANGELOG.md >out/release-notes.md
+	@grep -q . out/release-notes.md || { echo "release-notes: CHANGELOG.md has no section [$(VERSION)]" >&2; exit 1; }
+
+.PHONY: licenses
+licenses: ## Write the licenses of all that is compiled into the commands into out/THIRD_PARTY_LICENSES.txt
+	@mkdir -p out
+	@.ci/licenses >out/THIRD_PARTY_LICENSES.txt
+
+.PHONY: image-context
+image-context: IMAGE ?= out/image
+image-context: ## Write what the container image holds into out/image: docker build -f docs/deploy/Dockerfile out/image
+	@mkdir -p '$(IMAGE)'
+	@CGO_ENABLED=0 $(patiently) go build -trimpath -o '$(IMAGE)/etcdkit' ./cmd/etcdkit
+	@.ci/licenses >'$(IMAGE)/THIRD_PARTY_LICENSES.txt'
+	@cp LICENSE '$(IMAGE)/LICENSE'
 
 .PHONY: release-check
 release-check: ## What a release passes beside .ci/run: API and stored data since the last tag, both versions in one fleet, what is shipped; half an hour (PARTS="api deploy" REF=v0.1.0)

@@ -54,6 +54,7 @@ func fullRun(t *testing.T, f testkit.Fixture) []written {
 	jobs(t, f, web, operator)
 	requests(t, web)
 	changes(t, operator)
+	theRest(t, f, web, operator)
 	end, err := f.Client().Put(ctx, web.NamespacePrefix()+"end", "")
 	require.NoError(t, err)
 	var all []written
