@@ -100,7 +100,7 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, c
 		return err
 	}
 	body, size := clone(req)
-	if err := tooLarge(size); err != nil {
+	if err := tooLarge(size, opts); err != nil && c.server.real == nil {
 		return err
 	}
 	fault := c.link.meet(Message{Method: method, Body: req})

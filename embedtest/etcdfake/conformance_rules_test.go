@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
@@ -162,6 +164,16 @@ func TestConformanceOfEndedStreams(t *testing.T) {
 		}
 		_, err = stream.Recv()
 		require.ErrorIs(t, err, io.EOF)
+	})
+}
+
+// etcd's client does not send a message of more than 2 MiB: a fake took any (A455).
+func TestConformanceOfSentSize(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, etcd *etcdfake.Server) {
+		_, err := etcd.NewClient().Put(after(t, time.Minute), "a", string(large(1<<19)))
+		require.ErrorContains(t, err, "trying to send message larger than max (2097160 vs. 2097152)")
+		require.Equal(t, codes.ResourceExhausted, status.Code(err))
 	})
 }
 

@@ -149,7 +149,7 @@ func (s *Server) Backup() (restore func()) {
 		}
 		s.setAlarm()
 		for _, t := range append([]*serverStream(nil), s.streams...) {
-			t.fail(errUnavailable)
+			t.snap(errUnavailable)
 		}
 		s.renewAgain()
 	}

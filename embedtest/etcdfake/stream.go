@@ -39,7 +39,7 @@ func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cli
 	if err != nil {
 		return nil, err
 	}
-	t := &clientStream{client: c, ctx: ctx, method: method, broken: broken, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	t := &clientStream{client: c, ctx: ctx, method: method, opts: opts, broken: broken, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	if c.server.real != nil {
 		err = t.openReal(desc, cc, fullMethod, streamer, opts)
 	} else {
@@ -55,7 +55,7 @@ func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cli
 // openFake adds the stream to those of the server.
 func (t *clientStream) openFake() error {
 	s := t.client.server
-	r := &serverStream{server: s, send: t.receive, fail: t.fail, require: requiresLeader(t.ctx), opened: time.Now()}
+	r := &serverStream{server: s, send: t.receive, fail: t.fail, snap: t.snap, require: requiresLeader(t.ctx), opened: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.require && !isClosed(s.leader) {
@@ -79,6 +79,7 @@ type clientStream struct {
 	client *Client
 	ctx    context.Context
 	method string
+	opts   []grpc.CallOption
 	remote remote
 	broken <-chan struct{}
 
@@ -111,13 +112,13 @@ func (t *clientStream) SendMsg(msg any) error {
 		return io.EOF // gRPC's way: RecvMsg has the reason
 	}
 	body, size := clone(msg)
-	if err := tooLarge(size); err != nil {
+	if err := tooLarge(size, t.opts); err != nil && t.client.server.real == nil {
 		return err
 	}
 	fault := t.client.link.meet(Message{Method: t.method, Body: msg})
 	switch {
 	case fault.DropRequest && fault.Err != nil:
-		t.fail(fault.Err)
+		t.snap(fault.Err)
 		return io.EOF
 	case fault.DropRequest:
 		return nil
@@ -192,7 +193,7 @@ func (t *clientStream) arrive(p parcel) bool {
 	if !over && t.ctx.Err() == nil && !isClosed(t.broken) {
 		again := t.remote.take(p.msg)
 		if p.err != nil {
-			t.fail(p.err)
+			t.snap(p.err)
 		}
 		if again != nil {
 			s.background(func() {
@@ -222,10 +223,18 @@ func (t *clientStream) receive(msg any) {
 	}
 }
 
-// fail ends the stream. It may be called with the server locked.
-func (t *clientStream) fail(err error) {
+// fail ends the stream, as a server does: what it has sent before is received. It may be called with the server locked.
+func (t *clientStream) fail(err error) { t.end(err, false) }
+
+// snap ends the stream, as a network does: what was sent is lost. It may be called with the server locked.
+func (t *clientStream) snap(err error) { t.end(err, true) }
+
+func (t *clientStream) end(err error, lost bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if lost {
+		t.down = nil
+	}
 	if t.err == nil {
 		t.err = err
 		close(t.ended)

@@ -5,6 +5,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -16,8 +17,9 @@ const maxOps = 128
 // etcd counts what it adds to it: an id, and the name of the request.
 const maxProposed = 1_536*1024 - 18
 
-// maxSent is the most bytes of a message that etcd's client sends, by default.
-const maxSent = 2 << 20
+// maxReceived is the most bytes of a message that a server takes, of etcd's default settings. etcd's client sends as many,
+// by an option of its calls.
+const maxReceived = 2 << 20
 
 // proposed reports whether a request goes to Raft: reads do not.
 func proposed(req any) bool {
@@ -53,12 +55,17 @@ func allReads(r *pb.TxnRequest, passes func(*pb.RangeRequest) bool) bool {
 	return true
 }
 
-// tooLarge is what gRPC says of a message that is larger than maxSent, else nil.
-func tooLarge(size int) error {
-	if size <= maxSent {
-		return nil
+// tooLarge is what gRPC says of a message that is larger than its client sends or its server takes, else nil.
+func tooLarge(size int, opts []grpc.CallOption) error {
+	for _, o := range opts {
+		if most, ok := o.(grpc.MaxSendMsgSizeCallOption); ok && size > most.MaxSendMsgSize {
+			return status.Errorf(codes.ResourceExhausted, "trying to send message larger than max (%d vs. %d)", size, most.MaxSendMsgSize)
+		}
 	}
-	return status.Errorf(codes.ResourceExhausted, "trying to send message larger than max (%d vs. %d)", size, maxSent)
+	if size > maxReceived {
+		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", size, maxReceived)
+	}
+	return nil
 }
 
 // valid looks at a request as etcd does before it goes to Raft: no state is asked.

@@ -16,7 +16,8 @@ import (
 type serverStream struct {
 	server   *Server
 	send     func(msg any)   // puts an answer on its way
-	fail     func(err error) // ends the stream
+	fail     func(err error) // ends the stream, behind its answers
+	snap     func(err error) // breaks the stream
 	require  bool            // it must have a leader
 	watchers []*watcher
 	nextID   int64
