@@ -30,7 +30,7 @@ func theRest(t *testing.T, f testkit.Fixture, web, operator *concurrency.Session
 	require.NoError(t, lim.ClearLimit(ctx, "tenant-9"))
 	failedRuns(t, web)
 	unlockedRuns(t, f, web, operator)
-	plans(t, f, web, operator)
+	plans(t, f, operator)
 	resolved(t, web, operator)
 	sealed(t, web)
 	trail(t, operator)
@@ -79,16 +79,17 @@ func unlockedRuns(t *testing.T, f testkit.Fixture, web, operator *concurrency.Se
 }
 
 // plans has a run that an operator asked for, of a job with many fire times, and the plan of a command that cron starts.
-func plans(t *testing.T, f testkit.Fixture, web, operator *concurrency.Session) {
+// It is of another session than the plan of the full run: the jobs of a session are those of one Locker.
+func plans(t *testing.T, f testkit.Fixture, operator *concurrency.Session) {
 	t.Helper()
-	ctx, lk := testkit.Context(t), jobsOf(t, web)
+	ctx, lk := testkit.Context(t), jobsOf(t, f.SessionOn(f.Client(), named("web-4")))
 	minutes, err := crontab.Parse("* * * * *", time.UTC)
 	require.NoError(t, err)
 	ran := make(chan struct{}, 1)
 	job, err := lk.Job("asked", minutes, func(context.Context, *schedlock.Run) error { ran <- struct{}{}; return nil })
 	require.NoError(t, err)
 	job.Next(friday) // as its cron library does
-	require.Eventually(t, func() bool { return len(f.Keys("asked/plan")) > 0 && len(f.Keys("/jobs-of/")) > 0 }, testkit.Soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.Keys("asked/plan")) > 0 && len(f.Keys("/jobs-of/")) > 1 }, testkit.Soon, 10*time.Millisecond)
 	id, err := jobsOf(t, operator).RequestRun(ctx, "asked", "to see")
 	require.NoError(t, err)
 	testkit.Got(t, ran, "the run that was asked for")
