@@ -59,7 +59,8 @@ type Option func(*Server)
 
 // ExpireEvery is the time between two looks of the server for leases that have expired;
 // the first look is when the server is made. A real etcd looks every 500 ms. The default
-// is none: a lease ends on the nanosecond.
+// is none: a lease ends on the nanosecond. Between its expiry and the look a lease lives, and
+// its renewal waits.
 func ExpireEvery(d time.Duration) Option { return func(s *Server) { s.expireEvery = d } }
 
 // lastServer is the id of the last Server of the process.
