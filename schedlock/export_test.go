@@ -42,3 +42,9 @@ func Few(few int) *Options { return &Options{few: few} }
 
 // Jobs returns of how many jobs a Locker knows something.
 func Jobs(l *Locker) int { return len(l.jobs.all()) }
+
+// Slowest returns what a Locker takes for the slowest clock of its fleet.
+func Slowest(l *Locker) time.Time {
+	at, _ := l.clocks.slowest(l.sess.Lease())
+	return at
+}

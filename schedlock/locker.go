@@ -107,7 +107,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	l := &Locker{etcd: &etcd{sess: sess, client: sess.Etcd(), kv: sess.KV(), space: sess.Space()}, opts: o, log: sess.Log(), reports: &reports{log: sess.Log(), done: o.Done, hooks: sess.Hooks(), refused: map[string]string{}}, turns: make(turns, mostTurns)}
 	l.jobs = newJobs(l.etcd, o.few, o.Now)
 	l.plans = &planner{locker: l, first: (int(sess.Lockers.Add(1)) - 1) * keysOfLocker, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, others: map[string]time.Time{}, changed: make(chan struct{}, 1), writing: make(chan struct{}, 1), put: map[int]string{}}
-	l.clocks = &clocks{space: l.space, now: o.Now, peers: map[string]*peer{}}
+	l.clocks = &clocks{space: l.space, now: o.Now, outlasts: samples * o.beat, peers: map[string]*peer{}}
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){
 		func() { sess.Source().Listen(ctx, l.space.Jobs(), l.resync, l.apply) },

@@ -35,7 +35,7 @@ type planner struct {
 	put     map[int]string        // by number: the keys that say which jobs it has
 	lease   clientv3.LeaseID      // of these
 
-	retiredAt time.Time // when it has looked for plans of retired jobs
+	retiredAt time.Time // when it has looked for plans of retired jobs, by the slowest clock
 }
 
 // settle is the time within which a process with a new job looks at the plans: another one may write them first.
@@ -217,7 +217,7 @@ func (p *planner) rest() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wait := retireEach
-	if now.Sub(p.retiredAt).Abs() >= retireEach { // the clock of another process was not known: it is after its next beat
+	if now.Sub(p.retiredAt).Abs() >= retireEach { // the slowest clock was not known, or not as far: it may be after the next beat
 		wait = beat
 	}
 	for _, since := range p.others {

@@ -31,19 +31,15 @@ func retired(p record.Plan, now time.Time, operated int64) bool {
 	return p.AliveMS > 0 && now.UnixMilli() > p.AliveMS+record.Kept.Milliseconds() && !p.Current(now, operated)
 }
 
-// retire removes the plans of retired jobs, if this process is the first of those that have jobs. It judges by the slowest of the
-// clocks that are known, and does nothing while one is not: a process whose clock is ahead would remove plans that count.
+// retire removes the plans of retired jobs, if this process is the first of those that have jobs. It judges by what the
+// slowest clock has passed, and does nothing while the others are not read: a process whose clock is ahead would remove plans that count.
 func (p *planner) retire(ctx context.Context, e *engine.Epoch) error {
 	l := p.locker
-	now := l.opts.Now()
+	slowest, known := l.clocks.slowest(e.Lease())
 	p.mu.Lock()
 	looked := p.retiredAt
 	p.mu.Unlock()
-	if now.Sub(looked).Abs() < retireEach {
-		return nil
-	}
-	slowest, known := l.clocks.slowest(e.Lease())
-	if !known { // see rest
+	if !known || slowest.Sub(looked).Abs() < retireEach { // see rest
 		return nil
 	}
 	first, err := l.get(ctx, func() []clientv3.Op {
@@ -58,7 +54,7 @@ func (p *planner) retire(ctx context.Context, e *engine.Epoch) error {
 		}
 	}
 	p.mu.Lock()
-	p.retiredAt = now
+	p.retiredAt = slowest
 	p.mu.Unlock()
 	return nil
 }

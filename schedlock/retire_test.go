@@ -41,6 +41,7 @@ func TestPlansAreRetired(t *testing.T) {
 	in.knowsClocks(t, 1)
 	days := func(n time.Duration) {
 		h.set(friday.Add(n))
+		require.Eventually(t, func() bool { return !schedlock.Slowest(in.Locker).Before(h.now()) }, soon, 5*time.Millisecond)
 		for look := range 2 { // the second one begins after all of the first
 			name := fmt.Sprintf("look-%v-%d", n, look)
 			in.begin(t, name)

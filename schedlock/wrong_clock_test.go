@@ -1,0 +1,64 @@
+package schedlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/schedlock"
+)
+
+// The clock of one of two processes is set forward by a day, and that process claims more ticks of tomorrow than are kept. The
+// other one runs its ticks: the end of a run removed records of tomorrow, and no process of the fleet started a tick until then
+// (A440 in internal/proof/tested-failures.md).
+func TestClockThatJumpsClosesNoJob(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(time.Now())
+	a := f.instance(nil, &schedlock.Options{Keep: 2, Now: h.now})
+	early := f.instance(nil, nil) // a watches the clocks when it sees this one
+	require.Eventually(t, func() bool { return len(a.Clocks()) == 1 }, soon, 5*time.Millisecond)
+	require.NoError(t, early.sess.Close(ctx))
+	b := f.instance(nil, nil)
+	require.Eventually(t, func() bool { c := a.Clocks(); return len(c) == 1 && c[0].Known }, soon, 5*time.Millisecond)
+	day := time.Now().Add(24 * time.Hour).Truncate(time.Second)
+	for n := range 5 {
+		at := day.Add(time.Duration(n) * time.Second)
+		h.set(at)
+		res, err := a.Do(ctx, "job", nothing, schedlock.Tick(at))
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Ran, res.Outcome)
+	}
+	require.Empty(t, f.Keys("/floor/"))
+	require.Less(t, a.Clocks()[0].Ahead, -23*time.Hour, "the step of its own clock is seen at once")
+	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(time.Now()))
+	require.NoError(t, err)
+	require.Equal(t, schedlock.Ran, res.Outcome)
+}
+
+// Each run is in a process of its own, beside two that last, as with `etcdkit jobs run` beside `etcdkit cron`: as many records stay
+// as are kept. Such a process saw no beat of the others' clocks, and none of them removed a record: half a million in a year
+// (A442 in internal/proof/tested-failures.md).
+func TestRecordsOfShortProcesses(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	for range 2 {
+		f.instance(nil, nil)
+	}
+	for n := range 8 {
+		in := f.instance(nil, &schedlock.Options{Keep: 3})
+		res, err := in.Do(ctx, "job", func(context.Context, *schedlock.Run) error {
+			require.Eventually(t, func() bool { return len(in.Clocks()) == 2 }, soon, 5*time.Millisecond)
+			return nil
+		}, schedlock.Tick(tick(n)))
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Ran, res.Outcome)
+		require.NoError(t, in.sess.Close(ctx))
+	}
+	require.Len(t, f.Keys("/run/"), 3)
+	require.Len(t, f.Keys("/floor/"), 1)
+}
