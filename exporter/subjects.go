@@ -127,7 +127,7 @@ func samplesOfJob(to []sample, j *fleet.Job, d descs, name string, h fleet.Histo
 	of := d.of(d.jobRunning, "job", name)
 	to = append(to, of.gauge(d.jobRunning, number(j.Running())), of.gauge(d.jobPaused, number(j.Paused)),
 		of.gauge(d.jobLost, float64(h.Lost+h.Repeated)), of.gauge(d.jobFailed, float64(h.Failed)))
-	for _, at := range [...]sample{of.gauge(d.jobRun, seconds(h.LastRun)), of.gauge(d.jobSuccess, seconds(j.Success)), of.gauge(d.jobNext, seconds(h.Next))} {
+	for _, at := range [...]sample{of.gauge(d.jobRun, seconds(h.LastRun)), of.gauge(d.jobSuccess, seconds(h.Success)), of.gauge(d.jobNext, seconds(h.Next))} {
 		if at.value > 0 {
 			to = append(to, at)
 		}

@@ -94,7 +94,7 @@ func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, 
 // Status is the state of a job, as of one revision of etcd.
 type Status struct {
 	Job     string
-	Last    *Record // of the latest tick, or nil
+	Last    *Record // of the latest tick, but for those more than Options.MaxSkew in the future; or nil
 	Running bool    // a run is active
 	Token   int64   // its fencing token, or 0
 	// CoolingDown reports whether AtLeast keeps the job from starting.

@@ -112,14 +112,15 @@ func reportLost(l *Locker, j *job) {
 
 // reportLostNow reports the lost runs of a job that no process has reported.
 func reportLostNow(ctx context.Context, l *Locker, j *job) error {
-	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(mostLost)}
 	kvs, err := l.get(ctx, func() []clientv3.Op {
-		return []clientv3.Op{clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Lost()), clientv3.OpGet(j.keys.Runs(), last...)}
+		horizon := j.keys.Run(l.horizon()) // those beyond it, of a wrong clock, are not in the place of others
+		return []clientv3.Op{clientv3.OpGet(j.keys.Lock()), clientv3.OpGet(j.keys.Lost()), latestRuns(j.keys.Runs(), horizon, mostLost),
+			latestRuns(horizon, clientv3.GetPrefixRangeEnd(j.keys.Runs()), mostLost)}
 	})
 	if err != nil {
 		return err
 	}
-	lost := lostRuns(j, kvs[0], kvs[1], kvs[2])
+	lost := lostRuns(j, kvs[0], kvs[1], slices.Concat(kvs[3], kvs[2]))
 	if len(lost) == 0 {
 		return nil
 	}

@@ -137,7 +137,7 @@ func TestLossInAGapIsReported(t *testing.T) {
 // looks reports whether a request is a look for lost runs.
 func looks(_ string, msg any) bool {
 	txn, ok := msg.(*pb.TxnRequest)
-	return ok && len(txn.Success) == 3 && bytes.HasSuffix(txn.Success[1].GetRequestRange().GetKey(), []byte("/reported-loss"))
+	return ok && len(txn.Success) == 4 && bytes.HasSuffix(txn.Success[1].GetRequestRange().GetKey(), []byte("/reported-loss"))
 }
 
 // K22: a process whose look for lost runs was refused by etcd looks again at its next claim.

@@ -96,10 +96,15 @@ func (r *records) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, 
 // a foreign or damaged one after it hides no run.
 const lastRuns = 4
 
-// status reads the state of the job.
+// latestRuns is the read of the latest records in a range of their keys, at most so many, latest first.
+func latestRuns(first, end string, most int64) clientv3.Op {
+	return clientv3.OpGet(first, clientv3.WithRange(end), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(most))
+}
+
+// status reads the state of the job. A record beyond the horizon is of a wrong clock, and counts when its time has come: until then it would
+// hide that no start has followed.
 func (r *records) status(ctx context.Context) (Status, error) {
-	last := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(lastRuns)}
-	kvs, err := r.read(ctx, clientv3.OpGet(r.keys.Lock()), clientv3.OpGet(r.keys.Runs(), last...),
+	kvs, err := r.read(ctx, clientv3.OpGet(r.keys.Lock()), latestRuns(r.keys.Runs(), r.keys.Run(r.locker.horizon()), lastRuns),
 		clientv3.OpGet(r.keys.Cooldown()), clientv3.OpGet(r.keys.Pause()), clientv3.OpGet(r.keys.Settings()), r.any(), clientv3.OpGet(r.keys.Plan()),
 		clientv3.OpGet(r.keys.Operated()))
 	switch {

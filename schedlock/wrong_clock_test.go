@@ -62,3 +62,59 @@ func TestRecordsOfShortProcesses(t *testing.T) {
 	require.Len(t, f.Keys("/run/"), 3)
 	require.Len(t, f.Keys("/floor/"), 1)
 }
+
+// A record of a week ahead, by a wrong clock, is not the latest one for Status: by that, no tick was missed and none overdue until
+// then, and `etcdkit jobs check` found nothing (A441 in internal/proof/tested-failures.md).
+func TestStatusBesideARecordOfAWrongClock(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	right, wrong := f.instance(nil, clock(friday).options()), f.instance(nil, clock(friday.AddDate(0, 0, 7)).options())
+	planned := schedlock.Planned(nine{}, time.Hour)
+	_, err := right.Do(ctx, "job", nothing, schedlock.Tick(friday), planned)
+	require.NoError(t, err)
+	_, err = wrong.Do(ctx, "job", nothing, schedlock.Tick(friday.AddDate(0, 0, 7)))
+	require.NoError(t, err)
+	for _, c := range []struct {
+		now    time.Time
+		last   time.Time
+		missed time.Time
+	}{
+		{friday.Add(time.Hour), friday, time.Time{}},
+		{friday.Add(36 * time.Hour), friday, friday.AddDate(0, 0, 1).Add(time.Hour)},
+		{friday.AddDate(0, 0, 7), friday.AddDate(0, 0, 7), time.Time{}},
+	} {
+		reader := f.instance(nil, clock(c.now).options())
+		st, err := reader.Status(ctx, "job")
+		require.NoError(t, err)
+		require.Equal(t, c.last.UTC(), st.Last.Tick.UTC(), c.now)
+		require.Equal(t, c.missed, st.Missed(c.now), c.now)
+		require.Equal(t, c.missed, st.Overdue(c.now), c.now)
+	}
+}
+
+// A run is lost beside as many later records as are looked at, all by a clock that is a day fast, and so is one of these: both losses are
+// reported (A441).
+func TestLossesBesideRecordsOfAWrongClock(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	tomorrow := func(n int) time.Time { return tick(n).Add(24 * time.Hour) }
+	fast := f.instance(nil, schedlock.WithClock(schedlock.Options{Keep: 100}, 24*time.Hour))
+	for n := range 21 {
+		_, err := fast.Do(ctx, "job", nothing, schedlock.Tick(tomorrow(n)))
+		require.NoError(t, err)
+	}
+	f.dies(ctx, tick(1))
+	started, _ := do(ctx, fast.Locker, "job", nil, schedlock.Tick(tomorrow(30)))
+	got(t, started, "it starts")
+	fast.client.Cut()
+	require.NoError(t, f.ExpireLease(ctx, fast.sess.Lease()))
+	var calls lostCalls
+	in := f.instance(nil, calls.options())
+	_, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(2)))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(calls.records()) == 2 }, soon, 5*time.Millisecond)
+	require.True(t, calls.records()[0].Tick.Equal(tick(1)))
+	require.True(t, calls.records()[1].Tick.Equal(tomorrow(30)))
+}

@@ -23,8 +23,7 @@ type Job struct {
 	Period  time.Duration // of its settings, or 0
 	least   time.Duration // AtLeast of its settings
 	Runs    map[int64]Run // by tick
-	Success int64         // latest end of a run without an error, or 0
-	ended   int64         // latest end of a run, or 0
+	removed int64         // latest end of a run without an error whose record was removed, or 0
 
 	plan        record.Plan // of the processes that have it by Locker.Job, or zero
 	operated    int64       // when it was paused or resumed last, as far as it is known, or 0
@@ -45,6 +44,7 @@ type Run struct {
 	State  string
 	Start  int64
 	mod    int64
+	end    int64 // or 0
 	cooled int64 // when Unlock has ended its cooldown, or 0
 	lost   int   // earlier attempts whose process was lost
 	// More is what a page shows besides, with Options.Details.
@@ -122,17 +122,13 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 		switch {
 		case !ok:
 		case kv == nil:
-			delete(j.Runs, tick.UnixMilli())
+			j.remove(tick.UnixMilli())
 		default:
 			of, r := runOf(kv)
 			if details {
 				of.More = &r
 			}
 			j.Runs[tick.UnixMilli()] = of
-			j.ended = max(j.ended, r.EndMS)
-			if r.State == record.RunDone {
-				j.Success = max(j.Success, r.EndMS)
-			}
 		}
 	}
 }
@@ -147,7 +143,7 @@ func runOf(kv *mvccpb.KeyValue) (Run, record.Run) {
 	default:
 		r = record.Run{}
 	}
-	of := Run{State: r.State, mod: kv.ModRevision, Start: r.StartMS, cooled: r.CooledMS}
+	of := Run{State: r.State, mod: kv.ModRevision, Start: r.StartMS, end: r.EndMS, cooled: r.CooledMS}
 	for _, before := range r.Earlier {
 		if before.State == record.RunRunning {
 			of.lost++
@@ -200,17 +196,21 @@ type History struct {
 	Lost, Failed int
 	Repeated     int   // attempts that were lost, and after which the run was tried again
 	LastRun      int64 // start of the latest attempt, or 0
+	Success      int64 // latest end of a run without an error, or 0
 	// Next is by when a start is due: the fire time after the latest record, or the first planned one, and after the latest
 	// resumption and cooldown, and not during the latest run, when that has ended; or 0. Of a dense schedule that is resumed it
 	// may be a later one, until a process has written the plan.
 	Next int64
 }
 
-// History sums up the records, at a time.
+// History sums up the records, at a time. Records of times that have not come yet, by a wrong clock, count as lost or failed alone.
 func (j *Job) History(now time.Time) (h History) {
 	latest, last := int64(-1), Run{}
+	ended, success := j.ends(now)
+	h.Success = success
 	for tick, r := range j.Runs {
-		if r.Start > h.LastRun {
+		counted := counts(tick, r, now)
+		if counted && r.Start > h.LastRun {
 			last = r
 		}
 		switch {
@@ -220,8 +220,10 @@ func (j *Job) History(now time.Time) (h History) {
 			h.Lost++
 		}
 		h.Repeated += r.lost
-		h.LastRun = max(h.LastRun, r.Start)
-		latest = max(latest, tick)
+		if counted {
+			h.LastRun = max(h.LastRun, r.Start)
+			latest = max(latest, tick)
+		}
 	}
 	switch {
 	case latest >= 0 && j.Period >= ticks.Smallest:
@@ -229,9 +231,9 @@ func (j *Job) History(now time.Time) (h History) {
 		if j.least > 0 {                 // nor one within the cooldown
 			latest = max(latest, record.Run{State: last.State, StartMS: last.Start, CooledMS: last.cooled}.Free(j.least))
 		}
-		h.Next = j.outlasting(h.LastRun, latest, func(after int64) int64 { return ticks.Next(j.Period, time.UnixMilli(after)).UnixMilli() })
+		h.Next = outlasting(h.LastRun, ended, latest, func(after int64) int64 { return ticks.Next(j.Period, time.UnixMilli(after)).UnixMilli() })
 	case j.expected(now):
-		if h.Next = j.outlasting(h.LastRun, max(latest, j.operated), j.plan.Due); h.Next != 0 {
+		if h.Next = outlasting(h.LastRun, ended, max(latest, j.operated), j.plan.Due); h.Next != 0 {
 			h.Next += j.plan.LateMS
 		}
 	}
@@ -240,10 +242,10 @@ func (j *Job) History(now time.Time) (h History) {
 
 // outlasting returns the fire time that is due after a time. One that came during the latest run, which has ended, was
 // skipped: then it is the one after that, if due has one.
-func (j *Job) outlasting(began, latest int64, due func(after int64) int64) int64 {
+func outlasting(began, ended, latest int64, due func(after int64) int64) int64 {
 	next := due(latest)
-	if next != 0 && began <= next && next <= j.ended {
-		next = cmp.Or(due(j.ended), next)
+	if next != 0 && began <= next && next <= ended {
+		next = cmp.Or(due(ended), next)
 	}
 	return next
 }
@@ -258,6 +260,9 @@ func (j *Job) expected(now time.Time) bool {
 func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 	last := after.UnixMilli()
 	for tick, r := range j.Runs {
+		if !counts(tick, r, after) {
+			continue
+		}
 		if last = max(last, tick); j.least > 0 && (j.Cooling || j.lock != 0) {
 			last = max(last, r.Start+j.least.Milliseconds())
 		}

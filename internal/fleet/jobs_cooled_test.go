@@ -33,6 +33,6 @@ func TestNextFireTimeAfterAnUnlock(t *testing.T) {
 		put(s.space.Job("nightly").Run(time.UnixMilli(10*hour)), record.Run{State: c.state, Attempt: 1, StartMS: began, EndMS: c.ended, CooledMS: c.cooled}.Encode())
 		put(s.space.Job("nightly").Run(time.UnixMilli(8*hour)), record.Run{State: record.RunDone, Attempt: 1, StartMS: 8 * hour, EndMS: 8 * hour, CooledMS: 9 * hour}.Encode())
 		s.Jobs["nightly"].Period, s.Jobs["nightly"].least = time.Hour, 5*time.Hour
-		require.Equal(t, c.next, s.Jobs["nightly"].History(time.UnixMilli(500)).Next, name)
+		require.Equal(t, c.next, s.Jobs["nightly"].History(time.UnixMilli(10*hour)).Next, name)
 	}
 }

@@ -36,8 +36,8 @@ func TestNextFireTime(t *testing.T) {
 		earlier := Run{State: "unlocked", Start: 9*hour + 1000}
 		j := &Job{Period: c.period, least: c.least, operated: c.operated, Cooling: c.cooling, lock: c.lock}
 		j.Runs = map[int64]Run{9 * hour: earlier, 10 * hour: {State: c.state, Start: 10*hour + 1000}}
-		require.Equal(t, c.next, j.History(time.UnixMilli(500)).Next, name)
-		if next := j.Upcoming(time.UnixMilli(max(500, c.operated)), 1); c.period > 0 {
+		require.Equal(t, c.next, j.History(time.UnixMilli(10*hour)).Next, name)
+		if next := j.Upcoming(time.UnixMilli(max(10*hour, c.operated)), 1); c.period > 0 {
 			require.Equal(t, []time.Time{time.UnixMilli(c.next)}, next, "A252: "+name)
 		}
 	}
@@ -239,7 +239,7 @@ func TestNextFireTimeAfterALongRun(t *testing.T) {
 	runs(record.RunRunning, 10*hour+1000, 0)
 	j := s.Jobs["nightly"]
 	j.Period = time.Hour
-	next := func() int64 { return j.History(time.UnixMilli(500)).Next }
+	next := func() int64 { return j.History(time.UnixMilli(14 * hour)).Next }
 	require.Equal(t, 11*hour, next())
 	runs(record.RunUnlocked, 10*hour+1000, 13*hour+hour/2)
 	require.Equal(t, 14*hour, next())

@@ -170,10 +170,7 @@ func (s *State) inherit(from *State) {
 	}
 	for name, j := range s.Jobs {
 		if old := from.Jobs[name]; old != nil {
-			j.Success = max(j.Success, old.Success)
-			if j.operatedMod == old.operatedMod {
-				j.operated = old.operated
-			}
+			j.inherit(old)
 		}
 	}
 	for lease := range s.Sessions {
