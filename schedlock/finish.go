@@ -228,7 +228,8 @@ func (r *Run) unregister() {
 
 // trim returns the operations that remove the oldest records and raise the floor, so that their
 // ticks cannot be claimed again. The records were read with the claim; only a run of the job
-// removes records.
+// removes records. One of a lost run stays while no process has reported it, as long as it is among the
+// latest, where it is looked for.
 func (r *Run) trim() []clientv3.Op {
 	l, keys := r.locker, r.job.keys
 	// The floor must not include a tick that is in the future by any process's clock.
@@ -236,10 +237,11 @@ func (r *Run) trim() []clientv3.Op {
 	if !ok {
 		return nil
 	}
+	kept := r.job.unreported(r.claim.lost)
 	last := -1 // the newest record that is removed
 	for i := len(r.claim.older) - 1; i >= 1; i-- {
 		tick, ok := keys.ParseRun(r.claim.older[i])
-		if !ok || tick.After(slowest) || tick.Equal(r.claim.tick) {
+		if !ok || tick.After(slowest) || tick.Equal(r.claim.tick) || kept != "" && r.claim.older[i] >= kept {
 			break
 		}
 		if i < l.opts.Keep && l.opts.Now().Sub(tick) <= l.opts.KeepFor {

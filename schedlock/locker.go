@@ -17,7 +17,8 @@ import (
 // Options configure a Locker. nil means all defaults.
 type Options struct {
 	// Keep is the number of run records that are kept of each job. Defaults to 20; at most 1000.
-	// Old records are removed when a run of the job ends.
+	// Old records are removed when a run of the job ends. Those of lost runs among the last 20 stay until a process has
+	// reported the loss.
 	Keep int
 	// KeepFor is the age up to which run records are kept. Defaults to 30 days. The latest record
 	// of a job is kept at any age.

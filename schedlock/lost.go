@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -144,6 +145,43 @@ func reportLostNow(ctx context.Context, l *Locker, j *job) error {
 
 // mostLost is the number of records, the latest ones, among which lost runs are looked for.
 const mostLost = 20
+
+// readLost returns the read of those records among the latest that the end of a run may remove: by their number, if fewer are kept
+// than are looked at for lost runs, or by their age. Usually there is none.
+func (k *claim) readLost(first, horizon string) []clientv3.Op {
+	if k.opts.Keep >= mostLost {
+		horizon = min(horizon, k.job.keys.Run(k.opts.Now().Add(-k.opts.KeepFor)))
+	}
+	if first >= horizon {
+		return nil
+	}
+	return []clientv3.Op{latestRuns(first, horizon, mostLost), clientv3.OpGet(k.job.keys.Lost())}
+}
+
+// removable takes what the Txn of a claim has read of the records. As it was applied, no other run was active.
+func (c *claimed) removable(j *job, read []*etcdserverpb.ResponseOp) {
+	if len(read) > 0 {
+		for _, kv := range read[0].GetResponseRange().Kvs {
+			c.older = append(c.older, string(kv.Key))
+		}
+	}
+	if len(read) > 2 {
+		own := []*mvccpb.KeyValue{{CreateRevision: c.token}}
+		c.lost = lostRuns(j, own, read[2].GetResponseRange().Kvs, read[1].GetResponseRange().Kvs)
+	}
+}
+
+// unreported returns the key of the oldest of some lost runs that no process is known to have reported, or "".
+func (j *job) unreported(lost []lostRun) string {
+	j.losses.mu.Lock()
+	defer j.losses.mu.Unlock()
+	for _, run := range lost {
+		if run.token > j.losses.reported {
+			return string(run.kv.Key)
+		}
+	}
+	return ""
+}
 
 // lostRun is the record of a run that was lost.
 type lostRun struct {

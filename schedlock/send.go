@@ -55,11 +55,7 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 	if err == nil && created.Token != 0 {
 		c.token = created.Token
 		c.planned = k.planBefore(c, created.Also)
-		if len(created.Read) > 0 {
-			for _, kv := range created.Read[0].GetResponseRange().Kvs {
-				c.older = append(c.older, string(kv.Key))
-			}
-		}
+		c.removable(k.job, created.Read)
 		afterClaim(k.Locker, k.job, c, p.mod)
 		return c, nil
 	}
@@ -136,8 +132,8 @@ func (k *claim) creation(c *claimed, p plan) commit.Creation {
 			r, ok := record.DecodeLock(v)
 			return ok && r.Nonce == c.lock.Nonce && r.Lease == c.lock.Lease
 		},
-		Read: []clientv3.Op{clientv3.OpGet(first, clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
-			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(k.opts.Keep)+1))},
+		Read: append([]clientv3.Op{clientv3.OpGet(first, clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
+			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(k.opts.Keep)+1))}, k.readLost(first, horizon)...),
 	}
 }
 
