@@ -39,6 +39,7 @@ type job struct {
 	planned     record.Plan // in etcd, as far as events have shown it
 	shown       bool        // an event has shown it since plans were read
 	losses      losses
+	stamped     int64 // of the latest claim of this process, see stampOf
 	asked       *Job  // the one that runs what RequestRun asks for, or nil
 	served      int64 // mod revision of the latest request that this process has looked at
 	requestGone int64 // revision at which the latest request was started, or expired
@@ -213,6 +214,18 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 		j.runners[r.Lease] = true
 	}
 	j.notify()
+}
+
+// stampOf returns the time that the record of a claim has: now, or a little later if another claim of this process has that. With the lease
+// it shows whose a record is.
+func (j *job) stampOf(now int64) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if now <= j.stamped && j.stamped-now < time.Second.Milliseconds() {
+		now = j.stamped + 1
+	}
+	j.stamped = now
+	return now
 }
 
 // begin adds a run to the active ones of this process. Events that came before the answer to its claim may have ended it.

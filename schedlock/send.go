@@ -65,6 +65,14 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 	}
 	if errors.Is(err, commit.ErrGone) { // the lease of the session or of the cooldown has ended
 		k.revoke(c.spare) // a copy that was not answered may have put the cooldown, of a run that does not start
+		taken, err := k.takeBack(ctx, c)
+		if err != nil {
+			k.sess.Background(func() { _, _ = k.takeBack(k.sess.Context(), c) })
+			return nil, k.endError(ctx, asked, err)
+		}
+		if taken {
+			k.withdrawn, k.asked.mod = true, 0 // the request is used up
+		}
 		return nil, nil
 	}
 	k.job.cooldown.keep(c.spare)
@@ -76,7 +84,7 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 
 // draft returns a claim that is not sent yet.
 func (k *claim) draft(e *engine.Epoch, p plan) *claimed {
-	at, lease := k.opts.Now().UnixMilli(), int64(e.Lease())
+	at, lease := k.job.stampOf(k.opts.Now().UnixMilli()), int64(e.Lease())
 	before, _ := record.DecodeRun([]byte(p.before))
 	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(),
 		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: k.sess.Owner(), Lease: lease, StartMS: at, Request: cmp.Or(k.asked.id, before.Request), Earlier: before.Again()},
@@ -143,6 +151,18 @@ func isLater(key string) []clientv3.Cmp {
 	return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), ">", from), clientv3.Compare(clientv3.Value(key), "<", end)}
 }
 
+// takeBack withdraws a claim of an earlier lease, whose function was not started, if etcd had applied it before the lease ended: its
+// record has no lease, and is then all that is left. It uses the tick up, and looks like a lost run. No copy of the claim can be
+// applied any more, since its compares name the presence key of that lease. taken reports whether there was such a record.
+func (k *claim) takeBack(ctx context.Context, c *claimed) (taken bool, err error) {
+	kvs, err := k.get(ctx, func() []clientv3.Op { return []clientv3.Op{clientv3.OpGet(k.job.keys.Run(c.tick))} })
+	if err != nil || len(kvs[0]) == 0 || string(kvs[0][0].Value) != c.record.Encode() {
+		return false, err
+	}
+	c.token = kvs[0][0].ModRevision
+	return true, k.withdraw(ctx, c)
+}
+
 // discard undoes, in the background, a claim whose outcome is unknown, and restores the record of the
 // previous attempt if there was one.
 func (k *claim) discard(c *claimed, pending *commit.PendingError) {
@@ -156,8 +176,10 @@ func (k *claim) discard(c *claimed, pending *commit.PendingError) {
 	done := k.starts.another() // what comes late puts the plan again
 	if !k.sess.Background(func() {
 		defer done()
-		if pending.DiscardWith(c.epoch.Context(), back, undo...) == nil {
-			_ = k.replan(c.epoch.Context(), c)
+		ctx := k.sess.Context() // also after the end of the lease, which does not remove the record
+		if pending.DiscardWith(ctx, back, undo...) == nil {
+			_ = k.replan(ctx, c)
+			_, _ = k.takeBack(ctx, c)
 		}
 		k.revoke(c.spare) // if the session was lost, the cooldown may still be written
 	}) {
