@@ -52,8 +52,9 @@ without --verbose, so that cron sends no mail. 0 and a line on standard error if
 see --now. 75 and the
 reason if it was not run: the job is paused, an earlier run is active, a later tick was claimed, the run of this time
 was lost and may not be repeated, or the latest run is older than half of the time between two ticks and so is not
-the one of this call. If etcd does not answer when the command has ended, the record of that is repeated until etcd
-has it, or the lease has ended: up to --ttl.
+the one of this call. 69 if etcd has not answered for --wait-for-etcd before the command was started: cron calls once, so a call
+waits, and a line on standard error says so. If etcd does not answer when the command has ended, the record of that is repeated
+until etcd has it, or the lease has ended: up to --ttl.
 
 'etcdkit jobs history' shows the runs, and 'etcdkit jobs pause' keeps the command from running on all machines. All
 machines give the same --at-most and --retries. A run that fails is not repeated. With --now, a call by hand runs the
@@ -79,10 +80,13 @@ type scheduledRun struct {
 	retries int
 	verbose bool
 	byHand  bool
+	patient time.Duration // see waiting
 
-	parsed crontab.Schedule
-	now    func() time.Time
-	work   func(ctx context.Context, r *schedlock.Run, env []string, renewed <-chan struct{}) error // runs the command
+	away    time.Time // since when etcd does not answer, or zero
+	started bool      // the command
+	parsed  crontab.Schedule
+	now     func() time.Time
+	work    func(ctx context.Context, r *schedlock.Run, env []string, renewed <-chan struct{}) error // runs the command
 }
 
 // JobsRun returns the verb run of jobs.
@@ -113,6 +117,7 @@ func JobsRun(c *verb.Call) *cobra.Command {
 	f.IntVar(&v.retries, "retries", 0, "start a tick again so often if its run was lost; the work is done twice then, in part or in whole")
 	f.DurationVar(&v.Grace, "grace", 2*time.Second, "time between SIGTERM and SIGKILL")
 	f.DurationVar(&v.TTL, "ttl", 0, "how long after its machine has died a run is lost (default: 15s, or what --grace needs)")
+	f.DurationVar(&v.patient, "wait-for-etcd", 0, "how long to wait for an etcd that does not answer (default: half of the time between two ticks, at most 1h; with --now not at all)")
 	f.BoolVar(&v.byHand, "now", false, "by hand: run the command at once, whether or not its time of --cron was run")
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "print a line also if another machine has run the command")
 	f.BoolVar(&v.EndLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")
@@ -148,6 +153,8 @@ func (v *scheduledRun) read(cmd *cobra.Command, args []string) error {
 		return exit.Usagef("--now is of --cron: with --every a run by hand would take the place of the next one")
 	case v.atMost < 0:
 		return exit.Usagef("--at-most %v is negative", v.atMost)
+	case v.patient < 0:
+		return exit.Usagef("--wait-for-etcd %v is negative", v.patient)
 	case v.retries < 0:
 		return exit.Usagef("--retries %d is negative", v.retries)
 	case cron:
@@ -158,6 +165,9 @@ func (v *scheduledRun) read(cmd *cobra.Command, args []string) error {
 		if v.parsed, err = crontab.Parse(v.cron, loc); err != nil {
 			return exit.Usagef("--cron: %w", err)
 		}
+	}
+	if !cmd.Flags().Changed("wait-for-etcd") && !v.byHand {
+		v.patient = occasion{now: v.now(), every: v.every, cron: v.parsed}.patience()
 	}
 	_, _, err := v.Times()
 	return err
@@ -188,12 +198,15 @@ func (v *scheduledRun) run(ctx context.Context) error {
 	opts.Logger, opts.Hooks = warnings(v.Call.Std.Err), []observe.Hooks{hooks}
 	// The record of a run's end is written until etcd has it or the lease has ended: the next machine would run again what
 	// was done, or report it as lost.
-	return v.Call.Ending(ctx, opts, opts.TTL, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
-		l, err := schedlock.New(sess, &schedlock.Options{Now: v.now, Lost: losses(&v.Execution)})
-		if err != nil {
-			return err
-		}
-		return v.attend(ctx, l, renewed)
+	return v.waiting(ctx, func() error {
+		return v.Call.Ending(ctx, opts, opts.TTL, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
+			v.answered()
+			l, err := schedlock.New(sess, &schedlock.Options{Now: v.now, Lost: losses(&v.Execution)})
+			if err != nil {
+				return err
+			}
+			return v.attend(ctx, l, renewed)
+		})
 	})
 }
 
@@ -281,7 +294,7 @@ func (v *scheduledRun) claim(
 	defer cancel()
 	var ended error
 	res, err = l.Do(ctx, v.Name, func(fn context.Context, r *schedlock.Run) error {
-		ran = true
+		ran, v.started = true, true
 		guard := r.Guard()
 		env := v.Environment(guard.KeyBytes(), r.Token(), variablesOf(r)...)
 		ended = v.work(fn, r, env, renewed)

@@ -1,0 +1,29 @@
+package cron
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A445: how long a call waits for etcd, if it is not asked to wait otherwise.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		every time.Duration
+		cron  string
+		want  time.Duration
+	}{
+		"each minute":   {0, "* * * * *", 30 * time.Second},
+		"each night":    {0, "30 1 * * *", time.Hour},
+		"an hour apart": {time.Hour, "", 30 * time.Minute},
+		"a day apart":   {24 * time.Hour, "", time.Hour},
+	} {
+		o := occasion{now: Berlin(t, "2026-03-01 01:30:02"), every: c.every}
+		if c.cron != "" {
+			o.cron = InBerlin(t, c.cron)
+		}
+		require.Equal(t, c.want, o.patience(), name)
+	}
+}
