@@ -237,7 +237,7 @@ func (r *Run) trim() []clientv3.Op {
 	if !ok {
 		return nil
 	}
-	kept := r.job.unreported(r.claim.lost)
+	kept := r.job.losses.unreported(r.claim.lost)
 	last := -1 // the newest record that is removed
 	for i := len(r.claim.older) - 1; i >= 1; i-- {
 		tick, ok := keys.ParseRun(r.claim.older[i])

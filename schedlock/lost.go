@@ -148,7 +148,7 @@ const mostLost = 20
 
 // readLost returns the read of those records among the latest that the end of a run may remove: by their number, if fewer are kept
 // than are looked at for lost runs, or by their age. Usually there is none.
-func (k *claim) readLost(first, horizon string) []clientv3.Op {
+func readLost(k *claim, first, horizon string) []clientv3.Op {
 	if k.opts.Keep >= mostLost {
 		horizon = min(horizon, k.job.keys.Run(k.opts.Now().Add(-k.opts.KeepFor)))
 	}
@@ -172,11 +172,11 @@ func (c *claimed) removable(j *job, read []*etcdserverpb.ResponseOp) {
 }
 
 // unreported returns the key of the oldest of some lost runs that no process is known to have reported, or "".
-func (j *job) unreported(lost []lostRun) string {
-	j.losses.mu.Lock()
-	defer j.losses.mu.Unlock()
+func (s *losses) unreported(lost []lostRun) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, run := range lost {
-		if run.token > j.losses.reported {
+		if run.token > s.reported {
 			return string(run.kv.Key)
 		}
 	}

@@ -141,7 +141,7 @@ func (k *claim) creation(c *claimed, p plan) commit.Creation {
 			return ok && r.Nonce == c.lock.Nonce && r.Lease == c.lock.Lease
 		},
 		Read: append([]clientv3.Op{clientv3.OpGet(first, clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
-			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(k.opts.Keep)+1))}, k.readLost(first, horizon)...),
+			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(k.opts.Keep)+1))}, readLost(k, first, horizon)...),
 	}
 }
 
