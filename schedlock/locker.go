@@ -25,7 +25,7 @@ type Options struct {
 	KeepFor time.Duration
 	// MaxSkew is the difference that is allowed between the clocks of the fleet. A tick that is
 	// further in the future is refused. The record of such a tick, by a process with a faster clock,
-	// does not keep earlier ticks from starting. Defaults to one minute.
+	// does not keep earlier ticks from starting, and is not the last one for Status. Defaults to one minute.
 	MaxSkew time.Duration
 	// Done is called with the result and the error of each call: for metrics and alerts, in
 	// particular under a cron library, which drops both. The goroutine that made the call calls it.
