@@ -140,10 +140,7 @@ func (a *attempt) within(ctx context.Context) (*Permit, error) {
 		case errors.Is(err, engine.ErrEpoch):
 		case errors.Is(err, queue.ErrAnew):
 			if err := pause.Wait(ctx, nil); err != nil {
-				if context.Cause(ctx) == queue.ErrWaited {
-					err = q.Unknown()
-				}
-				return nil, err
+				return nil, call.Ended(ctx, err)
 			}
 		default:
 			return nil, err

@@ -92,8 +92,9 @@ var (
 type FullError struct {
 	Name  string // of the queue
 	Limit int    // in force then; 0 if it is paused
-	// Used is the weight of the holders. Where counts decide, in the total of a KeyedLimiter that
-	// admits more than 256 requests, it is at most Limit: holders above a limit that was lowered are
+	// Used is the weight of the holders. It is 0 as well where etcd has not shown the queue, as Error says then: that a
+	// paused queue has no holders is what Status shows. Where counts decide, in the total of a KeyedLimiter that
+	// admits more than 256 requests, and for a request far back in its queue, it is at most Limit: holders above a limit that was lowered are
 	// part of Waiting.
 	Used    int
 	Waiting int // number of other waiting requests
@@ -108,26 +109,32 @@ type FullError struct {
 	RetryAfter time.Duration
 
 	unseen bool // etcd has not shown the queue before the call ended
+	paused bool // but that the limit is 0
 }
 
 // Error has the counts, or the limit if no others are known. The error of the call has the
 // name before it, and after it the option that has bounded the wait: Wait, MaxWaiters or
 // KeyedLimiterOptions.MaxTotalWaiters. The command looks for parts of it (exit/explain.go).
-func (e *FullError) Error() string {
+func (e *FullError) Error() string { return fmt.Sprintf("%v: %s", ErrFull, e.counts()) }
+
+// counts says what is known of the queue.
+func (e *FullError) counts() string {
 	switch {
+	case e.paused:
+		return "limit 0 (SetLimit resumes); etcd has not shown the queue in time"
 	case e.unseen && e.Limit == 0:
-		return fmt.Sprintf("%v: etcd has not shown the queue in time", ErrFull)
+		return "etcd has not shown the queue in time"
 	case e.unseen:
-		return fmt.Sprintf("%v: limit %d; etcd has not shown the queue in time", ErrFull, e.Limit)
+		return fmt.Sprintf("limit %d; etcd has not shown the queue in time", e.Limit)
 	case e.Limit == 0:
-		return fmt.Sprintf("%v: limit 0 (SetLimit resumes), %d in use, %d waiting", ErrFull, e.Used, e.Waiting)
+		return fmt.Sprintf("limit 0 (SetLimit resumes), %d in use, %d waiting", e.Used, e.Waiting)
 	}
-	return fmt.Sprintf("%v: %d of %d in use, %d waiting", ErrFull, e.Used, e.Limit, e.Waiting)
+	return fmt.Sprintf("%d of %d in use, %d waiting", e.Used, e.Limit, e.Waiting)
 }
 
-// Is reports whether target is ErrFull, or, for the middlewares, whether etcd has not shown the queue.
+// Is reports whether target is ErrFull, or, for the middlewares, whether etcd has not shown why no permit is free.
 func (e *FullError) Is(target error) bool {
-	return target == ErrFull || e.unseen && target == share.ErrUnseen
+	return target == ErrFull || e.unseen && !e.paused && target == share.ErrUnseen
 }
 
 // UnavailableError says since when etcd has not answered a call that waited for a permit.
@@ -162,7 +169,7 @@ func (e *UnavailableError) Error() string {
 		if e.Seen.Level != "" {
 			of = " of the " + string(e.Seen.Level)
 		}
-		s += fmt.Sprintf("; the queue%s then had %d of %d in use, %d waiting", of, e.Seen.Used, e.Seen.Limit, e.Seen.Waiting)
+		s += fmt.Sprintf("; the queue%s then had %s", of, e.Seen.counts())
 	}
 	return s
 }

@@ -102,7 +102,7 @@ func TestWaitInALocalQueueEnds(t *testing.T) {
 	defer cancel()
 	_, err = sm.Acquire(late)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "held 1, other waiters 20")
+	require.ErrorContains(t, err, "1 of 1 in use, 20 waiting")
 }
 
 // The request of a local queue is removed when no call is left in it, however long permits may pass: others

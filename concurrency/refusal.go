@@ -98,14 +98,8 @@ func (a *attempt) waitEnded(timed context.Context, at *queue.Full, err error) er
 			return outage
 		}
 		return fmt.Errorf("%w: %w", own, outage)
-	case own != nil && at != nil && at.Unseen:
-		return fmt.Errorf("%w: etcd has not shown the queue until then", own)
 	case own != nil && at != nil:
-		paused := ""
-		if at.Limit == 0 {
-			paused = " (SetLimit resumes)"
-		}
-		return fmt.Errorf("%w while it was queued: limit %d%s, held %d, other waiters %d", own, at.Limit, paused, at.Used, at.Waiting)
+		return fmt.Errorf("%w while it was queued: %s", own, q.full(at).counts())
 	case own != nil:
 		return err
 	case at != nil:

@@ -101,7 +101,7 @@ func (q *sessionQueue) unanswered(begun time.Time) *UnavailableError {
 
 // full is the form of a refusal for callers.
 func (q *sessionQueue) full(f *queue.Full) *FullError {
-	return &FullError{Name: q.at(f.Level()).name, Limit: int(f.Limit), Used: int(f.Used), Waiting: f.Waiting, unseen: f.Unseen}
+	return &FullError{Name: q.at(f.Level()).name, Limit: int(f.Limit), Used: int(f.Used), Waiting: f.Waiting, unseen: f.Unseen, paused: f.Paused}
 }
 
 // describe returns a state for callers.

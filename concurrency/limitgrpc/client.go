@@ -39,8 +39,8 @@ func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryCl
 // returned an error, io.EOF included, or, if the server sends one message only, until that was
 // received; until SendMsg or Header has returned an error other than io.EOF, or Header neither a header nor an
 // error; and at most until the call's context ends. These are also what ends the stream itself: a caller that does
-// none of them leaks both. ReportError is called when a stream has held its permit for 5 minutes, once for each
-// interceptor; concurrency.MaxHold, in Options.Each, bounds that time. It returns concurrency.ErrInvalid where
+// none of them leaks both. ReportError is called when a stream has held its permit for 5 minutes, at most once an hour,
+// with the number of such streams; concurrency.MaxHold, in Options.Each, bounds that time. It returns concurrency.ErrInvalid where
 // UnaryClientInterceptor does.
 func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.StreamClientInterceptor, error) {
 	c, err := configure("stream client interceptor", lim, opts)
@@ -53,28 +53,28 @@ func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.Stream
 		if !limited {
 			return streamer(ctx, desc, cc, method, opts...)
 		}
-		own, leave, err := c.shared.Acquire(ctx, key, c.each(ctx, method), func(err error) { c.ReportError(ctx, method, err) })
+		out, err := c.shared.Acquire(ctx, key, c.each(ctx, method), func(err error) { c.ReportError(ctx, method, err) })
 		if err != nil {
 			return nil, c.refuse(ctx, key, method, false, err)
 		}
 		begun := false
 		defer func() {
 			if !begun {
-				leave() // it has failed, or panicked
+				out.End() // it has failed, or panicked
 			}
 		}()
-		stream, err := streamer(own, desc, cc, method, opts...)
+		stream, err := streamer(out.Context, desc, cc, method, opts...)
 		if err != nil {
 			return nil, err
 		}
 		begun = true
 		lost := func() error {
-			if cause := context.Cause(own); errors.Is(cause, concurrency.ErrLost) {
-				return c.answer(ctx, c.shared.Refuse(ctx, key, cause), true, cause) // leave reports it
+			if cause := context.Cause(out.Context); errors.Is(cause, concurrency.ErrLost) {
+				return c.answer(ctx, c.shared.Refuse(ctx, key, cause), true, cause) // End reports it
 			}
 			return nil
 		}
-		return &clientStream{stream, desc.ServerStreams, leave, lost}, nil
+		return &clientStream{stream, desc.ServerStreams, out.End, lost}, nil
 	}, nil
 }
 

@@ -56,9 +56,9 @@ type Options struct {
 	// call waits in memory; at most 24 hours.
 	Wait time.Duration
 	// MaxWaiters refuses to wait if that many calls of the key wait already, in the whole fleet. Choose it below the limit: the
-	// calls of a process that has died wait until its lease ends, and get permits meanwhile. It costs one more read of
-	// etcd for each call. It needs Wait. Defaults to 0: any number of calls wait,
-	// while concurrency.MaxWaiters(0) waits never.
+	// calls of a process that has died wait until its lease ends, and get permits meanwhile. It costs etcd what
+	// concurrency.MaxWaiters says, and needs Wait. Defaults to 0: any number of calls wait, while
+	// concurrency.MaxWaiters(0) waits never.
 	MaxWaiters int
 	// Each returns options for one call, such as concurrency.Weight and concurrency.MaxHold. Wait has
 	// no effect there. Defaults to none.

@@ -150,7 +150,7 @@
 //
 // Put the Middleware behind authentication and in front of what costs something. Health checks and
 // metrics belong outside of it, or Options.Key returns false for them: an orchestrator that gets no
-// answer ends the process. Put it directly behind
+// answer ends the process. Those of gRPC pass, as does its reflection. Put it directly behind
 // that of idemhttp: a replay needs no permit, and a request that is refused, also by a 409, is not recorded and
 // executes when it is repeated, under idempotency.Refuse too. With another handler in between, which may have done
 // something, the status decides. There a client that leaves does not end the wait. In front of idemhttp, each replay needs a

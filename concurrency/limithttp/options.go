@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
+	"github.com/etcdkit/etcdkit/internal/supervise"
 )
 
 // Outage is what happens to a request while etcd does not answer: see Options.Outage.
@@ -34,10 +35,11 @@ type Options struct {
 	// Key returns the key of a request, such as its tenant, of 1 to 255 bytes; limited is false for
 	// a request that is not limited. Have it return false for what supervises the service, such as
 	// health checks and metrics, or serve those outside of the Middleware: HTTP has no path for them
-	// that could pass by default. A key must be authenticated: a client that chooses its key has no
+	// that could pass by default. Calls of gRPC's own health checks and reflection, by gRPC, gRPC-Web or
+	// Connect, pass without Key. A key must be authenticated: a client that chooses its key has no
 	// limit. An empty key of a limited request is an error of the program: the request is answered
-	// with 500. Without a limiter only limited counts, and nil limits all requests, health checks
-	// included. Defaults to nothing: with a limiter Key is required.
+	// with 500. Without a limiter only limited counts, and nil limits all other requests, health checks of
+	// HTTP included. Defaults to nothing: with a limiter Key is required.
 	Key func(*http.Request) (key string, limited bool)
 	// Rate is how often limited requests may begin in the whole fleet: each takes a token of it.
 	// It is one rate for all keys together. With a limiter a request takes the permit first and
@@ -56,9 +58,9 @@ type Options struct {
 	// the time to come back, and no request waits in memory; at most 24 hours.
 	Wait time.Duration
 	// MaxWaiters refuses to wait if that many requests of the key wait already, in the whole fleet. Choose it below the limit:
-	// the requests of a process that has died wait until its lease ends, and get permits meanwhile. It costs one more
-	// read of etcd for each request. It needs Wait. Defaults to 0: any number of requests wait,
-	// while concurrency.MaxWaiters(0) waits never.
+	// the requests of a process that has died wait until its lease ends, and get permits meanwhile. It costs etcd
+	// what concurrency.MaxWaiters says, and needs Wait. Defaults to 0: any number of requests wait, while
+	// concurrency.MaxWaiters(0) waits never.
 	MaxWaiters int
 	// Each returns options for one request, such as concurrency.Weight and concurrency.MaxHold.
 	// Wait has no effect there. Defaults to none.
@@ -149,7 +151,7 @@ func (o *Options) check() error {
 
 // limited returns the key of a request, unless the request is not limited.
 func (c *config) limited(r *http.Request) (key string, limited bool) {
-	if c.shared.Disabled() {
+	if c.shared.Disabled() || supervise.Request(r.URL.Path, r.Header.Get) {
 		return "", false
 	}
 	if c.Key == nil { // the rate limits all requests

@@ -9,14 +9,15 @@ import (
 
 // Transport returns an http.RoundTripper that sends each request under a permit of its key. The
 // permit is held until the response's body is closed or read to its end, until the request fails, or
-// until the request's context ends, whichever comes first. A response that can have no body holds none. After a 101
+// until the request's context ends, whichever comes first. A response that can have no body holds none; its
+// trailers, and the request's context, come to that end nevertheless. After a 101
 // (Switching Protocols) the end of what the server sends does not count: this side may still send.
 // The body's last Read, or Close, waits for etcd to confirm the release, at most for 2
 // seconds. If the permit is lost, the request's context ends with concurrency.ErrLost as its cause.
 //
 // A body that is neither closed nor read keeps its permit for as long as the process lives: other
-// processes have one less. ReportError is called when a request has held its permit for 5 minutes, once
-// for each RoundTripper. concurrency.MaxHold, in Options.Each, bounds that time.
+// processes have one less. ReportError is called when a request has held its permit for 5 minutes, at most once an
+// hour, with the number of such requests. concurrency.MaxHold, in Options.Each, bounds that time.
 //
 // A request that gets no permit fails with ErrNotSent and the errors of concurrency.Semaphore.Acquire, such as a
 // *concurrency.FullError, and one that gets no token with ErrNotSent and those of concurrency.RateLimiter.Allow,
@@ -54,7 +55,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.base.RoundTrip(r)
 	}
 	report := func(err error) { t.ReportError(r, err) }
-	ctx, leave, err := t.shared.Acquire(r.Context(), key, t.each(r), report)
+	out, err := t.shared.Acquire(r.Context(), key, t.each(r), report)
 	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
@@ -64,13 +65,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, notSent(r, err)
 	}
-	holds := false
+	reads := false
 	defer func() {
-		if !holds {
-			leave() // it has failed or panicked, or there is nothing to read
+		if !reads {
+			out.End() // it has failed or panicked, or there is nothing to read
 		}
 	}()
-	resp, err := t.base.RoundTrip(r.WithContext(ctx))
+	resp, err := t.base.RoundTrip(r.WithContext(out.Context))
 	if err != nil || resp == nil {
 		return nil, err
 	}
@@ -81,31 +82,28 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		resp.Body = http.NoBody
 	}
-	switch holds = !empty(r.Method, resp); {
-	case holds:
-		resp.Body = hold(resp.Body, leave)
-	case resp.Body != http.NoBody: // the end of its stream may be to come, and ends with ctx
-		_ = resp.Body.Close()
-		resp.Body = http.NoBody
+	if reads = resp.Body != http.NoBody; reads {
+		if empty(r.Method, resp) {
+			out.Release() // trailers may be to come: they are read with the end of the body, and end with the context
+		}
+		resp.Body = hold(resp.Body, out.End)
 	}
 	return resp, nil
 }
 
 // empty reports whether a response has no body, so that its caller need not close it. In HTTP/1 net/http
-// has one value for such a body; in HTTP/2 and 3 it is another value, but the length is right.
+// has http.NoBody for that; in HTTP/2 and 3 it is another value, but the length is right.
 func empty(method string, resp *http.Response) bool {
 	switch {
-	case resp.Body == http.NoBody:
-		return true
 	case resp.ProtoMajor < 2 || method == http.MethodConnect:
 		return false // a RoundTripper of the caller's own need not set the length
 	}
 	return resp.ContentLength == 0 || method == http.MethodHead || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
-// hold returns a body that calls leave at its end.
-func hold(body io.ReadCloser, leave func()) io.ReadCloser {
-	b := &held{body, leave}
+// hold returns a body that calls end at its end.
+func hold(body io.ReadCloser, end func()) io.ReadCloser {
+	b := &held{body, end}
 	w, writes := body.(io.ReadWriteCloser) // the connection, after 101
 	c, closes := body.(closesWrite)
 	switch {
@@ -127,14 +125,14 @@ func hold(body io.ReadCloser, leave func()) io.ReadCloser {
 // held is a response's body whose permit is held until its end.
 type held struct {
 	io.ReadCloser
-	leave func()
+	end func()
 }
 
 // Read reads the body. It returns its error; after one, the permit is released.
 func (b *held) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.leave()
+		b.end()
 	}
 	return n, err
 }
@@ -146,14 +144,14 @@ type upgraded struct{ *held }
 func (u upgraded) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		u.leave()
+		u.end()
 	}
 	return n, err
 }
 
 // Close closes the body and releases the permit. It returns the body's error.
 func (b *held) Close() error {
-	defer b.leave()
+	defer b.end()
 	return b.ReadCloser.Close()
 }
 

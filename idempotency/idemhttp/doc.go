@@ -26,7 +26,8 @@
 //
 //	| request                                       | answer                                     |
 //	|-----------------------------------------------|--------------------------------------------|
-//	| no key                                        | 400, unless Optional is set                |
+//	| no key                                        | 400, unless Optional is set; see "Calls of |
+//	|                                               | RPC"                                       |
 //	| malformed key                                 | 400                                        |
 //	| key was used with another payload, or for     |                                            |
 //	| another virtual host (Options.Host)           | 422, also while that one is in progress    |
@@ -104,7 +105,8 @@
 // The Middleware serves handlers of connect-go, and grpc.Server as a handler: unary calls and streams of
 // gRPC, gRPC-Web and Connect, recognized by their Content-Type, Connect-Protocol-Version or Connect-Timeout-Ms;
 // a client that sends JSON with neither gets the Middleware's own answers as one of HTTP does. Connect's HTTP GET
-// is for procedures without side effects, and passes without a key.
+// is for procedures without side effects, and passes without a key. So do calls of gRPC's own health checks and
+// reflection.
 //
 // The Middleware's own answers have the codes and reasons of idemgrpc, such as ABORTED with IN_PROGRESS and a
 // RetryInfo, and for a body above MaxRequest RESOURCE_EXHAUSTED with TOO_LARGE. The status of HTTP is the one
@@ -192,6 +194,10 @@
 //
 // Behind a Middleware of the same store that has begun a request, a second one passes it on, and its
 // options have no effect.
+//
+// The handler's ResponseWriter is an http.Flusher or http.Hijacker if http.ResponseController finds one in the server's,
+// as it does not behind http.TimeoutHandler, and always an http.CloseNotifier. It is no io.ReaderFrom, since what is sent
+// has to be recorded, and no http.Pusher, since a replay would not push.
 //
 // # The handler
 //

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/internal/supervise"
 )
 
 // Middleware returns a middleware that runs a handler once for each Idempotency-Key: see the
@@ -32,7 +33,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		return
 	}
 	id, err := key(r.Header, c.Header, c.Strict)
-	if errors.Is(err, middleware.ErrNoKey) && c.Optional {
+	if errors.Is(err, middleware.ErrNoKey) && (c.Optional || supervise.Request(r.URL.Path, r.Header.Get)) {
 		c.pass(w, r, next)
 		return
 	}
@@ -186,7 +187,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		if middleware.RefusesBefore(next) {
 			ctx, nothingDone = middleware.Refusable(ctx)
 		}
-		handle(next, rec, withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)), r)
+		handle(next, rec.own(), withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)), r)
 		res := rec.end(c)
 		rec.stopped = (rec.silent || rec.broken) && v.stopped(a)
 		what := v.decide(c, rec, res)

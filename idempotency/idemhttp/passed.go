@@ -45,7 +45,7 @@ func ofGateway(status int, body []byte) *ending {
 // undecided reports whether an error is one for which ofGateway returns an ending, or breaks off before that is known. It
 // reads the beginning of the body, which can still be read.
 func undecided(resp *http.Response) bool {
-	if mediaType(resp.Header) != "application/json" {
+	if mediaType(resp.Header) != "application/json" || resp.Body == http.NoBody { // which layers in front may look for
 		return false
 	}
 	head, err := io.ReadAll(io.LimitReader(resp.Body, maxLast))

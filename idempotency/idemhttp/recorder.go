@@ -194,9 +194,9 @@ func (rec *recorder) sniff(more []byte) {
 	}
 }
 
-// FlushError streams the response from now on, unless its client could see its end then. It returns an error if the server cannot, but
+// flush streams the response from now on, unless its client could see its end then. It returns an error if the server cannot, but
 // none if the connection has failed, as Write.
-func (rec *recorder) FlushError() error {
+func (rec *recorder) flush() error {
 	switch {
 	case rec.ended:
 		return errLate
@@ -217,18 +217,15 @@ func (rec *recorder) FlushError() error {
 	return err
 }
 
-// Flush is FlushError.
-func (rec *recorder) Flush() { _ = rec.FlushError() }
-
-// Hijack sends what was written, as net/http does, such as status 101, and hands the connection to
+// hijack sends what was written, as net/http does, such as status 101, and hands the connection to
 // the handler. It returns http.ErrHijacked, http.ErrNotSupported or the error of the server.
-func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (rec *recorder) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	switch {
 	case rec.ended:
 		return nil, nil, errLate
 	case rec.hijacked:
 		return nil, nil, http.ErrHijacked
-	case rec.status != 0 && hijackable(rec.w):
+	case rec.status != 0:
 		rec.open(nil)
 		if len(rec.held) > 0 && rec.passHeld() == nil {
 			_ = rec.ctl.Flush() // net/http's Hijack drops the rest of its buffer
@@ -237,21 +234,6 @@ func (rec *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := rec.ctl.Hijack()
 	rec.hijacked = err == nil
 	return conn, rw, err
-}
-
-// hijackable reports whether a server can hand over its connection, as http.ResponseController finds
-// it out. HTTP/2 cannot: then the response stays to be recorded before it is sent.
-func hijackable(w http.ResponseWriter) bool {
-	for {
-		if _, ok := w.(http.Hijacker); ok {
-			return true
-		}
-		in, ok := w.(interface{ Unwrap() http.ResponseWriter })
-		if !ok {
-			return false
-		}
-		w = in.Unwrap()
-	}
 }
 
 // CloseNotify returns a channel that receives a value when the client has hung up. It is for code

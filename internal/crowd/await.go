@@ -32,6 +32,7 @@ type Result struct {
 	End
 	Limits mirror.Limits // by which it is admitted, if a read or another queue has confirmed it
 	Seen   mirror.Brief  // the queue, if a view has shown it; where the request is too heavy, its Limit is known
+	Asleep bool          // ctx has ended it while it was far, and no view has shown it
 	Err    error
 }
 
@@ -166,7 +167,7 @@ func (c *Crowd) sleep(ctx context.Context, s *Waiter, changed <-chan struct{}) R
 			s.Sleeps(ctx)
 			report.Reset(c.ReportEvery)
 		case <-ctx.Done():
-			return Result{End: Ended}
+			return Result{End: Ended, Asleep: true}
 		}
 	}
 }

@@ -48,3 +48,30 @@ func TestTrapN3DefaultAfterTheRequest(t *testing.T) {
 	require.Equal(t, mirror.Admitted, <-w.Outcome())
 	require.Equal(t, int64(1), w.UpTo())
 }
+
+// TestBriefOfALoweredLimit: while a limit that was lowered does not say which requests an earlier one had admitted, those
+// that may hold count as holders in a Brief as in a View (A478 in internal/proof/tested-failures.md).
+func TestBriefOfALoweredLimit(t *testing.T) {
+	t.Parallel()
+	space, err := keyspace.New("/mirror", "test")
+	require.NoError(t, err)
+	keys := space.Limiter("l").Key("k")
+	request := func(n int, rev int64) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: []byte(keys.Slot(keyspace.Slot{Lease: 7, Number: n, Weight: 1})), Value: []byte("{}"),
+			CreateRevision: rev, ModRevision: rev, Version: 1, Lease: 7}
+	}
+	m := mirror.New(keys, 0)
+	m.SetBase(mirror.LimitRecord{Limit: record.Limit{Previous: 2}, Rev: 13})
+	all := []*mvccpb.KeyValue{request(0, 11), request(1, 12), request(2, 14)}
+	m.Reset(all, 14)
+	v, _ := m.View()
+	b, _ := m.Brief("", 0, 0)
+	require.Equal(t, []int64{2, 1}, []int64{v.Used, int64(len(v.Waiters))})
+	require.Equal(t, []int64{2, 1}, []int64{b.Used, int64(b.Waiting)})
+	b, _ = m.Brief(string(all[1].Key), 12, 0)
+	require.True(t, b.Waits)
+	require.Equal(t, []int64{1, 2}, []int64{b.Used, int64(b.Waiting)}, "before one that is not known to hold")
+	m.SetBase(mirror.LimitRecord{Limit: record.Limit{Previous: 2, Settled: true}, Rev: 15})
+	b, _ = m.Brief("", 0, 0)
+	require.Equal(t, []int64{0, 3}, []int64{b.Used, int64(b.Waiting)})
+}

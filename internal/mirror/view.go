@@ -46,31 +46,31 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	v.Queue.Reset(slices.Concat(m.queue.Holders(), m.queue.Waiters()))
 	v.Holders = m.describe(m.queue.Holders())
 	v.Waiters = m.describe(m.queue.Waiters())
-	// A limit that was lowered just now may not yet say exactly which requests had been
-	// admitted before. Until it does, all that may have been count as holders. The same
-	// holds for all requests if the limit was deleted or cannot be read.
-	switch {
-	case !v.Known:
-		for _, r := range v.Waiters {
-			v.Used += r.Weight
-		}
-		v.Holders, v.Waiters = append(v.Holders, v.Waiters...), nil
-	default:
-		used := v.Used
-		for len(v.Waiters) > 0 && m.limits.mayHold(used, v.Waiters[0].Entry) {
-			used += v.Waiters[0].Weight
-			v.Holders, v.Waiters = append(v.Holders, v.Waiters[0]), v.Waiters[1:]
-		}
-		v.Used = used
-	}
+	n, weight := m.mayHold(len(v.Waiters))
+	v.Used += weight
+	v.Holders, v.Waiters = append(v.Holders, v.Waiters[:n]...), v.Waiters[n:]
 	return v, m.changed
+}
+
+// mayHold returns how many of the first waiters count as holders, at most so many, and their weight. A limit that was
+// lowered just now may not yet say exactly which requests had been admitted before. Until it does, all that may have been
+// count as holders. The same holds for all requests if the limit was deleted or cannot be read.
+func (m *Mirror) mayHold(most int) (n int, weight int64) {
+	_, known := m.queue.Limit()
+	for _, e := range m.queue.Waiters()[:most] {
+		if known && !m.limits.mayHold(m.queue.Used()+weight, e) {
+			break
+		}
+		n, weight = n+1, weight+e.Weight
+	}
+	return n, weight
 }
 
 // Brief is the state of a queue for the report to one waiter.
 type Brief struct {
 	Revision int64
 	Limit    int64
-	Used     int64 // weight of the holders
+	Used     int64 // weight of the holders, and of requests before the waiter's that may be holders
 	Waiting  int
 	Ahead    int  // number of requests before the waiter's
 	Waits    bool // whether the waiter's request is in the queue and not admitted
@@ -79,7 +79,7 @@ type Brief struct {
 }
 
 // Brief returns the state for one request, with the first few holders. Its cost does not depend
-// on the length of the queue. Changed is closed at the next change.
+// on the length of the queue while the limit is known. Changed is closed at the next change.
 func (m *Mirror) Brief(key string, token int64, holders int) (b Brief, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,6 +88,12 @@ func (m *Mirror) Brief(key string, token int64, holders int) (b Brief, changed <
 	b.Limit, _ = m.queue.Limit()
 	ahead, admitted, ok := m.queue.Position(key, token)
 	b.Ahead, b.Waits, b.Holds = ahead, ok && !admitted, admitted
+	most := len(m.queue.Waiters())
+	if b.Waits {
+		most = ahead - len(first)
+	}
+	n, weight := m.mayHold(most)
+	b.Used, b.Waiting = b.Used+weight, b.Waiting-n
 	return b, m.changed
 }
 

@@ -25,9 +25,6 @@ func (j *joining) joinBounded(ctx context.Context) (*Ticket, bool, error) {
 	var pause commit.Backoff
 	begun := time.Now()
 	reserved, err := j.awaitRoom(ctx, nil, glance)
-	if err != nil && context.Cause(ctx) == ErrWaited {
-		err = q.Unknown()
-	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -133,11 +130,15 @@ func (j *joining) lookOnce(ctx context.Context, round int, begun *time.Time) (ou
 	if round == 0 {
 		*begun = time.Now() // patience is for others, not for its turn
 		if seen := j.seen; seen != nil {
-			j.seen = nil // it may be large
+			j.seen, j.shown = nil, seen.full // it may be large
 			return *seen, nil
 		}
 	}
-	return j.look(ctx)
+	o, err := j.look(ctx)
+	if err == nil {
+		j.shown = o.full
+	}
+	return o, err
 }
 
 // lookAhead looks at the total for a try that is about to be written at its key. If the total refuses it, or
@@ -176,6 +177,9 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 		return c, admitted, err
 	}
 	full, ok := c.behind()
+	if ok {
+		j.shown = full
+	}
 	switch {
 	case ok && !full.without(0, j.MaxWaiters): // whatever it is that the counts show
 		return c, false, nil
@@ -188,11 +192,12 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 		e.Withdraw(c.Ticket, c.DeletionRefused())
 		return nil, false, err
 	}
+	j.shown = q.fullView(v, c.Token)
 	j.count(&v, leaving)
 	switch v.Queue.Bounded(c.Token, j.Weight, j.MaxWaiters) {
 	case rank.Refuse:
 		e.Withdraw(c.Ticket, c.DeletionRefused())
-		return nil, false, q.fullView(v, c.Token)
+		return nil, false, j.shown
 	case rank.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
 		defer cancel()

@@ -61,12 +61,13 @@ type Call struct {
 	Round  int // how often it has asked before
 
 	former *Ticket // its last one, if it asks again
+	shown  *Full   // how full the queue was when it was counted for this call last; nil if it was not
 }
 
 // inTotal returns the call in the queue of the total, for a request that is admitted at its key.
 func (c *Call) inTotal() *Call {
 	t := *c
-	t.Queue, t.Request, t.Limit = c.Queue.pair.total, c.Request.inTotal(), c.Total
+	t.Queue, t.Request, t.Limit, t.shown = c.Queue.pair.total, c.Request.inTotal(), c.Total, nil
 	return &t
 }
 

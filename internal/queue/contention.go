@@ -34,10 +34,13 @@ func (j *joining) reserve() bool {
 		return false
 	}
 	writing := &j.Queue.contention.joining
-	if f.Used+int64(f.Waiting)+writing.Add(1) <= f.Limit+int64(j.MaxWaiters) {
+	all := writing.Add(1)
+	if f.Used+int64(f.Waiting)+all <= f.Limit+int64(j.MaxWaiters) {
 		return true
 	}
 	writing.Add(-1)
+	f.Waiting += int(all - 1)
+	j.shown = f
 	return false
 }
 

@@ -61,10 +61,13 @@ func (j *joining) inTotal(c *Ticket) *joining {
 
 // join writes a request. If it fails, no request is left but one that is being removed in the background.
 func (j *joining) join(ctx context.Context) (_ *Ticket, admitted bool, err error) {
+	var c *Ticket
 	if j.Bounded {
-		return j.joinBounded(ctx)
+		c, admitted, err = j.joinBounded(ctx)
+	} else {
+		c, admitted, err = j.enqueue(ctx, false, nil)
 	}
-	return j.enqueue(ctx, false, nil)
+	return c, admitted, j.Ended(ctx, err)
 }
 
 // errRefused says that the caller's own conditions were not met.

@@ -1,10 +1,16 @@
 package queue
 
 import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
 	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/rank"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -16,6 +22,7 @@ type Full struct {
 	Limit, Used int64
 	Waiting     int
 	Unseen      bool // etcd has not shown the queue: only the limit is known
+	Paused      bool // of one that was not seen: etcd has shown for the call that the limit is 0
 	queue       *Queue
 }
 
@@ -66,17 +73,42 @@ type Outage struct{ engine.Outage }
 
 func (*Outage) Error() string { return "etcd does not answer" }
 
-// Unknown is for a call whose wait has ended while it had no request in the queue: the limit is all that
-// is known, or that etcd does not answer.
+// Unknown is for a call whose wait has ended while it had no request in the queue: that etcd does not answer, how full
+// the queue is if the session follows it, or the limit alone.
 func (q *Queue) Unknown() error {
 	if o, ok := q.sess.Unavailable(); ok {
 		return &Outage{o}
+	}
+	if f := q.Followed(); f != nil && !f.room(1) {
+		return f
 	}
 	return q.unseen()
 }
 
 // unseen describes a queue that etcd has not shown.
 func (q *Queue) unseen() *Full { return &Full{queue: q, Limit: limit.SeenN(q.Limit), Unseen: true} }
+
+// paused describes a queue of which etcd has shown that its limit is 0, and not which of its requests hold.
+func (q *Queue) paused() *Full { return &Full{queue: q, Unseen: true, Paused: true} }
+
+// room reports whether a request of that weight would be admitted, so that the queue is not what has kept it from that.
+func (f *Full) room(weight int64) bool { return f.Waiting == 0 && rank.Fits(f.Used, weight, f.Limit) }
+
+// Ended returns how a call ends, by err, that has no request in the queue: if its Wait has ended, by how full the queue
+// was when it was counted for the call last, or else as the session follows it. If neither shows what has kept the call
+// waiting, it is err.
+func (c *Call) Ended(ctx context.Context, err error) error {
+	full, isFull := err.(*Full) //nolint:errorlint // nothing wraps it
+	if context.Cause(ctx) != ErrWaited || !errors.Is(err, ctx.Err()) && !(isFull && full.Unseen) {
+		return err
+	}
+	for _, f := range [...]*Full{c.shown, c.Queue.Followed()} {
+		if f != nil && !f.room(c.Weight) {
+			return &WaitEnd{f}
+		}
+	}
+	return err
+}
 
 // Followed describes the queue as the session sees it, if its requests follow it whole; otherwise it is nil.
 func (q *Queue) Followed() *Full {
@@ -107,7 +139,8 @@ func (q *Queue) fullView(v mirror.View, own int64) *Full {
 	return f
 }
 
-// fullCount describes a queue of so many light requests.
+// fullCount describes a queue of so many light requests. Its limit is above 0: at 0, counts do not show which of them
+// hold.
 func (q *Queue) fullCount(limit, requests int64) *Full {
 	return &Full{queue: q, Limit: limit, Used: min(limit, requests), Waiting: int(max(0, requests-limit))}
 }
@@ -115,6 +148,14 @@ func (q *Queue) fullCount(limit, requests int64) *Full {
 // without reports whether a queue of light requests is too full for one more also when so many of them are gone.
 func (f *Full) without(leaving, maxWaiters int) bool {
 	return f.Used+int64(f.Waiting-leaving) >= f.Limit+int64(maxWaiters)
+}
+
+// fullAt describes the queue before a request whose wait has ended.
+func (c *Ticket) fullAt(ctx context.Context, r crowd.Result) *Full {
+	if r.Asleep {
+		return c.fullNow(ctx)
+	}
+	return c.fullBrief(r.Seen)
 }
 
 // fullBrief describes the queue before a waiting request, as far as a mirror has shown it. While that knows
@@ -132,19 +173,71 @@ func (c *Ticket) fullFound() *Full {
 	if f, ok := c.behind(); ok {
 		return f
 	}
-	if !c.found.Known {
-		return c.queue.unseen()
+	return c.queue.fullOf(c.found.Known, int64(c.found.Ahead))
+}
+
+// fullOf describes a queue of which a count is known, where that does not show how many of its requests are light, or
+// under which limit.
+func (q *Queue) fullOf(known bool, requests int64) *Full {
+	l := q.Limit.Seen()
+	switch {
+	case !known || l == nil:
+		return q.unseen()
+	case l.N == 0:
+		return q.paused()
 	}
-	n := limit.SeenN(c.queue.Limit)
-	return c.queue.fullCount(n, max(n, int64(c.found.Ahead)))
+	return q.fullCount(l.N, max(l.N, requests))
 }
 
 // behind is fullFound where that shows how many wait.
 func (c *Ticket) behind() (_ *Full, ok bool) {
 	q := c.queue
 	l := q.Limit.Seen()
-	if !c.found.Known || c.found.Heavy || l == nil || l.Revs != c.at {
+	if !c.found.Known || c.found.Heavy || l == nil || l.Revs != c.at || l.N == 0 {
 		return nil, false
 	}
 	return q.fullCount(l.N, int64(c.found.Ahead)), true
+}
+
+// recount is how full a queue was when that was counted last for requests that follow no view of it, and whose waits end.
+// Many of them may end at the same time.
+type recount struct {
+	mu   sync.Mutex
+	full *Full
+	at   time.Time
+}
+
+// recountFor is how long one count serves.
+const recountFor = time.Second
+
+// fullNow describes the queue beside a request that follows no view of it and whose wait has ended. What its Txn has
+// counted may be of minutes ago. A caller whose own ctx has ended does not wait for a count.
+func (c *Ticket) fullNow(ctx context.Context) *Full {
+	q := c.queue
+	if _, away := q.sess.Unavailable(); away || context.Cause(ctx) != ErrWaited {
+		return q.unseen()
+	}
+	r := &q.recount
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.full == nil || time.Since(r.at) >= recountFor {
+		r.full, r.at = q.recounted(), time.Now()
+	}
+	f := *r.full
+	return &f
+}
+
+// recounted counts the queue for a request in it.
+func (q *Queue) recounted() *Full {
+	ctx, cancel := context.WithTimeout(q.sess.Context(), causeFor) // the call's has ended
+	defer cancel()
+	t, _, err := q.Count(ctx)
+	if err == nil {
+		_, _, err = q.Limit.Learn(t.Records)
+	}
+	l := q.Limit.Seen()
+	if err == nil && l != nil && l.N > 0 && t.Others == 0 {
+		return q.fullCount(l.N, t.Light-1)
+	}
+	return q.fullOf(err == nil, t.Light+t.Others-1)
 }

@@ -67,19 +67,18 @@ func (p *pair) join(ctx context.Context, key *joining, c *Ticket, begun time.Tim
 		case j.Bounded: // it does not wait: from the beginning
 			err = ErrAnew
 		default:
-			if err = pause.Wait(ctx, nil); err == nil {
-				err = c.await(ctx, e, begun)
-			}
-			if err == nil {
+			_ = pause.Wait(ctx, nil)
+			if err = c.await(ctx, e, begun); err == nil { // which says how full the key is, if ctx has ended
 				continue
 			}
 		}
 		e.Withdraw(c.Ticket, c.DeletionRefused())
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			err = &WaitEnd{p.total.unseen()}
-			if t != nil {
-				err = &WaitEnd{t.fullFound()}
+			full := p.total.unseen()
+			if t != nil && !t.fullFound().room(t.slot.Weight) {
+				full = t.fullFound()
 			}
+			err = &WaitEnd{full}
 		}
 		return nil, err
 	}
@@ -133,6 +132,7 @@ func (c *Ticket) notPaused(ctx context.Context, t *Ticket) error {
 	}
 	l, stored, err := c.queue.Limit.Read(ctx)
 	if err == nil && stored && l.N == 0 {
+		c.call.shown = c.queue.paused()
 		return ErrAnew
 	}
 	return err

@@ -48,6 +48,7 @@ type Queue struct {
 	tries    tries
 
 	contention contention
+	recount    recount
 }
 
 // New returns a queue. It does no I/O.
@@ -176,7 +177,7 @@ var (
 	ErrAnew = errors.New("the request is gone; it queues anew")
 )
 
-// Turn waits for the turn of a call that began then. If its Wait ends before, it returns Unknown.
+// Turn waits for the turn of a call that began then. If its Wait ends before, it returns Unknown: see also Call.Ended.
 func (q *Queue) Turn(ctx context.Context, turns *engine.Turns, begun time.Time) (leave func(), err error) {
 	leave, err = turns.Enter(ctx, begun)
 	if err != nil && context.Cause(ctx) == ErrWaited {

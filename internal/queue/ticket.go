@@ -97,12 +97,16 @@ func (c *Ticket) await(ctx context.Context, e *engine.Epoch, begun time.Time) er
 	if r.End == crowd.Ended && context.Cause(ctx) == errPatience {
 		return errPatience
 	}
+	var full *Full
+	if r.End == crowd.Ended {
+		full = c.fullAt(ctx, r) // it counts the request, too
+	}
 	e.Withdraw(c.Ticket, c.DeletionRefused())
 	switch r.End {
 	case crowd.TooHeavy:
 		return q.tooHeavy(c.slot.Weight, r.Seen.Limit)
 	case crowd.Ended:
-		return &WaitEnd{c.fullBrief(r.Seen)}
+		return &WaitEnd{full}
 	}
 	return r.Err
 }

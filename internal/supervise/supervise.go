@@ -1,5 +1,5 @@
 // Package supervise knows the methods of gRPC's own services by which a server is supervised. The
-// interceptors of this module leave their calls alone by default: an orchestrator that gets no answer to a
+// middlewares of this module leave their calls alone by default: an orchestrator that gets no answer to a
 // health check ends the process.
 package supervise
 
@@ -16,4 +16,12 @@ func Method(fullMethod string) bool {
 		}
 	}
 	return false
+}
+
+// Request reports whether a request of HTTP is a call of such a method, by gRPC, gRPC-Web or Connect. header returns the
+// first value of a field of it.
+func Request(path string, header func(name string) string) bool {
+	media := strings.ToLower(strings.TrimSpace(header("Content-Type")))
+	return Method(path) && (strings.HasPrefix(media, "application/grpc") || strings.HasPrefix(media, "application/connect+") ||
+		strings.HasPrefix(media, "application/proto") || header("Connect-Protocol-Version") != "" || header("Connect-Timeout-Ms") != "")
 }

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,5 +23,28 @@ func TestMethod(t *testing.T) {
 		"":                                                               false,
 	} {
 		require.Equal(t, want, Method(method), method)
+	}
+}
+
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	const check = "/grpc.health.v1.Health/Check"
+	for name, c := range map[string]struct {
+		path   string
+		header http.Header
+		want   bool
+	}{
+		"gRPC":                  {check, http.Header{"Content-Type": {"application/grpc"}}, true},
+		"gRPC of a codec":       {check, http.Header{"Content-Type": {"application/grpc+proto"}}, true},
+		"gRPC-Web":              {check, http.Header{"Content-Type": {"application/grpc-web-text; charset=utf-8"}}, true},
+		"Connect, a stream":     {check, http.Header{"Content-Type": {"application/connect+json"}}, true},
+		"Connect, protobuf":     {check, http.Header{"Content-Type": {"application/proto"}}, true},
+		"Connect, JSON":         {check, http.Header{"Content-Type": {"application/json"}, "Connect-Protocol-Version": {"1"}}, true},
+		"Connect, its deadline": {check, http.Header{"Content-Type": {"application/json"}, "Connect-Timeout-Ms": {"1000"}}, true},
+		"plain HTTP":            {check, http.Header{"Content-Type": {"application/json"}}, false},
+		"no type":               {check, http.Header{}, false},
+		"another method":        {"/test.Work/Work", http.Header{"Content-Type": {"application/grpc"}}, false},
+	} {
+		require.Equal(t, c.want, Request(c.path, c.header.Get), name)
 	}
 }

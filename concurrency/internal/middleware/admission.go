@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -86,8 +85,7 @@ type Admission struct {
 	probe  []concurrency.AcquireOption // of a request that asks whether an outage has ended
 	outage detector
 	retry  retries
-	// reported says that a permit that was held for long was reported.
-	reported atomic.Bool
+	long   longCalls
 }
 
 // New returns an Admission. Its error is concurrency.ErrInvalid, with what was attempted.
@@ -160,11 +158,14 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 			return true, err
 		}
 	}
-	work, end, err := a.without(ctx, key, each, by, err, report)
+	work, free, cancel, err := a.without(ctx, key, each, by, err, report)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = end() }()
+	defer func() {
+		cancel()
+		err = free()
+	}()
 	fn(work)
 	return true, nil
 }
@@ -206,50 +207,61 @@ func (a *Admission) before(ctx context.Context, key string, each []concurrency.A
 }
 
 // without learns from the error of a request without a permit. If the request runs nevertheless, by
-// the policy, it returns the context of its work, and what ends that and returns whether a permit was
-// lost that it got meanwhile. Such a request takes a token as well, as long as the process has some
+// the policy, it returns the context of its work; free, which ends what it counts and returns whether a permit was
+// lost that it got meanwhile; and cancel, which ends the context. Such a request takes a token as well, as long as the process has some
 // without etcd.
-func (a *Admission) without(ctx context.Context, key string, each []concurrency.AcquireOption, by time.Time, err error, report func(error)) (work context.Context, end func() error, _ error) {
+func (a *Admission) without(ctx context.Context, key string, each []concurrency.AcquireOption, by time.Time, err error, report func(error)) (work context.Context, free func() error, cancel func(), _ error) {
 	if !a.outage.learn(err, door.In(a.Limiter.Key(key))) || ctx.Err() != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	weight, bad := a.Check(ctx, a.Limiter.Key(key), slices.Concat(each, a.opts))
 	if bad != nil {
-		return nil, nil, bad
+		return nil, nil, nil, bad
 	}
 	switch a.Outage {
 	case Open:
 		if err := a.take(ctx, by); err != nil && !errors.Is(err, concurrency.ErrUnavailable) {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		report(fmt.Errorf("passed without a permit (Options.Outage is Open): %w", err))
-		return &visit{Context: ctx}, func() error { return nil }, nil
+		return &visit{Context: ctx}, func() error { return nil }, func() {}, nil
 	case Share:
-		work, end, full := a.enter(ctx, key, each, weight)
+		work, free, cancel, full := a.enter(ctx, key, each, weight)
 		if full != nil {
-			return nil, nil, fmt.Errorf("%w: %w", full, err)
+			return nil, nil, nil, fmt.Errorf("%w: %w", full, err)
 		}
 		reported := false
 		defer func() {
 			if !reported { // it has panicked
-				_ = end()
+				cancel()
+				_ = free()
 			}
 		}()
 		report(fmt.Errorf("passed without a permit (Options.Outage is Share): %w", err))
 		reported = true
-		return work, end, nil
+		return work, free, cancel, nil
 	}
-	return nil, nil, err
+	return nil, nil, nil, err
 }
 
-// Acquire is Run for a call that ends later: it returns the context of the call and what ends it,
-// to be called once or more. The call also ends with ctx. It returns an error of the limiter, such as concurrency.ErrFull.
-func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error)) (context.Context, func(), error) {
+// Outgoing is a call that ends later than the function that has admitted it.
+type Outgoing struct {
+	Context context.Context // of the call
+	// Release releases the permit, or the share, of a call that does not count any more. Context goes on: what is left of the
+	// call, such as trailers, may be to come.
+	Release func()
+	// End is Release, and ends Context. Both may be called more than once. The end of the ctx that was given to Acquire is
+	// the call's as well.
+	End func()
+}
+
+// Acquire is Run for a call that ends later. It returns an error of the limiter, such as concurrency.ErrFull.
+func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.AcquireOption, report func(error)) (Outgoing, error) {
 	if a.rateAlone() {
 		if err := a.pass(ctx, report); err != nil {
-			return nil, nil, err
+			return Outgoing{}, err
 		}
-		return ctx, func() {}, nil
+		return Outgoing{ctx, func() {}, func() {}}, nil
 	}
 	var opts []concurrency.AcquireOption
 	var by time.Time
@@ -266,18 +278,22 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 			return a.hold(ctx, key, p, report)
 		}
 	}
-	work, end, err := a.without(ctx, key, each, by, err, report)
+	work, free, cancel, err := a.without(ctx, key, each, by, err, report)
 	if err != nil {
-		return nil, nil, err
+		return Outgoing{}, err
 	}
 	lost := a.contained(key, report)
-	leave := sync.OnceFunc(func() {
-		if err := end(); err != nil {
+	release := sync.OnceFunc(func() {
+		if err := free(); err != nil {
 			lost(err)
 		}
 	})
-	forget := context.AfterFunc(ctx, leave)
-	return work, func() { forget(); leave() }, nil
+	end := func() {
+		cancel()
+		release()
+	}
+	forget := context.AfterFunc(ctx, end)
+	return Outgoing{work, release, func() { forget(); end() }}, nil
 }
 
 // begin releases a permit under which no work may begin yet, or that gets no token, and if OnOutage

@@ -192,7 +192,7 @@ func TestEmptyKey(t *testing.T) {
 	require.False(t, ran)
 	require.ErrorIs(t, got, concurrency.ErrInvalid)
 	require.ErrorContains(t, got, "Options.Key")
-	_, _, got = a.Acquire(t.Context(), "", nil, nil)
+	_, got = a.Acquire(t.Context(), "", nil, nil)
 	require.ErrorIs(t, got, concurrency.ErrInvalid)
 	require.Zero(t, called)
 }

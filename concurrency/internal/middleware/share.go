@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
@@ -76,22 +77,22 @@ func drains(err error, by time.Time) bool {
 	return errors.Is(err, errDraining) && time.Now().Before(by)
 }
 
-// enter begins a request under the share, or returns why it cannot. end ends it, and returns an error
-// if it has had a permit in the end and has lost it.
-func (a *Admission) enter(ctx context.Context, key string, each []concurrency.AcquireOption, weight int64) (_ context.Context, end func() error, full error) {
+// enter begins a request under the share, or returns why it cannot. free has it count no more, and returns an error
+// if it has had a permit in the end and has lost it; cancel ends its context.
+func (a *Admission) enter(ctx context.Context, key string, each []concurrency.AcquireOption, weight int64) (_ context.Context, free func() error, cancel func(), full error) {
 	switch v, f := a.share.Enter(weight, true); v {
 	case share.Run:
 	case share.Refuse:
-		return nil, nil, fmt.Errorf("the share of this process is in use: %d of a limit of %d for %d sessions, %d under permits from before and %d without", f.Size(), f.Limit, f.Sessions, f.Permits, f.Running)
+		return nil, nil, nil, fmt.Errorf("the share of this process is in use: %d of a limit of %d for %d sessions, %d under permits from before and %d without", f.Size(), f.Limit, f.Sessions, f.Permits, f.Running)
 	default:
-		return nil, nil, errors.New("the session's lease is not lost, so its share is not used")
+		return nil, nil, nil, errors.New("the session's lease is not lost, so its share is not used")
 	}
-	work, cancel := context.WithCancelCause(ctx)
+	work, end := context.WithCancelCause(ctx)
 	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s := &stay{a: a, weight: weight, lost: make(chan struct{}), cancel: cancel, stop: stop}
+	s := &stay{a: a, weight: weight, lost: make(chan struct{}), cancel: end, stop: stop}
 	v := &visit{Context: work, stay: s}
 	go s.ask(asking, v, key, each)
-	return v, func() error { return s.end(ctx, v) }, nil
+	return v, func() error { return s.free(ctx, v) }, func() { end(nil) }, nil
 }
 
 // stay is the time that a request spends under a share: until it has a permit or has ended. So work
@@ -106,6 +107,8 @@ type stay struct {
 
 	mu    sync.Mutex
 	ended bool // it has ended, or has a permit
+
+	freed atomic.Bool // the end of its permit does not end the work
 }
 
 // leave ends the stay, and reports whether it had not ended before.
@@ -152,14 +155,16 @@ func (s *stay) ask(ctx context.Context, v *visit, key string, each []concurrency
 		return
 	}
 	context.AfterFunc(p.Context(), func() {
-		s.cancel(context.Cause(p.Context()))
+		if !s.freed.Load() {
+			s.cancel(context.Cause(p.Context()))
+		}
 		close(s.lost)
 	})
 }
 
-// end ends the work.
-func (s *stay) end(ctx context.Context, v *visit) error {
-	s.cancel(nil)
+// free has the work count no more.
+func (s *stay) free(ctx context.Context, v *visit) error {
+	s.freed.Store(true)
 	s.stop()
 	if s.leave() {
 		return nil

@@ -251,10 +251,11 @@ var fences = []fence{
 		planted: [2]string{"idempotency/internal/middleware/run.go", "google.golang.org/grpc/codes"},
 	},
 	{
-		name: "HTTP middleware imports its parent, the parent's half of a middleware, the forms of results and the standard library",
-		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent",
+		name: "HTTP middleware imports its parent, the parent's half of a middleware, the forms of results, the methods that supervise a server and the standard library",
+		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent; which calls of gRPC supervise a server is the same for all of them",
 		bans: func(f file, imp string) bool {
-			return isMiddleware(f, "http") && !isStandard(imp) && !ofParent(f, imp)
+			dir, _ := ours(imp)
+			return isMiddleware(f, "http") && dir != "internal/supervise" && !isStandard(imp) && !ofParent(f, imp)
 		},
 		planted: [2]string{"idempotency/idemhttp/middleware.go", "go.etcd.io/etcd/client/v3"},
 	},

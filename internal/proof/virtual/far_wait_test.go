@@ -13,8 +13,8 @@ import (
 	"github.com/etcdkit/etcdkit/observe"
 )
 
-// The wait of a far request ends: its error says how full the queue was when it joined, and nothing is
-// listed for it. Reports say the same.
+// The wait of a far request ends: its error says how full the queue is, by one count, and nothing is
+// listed for it. Reports say how full it was when the request joined.
 func TestFarWaitEnds(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(t *testing.T, on []*desk) {
