@@ -63,7 +63,7 @@ func TestWaitEndsAfterACount(t *testing.T) {
 		then          embedtest.Fault
 	}{
 		"in the read after its Txn": {1, 1, embedtest.Fault{Method: "Range", Match: lists, Skip: 1, Do: embedtest.HoldRequest}},
-		"in its second Txn":         {1, 0, embedtest.Fault{Method: "Txn", Match: txn(true), Skip: 1, Do: embedtest.HoldRequest}},
+		"in its second Txn":         {1, 0, embedtest.Fault{Method: "Txn", Match: txn(true), Do: embedtest.HoldRequest}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,10 +17,11 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
-// open is a RoundTripper whose responses have a body that does not end.
-type open struct{}
+// open is a RoundTripper whose responses have a body that does not end. It passes on the context of its requests.
+type open chan context.Context
 
-func (open) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o open) RoundTrip(r *http.Request) (*http.Response, error) {
+	o <- r.Context()
 	body, _ := io.Pipe()
 	return &http.Response{StatusCode: http.StatusOK, Body: body, ContentLength: -1, Request: r}, nil
 }
@@ -31,9 +32,10 @@ func TestReportPanicsInTheBackground(t *testing.T) {
 	t.Parallel()
 	core, lines := observer.New(zapcore.WarnLevel)
 	in := on(testkit.Shared(t), &concurrency.SessionOptions{TTL: 300 * time.Second, Logger: zap.New(core)}, 1)
+	sent := make(open, 1)
 	c := in.calling(options(func(o *limithttp.Options) {
 		o.ReportError = func(*http.Request, error) { panic("planned") }
-	}), open{})
+	}), sent)
 	ctx, cancel := context.WithCancel(ctxT(t))
 	defer cancel()
 	resp, err := c.Do(call(t, ctx, http.MethodGet, "http://localhost", "acme", nil))
@@ -41,10 +43,7 @@ func TestReportPanicsInTheBackground(t *testing.T) {
 	st, err := in.Key("acme").Status(ctx)
 	require.NoError(t, err)
 	require.NoError(t, in.Key("acme").EvictToken(ctx, st.Holders[0].Token, "test"))
-	require.Eventually(t, func() bool { // its session has learned of it
-		p, err := in.Key("acme").TryAcquire(ctxT(t))
-		return err == nil && p.Release(ctxT(t)) == nil
-	}, soon, 10*time.Millisecond)
+	testkit.Closed(t, (<-sent).Done(), "its session learns of it")
 	cancel()
 	require.Eventually(t, func() bool { return lines.FilterMessageSnippet("a hook has panicked").Len() == 1 }, soon, 10*time.Millisecond)
 	require.NoError(t, resp.Body.Close())

@@ -30,7 +30,7 @@ func TestTransportWithoutABody(t *testing.T) {
 			"a length of 0, whose stream ends later": {http.MethodGet, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Length", "0")
 				w.(http.Flusher).Flush()
-				<-r.Context().Done()
+				<-r.Context().Done() // of its client's Close
 			}, false},
 			"a redirect": {http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Location", "/there")
@@ -60,7 +60,7 @@ func TestTransportWithoutABody(t *testing.T) {
 					require.NoError(t, resp.Body.Close())
 				}
 				in.holders("acme", 0)
-				if !c.holds {
+				if !c.holds && !strings.HasSuffix(name, "ends later") {
 					left, err := io.ReadAll(resp.Body)
 					require.NoError(t, err)
 					require.Empty(t, left)
