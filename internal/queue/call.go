@@ -89,7 +89,7 @@ func (c *Call) Admit(timed context.Context, e *engine.Epoch) (first, last *Ticke
 	if context.Cause(ctx) != ErrWaited {
 		err = cmp.Or(e.Refuses(c.Ctx), err)
 	}
-	return nil, nil, err
+	return nil, nil, c.Ended(ctx, err)
 }
 
 func (c *Call) admitted(ctx context.Context, cancel context.CancelCauseFunc, e *engine.Epoch) (first, last *Ticket, err error) {

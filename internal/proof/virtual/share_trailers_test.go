@@ -48,13 +48,13 @@ func TestShareOfACallWithTrailers(t *testing.T) {
 			t.Parallel()
 			bubble(t, 1, func(t *testing.T, on []*desk) {
 				s, o := sharing(on[0], 1)
+				begin, end := make(chan struct{}), make(chan struct{})
+				rt, err := limithttp.Transport(s.lim, o, lateReplies{begin, end})
+				require.NoError(t, err)
 				require.NoError(t, on[0].hold1(s.lim.Key("acme")).Release(t.Context()))
 				time.Sleep(time.Minute)
 				s.client.Refuse()
 				time.Sleep(time.Minute)
-				begin, end := make(chan struct{}), make(chan struct{})
-				rt, err := limithttp.Transport(s.lim, o, lateReplies{begin, end})
-				require.NoError(t, err)
 				answered := make(chan *http.Response, 1)
 				go func() {
 					r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://downstream/", nil)
