@@ -95,14 +95,18 @@ func (q *Queue) paused() *Full { return &Full{queue: q, Unseen: true, Paused: tr
 func (f *Full) room(weight int64) bool { return f.Waiting == 0 && rank.Fits(f.Used, weight, f.Limit) }
 
 // Ended returns how a call ends, by err, that has no request in the queue: if its Wait has ended, by how full the queue
-// was when it was counted for the call last, or else as the session follows it. If neither shows what has kept the call
-// waiting, it is err.
+// was when it was counted for the call last, or else as the session follows it, if etcd has answered since the call began. If
+// neither shows what has kept the call waiting, it is err.
 func (c *Call) Ended(ctx context.Context, err error) error {
 	full, isFull := err.(*Full) //nolint:errorlint // nothing wraps it
 	if context.Cause(ctx) != ErrWaited || !errors.Is(err, ctx.Err()) && !(isFull && full.Unseen) {
 		return err
 	}
-	for _, f := range [...]*Full{c.shown, c.Queue.Followed()} {
+	now := c.Queue.Followed()
+	if o, _ := c.Queue.sess.Unanswered(c.Begun); !o.LastAnswer.After(c.Begun) {
+		now = nil
+	}
+	for _, f := range [...]*Full{c.shown, now} {
 		if f != nil && !f.room(c.Weight) {
 			return &WaitEnd{f}
 		}
