@@ -111,7 +111,7 @@ func TestFarRequestBesideOtherCalls(t *testing.T) {
 }
 
 // TestFarWaitEndsWithNewCounts: the Wait of a request that sleeps ends: the error says how full the queue is then, by one
-// count for all that end at the same time. Of a limit that was paused meanwhile, counts do not show who holds (A476 in
+// count for those that end at the same time. Of a limit that was paused meanwhile, counts do not show who holds (A476 in
 // internal/proof/tested-failures.md: it told the queue of when the request came, and of a pause that nothing was in use).
 func TestFarWaitEndsWithNewCounts(t *testing.T) {
 	t.Parallel()
@@ -143,19 +143,25 @@ func TestFarWaitEndsWithNewCounts(t *testing.T) {
 			own, client := f.tiny(nil)
 			sm := sem(t, own, "x", limit)
 			before := len(f.Keys("queue/"))
-			ends := ask2(ctx, sm, concurrency.Wait(3*time.Second)) // time for the change
-			again := ask2(ctx, sm, concurrency.Wait(3*time.Second))
-			f.queued(before + 2)
+			const calls = 6
+			ends := make(chan error, calls)
+			for range calls {
+				go func() {
+					_, err := sm.Acquire(ctx, concurrency.Wait(3*time.Second)) // time for the change
+					ends <- err
+				}()
+			}
+			f.queued(before + calls)
 			require.Eventually(t, func() bool { return concurrency.Sleeps(sm) }, soon, tick)
 			c.change(ctx, f, plain)
 			want := strings.Replace(c.want, "%d", fmt.Sprint(len(f.Keys("queue/light/"))-limit-1), 1) // without the call itself
 			counts := client.Inject(embedtest.Fault{Method: "Txn", Match: counting, Times: -1, Do: embedtest.Pass})
-			for _, ch := range []<-chan answer{ends, again} {
-				err := got(t, ch, "the wait ends").err
+			for range calls {
+				err := got(t, ends, "the wait ends")
 				require.ErrorIs(t, err, concurrency.ErrFull)
 				require.ErrorContains(t, err, want)
 			}
-			require.Equal(t, 1, counts.Hits())
+			require.Less(t, counts.Hits(), calls, "they share a count")
 		})
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // TestTransportKeepsTrailers: a response without a body holds no permit, and its trailers arrive as without a Transport.
-// The status of a failed call of gRPC was dropped (A470 in internal/proof/tested-failures.md): over HTTP/2, a server that
-// writes no body and sets trailers sends a length of 0, and the trailers later.
+// They were dropped (A470 in internal/proof/tested-failures.md), and with them a status of gRPC: over HTTP/2, a server of
+// net/http that writes no body and sets trailers sends a length of 0, and the trailers later.
 func TestTransportKeepsTrailers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
