@@ -247,8 +247,8 @@ func (a *Admission) without(ctx context.Context, key string, each []concurrency.
 // Outgoing is a call that ends later than the function that has admitted it.
 type Outgoing struct {
 	Context context.Context // of the call
-	// Release releases the permit, or the share, of a call that does not count any more. Context goes on: what is left of the
-	// call, such as trailers, may be to come.
+	// Release releases the permit, or the share, of a call that does not count any more. Context continues, for the rest of
+	// the call, such as trailers.
 	Release func()
 	// End is Release, and ends Context. Both may be called more than once. The end of the ctx that was given to Acquire is
 	// the call's as well.
