@@ -57,8 +57,8 @@ type Record struct {
 	// Alive says that the session of an attempt in progress, or of a lost one, whose outcome an operator may have
 	// recorded, exists: its process may still work. An attempt is lost in a process that lives by MaxExecution, Abandon, a panic, or the loss of its
 	// session's lease: the session then has another lease as soon as it reaches etcd. Not seen is a process
-	// without a session at this moment, since it is cut off from etcd or paused, or has closed its session. Sessions of earlier
-	// releases are recognized on another lease by their owner.
+	// without a session at this moment, since it is cut off from etcd or paused, or has closed its session. While a session exists
+	// whose key this release cannot read, such as one of a later release, each of these processes may have it.
 	Alive bool
 	// Steps are the names of the recovery points that are recorded, in their order, of an attempt in progress, of a
 	// lost one, and after a release: what the work has certainly done.

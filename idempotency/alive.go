@@ -28,15 +28,17 @@ func begunIn(r record.Attempt) begunBy { return begunBy{r.Lease, r.Session} }
 type presence int
 
 const (
-	unseen  presence = iota // it has no session: it has ended, or is cut off from etcd
-	present                 // the session is on the lease of the attempt
-	renewed                 // the session has lost that lease, and has another one
+	unseen   presence = iota // it has no session: it has ended, or is cut off from etcd
+	present                  // the session is on the lease of the attempt
+	renewed                  // the session has lost that lease, and has another one
+	possible                 // a session that cannot be read may be that one, on another lease
 )
 
 // sessions are the sessions of a namespace that exist.
 type sessions struct {
 	leases map[int64]bool
 	named  map[string]bool // by their IDs
+	unread error           // why one of them cannot be read, or nil
 }
 
 // take adds the sessions whose presence keys are among kvs.
@@ -49,6 +51,8 @@ func (x *sessions) take(space keyspace.Space, kvs []*mvccpb.KeyValue) {
 		x.leases[lease] = true
 		if r, ok := record.DecodeSession(kv.Value); ok {
 			x.named[r.ID] = true
+		} else {
+			x.unread = record.Why(string(kv.Key), kv.Value)
 		}
 	}
 }
@@ -60,6 +64,8 @@ func (x *sessions) shows(of begunBy) presence {
 		return present
 	case x.named[of.id]:
 		return renewed
+	case x.unread != nil:
+		return possible
 	}
 	return unseen
 }

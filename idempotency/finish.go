@@ -66,6 +66,7 @@ type end struct {
 	state    string // of the record; "" to abandon the attempt
 	value    []byte
 	failure  string // or why it is abandoned
+	refused  string // what is recorded in place of a value that cannot be kept and is a final no
 	omit     bool   // there is no value to keep
 	ran      bool   // the function has run, so the key is kept for its payload after a release
 	reported error  // why the attempt's context had ended, if the caller reports that itself

@@ -135,7 +135,7 @@ func (c change) resolves(what Resolution, st state) error {
 }
 
 // spares returns ErrAlive if the process of a lost attempt lives, unless the options say that this does not count. That
-// of a record of a later version may.
+// of a record of a later version may, and so may one beside a session of a later version.
 // It looks after the record was read: a session that the attempt's process has lost does not come back.
 func (c change) spares(ctx context.Context, sess *engine.Session, st state) error {
 	if !c.evenIfAlive && st.bad && record.Later(st.kv.Value) > 0 {
@@ -153,6 +153,8 @@ func (c change) spares(ctx context.Context, sess *engine.Session, st state) erro
 		return fmt.Errorf("%w: attempt %d by %q may still be working (EvenIfAlive)", ErrAlive, st.rec.Number, st.rec.Owner)
 	case renewed:
 		return fmt.Errorf("%w: the session of attempt %d, %q, was lost and exists again in the same process, which may still be working (EvenIfAlive)", ErrAlive, st.rec.Number, st.rec.Owner)
+	case possible:
+		return fmt.Errorf("%w, as far as can be seen: %w; attempt %d by %q may still be working (EvenIfAlive)", ErrAlive, exist.unread, st.rec.Number, st.rec.Owner)
 	}
 	return nil
 }

@@ -55,7 +55,9 @@ func (o *settlement) prepare() (parts [][]byte) {
 		}
 		switch {
 		case why != nil || omit:
-			o.rec.Omitted, o.rec.Codec = true, ""
+			if o.rec.Omitted, o.rec.Codec = true, ""; o.refused != "" { // "done, and not kept" would be taken for a success
+				o.rec.State, o.rec.Error = record.AttemptFailed, record.Text(o.refused)
+			}
 		case len(stored) > inline:
 			sum := sha256.Sum256(stored)
 			o.rec.Size, o.rec.Sum = len(stored), sum[:]
@@ -107,7 +109,7 @@ func (o *settlement) outcome(err error) *Outcome {
 		return nil
 	}
 	rec := o.a.own.rec
-	out := &Outcome{Value: o.value, Failed: o.state == record.AttemptFailed, Failure: o.failure, Omitted: o.rec.Omitted,
+	out := &Outcome{Value: o.value, Failed: o.rec.State == record.AttemptFailed, Failure: o.rec.Error, Omitted: o.rec.Omitted,
 		Attempt: rec.Number, Token: o.a.token, print: prints{payload: rec.Print, also: rec.Also}}
 	if out.Omitted {
 		out.Value = nil

@@ -90,10 +90,9 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	value, err := underHolds(ctx, &a.life, fn)
 	w := wait()
 	defer w.Release()
-	var unencoded *encodeError
-	if err == nil || errors.As(err, &unencoded) {
+	if e, done := doneBy(value, err); done {
 		foreign = false
-		if err = succeed(w, a, value, unencoded); !errors.Is(err, ErrConflict) && !errors.Is(err, errRejected) {
+		if err = succeed(w, a, e, err); !errors.Is(err, ErrConflict) && !errors.Is(err, errRejected) {
 			return err
 		}
 	}
@@ -118,12 +117,24 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	return err
 }
 
-// succeed records a success, also of a function whose value has no JSON.
-func succeed(ctx context.Context, a *Attempt, value []byte, unencoded *encodeError) error {
-	if unencoded != nil {
-		return join.Errors(a.about("commit", invalid("%w", unencoded.error)), a.finish(ctx, end{state: record.AttemptDone, omit: true}))
+// doneBy returns the end of an attempt whose function has returned what is recorded as its result: also one that has no
+// JSON, and one that is a final no.
+func doneBy(value []byte, err error) (e end, done bool) {
+	e = end{state: record.AttemptDone, value: value}
+	_, unencoded := errors.AsType[*encodeError](err)
+	no, refused := errors.AsType[word.Refused](err)
+	if e.refused = no.Text; unencoded {
+		e.value, e.omit = nil, true
 	}
-	err := a.finish(ctx, end{state: record.AttemptDone, value: value})
+	return e, err == nil || unencoded || refused
+}
+
+// succeed records such an end.
+func succeed(ctx context.Context, a *Attempt, e end, returned error) error {
+	err := a.finish(ctx, e)
+	if unencoded, ok := errors.AsType[*encodeError](returned); ok {
+		return join.Errors(a.about("commit", invalid("%w", unencoded.error)), err)
+	}
 	if errors.Is(err, ErrSettled) {
 		return nil // the function has done it itself
 	}

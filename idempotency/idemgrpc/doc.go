@@ -79,7 +79,7 @@
 // That headers and trailers of a response are replayed: a replay has the message, or code, text
 // and details of the status. That a message larger than MaxResponse is replayed: duplicates get
 // FAILED_PRECONDITION, NOT_KEPT, as they do for a message whose type is not in
-// protoregistry.GlobalTypes, such as a dynamic one. That a call is the same for two servers of which
+// protoregistry.GlobalTypes, such as a dynamic one; of a larger status they get the code. That a call is the same for two servers of which
 // only one knows a field of its message: a duplicate during a rollout of a new field may get REUSED.
 //
 // # Behind grpc-gateway

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"unicode/utf8"
 
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -34,12 +36,12 @@ func Encode(resp proto.Message, failed error) ([]byte, error) {
 }
 
 // encode returns the recorded form of a handler's result. The work is done, so a message that cannot
-// be encoded, or that no duplicate could decode, is omitted; unkept is the reason. A message of more
-// than most bytes is omitted without one.
+// be encoded, or that no duplicate could decode, is omitted; unkept is the reason. A message or a status of more
+// than most bytes is omitted without one; of a status its code is kept.
 func encode(resp any, failed *status.Status, most int) (stored []byte, unkept error) {
 	var body []byte
 	if failed.Code() != codes.OK {
-		body, unkept = proto.Marshal(failed.Proto())
+		body, unkept = proto.Marshal(valid(failed.Proto()))
 	} else {
 		body, unkept = pack(resp)
 	}
@@ -48,6 +50,17 @@ func encode(resp any, failed *status.Status, most int) (stored []byte, unkept er
 		c.Word, c.Body = forms.Omitted, nil
 	}
 	return c.Encode(), unkept
+}
+
+// valid replaces what is no UTF-8 in the texts of a status, which protobuf does not encode, as grpc does for the client.
+func valid(st *spb.Status) *spb.Status {
+	st.Message = string([]rune(st.GetMessage()))
+	for _, d := range st.GetDetails() {
+		if !utf8.ValidString(d.GetTypeUrl()) {
+			d.TypeUrl = string([]rune(d.GetTypeUrl()))
+		}
+	}
+	return st
 }
 
 // pack returns a message within an Any. It returns an error for one that unpacking would not find: a
@@ -70,14 +83,16 @@ func pack(resp any) ([]byte, error) {
 var errOmitted = errors.New("the response was not kept")
 
 // decode returns the message or the error of a recorded form. Bad is set if there is neither:
-// forms.ErrGRPC, errOmitted or an error of protobuf.
+// forms.ErrGRPC, errOmitted for a call that was done, or an error of protobuf.
 func decode(stored []byte) (resp any, failed, bad error) {
 	c, ok := forms.ParseCall(stored)
 	switch {
 	case !ok:
 		return nil, nil, forms.ErrGRPC
-	case c.Word == forms.Omitted:
+	case c.Word == forms.Omitted && codes.Code(c.Code) == codes.OK:
 		return nil, nil, errOmitted
+	case c.Word == forms.Omitted:
+		return nil, status.Error(codes.Code(c.Code), forms.FailureOmitted), nil
 	case codes.Code(c.Code) != codes.OK:
 		st := status.New(codes.Unknown, "").Proto()
 		if err := proto.Unmarshal(c.Body, st); err != nil {

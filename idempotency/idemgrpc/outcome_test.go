@@ -38,6 +38,12 @@ func TestGolden(t *testing.T) {
 	_, _, bad = decode([]byte(omitted))
 	require.ErrorIs(t, bad, errOmitted)
 
+	const lost = "idemgrpc 1 5 omitted\n"
+	require.Equal(t, lost, form(nil, status.New(codes.NotFound, "no"), 1))
+	_, failed, bad = decode([]byte(lost))
+	require.NoError(t, bad)
+	require.Equal(t, codes.NotFound, status.Code(failed))
+
 	for _, text := range []string{
 		"", "\n", "{}", "idemgrpc 1 0 -", "idemgrpc 2 0 -\n", "idemgrpc 1 0\n", "idemgrpc 1 x -\n", "idemgrpc 1 -1 -\n",
 		"idemgrpc 1 5 -\n", "idemgrpc 1 5 -\n\xff", "idemgrpc 1 0 -\n\xff", "idemgrpc 1 0 -\n", "idemgrpc 1 0 -\n\n\x04none",

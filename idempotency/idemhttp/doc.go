@@ -113,7 +113,7 @@
 // that the protocol gives to the code: Connect's for REUSED is 400, where a client of HTTP gets 422.
 //
 // If a body was larger than MaxResponse, duplicates get NOT_KEPT: without its body, a response would be an
-// empty message. The client's deadline (Grpc-Timeout, Connect-Timeout-Ms) does not end the handler's context.
+// empty message. Of a failure they get its code. The client's deadline (Grpc-Timeout, Connect-Timeout-Ms) does not end the handler's context.
 //
 // The handler runs when the whole request was read. A stream whose client waits for answers before it sends
 // the next message ends with the client's deadline, and nothing has executed.

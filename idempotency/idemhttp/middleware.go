@@ -224,7 +224,7 @@ func (c *config) duplicate(w http.ResponseWriter, r *http.Request, body []byte, 
 		refused, err := c.shared.Undecodable(k, err)
 		report(c, r, body, err)
 		c.refuse(w, view(r, body), refused)
-	case res.Hijacked, res.Omitted && protocolOfCall(r) != plainHTTP: // of a body that was left out, a client of RPC would read an empty message
+	case res.Hijacked, res.Omitted && res.Status < 400 && protocolOfCall(r) != plainHTTP: // of a body that was left out, a client of RPC would read an empty message
 		c.answer(w, view(r, body), Problem{Code: CodeNotKept}, 0)
 	default:
 		c.replay(w, r, res)

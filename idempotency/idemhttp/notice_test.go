@@ -73,4 +73,9 @@ func TestResponseThatIsNotKeptIsReported(t *testing.T) {
 	require.ErrorContains(t, err, "not kept")
 	require.Equal(t, idemhttp.CodeNotKept, s.post("/pay", "k", "").problem(t).Code)
 	require.Empty(t, reported)
+
+	// A390: of a final no it was said that the request was done.
+	s = in.serve(nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	require.Equal(t, http.StatusNotFound, s.post("/refund", "k", "").StatusCode)
+	require.Equal(t, idemhttp.CodeFailed, s.post("/refund", "k", "").problem(t).Code)
 }

@@ -23,7 +23,7 @@ func saysUnknown(h http.Header) bool { return h.Get(outcomeHeader) == string(Cod
 
 // passedOn returns the ending of a handler that has passed such an answer on.
 func passedOn(status int) ending {
-	return ending{middleware.Interrupted, status, "the handler has passed on that an outcome is unknown"}
+	return ending{kind: middleware.Interrupted, status: status, text: "the handler has passed on that an outcome is unknown"}
 }
 
 // ofGateway returns the ending of an error of a gateway in front of idemgrpc that is no final one, by the reason in its body,

@@ -38,6 +38,7 @@ type recorder struct {
 	taken    int64       // bytes of those that were buffered or sent
 	body     []byte
 	over     bool   // the body is larger than max, and is not buffered
+	begun    []byte // the beginning of one that is not, of a status from 400 on
 	broken   bool   // a Write has failed then
 	live     bool   // the response is streamed
 	sent     int64  // bytes of the body, of a streamed response
@@ -125,6 +126,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	}
 	if rec.over || len(rec.body)+len(p) > rec.max {
 		rec.over = true
+		rec.begin(p)
 		if rec.whole() { // the answer to a HEAD
 			rec.sniff(p)
 			rec.body, rec.taken = nil, rec.taken+int64(len(p))

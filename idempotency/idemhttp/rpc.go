@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -104,21 +105,21 @@ func mediaType(h http.Header) string {
 func (rec *recorder) judge() ending {
 	switch {
 	case rec.hijacked:
-		return ending{middleware.Success, http.StatusSwitchingProtocols, "the handler has hijacked the connection"}
+		return ending{kind: middleware.Success, status: http.StatusSwitchingProtocols, text: "the handler has hijacked the connection"}
 	case rec.cut():
-		return ending{middleware.Broken, rec.status, "the response is shorter than its Content-Length"}
+		return ending{kind: middleware.Broken, status: rec.status, text: "the response is shorter than its Content-Length"}
 	case rec.fell():
-		return ending{middleware.Broken, rec.status, fmt.Sprintf("the handler has answered %d, and then %d", rec.status, rec.failed)}
+		return ending{kind: middleware.Broken, status: rec.status, text: fmt.Sprintf("the handler has answered %d, and then %d", rec.status, rec.failed)}
 	case saysUnknown(rec.head):
 		return passedOn(rec.status)
 	case rec.stopped:
-		return ending{middleware.Broken, 500, "the handler has returned without a whole response, and its context had ended"}
+		return ending{kind: middleware.Broken, status: 500, text: "the handler has returned without a whole response, and its context had ended"}
 	case rec.silent && (rec.protocol == plainHTTP || rec.protocol == connectUnary) && isCall(rec.r):
-		return ending{middleware.Broken, 500, "the handler has written no response to a call"}
+		return ending{kind: middleware.Broken, status: 500, text: "the handler has written no response to a call"}
 	case rec.protocol != plainHTTP && rec.protocol != connectUnary && rec.status > 200 && rec.status < 400:
-		return ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered an RPC with status %d", rec.status)}
+		return ending{kind: middleware.Failure, status: 500, text: fmt.Sprintf("the handler has answered an RPC with status %d", rec.status)}
 	case rec.status == http.StatusConflict && rec.head.Get("Retry-After") != "":
-		return ending{middleware.Interrupted, rec.status, "the handler has answered 409 with Retry-After"}
+		return ending{kind: middleware.Interrupted, status: rec.status, text: "the handler has answered 409 with Retry-After"}
 	case rec.protocol == plainHTTP && rec.aborted():
 		return ofCode(10)
 	case rec.status != http.StatusOK && rec.protocol != connectUnary:
@@ -150,7 +151,7 @@ func (rec *recorder) judgeGRPC() ending {
 	if end := statusIn(places...); end != nil {
 		return *end
 	}
-	return ending{middleware.Broken, 500, "the response has no grpc-status"}
+	return ending{kind: middleware.Broken, status: 500, text: "the response has no grpc-status"}
 }
 
 // statusIn returns the ending that Grpc-Status stands for, or nil if none of the headers has it.
@@ -159,7 +160,7 @@ func statusIn(places ...http.Header) *ending {
 	if len(all) == 0 {
 		return nil
 	}
-	end := ending{middleware.Failure, 500, fmt.Sprintf("the handler has answered grpc-status %q", all)}
+	end := ending{kind: middleware.Failure, status: 500, text: fmt.Sprintf("the handler has answered grpc-status %q", all)}
 	if code, err := strconv.ParseUint(all[0], 10, 32); err == nil && len(all) == 1 {
 		end = ofCode(uint32(code))
 		if fieldsSayUnknown(places) {
@@ -194,7 +195,7 @@ func (rec *recorder) judgeConnectStream() ending {
 func endOfStream(message []byte) ending {
 	var last struct{ Error *connectError }
 	if err := json.Unmarshal(message, &last); err != nil {
-		return ending{middleware.Failure, 500, "the last message of the response is not JSON"}
+		return ending{kind: middleware.Failure, status: 500, text: "the last message of the response is not JSON"}
 	}
 	if last.Error == nil {
 		return ofCode(0)
@@ -209,11 +210,11 @@ func (rec *recorder) unread() *ending {
 	case err == nil:
 		return nil
 	case rec.r.Context().Err() != nil && rec.frames.last == nil: // the handler may have stopped for that reason
-		return &ending{middleware.Interrupted, 499, "the client has left, and the response has no last frame"}
+		return &ending{kind: middleware.Interrupted, status: 499, text: "the client has left, and the response has no last frame"}
 	case rec.frames.last == nil:
-		return &ending{middleware.Broken, 500, err.Error()}
+		return &ending{kind: middleware.Broken, status: 500, text: err.Error()}
 	}
-	return &ending{middleware.Failure, 500, err.Error()}
+	return &ending{kind: middleware.Failure, status: 500, text: err.Error()}
 }
 
 // judgeConnectUnary reads the status, and the code of an error.
@@ -224,8 +225,28 @@ func (rec *recorder) judgeConnectUnary() ending {
 	return rec.withoutCode()
 }
 
-// errorOfConnect returns the error of Connect that is the body, if it is one.
+// begin keeps the beginning of a body that is not buffered, more of which is given, for errorOfConnect.
+func (rec *recorder) begin(more []byte) {
+	const enough = 64 // bytes: the longest code and what is in front of it
+	if rec.status >= 400 && len(rec.begun) < enough {
+		rec.begun = append(append(rec.begun, rec.body[:min(len(rec.body), enough)]...), more[:min(len(more), enough)]...)
+	}
+}
+
+// errorOfConnect returns the error of Connect that is the body, if it is one. Of a body that is not buffered it has the code alone,
+// if that is the first member, where the libraries of Connect write it.
 func (rec *recorder) errorOfConnect() (e connectError, ok bool) {
+	if rec.begun != nil {
+		d := json.NewDecoder(bytes.NewReader(rec.begun))
+		for _, want := range []json.Token{json.Delim('{'), "code"} {
+			if is, err := d.Token(); err != nil || is != want {
+				return e, false
+			}
+		}
+		is, _ := d.Token()
+		e.Code, ok = is.(string)
+		return e, ok && e.Code != ""
+	}
 	ok = rec.status >= 400 && json.Unmarshal(plainBody(rec.head, rec.body), &e) == nil && e.Code != ""
 	return e, ok
 }
@@ -301,7 +322,7 @@ func ofCode(code uint32) ending {
 	if code < uint32(len(forms.Codes)) {
 		c = forms.Codes[code]
 	}
-	return ending{middleware.EndOfCode(code), c.Status, "the handler has answered " + c.Name}
+	return ending{kind: middleware.EndOfCode(code), status: c.Status, text: "the handler has answered " + c.Name, code: code}
 }
 
 // fieldsOf returns the fields of a last frame of gRPC-Web: lines as in HTTP/1.1, with names in lower case.

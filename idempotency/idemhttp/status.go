@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
 	"github.com/etcdkit/etcdkit/internal/forms"
@@ -54,14 +56,30 @@ func codecOf(by protocol, media string) string {
 
 // writeStatus writes an answer of the Middleware's own as an error of the protocol of the call.
 func writeStatus(w http.ResponseWriter, r *http.Request, by protocol, st *rpc.Status) {
-	reply := forms.RPC{Protocol: protocolNames[by]}.Failure(st.Proto())
+	reply := failure(r, by, st.Proto())
 	h := w.Header()
 	for name, value := range reply.Header {
 		h.Set(name, value)
 	}
-	if by != connectUnary {
-		h.Set("Content-Type", mediaType(r.Header))
-	}
 	w.WriteHeader(reply.Status)
 	_, _ = w.Write(reply.Body)
+}
+
+// failure returns the response of a call in that protocol that fails with a status.
+func failure(r *http.Request, by protocol, st *spb.Status) forms.Reply {
+	reply := forms.RPC{Protocol: protocolNames[by]}.Failure(st)
+	if by != connectUnary {
+		reply.Header["Content-Type"] = mediaType(r.Header)
+	}
+	return reply
+}
+
+// recorded returns the recorded form of a response that has ended in that way. Of a call of RPC that has failed, and
+// whose body was left out, it is a failure with the same code: the code may be in the body, and a duplicate must not
+// be answered that the call was done.
+func recorded(r *http.Request, res *Response, end ending) []byte {
+	if by := protocolOfCall(r); by != plainHTTP && res.Omitted && end.code != 0 {
+		return failure(r, by, forms.StatusOf(end.code, forms.FailureOmitted)).Encode()
+	}
+	return res.Encode()
 }

@@ -96,7 +96,7 @@ func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Resul
 	said := v.said
 	v.over = true
 	v.mu.Unlock()
-	r := middleware.Result{Action: end.kind.Action(), Failed: end.kind != middleware.Success, Because: end.text, Encode: res.Encode}
+	r := middleware.Result{Action: end.kind.Action(), Failed: end.kind != middleware.Success, Because: end.text, Encode: func() []byte { return recorded(rec.r, res, end) }}
 	if said.what == idempotency.Forget && !said.counts(end.status) {
 		r.Because += ", a status that its Decide(Forget) does not name"
 	}
@@ -128,9 +128,10 @@ type ending struct {
 	kind   middleware.End
 	status int    // of the response, or the one that stands for the code of an RPC
 	text   string // for the log
+	code   uint32 // of an RPC, as far as it is known; 0 otherwise
 }
 
 // ofStatus returns the ending that a status stands for.
 func ofStatus(status int) ending {
-	return ending{middleware.EndOfStatus(status), status, fmt.Sprintf("the handler has answered %d", status)}
+	return ending{kind: middleware.EndOfStatus(status), status: status, text: fmt.Sprintf("the handler has answered %d", status)}
 }

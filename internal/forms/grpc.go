@@ -17,7 +17,7 @@ import (
 //
 //	idemgrpc 1 0 -
 //
-// The third word is the code; the fourth is "omitted" if the message was not kept.
+// The third word is the code; the fourth is "omitted" if the message, or all of the status but its code, was not kept.
 type Call struct {
 	Code uint32
 	Word string
@@ -25,6 +25,9 @@ type Call struct {
 }
 
 const callMagic = "idemgrpc 1 "
+
+// FailureOmitted is the text of a recorded failure of RPC of which only the code was kept.
+const FailureOmitted = "the call has failed, and the text of its error was not kept"
 
 // Encode returns the recorded form.
 func (c Call) Encode() []byte {

@@ -74,6 +74,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 		}
 		if res.Failed {
 			a.Detach() // as after an error of Do's function
+			return res.Encode(), word.Refused{Text: res.Because}
 		}
 		return res.Encode(), nil
 	})

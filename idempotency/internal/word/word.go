@@ -28,6 +28,13 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Refused is what a function returns beside a result that is a final no. A result that cannot be kept was no success,
+// so the text is recorded as a failure in place of it.
+type Refused struct{ Text string }
+
+// Error returns the text.
+func (e Refused) Error() string { return e.Text }
+
 // Of returns what an error says that a function has returned. NothingDone counts only as what the function
 // itself returns: what a callee says of its own part is no word about the parts before it.
 func Of(err error) Word {

@@ -258,6 +258,33 @@ func TestLaterVersionsAreRefused(t *testing.T) {
 	require.NoError(t, st.Delete(ctx, st.Ref(keyOf("K-works")), idempotency.EvenIfAlive()))
 }
 
+// A391: the process of a lost attempt may have the session of a later version that is on another lease. NotDone and Delete
+// were done beside it.
+func TestLaterSessionMayBeOfALostAttempt(t *testing.T) {
+	t.Parallel()
+	all := golden(t, "0.1.0")
+	const next = 0x1234567 // the lease that the session has taken
+	for i, w := range all {
+		if w.Live && strings.HasSuffix(w.Key, "/alive") {
+			all[i].Key, all[i].Lease, all[i].Value = fmt.Sprintf("session/%016x/alive", next), next, ofVersion2(w)
+			break
+		}
+	}
+	r, ctx := reads(t, all, asStored), testkit.Context(t)
+	st, err := idempotency.NewStore(r.sess, "orders", nil)
+	require.NoError(t, err)
+	lost := st.Ref(keyOf("K-lost"))
+	rec, _, err := st.Get(ctx, lost)
+	require.NoError(t, err)
+	require.Equal(t, []any{idempotency.Unknown, true}, []any{rec.State, rec.Alive})
+	for _, err := range []error{st.Resolve(ctx, lost, idempotency.NotDone()), st.Delete(ctx, lost)} {
+		require.ErrorIs(t, err, idempotency.ErrAlive)
+		r.refuses(t, err, fmt.Sprintf("session/%016x/alive", next))
+	}
+	r.unchanged(t)
+	require.NoError(t, st.Resolve(ctx, lost, idempotency.NotDone(), idempotency.EvenIfAlive()))
+}
+
 // keepsPlan has a process plan a job, and claim a tick of it, whose plan is of a later version: see unchanged.
 func keepsPlan(t *testing.T, r reader, lk *schedlock.Locker) {
 	t.Helper()
