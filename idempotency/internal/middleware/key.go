@@ -99,12 +99,20 @@ func checkLength(key string) error {
 }
 
 // Fit returns a scope or an operation as it is if a Key can have it, and otherwise its
-// beginning and its hash.
+// beginning and its hash. Two that differ stay apart: one that looks as if it had been shortened is shortened as well.
 func Fit(s string) string {
-	if len(s) <= MaxKey {
+	if len(s) <= MaxKey && !shortened(s) {
 		return s
 	}
-	return fmt.Sprintf("%s#%x", s[:128], sha256.Sum256([]byte(s)))
+	return fmt.Sprintf("%s#%x", s[:begins], sha256.Sum256([]byte(s)))
+}
+
+// begins is how many bytes of a shortened text are its beginning.
+const begins = 128
+
+// shortened reports whether Fit may have returned a text for another one.
+func shortened(s string) bool {
+	return len(s) == begins+1+2*sha256.Size && s[begins] == '#' && strings.Trim(s[begins+1:], "0123456789abcdef") == ""
 }
 
 // GivenKey is the key that a client's context was given.

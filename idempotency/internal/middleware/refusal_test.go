@@ -69,4 +69,10 @@ func TestFit(t *testing.T) {
 		require.Equal(t, len(s) <= MaxKey, fit == s)
 		require.NotEqual(t, Fit(s+"a"), Fit(s+"b"))
 	}
+
+	// A395: a scope that a tenant chooses could read like what another tenant's long one is shortened to.
+	fit := Fit(strings.Repeat("x", MaxKey+1))
+	require.NotEqual(t, fit, Fit(fit))
+	odd := fit[:len(fit)-1] + "g"
+	require.Equal(t, odd, Fit(odd))
 }
