@@ -86,14 +86,14 @@ func (r *retention) of(d time.Duration) *pool {
 	return p
 }
 
-// newWork returns the pool for records of attempts in progress. Its leases outlive the process by d,
+// newWork returns the pool for records of attempts in progress. Its leases outlive the process, and the attempts on them, by d,
 // for the records of lost attempts, and its session in any case, even if a third of the TTL has passed
 // since the last renewal.
 func newWork(sess *engine.Session, d time.Duration) *pool {
 	return &pool{sess: sess, ttl: max(d*3/2, 2*sess.TTL()) + time.Second}
 }
 
-// outlived returns by how much the records of a lease of newWork outlive their process, at least, by its TTL.
+// outlived returns by how much the records of a lease of newWork outlive their process or their attempts, at least, by its TTL.
 func outlived(ttl time.Duration) time.Duration {
 	return min(max(ttl-time.Second, 0)*2/3, maxDuration)
 }

@@ -19,8 +19,8 @@ type Options struct {
 	// Retain is how long an outcome is kept at least, from its recording on. It is kept longer
 	// if etcd changes its leader meanwhile. Defaults to 24 hours; from one second to 366 days.
 	Retain time.Duration
-	// RetainUnknown is how long the record of a lost attempt is kept, from the end of its process
-	// on; not shorter than Retain. Defaults to 7 days, or to Retain if that is longer.
+	// RetainUnknown is how long the record of a lost attempt is kept at least, from the end of the attempt or of its process,
+	// whichever comes first; not shorter than Retain. Defaults to 7 days, or to Retain if that is longer.
 	RetainUnknown time.Duration
 	// MaxExecution bounds an attempt: after it, the attempt's context ends with ErrTooLong. If the
 	// function has not returned the session's Margin later, the attempt counts as lost. Defaults
