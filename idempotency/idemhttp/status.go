@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strings"
 
-	spb "google.golang.org/genproto/googleapis/rpc/status"
-
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
 	"github.com/etcdkit/etcdkit/internal/forms"
@@ -56,7 +54,7 @@ func codecOf(by protocol, media string) string {
 
 // writeStatus writes an answer of the Middleware's own as an error of the protocol of the call.
 func writeStatus(w http.ResponseWriter, r *http.Request, by protocol, st *rpc.Status) {
-	reply := failure(r, by, st.Proto())
+	reply := replyTo(r, by, forms.RPC{Protocol: protocolNames[by]}.Failure(st.Proto()))
 	h := w.Header()
 	for name, value := range reply.Header {
 		h.Set(name, value)
@@ -65,9 +63,8 @@ func writeStatus(w http.ResponseWriter, r *http.Request, by protocol, st *rpc.St
 	_, _ = w.Write(reply.Body)
 }
 
-// failure returns the response of a call in that protocol that fails with a status.
-func failure(r *http.Request, by protocol, st *spb.Status) forms.Reply {
-	reply := forms.RPC{Protocol: protocolNames[by]}.Failure(st)
+// replyTo returns the response to a call in that protocol with the type that its client has sent.
+func replyTo(r *http.Request, by protocol, reply forms.Reply) forms.Reply {
 	if by != connectUnary {
 		reply.Header["Content-Type"] = mediaType(r.Header)
 	}
@@ -79,7 +76,7 @@ func failure(r *http.Request, by protocol, st *spb.Status) forms.Reply {
 // be answered that the call was done.
 func recorded(r *http.Request, res *Response, end ending) []byte {
 	if by := protocolOfCall(r); by != plainHTTP && res.Omitted && end.code != 0 {
-		return failure(r, by, forms.StatusOf(end.code, forms.FailureOmitted)).Encode()
+		return replyTo(r, by, forms.RPC{Protocol: protocolNames[by]}.Failure(forms.StatusOf(end.code, forms.FailureOmitted))).Encode()
 	}
 	return res.Encode()
 }
