@@ -119,10 +119,12 @@ func (l listed) list(ctx context.Context, sess *engine.Session, yield func(Queue
 
 // KeyInfo is a key of a KeyedLimiter that has something stored in etcd.
 type KeyInfo struct {
-	Key      string
-	Stored   bool // whether it has a limit of its own, which SetLimit has stored and which is readable
-	Limit    int  // that limit, if Stored
-	Requests int  // how many requests of the key hold or wait, at either level; see QueueInfo.Requests
+	Key    string
+	Stored bool // whether it has a limit of its own, which SetLimit has stored and which is readable
+	Limit  int  // that limit, if Stored
+	// Unreadable is why such a limit that is stored cannot be read: it is of a later release, or damaged. It is nil otherwise.
+	Unreadable error
+	Requests   int // how many requests of the key hold or wait, at either level; see QueueInfo.Requests
 }
 
 // Keys yields the keys of the limiter that have a request, or a limit of their own. They are sorted
@@ -134,7 +136,9 @@ type KeyInfo struct {
 func (l *KeyedLimiter) Keys(ctx context.Context) iter.Seq2[KeyInfo, error] {
 	return func(yield func(KeyInfo, error) bool) {
 		now := KeyInfo{}
-		shown := func() bool { return now.Requests == 0 && !now.Stored || yield(now, nil) }
+		shown := func() bool {
+			return now.Requests == 0 && !now.Stored && now.Unreadable == nil || yield(now, nil)
+		}
 		var of keyspace.Queue
 		for kv, err := range engine.Pages(ctx, l.sess, l.keys.Keys(), queuePage) {
 			if err != nil {
@@ -152,9 +156,13 @@ func (l *KeyedLimiter) Keys(ctx context.Context) iter.Seq2[KeyInfo, error] {
 				}
 				now, of = KeyInfo{Key: key}, l.keys.Key(key)
 			}
-			if of.IsSlot(name) {
+			switch own := mirror.ReadLimitRecord(kv); {
+			case of.IsSlot(name):
 				now.Requests++
-			} else if own := mirror.ReadLimitRecord(kv); name == of.Limit && !own.Damaged && !own.Inherit {
+			case name != of.Limit || own.Inherit:
+			case own.Damaged:
+				now.Unreadable = own.Why
+			default:
 				now.Stored, now.Limit = true, int(own.Limit.Limit)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/door"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rate"
 	"github.com/etcdkit/etcdkit/internal/ratelimit"
@@ -296,6 +297,8 @@ type RateStatus struct {
 	Shares   int  // into how many the rate is divided
 	Holders  []RateHolder
 	Revision int64
+	// Unreadable is why a rate that is stored cannot be read: it is of a later release, or damaged. It is nil otherwise.
+	Unreadable error
 }
 
 // RateHolder is one session that has shares of a rate, or waits for some.
@@ -319,6 +322,8 @@ func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
 	st := RateStatus{Name: q.name, Revision: v.Revision}
 	if d, err := ratelimit.DivisionOf(v); err == nil {
 		st.Stored, st.Rate, st.Shares = true, publicRate(d.Rate), int(d.Shares)
+	} else if !errors.Is(err, limit.ErrNone) {
+		st.Unreadable = err
 	}
 	at := map[int64]int{}
 	for i, r := range v.Requests() {

@@ -110,7 +110,7 @@ func (q *sessionQueue) describe(st queue.State) Status {
 		st.Limit = 0
 	}
 	s := Status{
-		Name: q.name, Limit: int(st.Limit), Stored: st.Known, Used: int(st.Used), Revision: st.Revision,
+		Name: q.name, Limit: int(st.Limit), Stored: st.Known, Unreadable: st.Unreadable(), Used: int(st.Used), Revision: st.Revision,
 		Holders: describeAll(st.Holders), Waiters: describeAll(st.Waiters), Foreign: st.Foreign,
 	}
 	for i := range s.Waiters {

@@ -15,6 +15,8 @@ type Status struct {
 	Name   string
 	Limit  int  // 0 if it is paused, or if none is stored
 	Stored bool // whether a limit is stored and readable: not for a name that no program uses
+	// Unreadable is why a limit that is stored cannot be read: it is of a later release, or damaged. It is nil otherwise.
+	Unreadable error
 	// Used is the weight of the holders; above Limit for a while after SetLimit has lowered it. At the
 	// key of a KeyedLimiter with a total it includes the requests that wait for the total.
 	Used     int
@@ -30,7 +32,7 @@ type Status struct {
 
 // equal reports whether two states of one queue differ in their revisions at most.
 func (s Status) equal(t Status) bool {
-	return s.Limit == t.Limit && s.Stored == t.Stored && s.Used == t.Used && s.Foreign == t.Foreign &&
+	return s.Limit == t.Limit && s.Stored == t.Stored && s.Unreadable == t.Unreadable && s.Used == t.Used && s.Foreign == t.Foreign &&
 		slices.Equal(s.Holders, t.Holders) && slices.Equal(s.Waiters, t.Waiters)
 }
 

@@ -30,9 +30,10 @@ type changeRow struct {
 
 // changeList is the page of the changes.
 type changeList struct {
-	Name  string // of which it has the changes alone, or ""
-	Rows  []changeRow
-	Chips []chips
+	Name   string // of which it has the changes alone, or ""
+	Unread int    // changes that cannot be read, such as those of a later release
+	Rows   []changeRow
+	Chips  []chips
 	pager
 }
 
@@ -40,17 +41,24 @@ type changeList struct {
 func (l changeList) Pager() pager { return l.pager }
 
 func readChanges(q request) (any, quality, error) {
-	rows, st, err := look(q, "changes", changesOf)
+	type changes struct {
+		rows   []changeRow
+		unread int
+	}
+	all, st, err := look(q, "changes", func(s *fleet.State) (all changes) {
+		all.rows, all.unread = changesOf(s)
+		return all
+	})
 	if err != nil {
 		return nil, st, err
 	}
-	l := changeList{Name: q.name()}
+	l := changeList{Name: q.name(), Unread: all.unread}
 	mayRead := q.reader()
 	var some []changeRow
-	for _, r := range rows {
-		all := r.Queues // all viewers share them
+	for _, r := range all.rows {
+		queues := r.Queues // all viewers share them
 		r.Queues = nil
-		for _, name := range all {
+		for _, name := range queues {
 			if mayRead(name) {
 				r.Queues = append(r.Queues, name)
 			}
@@ -70,9 +78,13 @@ func readChanges(q request) (any, quality, error) {
 	return l, st, nil
 }
 
-// changesOf returns what operators have changed, the latest first.
-func changesOf(s *fleet.State) (rows []changeRow) {
+// changesOf returns what operators have changed, the latest first, and how many changes cannot be read.
+func changesOf(s *fleet.State) (rows []changeRow, unread int) {
 	for _, c := range s.Changes {
+		if c.Verb == "" {
+			unread++
+			continue
+		}
 		rows = append(rows, changeRow{
 			At: record.Time(c.AtMS), By: c.By, Verb: c.Verb, Name: c.Name, Href: hrefOf(c.Name), Target: c.Target,
 			Before: c.Before, After: c.After, Reason: c.Reason, Failed: c.Failed, Open: c.Open, Queues: c.Queues,
@@ -81,7 +93,7 @@ func changesOf(s *fleet.State) (rows []changeRow) {
 	slices.SortFunc(rows, func(a, b changeRow) int {
 		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Name, b.Name), strings.Compare(a.Target, b.Target))
 	})
-	return rows
+	return rows, unread
 }
 
 // hrefOf returns the address of the page of a name as Authorize knows it.

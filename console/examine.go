@@ -14,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -124,19 +125,22 @@ func (q request) examineLimit(ctx context.Context, t *target, s subject, of stri
 		return err
 	}
 	t.quality = how
-	t.limit("Limit now", st.Limit, st.Stored)
+	t.limit("Limit now", st.Limit, st.Stored, st.Unreadable)
 	t.say("Used", strconv.Itoa(st.Used))
 	t.say("Waiting", strconv.Itoa(len(st.Waiters)))
 	return nil
 }
 
-// limit adds a limit.
-func (t *target) limit(label string, n int, stored bool) {
-	t.see(n, stored)
-	if stored {
+// limit adds a limit, or why one that is stored cannot be read.
+func (t *target) limit(label string, n int, stored bool, unreadable error) {
+	t.see(n, stored, unreadable)
+	switch {
+	case unreadable != nil:
+		t.say(label, unreadable.Error())
+	case stored:
 		t.before = strconv.Itoa(n)
 		t.say(label, t.before)
-	} else {
+	default:
 		t.say(label, "none is stored")
 	}
 }
@@ -147,12 +151,11 @@ func (q request) examineDefault(ctx context.Context, t *target, name string) err
 	if err != nil {
 		return err
 	}
-	var now record.Limit
-	stored := false
+	var now mirror.LimitRecord
 	if len(resp.Kvs) > 0 {
-		now, stored = record.DecodeLimit(resp.Kvs[0].Value)
+		now = mirror.ReadLimitRecord(resp.Kvs[0])
 	}
-	t.limit("Default limit now", int(now.Limit), stored)
+	t.limit("Default limit now", int(now.Limit.Limit), now.Rev != 0, now.Unreadable())
 	list, _, err := glance(q, "default/"+name, func(state *fleet.State) keyList {
 		return keysOf(subject{kind: concurrency.KindLimiter, name: name}, state.Limiters[name])
 	})
@@ -312,7 +315,10 @@ func revisionOf(kvs []*mvccpb.KeyValue) int64 {
 // pause adds the stored pause of a job.
 func (t *target) pause(stored []*mvccpb.KeyValue) {
 	for _, kv := range stored {
-		p, _ := record.DecodePause(kv.Value)
+		p, ok := record.DecodePause(kv.Value)
+		if !ok {
+			t.say("Pause", record.Why(string(kv.Key), kv.Value).Error())
+		}
 		t.say("Paused by", p.By)
 		t.say("Reason of the pause", p.Reason)
 		t.since("Paused since", record.Time(p.AtMS))

@@ -30,7 +30,8 @@ type keyRow struct {
 // keyList is what is shown of the keys of a limiter.
 type keyList struct {
 	Known    bool   // etcd has something of the limiter
-	Default  string // limit of a key, "" if none is stored
+	Default  string // limit of a key, "" if none is stored that can be read
+	Unread   string // why one that is stored cannot be read, or ""
 	Set      changer
 	HasTotal bool
 	InUse    int // keys with a request
@@ -60,6 +61,7 @@ func keysOf(s subject, of *fleet.Limiter) (out keyList) {
 	}
 	sum := of.Sum(time.Now().UnixMilli())
 	out = keyList{Known: true, HasTotal: sum.HasTotal, InUse: sum.InUse, Used: sum.Used, Waiting: sum.Waiting}
+	out.Unread = textOf(of.Base.Unreadable())
 	if of.Base.Rev != 0 && !of.Base.Damaged {
 		out.Default = strconv.FormatInt(of.Base.Limit.Limit, 10)
 		by, at := of.DefaultChange()
@@ -67,9 +69,9 @@ func keysOf(s subject, of *fleet.Limiter) (out keyList) {
 	}
 	all := make([]keyRow, 0, len(of.Keys))
 	for key, l := range of.Keys {
-		row := keyRow{Name: subject{s.kind, s.name, key}.String(), Key: key, Own: l.Own(), Limit: "–", Used: l.Now.Used, Waiting: l.Now.Waiting, Weight: l.Now.Weight, OldestWait: record.Time(l.Now.OldestWait)}
+		row := keyRow{Name: subject{s.kind, s.name, key}.String(), Key: key, Own: l.Own(), Limit: limitOf(l.Now, "–"), Used: l.Now.Used, Waiting: l.Now.Waiting, Weight: l.Now.Weight, OldestWait: record.Time(l.Now.OldestWait)}
 		if l.Now.Known {
-			row.Limit, row.Most = strconv.FormatInt(l.Now.Limit, 10), l.Now.Limit
+			row.Most = l.Now.Limit
 			row.warm()
 		}
 		all = append(all, row)

@@ -28,6 +28,7 @@ type queueRow struct {
 	Election               bool // its waiters are candidates that wait for as long as the leader leads
 	Leaderless             bool // of an election
 	Overdue, Foreign       int
+	Unread                 bool // a limit of it is stored and cannot be read
 	OldestWait, OldestHold time.Time
 	Marks                  marks
 	Trend                  string // path of the permits and waiters of the last hour, or ""
@@ -125,7 +126,7 @@ func (r queueRow) atLimit() bool { return r.Full && !r.Paused && !r.Election }
 // trouble is how much a queue wants an operator: 0 if it does not.
 func (r queueRow) trouble() int {
 	switch {
-	case r.Paused, r.Leaderless:
+	case r.Paused, r.Leaderless, r.Unread:
 		return 3
 	case r.Overdue > 0:
 		return 2
@@ -139,6 +140,7 @@ func (r queueRow) trouble() int {
 func (r queueRow) marked() queueRow {
 	r.Marks.add(r.Paused, "paused", "paused")
 	r.Marks.add(r.Leaderless, "bad", "no leader")
+	r.Marks.add(r.Unread, "bad", "unreadable limit")
 	r.Marks.add(r.Overdue > 0, "bad", fmt.Sprintf("%d held too long", r.Overdue))
 	r.Marks.add(r.Foreign > 0, "warn", count(r.Foreign, "foreign key", "foreign keys"))
 	switch {
@@ -165,6 +167,25 @@ func count(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
+// limitOf returns a limit as it is shown, or none in place of one that is not stored.
+func limitOf(n fleet.Summary, none string) string {
+	switch {
+	case n.Known:
+		return strconv.FormatInt(n.Limit, 10)
+	case n.Unreadable != nil:
+		return "unreadable"
+	}
+	return none
+}
+
+// textOf returns the text of an error, or "" for nil.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 func rowOfQueue(id fleet.QueueID, of *fleet.Queue) queueRow {
 	kind := concurrency.QueueKind(id.Label())
 	row := queueRow{Name: subject{kind: kind, name: id.Name}.String(), Kind: string(kind), Requests: of.Len(), Limit: "–"}
@@ -172,6 +193,8 @@ func rowOfQueue(id fleet.QueueID, of *fleet.Queue) queueRow {
 		row.Rate = true
 		if rate, _ := of.Rate(); rate.PerSecond > 0 {
 			row.Limit = rateText(rate.PerSecond)
+		} else if row.Unread = of.Now.Unreadable != nil; row.Unread {
+			row.Limit = limitOf(of.Now, row.Limit)
 		}
 		return row
 	}
@@ -186,9 +209,10 @@ func (r queueRow) rank() fleet.Rank {
 }
 
 func (r *queueRow) fill(n fleet.Summary) {
+	r.Limit, r.Unread = limitOf(n, r.Limit), n.Unreadable != nil
 	r.Used, r.Waiting, r.OldestWait, r.OldestHold = n.Used, n.Waiting, record.Time(n.OldestWait), record.Time(n.OldestHold)
 	if n.Known {
-		r.Limit, r.Most, r.Paused = strconv.FormatInt(n.Limit, 10), n.Limit, n.Limit == 0
+		r.Most, r.Paused = n.Limit, n.Limit == 0
 	}
 	r.Full = n.Full
 }
@@ -198,7 +222,7 @@ func (r *queueRow) fill(n fleet.Summary) {
 func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Sum) {
 	sum := of.Sum(now)
 	n := sum.Summary
-	n.Known, n.Limit = of.Base.Rev != 0 && !of.Base.Damaged, of.Base.Limit.Limit
+	n.Known, n.Limit, n.Unreadable = of.Base.Rev != 0 && !of.Base.Damaged, of.Base.Limit.Limit, of.Base.Unreadable()
 	row := queueRow{Name: subject{kind: concurrency.KindLimiter, name: name}.String(), Kind: string(concurrency.KindLimiter), Requests: of.Requests()}
 	row.fill(n)
 	row.Most = 0 // each key has its own
@@ -215,6 +239,8 @@ func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Su
 			row.Limit += ", " + strconv.FormatInt(total.Now.Limit, 10) + " in total"
 			row.Most = total.Now.Limit
 			row.Paused = row.Paused || total.Now.Limit == 0
+		} else if total.Now.Unreadable != nil {
+			row.Limit, row.Unread = row.Limit+", an unreadable total", true
 		}
 		row.Full = row.Full || total.Now.Full
 	}

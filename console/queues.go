@@ -109,6 +109,7 @@ type queuePage struct {
 	Name, Limit            string
 	Most                   int // the same as a number
 	Stored, Paused, Limits bool
+	Unread                 string  // why a limit that is stored cannot be read, or ""
 	Idle                   bool    // nothing is in etcd, as of any mutex and election that is not in use
 	Set                    changer // of the limit
 	Used, Waiting, Foreign int
@@ -244,7 +245,7 @@ func statusOf(of *fleet.Queue) *concurrency.Status {
 	}
 	holders, waiters := of.Requests(0, math.MaxInt)
 	return &concurrency.Status{
-		Limit: int(of.Now.Limit), Stored: of.Now.Known, Used: int(of.Now.Used), Foreign: of.Now.Foreign,
+		Limit: int(of.Now.Limit), Stored: of.Now.Known, Unreadable: of.Now.Unreadable, Used: int(of.Now.Used), Foreign: of.Now.Foreign,
 		Holders: requestsOf(holders), Waiters: requestsOf(waiters),
 	}
 }
@@ -299,6 +300,7 @@ func (p *queuePage) fill(q request, st concurrency.Status, held map[int64]int64)
 		return row
 	}
 	p.Limit, p.Most, p.Stored, p.Paused = strconv.Itoa(st.Limit), st.Limit, st.Stored || !p.Limits, st.Stored && st.Limit == 0
+	p.Unread = textOf(st.Unreadable)
 	p.Used, p.Waiting, p.Foreign = st.Used, len(st.Waiters), st.Foreign
 	p.Idle = !p.Limits && p.Used+p.Waiting+p.Foreign == 0
 	holders, place := paged(q, st.Holders, "holders")

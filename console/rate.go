@@ -23,6 +23,7 @@ type shareRow struct {
 type rateView struct {
 	Known  bool // etcd has something of it
 	Rate   string
+	Unread string // why a rate that is stored cannot be read, or ""
 	Burst  int64
 	Shares int64 // into how many it is divided
 	Free   int64 // of them, those that no process has
@@ -57,7 +58,7 @@ func rateOf(of *fleet.Queue) (v rateView) {
 	if of == nil {
 		return v
 	}
-	v.Known, v.Set = true, changerOf(of)
+	v.Known, v.Set, v.Unread = true, changerOf(of), textOf(of.Now.Unreadable)
 	stored, shares := of.Rate()
 	if v.Burst, v.Shares, v.Free = stored.Burst, shares, max(0, shares-of.Now.Used); stored.PerSecond > 0 {
 		v.Rate = rateText(stored.PerSecond)

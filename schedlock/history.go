@@ -28,6 +28,8 @@ const (
 	// of the end, see Result.Unconfirmed. Other processes see the run as RunActive, and as RunLost
 	// after the lease of its session has expired.
 	RunUnconfirmed State = "unconfirmed"
+	// RunUnreadable: a later release has recorded it. Nothing but its tick is known, and Error says why.
+	RunUnreadable State = "unreadable"
 )
 
 // Record is the record of one tick in etcd: of its latest attempt.
@@ -53,7 +55,7 @@ type Record struct {
 }
 
 // History returns the records of a job, latest tick first, as of one revision of etcd. Records that
-// cannot be read are left out. It returns ErrInvalid if the name is out of range, ErrUnknownJob if
+// are damaged are left out. It returns ErrInvalid if the name is out of range, ErrUnknownJob if
 // nothing of the job is in etcd, ErrClosed, ctx's error or an error of etcd's. It changes nothing.
 func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 	j := recordsOf(l, name)
@@ -75,7 +77,7 @@ func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 }
 
 // Get returns the record of one tick. It returns ErrGone if etcd has none, also if nothing of the
-// job is in etcd, ErrInvalid if the name is out of range, ErrClosed, ctx's error or an error of
+// job is in etcd, an error that names the key if the record is damaged, ErrInvalid if the name is out of range, ErrClosed, ctx's error or an error of
 // etcd's.
 func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, error) {
 	j := recordsOf(l, name)
@@ -86,6 +88,7 @@ func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, 
 			if out, ok := j.record(kvs[1][0], kvs[0]); ok {
 				return out, nil
 			}
+			err = record.Why(string(kvs[1][0].Key), kvs[1][0].Value)
 		}
 	}
 	return Record{}, fmt.Errorf("get record of job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))

@@ -69,7 +69,10 @@ func (r *records) exists(first []*mvccpb.KeyValue) bool {
 func (r *records) record(kv *mvccpb.KeyValue, lock []*mvccpb.KeyValue) (Record, bool) {
 	tick, ok := r.keys.ParseRun(string(kv.Key))
 	run, readable := record.DecodeRun(kv.Value)
-	if !ok || !readable {
+	switch {
+	case ok && !readable && later(kv):
+		return Record{Job: r.name, Tick: tick, State: RunUnreadable, Error: record.Why(string(kv.Key), kv.Value).Error()}, true
+	case !ok || !readable:
 		return Record{}, false
 	}
 	out := Record{Job: r.name, Tick: tick, Attempt: run.Attempt, Owner: run.Owner, Start: record.Time(run.StartMS), End: record.Time(run.EndMS), Error: run.Error, By: run.By, Request: run.Request, State: State(run.State), Cooled: record.Time(run.CooledMS)}

@@ -163,10 +163,10 @@ func (t *Trail) trim(ctx context.Context) {
 }
 
 // surplus returns which of all records, the oldest first, are deleted: the oldest without a reason, but no
-// action under way, and then the oldest.
+// action under way, and then the oldest. One of a later release may have a reason.
 func surplus(all []*mvccpb.KeyValue) []*mvccpb.KeyValue {
 	reason := func(kv *mvccpb.KeyValue) int {
-		if c, ok := record.DecodeChange(kv.Value); ok && (c.Reason != "" || c.Open) {
+		if c, _ := record.DecodeChange(kv.Value); c.Reason != "" || c.Open || record.Later(kv.Value) > 0 {
 			return 1
 		}
 		return 0

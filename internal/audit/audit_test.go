@@ -74,6 +74,9 @@ func TestSurplus(t *testing.T) {
 	require.Equal(t, []string{"1000", "1001"}, keys(), "the latest, but without a reason")
 	add(2, "the end of the test")
 	require.Equal(t, []string{"1000", "1001", "0", "1"}, keys())
+	// A392: one of a later release, which may have a reason, counted as one without.
+	all[3].Value = []byte(`{"v":2,"reason":{"text":"too many calls"}}`)
+	require.Equal(t, []string{"1000", "1001", "0", "1"}, keys())
 	add(most, "")
 	require.Len(t, keys(), atOnce)
 	require.Equal(t, []string{"1000", "1001", "1004"}, keys()[:3])

@@ -99,7 +99,10 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 	case j.queues.Pause():
 		j.Paused, j.Pause = kv != nil, record.Pause{}
 		if kv != nil && details {
-			j.Pause, _ = record.DecodePause(kv.Value)
+			var ok bool
+			if j.Pause, ok = record.DecodePause(kv.Value); !ok {
+				j.Pause.Reason = record.Why(key, kv.Value).Error()
+			}
 		}
 	case j.queues.Operated():
 		j.operate(kv, now)
@@ -110,7 +113,10 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 	case j.queues.Settings():
 		j.Period, j.least, j.Settings = 0, 0, ""
 		if kv != nil {
-			s, _ := record.DecodeSettings(kv.Value)
+			s, ok := record.DecodeSettings(kv.Value)
+			if !ok {
+				s.Text = record.Why(key, kv.Value).Error()
+			}
 			j.Period, _ = record.PeriodOf(s.Text)
 			j.least = record.LeastOf(s.Text)
 			if details {
@@ -286,12 +292,13 @@ func (j *Job) Upcoming(after time.Time, n int) (next []time.Time) {
 }
 
 // Processes returns how many live processes have the job, and false if its plan does not show that: there is none, calls
-// have written it, the job was run without it since, or no process has had it for a week in which it was not paused or resumed.
+// have written it, the job was run without it since, no process has had it for a week in which it was not paused or resumed,
+// or a process of a later release, whose list of jobs cannot be read, may have it.
 func (j *Job) Processes(now time.Time, h History) (n int, known bool) {
 	if n = j.in.Users(j.name); n > 0 {
 		return n, true
 	}
-	return 0, j.plan.Gone(now, j.Paused, j.operated, h.LastRun)
+	return 0, len(j.in.users.unread) == 0 && j.plan.Gone(now, j.Paused, j.operated, h.LastRun)
 }
 
 // Users returns how many live processes have a job by Locker.Job or gocronlock.Cron.Plan.

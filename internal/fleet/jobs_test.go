@@ -137,6 +137,20 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// A394: a process of a later release, whose list of jobs cannot be read, may have a job: that no process has it is not known.
+func TestProcessesOfALaterRelease(t *testing.T) {
+	t.Parallel()
+	s, put := planned(t)
+	put(s.space.Job("nightly").Plan(), record.Plan{Schedule: "fire time like", DueMS: 1, NextMS: []int64{1, 2}, AliveMS: 100}.Encode())
+	j, now := s.Jobs["nightly"], time.UnixMilli(200)
+	known := func() bool { _, known := j.Processes(now, j.History(now)); return known }
+	require.True(t, known())
+	put(s.space.User(7, 0), `{"v":2,"jobs":{"nightly":[]}}`)
+	require.False(t, known())
+	s.Remove(s.space.User(7, 0))
+	require.True(t, known())
+}
+
 // K62: a pause that outlasts the list of a plan by calls, which no process renews, ends with a fire time: a call is due by the
 // greatest distance later.
 func TestResumedPlanOfCalls(t *testing.T) {

@@ -65,6 +65,8 @@ type Summary struct {
 	Waiting int
 	Weight  int64 // of those that wait
 	Foreign int
+	// Unreadable is why a limit that is stored cannot be read, or nil.
+	Unreadable error
 
 	OldestWait int64 // when the oldest waiting request was made; 0: none waits
 	OldestHold int64 // the earliest time of the oldest grant; 0: none holds
@@ -229,7 +231,7 @@ func (l *Queue) settle(revision, now int64) {
 	v := mirror.Read(l.keys(), l.fixed, l.base(), kvs, revision)
 	l.Now = Summary{
 		Limit: v.Limit, Known: v.Known, Used: v.Used, Waiting: len(v.Waiters), Foreign: v.Foreign,
-		Full: !v.Known || len(v.Waiters) > 0 || v.Used >= v.Limit,
+		Unreadable: v.Unreadable(), Full: !v.Known || len(v.Waiters) > 0 || v.Used >= v.Limit,
 	}
 	if l.details {
 		l.order, l.holders = make([]ranked, 0, len(v.Holders)+len(v.Waiters)), len(v.Holders)

@@ -34,7 +34,7 @@ type State struct {
 	Limiters map[string]*Limiter
 	Jobs     map[string]*Job
 	Stores   map[string]*Store
-	Changes  map[string]record.Change         // what operators have changed, by key; with Options.Details
+	Changes  map[string]record.Change         // what operators have changed, by key, zero for what cannot be read; with Options.Details
 	Unnoted  bool                             // notes of requests were left out: there are too many
 	dirty    map[*Queue]bool                  // the queues that have changed since settle
 	working  map[int64]map[requestAt]struct{} // the requests whose records name an attempt as working, by the lease of its session
@@ -66,7 +66,7 @@ func NewState(space keyspace.Space, details bool) *State {
 		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, Changes: map[string]record.Change{}, dirty: map[*Queue]bool{}, working: map[int64]map[requestAt]struct{}{},
 		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users(), changes: space.Changes(), clocks: space.Clocks()},
 		served: map[string]int{},
-		users:  users{of: map[string][]string{}, have: map[string]int{}},
+		users:  users{of: map[string][]string{}, have: map[string]int{}, unread: map[string]bool{}},
 	}
 	for kind := range kinds {
 		s.ranges.kinds[kind] = space.Queues(kind)
@@ -134,9 +134,7 @@ func (s *State) change(key string, kv *mvccpb.KeyValue, known bool, now int64) {
 		s.changeBeat(key, kv, now)
 	case strings.HasPrefix(key, s.ranges.changes):
 		if delete(s.Changes, key); kv != nil && s.details {
-			if c, ok := record.DecodeChange(kv.Value); ok {
-				s.Changes[key] = c
-			}
+			s.Changes[key], _ = record.DecodeChange(kv.Value)
 		}
 	case strings.HasPrefix(key, s.ranges.stores):
 		s.changeStore(key, kv, known)

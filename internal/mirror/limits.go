@@ -27,6 +27,14 @@ func ReadLimitRecord(kv *mvccpb.KeyValue) LimitRecord {
 	return LimitRecord{Limit: l, Rev: kv.ModRevision}
 }
 
+// Unreadable returns why the record cannot be read, or nil.
+func (l LimitRecord) Unreadable() error {
+	if l.Damaged {
+		return l.Why
+	}
+	return nil
+}
+
 // Limits are the records that limit one queue. Base is that of the default, which counts where
 // the queue has no limit of its own.
 type Limits struct {

@@ -24,6 +24,9 @@ type View struct {
 // Requests returns all requests, in order.
 func (v *View) Requests() []Request { return slices.Concat(v.Holders, v.Waiters) }
 
+// Unreadable returns why the stored limit cannot be read, or nil.
+func (v *View) Unreadable() error { return v.Limits.InForce().Unreadable() }
+
 // Without returns the view's queue as it would be without one request.
 func (v *View) Without(key string, token int64) rank.Queue {
 	q := v.Queue

@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/internal/forms"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -80,18 +82,27 @@ var values = map[string]any{
 	"Presence": record.Session{}, "Request": record.Request{}, "Limit": record.Limit{}, "ID": record.ID{}, "Notice": record.Notice{},
 	"Tokens": record.Tokens{}, "Run": record.Run{}, "Lock": record.Lock{}, "Settings": record.Settings{}, "Pause": record.Pause{},
 	"Operation": record.Operated{}, "Run request": record.RequestedRun{}, "Plan": record.Plan{}, "Jobs": record.User{},
-	"Reported loss": record.Reported{}, "Clock": record.Clock{}, "Request record": record.Attempt{},
+	"Reported loss": record.Reported{}, "Clock": record.Clock{}, "Request record": record.Attempt{}, "Recovery points": record.Step{}, "Change": record.Change{},
 }
 
-// fieldsOf returns the names of a record's fields in JSON, without the version.
-func fieldsOf(r any) (names []string) {
-	for _, f := range reflect.VisibleFields(reflect.TypeOf(r)) {
+// fieldsOf returns the names of a record's fields in JSON, and of those within them, without the version.
+func fieldsOf(r reflect.Type) (names []string) {
+	for _, f := range reflect.VisibleFields(r) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" && name != "-" && name != "v" {
-			names = append(names, name)
+		if name == "" || name == "-" || name == "v" {
+			continue
+		}
+		names = append(names, name)
+		within := f.Type
+		if within.Kind() == reflect.Slice {
+			within = within.Elem()
+		}
+		if within.Kind() == reflect.Struct {
+			names = append(names, fieldsOf(within)...)
 		}
 	}
-	return names
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // valueBreaches returns where the page's fields and those of the records differ.
@@ -115,7 +126,7 @@ func valueBreaches(page string, values map[string]any) (found []string) {
 		for _, m := range quoted.FindAllStringSubmatch(fields, -1) {
 			said = append(said, m[1])
 		}
-		is := fieldsOf(r)
+		is := fieldsOf(reflect.TypeOf(r))
 		for _, field := range is {
 			if !slices.Contains(said, field) {
 				found = append(found, name+" has the field "+field+", and the page does not")
@@ -163,4 +174,18 @@ func TestPageHasEachField(t *testing.T) {
 	require.Equal(t, []string{"Clock has the field at, and the page does not", "the page gives Clock the field att"},
 		valueBreaches(strings.Replace(page, "- **Clock**: `owner`, `at`", "- **Clock**: `owner`, `att`", 1), values))
 	require.NotEmpty(t, valueBreaches(page, map[string]any{}))
+	require.Contains(t, fieldsOf(reflect.TypeFor[record.Limit]()), "per_second")
+}
+
+// A397: the page has each record that has an encoder, with the fields within fields, which are reserved like all others, and the
+// forms of results. It left out the list of changes.
+func TestPageHasEachRecord(t *testing.T) {
+	t.Parallel()
+	for _, d := range decoders {
+		require.True(t, slices.ContainsFunc(slices.Collect(maps.Values(values)), func(r any) bool { return reflect.TypeOf(r) == d.of }), d.of)
+	}
+	page := storagePage(t)
+	for _, form := range []string{forms.ResponseMagic, strings.TrimSuffix(string(forms.Call{}.Encode()), "0 -\n")} {
+		require.Contains(t, page, "`"+form+"`")
+	}
 }

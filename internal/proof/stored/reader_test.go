@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -21,25 +22,26 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock/crontab"
 )
 
-// ok drops what a decoder returns, but for whether it can read a value.
-func ok[R any](decode func([]byte) (R, bool)) func([]byte) bool {
-	return func(b []byte) bool { _, ok := decode(b); return ok }
+// by drops what a decoder returns, but for whether it can read a value of the keys that have a part.
+func by[R any](part string, decode func([]byte) (R, bool)) decoder {
+	return decoder{part, reflect.TypeFor[R](), func(b []byte) bool { _, ok := decode(b); return ok }}
 }
 
 type decoder struct {
 	part  string
+	of    reflect.Type
 	reads func([]byte) bool
 }
 
 // decoders are those of all kinds of values, by what is in a key: the first one counts.
 var decoders = []decoder{
-	{"/notice/", ok(record.DecodeNotice)}, {"/stop/", ok(record.DecodeNotice)}, {"session/", ok(record.DecodeSession)}, {"sharing/", ok(record.DecodeSession)},
-	{"request-id/", ok(record.DecodeID)}, {"bucket/", ok(record.DecodeTokens)}, {"/queue/", ok(record.DecodeRequest)},
-	{"/limit", ok(record.DecodeLimit)}, {"/default", ok(record.DecodeLimit)},
-	{"/run/", ok(record.DecodeRun)}, {"/lock", ok(record.DecodeLock)}, {"/cooldown", ok(record.DecodeLock)}, {"/settings", ok(record.DecodeSettings)},
-	{"/pause", ok(record.DecodePause)}, {"/operation", ok(record.DecodeOperated)}, {"/run-request", ok(record.DecodeRequestedRun)},
-	{"/plan", ok(record.DecodePlan)}, {"/reported-loss", ok(record.DecodeReported)}, {"jobs-of/", ok(record.DecodeUser)}, {"clock/", ok(record.DecodeClock)},
-	{"/record/", ok(record.DecodeAttempt)}, {"change/", ok(record.DecodeChange)},
+	by("/notice/", record.DecodeNotice), by("/stop/", record.DecodeNotice), by("session/", record.DecodeSession), by("sharing/", record.DecodeSession),
+	by("request-id/", record.DecodeID), by("bucket/", record.DecodeTokens), by("/queue/", record.DecodeRequest),
+	by("/limit", record.DecodeLimit), by("/default", record.DecodeLimit),
+	by("/run/", record.DecodeRun), by("/lock", record.DecodeLock), by("/cooldown", record.DecodeLock), by("/settings", record.DecodeSettings),
+	by("/pause", record.DecodePause), by("/operation", record.DecodeOperated), by("/run-request", record.DecodeRequestedRun),
+	by("/plan", record.DecodePlan), by("/reported-loss", record.DecodeReported), by("jobs-of/", record.DecodeUser), by("clock/", record.DecodeClock),
+	by("/record/", record.DecodeAttempt), by("change/", record.DecodeChange),
 }
 
 // decodes shows that each record has a decoder that reads it, also those that are gone soon, and that all decoders have one.
@@ -212,7 +214,7 @@ func (r reader) refuses(t *testing.T, err error, key string) {
 // replaces nothing.
 func TestLaterVersionsAreRefused(t *testing.T) {
 	t.Parallel()
-	r := reads(t, golden(t, "0.1.0"), ofVersion2)
+	r := reads(t, golden(t, "0.1.0"), OfVersion2)
 	ctx := testkit.Context(t)
 	charge, err := concurrency.NewSemaphore(r.sess, "charge", 2, nil)
 	require.NoError(t, err)
@@ -241,6 +243,14 @@ func TestLaterVersionsAreRefused(t *testing.T) {
 	r.refuses(t, lk.Resume(ctx, "sweep"), "job/sweep/operation")
 	r.refuses(t, lk.Unlock(ctx, "invoices", "stuck"), "job/invoices/run/2026-11-27T08:00:00.000Z")
 	require.ErrorIs(t, lk.Forget(ctx, "reports"), schedlock.ErrInUse)
+	// A393: the records of runs were left out, as if the job had never run.
+	job, err := lk.Status(ctx, "nightly")
+	require.NoError(t, err)
+	require.Equal(t, schedlock.RunUnreadable, job.Last.State)
+	runs, err := lk.History(ctx, "nightly")
+	require.NoError(t, err)
+	require.Len(t, runs, 2)
+	require.Contains(t, runs[0].Error, "job/nightly/run/2026-11-27T08:00:00.000Z is of a later release")
 
 	st, err := idempotency.NewStore(r.sess, "orders", nil)
 	require.NoError(t, err)
@@ -266,7 +276,7 @@ func TestLaterSessionMayBeOfALostAttempt(t *testing.T) {
 	const next = 0x1234567 // the lease that the session has taken
 	for i, w := range all {
 		if w.Live && strings.HasSuffix(w.Key, "/alive") {
-			all[i].Key, all[i].Lease, all[i].Value = fmt.Sprintf("session/%016x/alive", next), next, ofVersion2(w)
+			all[i].Key, all[i].Lease, all[i].Value = fmt.Sprintf("session/%016x/alive", next), next, OfVersion2(w)
 			break
 		}
 	}
@@ -309,7 +319,7 @@ func TestLaterRequestsCount(t *testing.T) {
 		if strings.HasSuffix(w.Key, "/limit") || strings.HasSuffix(w.Key, "/default") {
 			return w.Value
 		}
-		return ofVersion2(w)
+		return OfVersion2(w)
 	})
 	ctx := testkit.Context(t)
 	countsAgainstLimits(t, r)

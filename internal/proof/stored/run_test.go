@@ -23,14 +23,7 @@ import (
 	"github.com/etcdkit/etcdkit/schedlock/crontab"
 )
 
-// written is one key and value that a full run has put, in the order of etcd.
-type written struct {
-	Key   string `json:"key"`            // below the namespace
-	Lease int64  `json:"lease,omitzero"` // 0 if it has none
-	Rev   int64  `json:"rev"`            // of its last put
-	Value string `json:"value"`
-	Live  bool   `json:"live"` // it is there at the end of the run
-}
+type written = Written
 
 // own starts an etcd. Some values have keys, and so the prefix.
 func own(t *testing.T) testkit.Fixture {

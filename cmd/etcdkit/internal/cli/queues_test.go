@@ -96,8 +96,18 @@ func TestDamagedValues(t *testing.T) {
 	require.Regexp(t, `(?m)^sweep +paused .*by a record that cannot be read$`, f.Run("jobs", "-N", "test").Out)
 	require.Contains(t, f.Run("doctor", "-N", "test").Out, "job sweep: paused, and the record of that cannot be read")
 	for _, verb := range []string{"limit", "show"} {
-		require.Contains(t, f.Run(verb, "-N", "test", "semaphore/charge").Out, "none stored that can be read", verb)
+		require.Contains(t, f.Run(verb, "-N", "test", "semaphore/charge").Out, "not known (the value of "+space.Queue(keyspace.Semaphore, "charge").Limit+" is damaged", verb)
 	}
+	for _, key := range []string{space.Limiter("api").Default, space.Queue(keyspace.Rate, "mail").Limit} {
+		_, err := f.Etcd.Client().Put(ctx, key, "garbage")
+		require.NoError(t, err)
+	}
+	f.Shows(f.Prefix, "/etcdkit/")
+	for _, line := range []string{"limit -N test semaphore/charge", "show -N test limiter/api", "show -N test rate/mail", "top -N test"} {
+		f.Shell(line)
+		f.Shell(line + " -o json")
+	}
+	f.Golden("unreadable")
 	l := f.Locker("web-8")
 	_, err := l.Do(ctx, "invoices", clitest.Nothing, schedlock.Tick(clitest.Tick(0)))
 	require.NoError(t, err)

@@ -28,8 +28,9 @@ func (d *examination) unstarted(ctx context.Context, st schedlock.Status) (since
 	}
 	var resumed time.Time
 	for _, kv := range resp.Kvs {
-		if at, ok := record.DecodeOperated(kv.Value); ok {
-			resumed = record.Time(min(at.AtMS, d.now().UnixMilli())) // of another clock
+		resumed = d.now() // of a later release it is not known: the job may have been paused until now
+		if at, ok := record.DecodeOperated(kv.Value); ok || record.Later(kv.Value) == 0 {
+			resumed = record.Time(min(at.AtMS, resumed.UnixMilli())) // of another clock
 		}
 	}
 	return ticks.Unstarted(dueOf(st, resumed), d.now()), nil

@@ -80,7 +80,8 @@ func history(c *verb.Call) *cobra.Command {
 		Short: "Show the recorded runs of a job, the latest first",
 		Long: `Show the recorded runs of a job, the latest tick first.
 
-STATE is running, done, failed, lost (the process of the run died or was cut off), unlocked, or skipped. It is that of
+STATE is running, done, failed, lost (the process of the run died or was cut off), unlocked, unreadable (of a later
+release), or skipped. It is that of
 the latest attempt; -o json has the earlier ones too. A run that was asked for by 'etcdkit jobs trigger' is marked as
 triggered, and OWNER of one of 'etcdkit jobs run --now' has that.
 Nothing is stored of a skipped tick. If the job has a period, and a process that uses the job lives,

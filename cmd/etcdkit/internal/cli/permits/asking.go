@@ -153,6 +153,9 @@ func stored(ctx context.Context, sm *concurrency.Semaphore, name string, bound t
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	st, err := sm.Status(ctx)
+	if err == nil {
+		err = queue.Unreadable(st.Unreadable)
+	}
 	if err == nil && !st.Stored {
 		err = fmt.Errorf("acquire %q with --limit 0, which takes the stored limit: %w", name, concurrency.ErrNoLimit)
 	}

@@ -1,12 +1,14 @@
 package queue
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -21,7 +23,8 @@ type Busy struct {
 	OldestWait time.Time `json:"oldest_wait,omitzero"`
 	OldestHold time.Time `json:"oldest_hold,omitzero"`
 	Of         Subject   `json:"-"`
-	Foreign    []string  `json:"-"` // keys
+	Unreadable string    `json:"unreadable,omitempty"` // why a limit that is stored cannot be read
+	Foreign    []string  `json:"-"`                    // keys
 }
 
 func busy(of Subject, from *fleet.Queue) Busy {
@@ -32,8 +35,24 @@ func busy(of Subject, from *fleet.Queue) Busy {
 	}
 	return Busy{
 		of.String(), q.Limit, q.Known && !of.Fixed(), q.Known && q.Limit == 0, q.Used, q.Waiting,
-		record.Time(q.OldestWait).UTC(), record.Time(q.OldestHold).UTC(), of, foreign,
+		record.Time(q.OldestWait).UTC(), record.Time(q.OldestHold).UTC(), of, Why(q.Unreadable), foreign,
 	}
+}
+
+// Why returns the text of an error, or "" for nil.
+func Why(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Unreadable returns an error for a limit that is needed, and cannot be read for that reason; nil is none.
+func Unreadable(why error) error {
+	if why == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", limit.ErrUnreadable, why)
 }
 
 // LimitText is the limit in a table.
@@ -41,6 +60,8 @@ func (b Busy) LimitText() string {
 	switch {
 	case b.Paused:
 		return "paused"
+	case b.Unreadable != "":
+		return "unreadable"
 	case !b.Stored && !b.Of.Fixed():
 		return "-"
 	}

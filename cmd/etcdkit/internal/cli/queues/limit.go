@@ -107,18 +107,22 @@ func (n *newLimit) confirm(ctx context.Context, c *verb.Call, named queue.Subjec
 
 // confirmClear asks before a key gets a default limit of 0.
 func confirmClear(ctx context.Context, c *verb.Call, s queue.Subject) error {
-	paused := false
+	var st concurrency.Status
 	err := c.Session(ctx, "limit", func(ctx context.Context, sess *concurrency.Session) error {
 		q, err := queue.SemaphoreOf(sess, queue.Subject{Kind: s.Kind, Name: s.Name, Key: unusedKey})
 		if err != nil {
 			return err
 		}
-		st, err := q.Status(ctx)
-		paused = err == nil && st.Stored && st.Limit == 0
+		st, err = q.Status(ctx)
 		return err
 	})
-	if err != nil || !paused {
+	switch {
+	case err != nil:
 		return err
+	case st.Unreadable != nil:
+		return c.Confirm(ctx, fmt.Sprintf("The default limit of limiter/%s cannot be read: %v. Without its own limit, calls of %s fail in all processes of this release", s.Name, st.Unreadable, s))
+	case !st.Stored || st.Limit != 0:
+		return nil
 	}
 	return c.Confirm(ctx, fmt.Sprintf("The default limit of limiter/%s is 0. Without its own limit %s is paused, in all processes", s.Name, s))
 }
@@ -253,6 +257,9 @@ func setDefault(ctx context.Context, sess *concurrency.Session, s queue.Subject,
 		return err
 	}
 	total, err := l.Total().Status(ctx)
+	if err == nil {
+		err = queue.Unreadable(total.Unreadable) // a default for a limiter without a total would be another one
+	}
 	if err != nil {
 		return err
 	}
@@ -283,8 +290,9 @@ func (n newLimit) print(ctx context.Context, c *verb.Call, sess *concurrency.Ses
 		Name   string `json:"name"`
 		Total  bool   `json:"total,omitempty"`
 		Stored bool   `json:"stored"`
+		Unread string `json:"unreadable,omitempty"` // why a limit that is stored cannot be read
 		Limit  int    `json:"limit"`
-	}{output.FormOf("limit"), s.String(), n.total, st.Stored, st.Limit}, func(t *output.Table) {
+	}{output.FormOf("limit"), s.String(), n.total, st.Stored, queue.Why(st.Unreadable), st.Limit}, func(t *output.Table) {
 		if st.Stored {
 			t.Row(what, st.Limit)
 		} else {
@@ -293,11 +301,10 @@ func (n newLimit) print(ctx context.Context, c *verb.Call, sess *concurrency.Ses
 	})
 }
 
-// noLimit is what is shown of a queue without a limit. One that is damaged, or of a later release, is among the keys
-// that cannot be read.
+// noLimit is what is shown of a queue without a limit that can be read.
 func noLimit(st concurrency.Status) string {
-	if st.Foreign > 0 {
-		return "none stored that can be read"
+	if st.Unreadable != nil {
+		return "not known (" + st.Unreadable.Error() + ")"
 	}
 	return "none stored"
 }

@@ -55,11 +55,16 @@ func showRate(ctx context.Context, c *verb.Call, sess *concurrency.Session, s qu
 		Rate     float64       `json:"per_second"`
 		Burst    int           `json:"burst"`
 		Stored   bool          `json:"stored"`
+		Unread   string        `json:"unreadable,omitempty"` // why a rate that is stored cannot be read
 		Shares   int           `json:"shares"`
 		Revision output.Number `json:"revision"`
 		Holders  []holder      `json:"holders"`
-	}{output.FormOf("rate"), s.Name, st.Rate.PerSecond, st.Rate.Burst, st.Stored, st.Shares, output.Number(st.Revision), holders}
+	}{output.FormOf("rate"), s.Name, st.Rate.PerSecond, st.Rate.Burst, st.Stored, queue.Why(st.Unreadable), st.Shares, output.Number(st.Revision), holders}
 	return c.Print(shown, func(t *output.Table) {
+		if st.Unreadable != nil {
+			t.Line(fmt.Sprintf("%s: rate not known (%v), revision %d", s, st.Unreadable, st.Revision))
+			return
+		}
 		if !st.Stored {
 			t.Line(fmt.Sprintf("%s: no rate stored, revision %d", s, st.Revision))
 			return

@@ -25,6 +25,7 @@ type shownQueue struct {
 	Key      string                `json:"key,omitempty"`
 	Limit    int                   `json:"limit"`
 	Stored   bool                  `json:"stored"`
+	Unread   string                `json:"unreadable,omitempty"` // why a limit that is stored cannot be read
 	Used     int                   `json:"used"`
 	Foreign  int                   `json:"foreign_keys"`
 	Revision output.Number         `json:"revision"`
@@ -37,8 +38,9 @@ type shownQueue struct {
 // shownKeys are the keys of a limiter as JSON.
 type shownKeys struct {
 	Default int64        `json:"default"`
-	Total   int          `json:"keys_total"` // how many keys have a request or a limit
-	Keys    []queue.Busy `json:"keys"`       // the busiest
+	Unread  string       `json:"default_unreadable,omitempty"` // why a default that is stored cannot be read
+	Total   int          `json:"keys_total"`                   // how many keys have a request or a limit
+	Keys    []queue.Busy `json:"keys"`                         // the busiest
 }
 
 // shownRequest is a request as JSON.
@@ -59,7 +61,7 @@ type shownRequest struct {
 // shownOf returns the state of a queue as JSON.
 func shownOf(s queue.Subject, st concurrency.Status, asOf time.Time) shownQueue {
 	return shownQueue{
-		output.FormOf("queue"), s.Kind, s.Name, s.Key, st.Limit, st.Stored && !s.Fixed(), st.Used, st.Foreign,
+		output.FormOf("queue"), s.Kind, s.Name, s.Key, st.Limit, st.Stored && !s.Fixed(), queue.Why(st.Unreadable), st.Used, st.Foreign,
 		output.Number(st.Revision), asOf.UTC(),
 		showRequests(st.Holders), showRequests(st.Waiters), nil,
 	}
@@ -212,7 +214,7 @@ func (v *showing) print(s queue.Subject, st concurrency.Status, of *fleet.Limite
 	shown := shownOf(s, st, time.Now())
 	if of != nil {
 		all := queue.BusyKeys(s.Name, of)
-		shown.shownKeys = &shownKeys{of.Base.Limit.Limit, len(all), append([]queue.Busy{}, all[:min(v.keys, len(all))]...)}
+		shown.shownKeys = &shownKeys{of.Base.Limit.Limit, queue.Why(of.Base.Unreadable()), len(all), append([]queue.Busy{}, all[:min(v.keys, len(all))]...)}
 	}
 	return v.call.Print(shown, func(t *output.Table) {
 		tableOf(t, s, st, shown.AsOf)
@@ -224,7 +226,11 @@ func (v *showing) print(s queue.Subject, st concurrency.Status, of *fleet.Limite
 
 // tableOf writes the default and the keys of a limiter.
 func (k *shownKeys) tableOf(t *output.Table) {
-	t.Line(fmt.Sprintf("default of a key %d, %s with a request or a limit", k.Default, output.Count(k.Total, "key", "keys")))
+	of := strconv.FormatInt(k.Default, 10)
+	if k.Unread != "" {
+		of = "not known (" + k.Unread + ")"
+	}
+	t.Line(fmt.Sprintf("default of a key %s, %s with a request or a limit", of, output.Count(k.Total, "key", "keys")))
 	if len(k.Keys) == 0 {
 		return
 	}
@@ -246,7 +252,7 @@ func tableOf(t *output.Table, s queue.Subject, st concurrency.Status, asOf time.
 	} else if st.Limit == 0 {
 		limit = "0 (paused)"
 	}
-	if s.Kind == concurrency.KindLimiter && s.Key == "" && !st.Stored {
+	if s.Kind == concurrency.KindLimiter && s.Key == "" && !st.Stored && st.Unreadable == nil {
 		t.Line(fmt.Sprintf("%s: no total, revision %d, at %s UTC", s, st.Revision, asOf.Format(time.TimeOnly)))
 	} else {
 		t.Line(fmt.Sprintf("%s: limit %s, used %d, %d waiting, revision %d, at %s UTC", s, limit, st.Used, len(st.Waiters), st.Revision,
