@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Operators see which limiters there are, and which of their keys are in use or have a limit of their
@@ -58,7 +59,7 @@ func TestKeysOfLimiters(t *testing.T) {
 	}
 	want := []concurrency.KeyInfo{
 		{Key: "a/é", Requests: 1}, {Key: "b", Stored: true, Limit: 2, Requests: 3},
-		{Key: "heavy", Requests: 1}, {Key: "paused", Stored: true},
+		{Key: "damaged", Unreadable: record.Why(at+"damaged/limit", nil)}, {Key: "heavy", Requests: 1}, {Key: "paused", Stored: true},
 	}
 	require.Equal(t, want, keys())
 	require.Equal(t, []concurrency.QueueInfo{
@@ -74,7 +75,7 @@ func TestKeysOfLimiters(t *testing.T) {
 		_, err := f.Client().Txn(ctx).Then(puts...).Commit()
 		require.NoError(t, err)
 	}
-	want = append(want[:3:3], concurrency.KeyInfo{Key: "many", Requests: 1200}, want[3])
+	want = append(want[:4:4], concurrency.KeyInfo{Key: "many", Requests: 1200}, want[4])
 	require.Equal(t, want, keys())
 	require.Equal(t, 1205, limiters()[1].Requests)
 	for k, err := range operator.Keys(ctx) {

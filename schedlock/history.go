@@ -76,8 +76,8 @@ func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 	return out, nil
 }
 
-// Get returns the record of one tick. It returns ErrGone if etcd has none, also if nothing of the
-// job is in etcd, an error that names the key if the record is damaged, ErrInvalid if the name is out of range, ErrClosed, ctx's error or an error of
+// Get returns the record of one tick. It returns ErrGone if etcd has none that is not damaged, also if nothing of the
+// job is in etcd, ErrInvalid if the name is out of range, ErrClosed, ctx's error or an error of
 // etcd's.
 func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, error) {
 	j := recordsOf(l, name)
@@ -88,7 +88,6 @@ func (l *Locker) Get(ctx context.Context, name string, tick time.Time) (Record, 
 			if out, ok := j.record(kvs[1][0], kvs[0]); ok {
 				return out, nil
 			}
-			err = record.Why(string(kvs[1][0].Key), kvs[1][0].Value)
 		}
 	}
 	return Record{}, fmt.Errorf("get record of job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
