@@ -46,7 +46,7 @@ func (f *filled) request(q keyspace.Queue, n int, at int64) {
 // delete removes a key.
 func (f *filled) delete(key string) {
 	f.rev++
-	f.Remove(key)
+	f.Remove(key, f.rev, 1000)
 }
 
 // end removes the nth request of a queue.

@@ -92,6 +92,9 @@ func samples(s *fleet.State, d descs, now int64, most int) (out []sample, droppe
 	for _, p := range s.Off(now, leastOff, mostOff, ownerOf) {
 		out = append(out, d.of(d.off, p.Owner).gauge(d.off, seconds(p.MS)))
 	}
+	for _, p := range s.Died(now, ownerOf) {
+		out = append(out, d.of(d.died, p.Owner).gauge(d.died, seconds(p.At)))
+	}
 	for _, subjects := range [...][]subject{queueSubjects(s), jobSubjects(s, now), storeSubjects(s)} {
 		published, others := split(subjects, most)
 		out = slices.Grow(out, perSubject*len(published))

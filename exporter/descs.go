@@ -4,12 +4,12 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // descs are the metrics. The package's comment says what each means.
 type descs struct {
-	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, unbounded, overdue, foreign, perSecond *prometheus.Desc
-	limiterDefault, limiterOwn, limiterKeys, limiterFull                                                         *prometheus.Desc
-	jobSuccess, jobRun, jobNext, jobRunning, jobPaused, jobProcesses, jobLost, jobFailed                         *prometheus.Desc
-	requests, unknownOfOneScope                                                                                  *prometheus.Desc
-	sessions, leases, keys, skew, off                                                                            *prometheus.Desc
-	up, revision, answer, lists, dropped                                                                         *prometheus.Desc
+	limit, held, waiting, waitingWeight, oldestWait, oldestHold, maxHold, unbounded, overdue, foreign, unreadable, perSecond *prometheus.Desc
+	limiterDefault, limiterOwn, limiterKeys, limiterFull                                                                     *prometheus.Desc
+	jobSuccess, jobFailure, jobRun, jobNext, jobRunning, jobPaused, jobProcesses, jobLost, jobLostAt, jobFailed              *prometheus.Desc
+	requests, unknownOfOneScope                                                                                              *prometheus.Desc
+	sessions, leases, keys, skew, off, died                                                                                  *prometheus.Desc
+	up, revision, answer, lists, dropped                                                                                     *prometheus.Desc
 
 	all []*prometheus.Desc
 }
@@ -36,6 +36,7 @@ func newDescs(namespace string) (d descs) {
 	d.unbounded = queue("oldest_unbounded_hold_seconds", "Greatest possible age of the oldest hold without a stored MaxHold; 0 if there is none.")
 	d.overdue = queue("overdue_holders", "Requests that have held for longer than their MaxHold since the exporter saw the grant.")
 	d.foreign = queue("foreign_keys", "Keys in the range of the queue that another program has written, or that have no lease.")
+	d.unreadable = queue("unreadable_limits", "Limits that cannot be read, of a queue, or of the keys of a limiter and their default; only while there is one.")
 	d.perSecond = queue("rate_per_second", "Rate that is stored, of the queue of a rate's shares.")
 
 	d.limiterDefault = limiter("limiter_default_limit", "Limit of each key of the limiter that has none of its own.")
@@ -45,11 +46,13 @@ func newDescs(namespace string) (d descs) {
 
 	d.jobRun = job("job_last_run_timestamp_seconds", "Start of the latest recorded attempt.")
 	d.jobSuccess = job("job_last_success_timestamp_seconds", "Latest recorded end of a run without an error.")
+	d.jobFailure = job("job_last_failure_timestamp_seconds", "Latest recorded end of a run that failed, or start of one that was lost and not tried again.")
 	d.jobNext = job("job_next_fire_timestamp_seconds", "By when a start is due: the fire time after the latest recorded one and not during a run that has ended, or the first one of a job that has not run, while a live process has the job or calls are expected.")
 	d.jobRunning = job("job_running", "Whether a run of the job is active.")
 	d.jobPaused = job("job_paused", "Whether the job is paused.")
 	d.jobProcesses = job("job_processes", "Live processes that have the job, of one that was planned: 0 if none has it, for a week, or while it is paused.")
 	d.jobLost = job("job_lost_runs", "Attempts in the kept records whose process was lost, also if the run was tried again.")
+	d.jobLostAt = job("job_last_lost_timestamp_seconds", "Start of the latest attempt in the kept records whose process was lost.")
 	d.jobFailed = job("job_failed_runs", "Kept records of runs that failed.")
 
 	d.requests = request("requests", "Records of requests in the store, by state.")
@@ -60,6 +63,8 @@ func newDescs(namespace string) (d descs) {
 	d.keys = namespaced("keys", "Keys in the namespace.")
 	d.skew = namespaced("clock_skew_seconds", "Greatest difference between a time that a live process has written and the time at which the exporter received it.")
 	d.off = of("etcdkit_owner")("process_clock_skew_seconds", "The same, of the processes whose clocks differ the most, by a second or more.")
+
+	d.died = of("etcdkit_owner")("process_died_timestamp_seconds", "When the session of a process ended while it held a permit, ran a job or executed a request, of the latest ten within an hour.")
 
 	d.up = namespaced("exporter_up", "Whether etcd has confirmed the published state lately.")
 	d.revision = namespaced("exporter_revision", "Revision of etcd that the published state has reached.")

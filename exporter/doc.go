@@ -7,7 +7,7 @@
 // concurrency.Status uses. A state that etcd has not confirmed for three times Options.Probe is not
 // published: then the metrics of the exporter itself are all that is left, with
 // etcdkit_exporter_up 0. No label has a key of a limiter, an ID, a note or a scope. Owners of sessions are
-// in the label etcdkit_owner, of up to ten processes whose clocks differ.
+// in the label etcdkit_owner, of up to ten processes whose clocks differ, and of up to ten that died.
 //
 // Not guaranteed: that a scrape shows the latest revision, or each state in between. Ages are
 // estimates:
@@ -44,6 +44,9 @@
 //	etcdkit_oldest_unbounded_hold_seconds    age of the oldest hold without a stored MaxHold, or 0
 //	etcdkit_overdue_holders                  holders that have held for longer than their stored MaxHold
 //	etcdkit_foreign_keys                     keys that are not of this library or have no lease
+//	etcdkit_unreadable_limits                limits that cannot be read, while there is one: calls
+//	                                         return an error. Of the kind limiter those of keys
+//	                                         and of the default
 //	etcdkit_rate_per_second                  the stored rate, of the kind rate, whose limit is in shares
 //
 // A permit that its process keeps (concurrency.SemaphoreOptions.Keep) counts as held, in use or not.
@@ -63,6 +66,10 @@
 //
 //	etcdkit_job_last_run_timestamp_seconds      start of the latest attempt
 //	etcdkit_job_last_success_timestamp_seconds  latest end of a run without an error
+//	etcdkit_job_last_failure_timestamp_seconds  latest end of a run that failed, or start of one that
+//	                                            was lost and not tried again
+//	etcdkit_job_last_lost_timestamp_seconds     start of the latest attempt whose process was lost,
+//	                                            also if the run was tried again
 //	etcdkit_job_next_fire_timestamp_seconds     fire time after the latest recorded one, or the first
 //	                                            that was planned, and after the cooldown of
 //	                                            AtLeast; none that came during the latest run,
@@ -107,6 +114,11 @@
 // session, see concurrency.SessionOptions. At most ten are published, those with the greatest differences:
 //
 //	etcdkit_process_clock_skew_seconds    as etcdkit_clock_skew_seconds
+//
+// Of processes that died, or lost their lease, within an hour, the latest ten, with the label etcdkit_owner: those
+// that held a permit, ran a job or executed a request, as far as the exporter watched then:
+//
+//	etcdkit_process_died_timestamp_seconds    when the exporter saw it
 //
 // Of the exporter:
 //

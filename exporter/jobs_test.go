@@ -58,7 +58,8 @@ func TestJob(t *testing.T) {
 	failed, err := l.History(ctx, job)
 	require.NoError(t, err)
 	want["job_failed_runs"], want["job_last_run_timestamp_seconds"] = 1, float64(failed[0].Start.UnixMilli())/1000
-	e.shows(of(job1, want))
+	want["job_last_failure_timestamp_seconds"] = float64(failed[0].End.UnixMilli()) / 1000
+	require.NotContains(t, e.shows(of(job1, want)), "job_last_lost_timestamp_seconds{"+job1+"}")
 
 	o, c := f.Session(idle())
 	other, err := schedlock.New(o, nil)
@@ -77,6 +78,7 @@ func TestJob(t *testing.T) {
 	e.shows(of(job1, want))
 	f.crash(o, c)
 	want["job_running"], want["job_lost_runs"] = 0, 1
+	want["job_last_lost_timestamp_seconds"], want["job_last_failure_timestamp_seconds"] = want["job_last_run_timestamp_seconds"], want["job_last_run_timestamp_seconds"]
 	e.shows(of(job1, want))
 
 	// The run is tried again: the attempt was lost all the same.
@@ -85,7 +87,7 @@ func TestJob(t *testing.T) {
 	repeated, err := l.History(ctx, job)
 	require.NoError(t, err)
 	require.Equal(t, []any{2, schedlock.RunDone}, []any{repeated[0].Attempt, repeated[0].State})
-	want["job_last_success_timestamp_seconds"] = float64(repeated[0].End.UnixMilli()) / 1000
+	want["job_last_success_timestamp_seconds"], want["job_last_failure_timestamp_seconds"] = float64(repeated[0].End.UnixMilli())/1000, float64(failed[0].End.UnixMilli())/1000
 	want["job_last_run_timestamp_seconds"] = float64(repeated[0].Start.UnixMilli()) / 1000
 	e.shows(of(job1, want))
 	require.NoError(t, l.Pause(ctx, job, "why"))

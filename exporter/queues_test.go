@@ -162,3 +162,36 @@ func TestUnboundedHold(t *testing.T) {
 	require.Equal(t, 3600.0, of("oldest_hold_max_hold_seconds"), "of the older one")
 	near(t, 600, of("oldest_unbounded_hold_seconds"), "of the other")
 }
+
+// A407: a limit that cannot be read counted as a foreign key, which an operator deletes: programs of a later release use it.
+func TestUnreadableLimits(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	s, _ := f.Session(idle())
+	e := f.export(s, nil)
+	sm, err := concurrency.NewSemaphore(s, "charge", 3, nil)
+	require.NoError(t, err)
+	acquire(t, ctx, sm)
+	lim, err := concurrency.NewKeyedLimiter(s, "api", 1, nil)
+	require.NoError(t, err)
+	acquire(t, ctx, lim.Key("a"))
+	acquire(t, ctx, lim.Key("b"))
+	unreadable := func(of string) string { return "unreadable_limits{" + of + "}" }
+	semaphore, limiter := queue("semaphore", "charge"), queue("limiter", "api")
+	require.NotContains(t, e.reaches(f), unreadable(semaphore))
+	later := `{"v":2,"limit":3}`
+	for _, key := range []string{"semaphore/charge/limit", "limiter/api/default"} {
+		require.NotEmpty(t, f.Keys("/"+key), key)
+		_, err = f.Client().Put(ctx, s.NamespacePrefix()+key, later)
+		require.NoError(t, err)
+	}
+	got := e.shows(map[string]float64{
+		unreadable(semaphore): 1, "foreign_keys{" + semaphore + "}": 0, "held{" + semaphore + "}": 1,
+		unreadable(limiter): 1, "foreign_keys{" + limiter + "}": 0, "limiter_full_keys{" + limiter + "}": 0,
+	})
+	require.NotContains(t, got, "limit{"+semaphore+"}")
+	_, err = f.Client().Delete(ctx, s.NamespacePrefix()+"semaphore/charge/limit")
+	require.NoError(t, err)
+	require.NotContains(t, e.reaches(f), unreadable(semaphore))
+}

@@ -87,6 +87,9 @@ func storeSubjects(s *fleet.State) (out []subject) {
 func samplesOfQueue(to []sample, l *fleet.Queue, d descs, kind, name string, now int64) []sample {
 	of, n := d.of(d.held, kind, name), l.Now
 	to = both(to, n, d, of, now)
+	if n.Unreadable != nil {
+		to = append(to, of.gauge(d.unreadable, 1))
+	}
 	if n.Known {
 		to = append(to, of.gauge(d.limit, float64(n.Limit)))
 	}
@@ -117,6 +120,9 @@ func samplesOfLimiter(to []sample, lim *fleet.Limiter, d descs, name string, now
 	if lim.Base.Rev != 0 && !lim.Base.Damaged {
 		to = append(to, of.gauge(d.limiterDefault, float64(lim.Base.Limit.Limit)))
 	}
+	if n.Unreadable > 0 {
+		to = append(to, of.gauge(d.unreadable, float64(n.Unreadable)))
+	}
 	if !n.HasTotal {
 		to = holds(to, n.Summary, d, of, now, n.Late)
 	}
@@ -127,7 +133,10 @@ func samplesOfJob(to []sample, j *fleet.Job, d descs, name string, h fleet.Histo
 	of := d.of(d.jobRunning, "job", name)
 	to = append(to, of.gauge(d.jobRunning, number(j.Running())), of.gauge(d.jobPaused, number(j.Paused)),
 		of.gauge(d.jobLost, float64(h.Lost+h.Repeated)), of.gauge(d.jobFailed, float64(h.Failed)))
-	for _, at := range [...]sample{of.gauge(d.jobRun, seconds(h.LastRun)), of.gauge(d.jobSuccess, seconds(h.Success)), of.gauge(d.jobNext, seconds(h.Next))} {
+	for _, at := range [...]sample{
+		of.gauge(d.jobRun, seconds(h.LastRun)), of.gauge(d.jobSuccess, seconds(h.Success)), of.gauge(d.jobNext, seconds(h.Next)),
+		of.gauge(d.jobFailure, seconds(h.LastFailure)), of.gauge(d.jobLostAt, seconds(h.LastLost)),
+	} {
 		if at.value > 0 {
 			to = append(to, at)
 		}

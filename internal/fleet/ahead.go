@@ -14,6 +14,14 @@ const ahead = time.Minute
 // come reports whether a time that another process has recorded counts at a time of this clock.
 func come(ms int64, now time.Time) bool { return ms <= now.Add(ahead).UnixMilli() }
 
+// latestOf returns the later one of two times, of which the second counts if it has come.
+func latestOf(before, at int64, now time.Time) int64 {
+	if come(at, now) {
+		return max(before, at)
+	}
+	return before
+}
+
 // counts reports whether the record of a tick counts at a time.
 func counts(tick int64, r Run, now time.Time) bool { return come(tick, now) && come(r.Start, now) }
 

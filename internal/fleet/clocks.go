@@ -69,9 +69,13 @@ func (s *State) measure(kv *mvccpb.KeyValue, now int64) {
 	s.clocks[kv.Lease] = best
 }
 
+// certain is by how much a time that may have been written long ago has to be ahead, in milliseconds, to show a clock that differs.
+// If it is ahead by less, the clock may be ahead by any more: that is no measurement.
+const certain = 2000
+
 // ahead takes a time that may have been written long ago: if it is still to come, the clock is ahead by that at least.
 func (s *State) ahead(lease, written, now int64) {
-	if lead := written - now; lead > max(0, s.clocks[lease].lead) && s.live(lease) {
+	if lead := written - now; lead >= certain && lead > s.clocks[lease].lead && s.live(lease) {
 		s.clocks[lease] = measurement{lead: lead, at: now, heard: now}
 	}
 }

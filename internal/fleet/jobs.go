@@ -47,6 +47,7 @@ type Run struct {
 	end    int64 // or 0
 	cooled int64 // when Unlock has ended its cooldown, or 0
 	lost   int   // earlier attempts whose process was lost
+	lostAt int64 // start of the latest of them, or 0
 	// More is what a page shows besides, with Options.Details.
 	More *record.Run
 }
@@ -60,6 +61,9 @@ func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool, now int64
 	if j == nil {
 		j = &Job{name: name, in: s, queues: s.space.Job(name), Runs: map[int64]Run{}}
 		s.Jobs[name] = j
+	}
+	if kv == nil && key == j.queues.Lock() {
+		s.deaths.held()
 	}
 	j.change(key, kv, s.details, now)
 	n := 0
@@ -153,6 +157,7 @@ func runOf(kv *mvccpb.KeyValue) (Run, record.Run) {
 	for _, before := range r.Earlier {
 		if before.State == record.RunRunning {
 			of.lost++
+			of.lostAt = max(of.lostAt, before.StartMS)
 		}
 	}
 	return of, r
@@ -203,6 +208,8 @@ type History struct {
 	Repeated     int   // attempts that were lost, and after which the run was tried again
 	LastRun      int64 // start of the latest attempt, or 0
 	Success      int64 // latest end of a run without an error, or 0
+	LastLost     int64 // start of the latest attempt that was lost, of Lost and Repeated, or 0
+	LastFailure  int64 // the latest end of a run that failed, or start of one that was lost and not tried again; or 0
 	// Next is by when a start is due: the fire time after the latest record, or the first planned one, and after the latest
 	// resumption and cooldown, and not during the latest run, when that has ended; or 0. Of a dense schedule that is resumed it
 	// may be a later one, until a process has written the plan.
@@ -219,13 +226,17 @@ func (j *Job) History(now time.Time) (h History) {
 		if counted && r.Start > h.LastRun {
 			last = r
 		}
+		failed, lost := int64(0), r.lostAt
 		switch {
 		case r.State == record.RunFailed:
 			h.Failed++
+			failed = r.end
 		case j.Lost(r):
 			h.Lost++
+			lost, failed = max(lost, r.Start), r.Start
 		}
 		h.Repeated += r.lost
+		h.LastFailure, h.LastLost = latestOf(h.LastFailure, failed, now), latestOf(h.LastLost, lost, now)
 		if counted {
 			h.LastRun = max(h.LastRun, r.Start)
 			latest = max(latest, tick)

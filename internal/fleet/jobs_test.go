@@ -70,7 +70,7 @@ func TestNextFireTimeOfAPlan(t *testing.T) {
 	require.EqualValues(t, 3000, j.History(time.UnixMilli(500)).Next)
 	put(space.User(7, 0), record.User{Jobs: []string{"other"}}.Encode())
 	require.Equal(t, 1, s.Users("nightly"))
-	s.Remove(space.User(8, 0))
+	s.Remove(space.User(8, 0), 2, 0)
 	require.Zero(t, s.Users("nightly"))
 	require.Equal(t, 1, s.Users("other"))
 	require.Zero(t, j.History(time.UnixMilli(500)).Next)
@@ -147,7 +147,7 @@ func TestProcessesOfALaterRelease(t *testing.T) {
 	require.True(t, known())
 	put(s.space.User(7, 0), `{"v":2,"jobs":{"nightly":[]}}`)
 	require.False(t, known())
-	s.Remove(s.space.User(7, 0))
+	s.Remove(s.space.User(7, 0), 9, now.UnixMilli())
 	require.True(t, known())
 }
 
@@ -232,7 +232,7 @@ func TestRequestIsNoResumption(t *testing.T) {
 	require.EqualValues(t, 3000, next(), "a Resume, by a slow clock")
 	operated(13, 3500, record.Operated{AtMS: 1700, Revision: 12})
 	require.EqualValues(t, 3000, next(), "a request after it")
-	s.Remove(keys.Operated())
+	s.Remove(keys.Operated(), 2, 0)
 	require.EqualValues(t, 1000, next())
 	operated(20, 3500, record.Operated{AtMS: 1700, Revision: 12})
 	require.EqualValues(t, 2000, next(), "its arrival is not known")
@@ -294,10 +294,10 @@ func TestForgotten(t *testing.T) {
 	put(keys.Cooldown())
 	require.False(t, s.Jobs["invoices"].Forgotten())
 	require.True(t, s.Jobs["invoices"].Cooling)
-	s.Remove(keys.Cooldown())
+	s.Remove(keys.Cooldown(), 2, 0)
 	require.True(t, s.Jobs["invoices"].Forgotten())
 	require.False(t, s.Jobs["invoices"].Cooling)
-	s.Remove(keys.Floor(time.Unix(60, 0)))
+	s.Remove(keys.Floor(time.Unix(60, 0)), 2, 0)
 	require.Empty(t, s.Jobs)
 }
 

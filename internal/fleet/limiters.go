@@ -1,12 +1,14 @@
 package fleet
 
 import (
+	"errors"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/mirror"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // Limiter is one KeyedLimiter.
@@ -39,7 +41,9 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 			lim.Keys[of] = l
 		}
 		s.touch(l)
-		s.countServed("limiter/"+name+"/"+of, l, key, kv)
+		if s.countServed("limiter/"+name+"/"+of, l, key, kv) && !lim.hasTotal() {
+			s.deaths.held()
+		}
 		l.change(key, kv, now)
 		if l.empty() {
 			delete(lim.Keys, of)
@@ -50,7 +54,9 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 			lim.Total = &Queue{keys: func() keyspace.Queue { return total }, limiter: lim, isTotal: true, details: s.details}
 		}
 		s.touch(lim.Total)
-		s.countServed("limiter/"+name, lim.Total, key, kv)
+		if s.countServed("limiter/"+name, lim.Total, key, kv) {
+			s.deaths.held()
+		}
 		lim.Total.change(key, kv, now)
 		if lim.Total.empty() {
 			delete(s.dirty, lim.Total)
@@ -67,6 +73,7 @@ type Sum struct {
 	Summary
 	InUse, FullKeys int // keys
 	Own             int // keys with a stored limit of their own, above 0
+	Unreadable      int // limits that cannot be read, of keys and the default
 	HasTotal        bool
 	Late            int // requests that hold for longer than their MaxHold
 }
@@ -80,13 +87,22 @@ func (lim *Limiter) Requests() (n int) {
 	return n
 }
 
+// hasTotal reports whether permits are held in the total.
+func (lim *Limiter) hasTotal() bool { return lim.Total != nil || lim.Base.Total }
+
 // Sum adds up the keys. Of a limiter with a total, permits are held in the total.
 func (lim *Limiter) Sum(now int64) (out Sum) {
-	out.HasTotal = lim.Total != nil || lim.Base.Total
+	out.HasTotal = lim.hasTotal()
+	if lim.Base.Damaged {
+		out.Unreadable++
+	}
 	for _, l := range lim.Keys {
 		n := l.Now
 		if l.admits {
 			out.Own++
+		}
+		if why, ok := errors.AsType[record.UnreadableError](n.Unreadable); ok && why.Key != lim.queues.Default {
+			out.Unreadable++
 		}
 		out.Used += n.Used
 		out.Waiting += n.Waiting

@@ -50,7 +50,7 @@ type entry struct {
 	create, mod, lease int64
 	at, maxHold        int64   // as the request says
 	value              *[]byte // with Options.Details, unless it is too long to be read
-	since, seen        int64   // the earliest time of its grant, and when it was first seen to be granted; 0: it waits
+	since, seen        int64   // the earliest time of its grant, 0: it waits; and when it was first known to be granted, 0: it is not known
 }
 
 // gone is entry.seen of a request that has ended, in the order as of settle. A field of its own would take 16 bytes.
@@ -60,7 +60,7 @@ const gone = -1
 type Summary struct {
 	Limit   int64
 	Known   bool // whether a limit is stored and readable
-	Full    bool // whether a request of weight 1 would wait
+	Full    bool // whether a request of weight 1 would wait; without a known limit none does
 	Used    int64
 	Waiting int
 	Weight  int64 // of those that wait
@@ -88,7 +88,9 @@ func (s *State) changeQueue(kind keyspace.Kind, key string, kv *mvccpb.KeyValue,
 		s.Queues[id] = l
 	}
 	s.touch(l)
-	s.countServed(id.Label()+"/"+name, l, key, kv)
+	if s.countServed(id.Label()+"/"+name, l, key, kv) && kind != keyspace.Rate {
+		s.deaths.held()
+	}
 	l.change(key, kv, now)
 	if l.empty() {
 		delete(s.Queues, id)
@@ -166,16 +168,16 @@ func (l *Queue) change(key string, kv *mvccpb.KeyValue, now int64) {
 	}
 }
 
-// served reports whether a request holds a permit, by the order as of settle: what is before it there, and has not ended
-// since, has its permits first. With Options.Details.
+// served reports whether a request is known to hold a permit, as of settle; with Options.Details also whether it was granted
+// since, by the order as of settle: what is before it there, and has not ended, has its permits first.
 func (l *Queue) served(key string) bool {
 	e := l.entries[key]
 	slot, ok := l.keys().ParseSlot(key)
 	switch {
 	case e == nil || !ok || e.lease != slot.Lease:
 		return false
-	case e.since != 0:
-		return true
+	case e.seen != 0 || !l.details:
+		return e.seen != 0
 	}
 	used := slot.Weight
 	for _, r := range l.order {
@@ -231,7 +233,7 @@ func (l *Queue) settle(revision, now int64) {
 	v := mirror.Read(l.keys(), l.fixed, l.base(), kvs, revision)
 	l.Now = Summary{
 		Limit: v.Limit, Known: v.Known, Used: v.Used, Waiting: len(v.Waiters), Foreign: v.Foreign,
-		Unreadable: v.Unreadable(), Full: !v.Known || len(v.Waiters) > 0 || v.Used >= v.Limit,
+		Unreadable: v.Unreadable(), Full: v.Known && (len(v.Waiters) > 0 || v.Used >= v.Limit),
 	}
 	if l.details {
 		l.order, l.holders = make([]ranked, 0, len(v.Holders)+len(v.Waiters)), len(v.Holders)
@@ -240,15 +242,20 @@ func (l *Queue) settle(revision, now int64) {
 		}
 	}
 	for _, r := range v.Waiters {
+		e := l.entries[r.Key]
+		e.since, e.seen = 0, 0 // it may have counted as a holder while the limit was not known
 		l.Now.Weight += r.Weight
-		if at := l.entries[r.Key].at; l.Now.OldestWait == 0 || at < l.Now.OldestWait {
-			l.Now.OldestWait = at
+		if l.Now.OldestWait == 0 || e.at < l.Now.OldestWait {
+			l.Now.OldestWait = e.at
 		}
 	}
-	for _, r := range v.Holders {
+	for i, r := range v.Holders {
 		e := l.entries[r.Key]
-		if e.seen == 0 {
-			e.since, e.seen = min(max(e.at, l.from), now), now
+		if e.since == 0 {
+			e.since = min(max(e.at, l.from), now)
+		}
+		if e.seen == 0 && i < v.Certain {
+			e.seen = now
 		}
 		if e.maxHold == 0 && (l.Now.Unbounded == 0 || e.since < l.Now.Unbounded) {
 			l.Now.Unbounded = e.since
@@ -256,7 +263,7 @@ func (l *Queue) settle(revision, now int64) {
 		if l.Now.OldestHold == 0 || e.since < l.Now.OldestHold {
 			l.Now.OldestHold, l.Now.MaxHold = e.since, e.maxHold
 		}
-		if e.maxHold > 0 {
+		if e.maxHold > 0 && e.seen != 0 {
 			l.Now.ends = append(l.Now.ends, e.seen+e.maxHold)
 		}
 	}
@@ -293,36 +300,19 @@ func KindOf(label string) (keyspace.Kind, bool) {
 	return "", false
 }
 
-// Request is one request of a queue.
-type Request struct {
-	Token, Weight, Lease int64
-	Owner, ID, Note      string // with Options.Details
-	Requested            int64  // as the request says; if it cannot be read, when it was first seen
-	Since                int64  // the earliest time of the grant; 0: it waits
-	MaxHold              int64  // or 0
-}
-
-// Requests returns the holders and the waiters of a queue, in order, with Options.Details. most bounds
-// what is returned of each, and the waiters begin with the one at from.
-func (l *Queue) Requests(from, most int) (holders, waiters []Request) {
-	rest := l.order[l.holders:]
-	rest = rest[max(0, min(from, len(rest))):]
-	return describe(l.order[:min(l.holders, most)]), describe(rest[:min(most, len(rest))])
-}
-
-// Of returns the requests of one session, in the order of the queue: those that hold, and those that wait. With
-// Options.Details.
-func (l *Queue) Of(lease int64) (holders, waiters []Request) {
-	for i, e := range l.order {
-		switch {
-		case e.lease != lease:
-		case i < l.holders:
-			holders = append(holders, e.describe())
-		default:
-			waiters = append(waiters, e.describe())
+// ForeignKeys returns the keys in the range of the queue that are no requests, in order. With Options.Details.
+func (l *Queue) ForeignKeys() (keys []string) {
+	requests := make(map[*entry]bool, len(l.order))
+	for _, r := range l.order {
+		requests[r.entry] = true
+	}
+	for key, e := range l.entries {
+		if !requests[e] {
+			keys = append(keys, key)
 		}
 	}
-	return holders, waiters
+	slices.Sort(keys)
+	return keys
 }
 
 // Requests returns how many requests hold permits and how many wait, by the lease of their session. A request at the key
@@ -351,49 +341,4 @@ func (s *State) Requests() (hold, wait map[int64]int) {
 		}
 	}
 	return hold, wait
-}
-
-// Each calls fn with each request, in the order of the queue, until it returns false. With Options.Details.
-func (l *Queue) Each(fn func(r Request, holds bool) bool) {
-	for i, e := range l.order {
-		if !fn(e.describe(), i < l.holders) {
-			return
-		}
-	}
-}
-
-// ForeignKeys returns the keys in the range of the queue that are no requests, in order, and that of a limit that cannot be
-// read. With Options.Details.
-func (l *Queue) ForeignKeys() (keys []string) {
-	requests := make(map[*entry]bool, len(l.order))
-	for _, r := range l.order {
-		requests[r.entry] = true
-	}
-	for key, e := range l.entries {
-		if !requests[e] {
-			keys = append(keys, key)
-		}
-	}
-	if len(keys) < l.Now.Foreign && l.limit != nil {
-		keys = append(keys, string(l.limit.Key))
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func describe(all []ranked) []Request {
-	out := make([]Request, len(all))
-	for i, e := range all {
-		out[i] = e.describe()
-	}
-	return out
-}
-
-func (e ranked) describe() Request {
-	out := Request{Token: e.create, Weight: e.weight, Lease: e.lease, Requested: e.at, Since: e.since, MaxHold: e.maxHold}
-	if e.value != nil {
-		r, _ := record.DecodeRequest(*e.value)
-		out.Owner, out.ID, out.Note = r.Owner, r.ID, r.Note
-	}
-	return out
 }

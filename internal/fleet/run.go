@@ -227,7 +227,7 @@ func apply(s *State, events []*clientv3.Event, now int64, live bool) (bytes int)
 	for _, ev := range events {
 		bytes += len(ev.Kv.Key) + len(ev.Kv.Value)
 		if ev.Type == clientv3.EventTypeDelete {
-			s.Remove(string(ev.Kv.Key))
+			s.Remove(string(ev.Kv.Key), ev.Kv.ModRevision, now)
 			continue
 		}
 		s.Put(ev.Kv, now)

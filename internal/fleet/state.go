@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +26,7 @@ type State struct {
 	clocks  clocks
 	beats   map[string]int64 // the times that processes write once a minute, by key
 	users   users
+	deaths  deaths
 	noted   int            // bytes of the notes of requests
 	served  map[string]int // the permits that have ended since they were taken, by queue; with Options.Details
 
@@ -65,8 +67,8 @@ func NewState(space keyspace.Space, details bool) *State {
 		space: space, keys: map[string]int64{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, beats: map[string]int64{}, details: details,
 		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, Changes: map[string]record.Change{}, dirty: map[*Queue]bool{}, working: map[int64]map[requestAt]struct{}{},
 		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users(), changes: space.Changes(), clocks: space.Clocks()},
-		served: map[string]int{},
-		users:  users{of: map[string][]string{}, have: map[string]int{}, unread: map[string]bool{}},
+		served: map[string]int{}, deaths: deaths{of: map[int64]Died{}, holds: map[int64]struct{}{}},
+		users: users{of: map[string][]string{}, have: map[string]int{}, unread: map[string]bool{}},
 	}
 	for kind := range kinds {
 		s.ranges.kinds[kind] = space.Queues(kind)
@@ -98,20 +100,22 @@ func (s *State) Put(kv *mvccpb.KeyValue, now int64) {
 	s.change(key, kv, known, now)
 }
 
-// Remove removes a key.
-func (s *State) Remove(key string) {
+// Remove removes a key that was deleted at a revision, of which that is known at a time.
+func (s *State) Remove(key string, revision, now int64) {
 	lease, known := s.keys[key]
 	if !known {
 		return
 	}
+	s.deaths.begin(lease, revision)
 	delete(s.keys, key)
 	s.unlease(lease)
 	if lease != 0 && key == s.space.Session(lease).Alive() {
+		s.deaths.ended(lease, s.Sessions[lease].Owner, len(s.working[lease]) > 0, now)
 		s.changeSession(lease, func() { delete(s.Sessions, lease) })
 		delete(s.clocks, lease)
 		return
 	}
-	s.change(key, nil, true, 0)
+	s.change(key, nil, true, now)
 }
 
 func (s *State) unlease(lease int64) {
@@ -163,6 +167,7 @@ func (s *State) inherit(from *State) {
 			of.inherit(old.Keys[key])
 		}
 	}
+	maps.Copy(s.deaths.of, from.deaths.of)
 	for l := range s.dirty {
 		l.from = from.asOf
 	}
@@ -187,11 +192,22 @@ func (s *State) TakeServed() map[string]int {
 	return served
 }
 
-// countServed counts a request that ends by a change of its queue.
-func (s *State) countServed(queue string, l *Queue, key string, kv *mvccpb.KeyValue) {
-	if s.details && kv == nil && l.served(key) {
+// countServed counts a request that ends by a change of its queue. It reports whether that held a permit.
+func (s *State) countServed(queue string, l *Queue, key string, kv *mvccpb.KeyValue) bool {
+	if kv != nil || !l.served(key) {
+		return false
+	}
+	if s.details {
 		s.served[queue]++
 	}
+	return true
+}
+
+// Died returns the processes that died within an hour, as of a time, at most ten, the latest first: those that held a permit, ran
+// a job or executed a request, as far as the namespace was followed then. name returns an owner as it is shown: of those that are
+// shown alike the latest counts.
+func (s *State) Died(now int64, name func(owner string) string) []Died {
+	return s.deaths.list(now, name)
 }
 
 // Revision returns the revision of the state.

@@ -11,11 +11,12 @@ type View struct {
 	Revision int64
 	Limit    int64
 	Known    bool // whether a limit is stored and readable
-	Damaged  bool // whether the stored limit cannot be read
+	Damaged  bool // whether the limit in force cannot be read; Limits has why
 	Limits   Limits
 	Used     int64 // weight of the holders, and of requests that may be holders
 	Through  int64 // greatest token ever admitted, as far as this view shows
-	Foreign  int   // keys in the range that are not ours, a damaged limit included
+	Foreign  int   // keys in the range that are not ours
+	Certain  int   // of Holders, those that are known to hold, which are the first: the others may hold
 	Holders  []Request
 	Waiters  []Request
 	Queue    rank.Queue
@@ -41,13 +42,11 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v = View{Revision: m.revision, Limits: m.limits, Used: m.queue.Used(), Through: m.queue.Through(), Damaged: m.limits.InForce().Damaged, Foreign: len(m.foreign)}
-	if v.Damaged {
-		v.Foreign++
-	}
 	v.Limit, v.Known = m.queue.Limit()
 	v.Queue = m.queue
 	v.Queue.Reset(slices.Concat(m.queue.Holders(), m.queue.Waiters()))
 	v.Holders = m.describe(m.queue.Holders())
+	v.Certain = len(v.Holders)
 	v.Waiters = m.describe(m.queue.Waiters())
 	n, weight := m.mayHold(len(v.Waiters))
 	v.Used += weight

@@ -99,13 +99,26 @@ var faultsOfAll = []fault{
 // faults are those that concern one name.
 var faults = []fault{
 	{
+		name: "a process is killed",
+		cause: func(f *fleet) {
+			s, c := f.process("killed", nil)
+			f.acquire(f.semaphore(s, "killed", 2), bounded)
+			f.sleep(every) // the exporter sees the grant
+			delete(f.from, "killed")
+			c.Cut()
+			_ = f.ExpireLease(f.ctx, s.Lease())
+		},
+		fires: []string{"EtcdkitProcessDied"},
+	},
+	{
 		name: "a session loses its lease, and its permit",
 		cause: func(f *fleet) {
 			s, _ := f.process("lost", nil)
 			f.acquire(f.semaphore(s, "lost", 1), bounded)
+			f.sleep(every)
 			f.revoke(s)
 		},
-		fires: []string{"EtcdkitSessionLost", "EtcdkitPermitsLost lost"},
+		fires: []string{"EtcdkitProcessDied", "EtcdkitSessionLost", "EtcdkitPermitsLost lost"},
 	},
 	{
 		name: "work continues after a loss",
@@ -253,6 +266,16 @@ var faults = []fault{
 		fires: []string{"EtcdkitPausedQueue closed"},
 	},
 	{
+		name: "a semaphore is paused, and calls wait for a second",
+		cause: func(f *fleet) {
+			sem := f.semaphore(f.sessions[0], "waits", 3)
+			require.NoError(f.T, sem.Do(f.ctx, busy))
+			require.NoError(f.T, sem.SetLimit(f.ctx, 0))
+			f.loop(every/3, func() error { return sem.Do(f.ctx, busy, concurrency.Wait(every/3)) })
+		},
+		fires: []string{"EtcdkitPausedQueue waits"},
+	},
+	{
 		name: "a process that is cut off holds beyond its MaxHold",
 		cause: func(f *fleet) {
 			s, c := f.process("cut-off", &concurrency.SessionOptions{TTL: 300 * time.Second})
@@ -353,7 +376,7 @@ var faults = []fault{
 			<-running
 			f.revoke(s)
 		},
-		fires: []string{"EtcdkitSessionLost", "EtcdkitRunsLost lost", "EtcdkitJobLostRun lost"},
+		fires: []string{"EtcdkitProcessDied", "EtcdkitSessionLost", "EtcdkitRunsLost lost", "EtcdkitJobLostRun lost"},
 	},
 	{
 		name: "a job starts late",
@@ -380,17 +403,17 @@ var faults = []fault{
 			s := f.leave("refuse", idempotency.Refuse, 1)
 			f.pay(s, func(int) (string, any) { return "0", "x" })
 		},
-		fires: []string{"EtcdkitSessionLost", "EtcdkitAttemptsLost refuse", "EtcdkitUnknownRequests refuse", "EtcdkitRequestsUnknown refuse"},
+		fires: []string{"EtcdkitProcessDied", "EtcdkitSessionLost", "EtcdkitAttemptsLost refuse", "EtcdkitUnknownRequests refuse", "EtcdkitRequestsUnknown refuse"},
 	},
 	{
 		name:  "many of one scope are unknown",
 		cause: func(f *fleet) { f.leave("scope", idempotency.Refuse, 25) },
-		fires: []string{"EtcdkitSessionLost", "EtcdkitAttemptsLost scope", "EtcdkitUnknownRequests scope", "EtcdkitUnknownRequestsOfOneScope scope"},
+		fires: []string{"EtcdkitProcessDied", "EtcdkitSessionLost", "EtcdkitAttemptsLost scope", "EtcdkitUnknownRequests scope", "EtcdkitUnknownRequestsOfOneScope scope"},
 	},
 	{
 		name:  "no client repeats a lost attempt",
 		cause: func(f *fleet) { f.leave("orphans", idempotency.TakeOver, 1) },
-		fires: []string{"EtcdkitSessionLost", "EtcdkitAttemptsLost orphans", "EtcdkitOrphanedRequests orphans"},
+		fires: []string{"EtcdkitProcessDied", "EtcdkitSessionLost", "EtcdkitAttemptsLost orphans", "EtcdkitOrphanedRequests orphans"},
 	},
 	{
 		name: "a record cannot be read",

@@ -151,6 +151,14 @@ func (f *fleet) requests(s *concurrency.Session, process int) {
 	})
 }
 
+// precede samples the fleet once, as what was so at each of so many samples.
+func (f *fleet) precede(r *recording, samples int) {
+	f.T.Helper()
+	r.begun = r.begun.Add(-time.Duration(samples) * every)
+	f.record(r, 1)
+	r.lasts("", samples-1)
+}
+
 // record samples the fleet.
 func (f *fleet) record(r *recording, samples int) {
 	f.T.Helper()

@@ -19,16 +19,6 @@ import (
 // harmless are failures for which no operator is wanted: none of them fires an alert.
 var harmless = []fault{
 	{
-		name: "a process is killed",
-		cause: func(f *fleet) {
-			s, c := f.process("killed", nil)
-			f.acquire(f.semaphore(s, "killed", 2), bounded)
-			delete(f.from, "killed")
-			c.Cut()
-			_ = f.ExpireLease(f.ctx, s.Lease())
-		},
-	},
-	{
 		name: "a process is stopped while it works",
 		cause: func(f *fleet) {
 			s, _ := f.process("stopped", nil)
@@ -229,7 +219,7 @@ var byHand = []fault{
 			require.NoError(f.T, err)
 			f.loop(every/4, func() error { return sem.Do(f.ctx, busy) })
 		},
-		fires: []string{"EtcdkitErrors unreadable", "EtcdkitForeignKeys unreadable"},
+		fires: []string{"EtcdkitErrors unreadable", "EtcdkitUnreadableLimit unreadable"},
 	},
 	{
 		name: "work outlasts its MaxHold",
@@ -261,7 +251,7 @@ var byHand = []fault{
 			f.sleep(every / 2)
 			c.Cut()
 		},
-		fires: []string{"EtcdkitSessionLost", "EtcdkitPermitsLost cut", "EtcdkitSessionNotRecovered", "EtcdkitUnavailable"},
+		fires: []string{"EtcdkitProcessDied", "EtcdkitSessionLost", "EtcdkitPermitsLost cut", "EtcdkitSessionNotRecovered", "EtcdkitUnavailable"},
 	},
 	{
 		name: "the permission of a process is withdrawn", // as etcd denies it: the calls, and the renewals
@@ -275,7 +265,7 @@ var byHand = []fault{
 				c.Inject(embedtest.Fault{Method: method, Times: -1, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied})
 			}
 		},
-		fires: []string{"EtcdkitSessionLost", "EtcdkitPermitsLost denied", "EtcdkitSessionNotRecovered", "EtcdkitUnavailable"},
+		fires: []string{"EtcdkitProcessDied", "EtcdkitSessionLost", "EtcdkitPermitsLost denied", "EtcdkitSessionNotRecovered", "EtcdkitUnavailable"},
 		may:   []string{"EtcdkitErrors calls-denied"}, // from the denial to the loss of the session, which may be too few calls
 	},
 	{

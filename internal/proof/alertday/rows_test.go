@@ -57,7 +57,7 @@ var rows = map[string]caused{
 	"A process: `Session.Close`, or SIGTERM handled by it":                                                          by("a process is stopped while it works"),
 
 	"Limits and rates: the limit was lowered":                           by("a limit is lowered, and the demand fits", "holders are slow"),
-	"Limits and rates: the limit is 0":                                  by("a semaphore is paused, and a request waits", "a semaphore is paused, and calls are refused"),
+	"Limits and rates: the limit is 0":                                  by("a semaphore is paused, and a request waits", "a semaphore is paused, and calls are refused", "a semaphore is paused, and calls wait for a second"),
 	"Limits and rates: `*LimitMismatchError` at the start of a program": by("a process has another limit"),
 	"Limits and rates: 429 `key-full`":                                  by("one client of a limiter asks for too much"),
 	"Limits and rates: 503 `total-full`, `rate-exceeded`":               by("one client of a limiter asks for too much", "a rate is exceeded"),

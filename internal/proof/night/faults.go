@@ -179,7 +179,7 @@ var faults = []fault{
 }
 
 // restarts are alerts that a process causes when it ends with what it does.
-var restarts = []string{"EtcdkitPermitsLost", "EtcdkitSessionLost", "EtcdkitRunsLost", "EtcdkitRunsFailed", "EtcdkitJobLate"}
+var restarts = []string{"EtcdkitProcessDied", "EtcdkitPermitsLost", "EtcdkitSessionLost", "EtcdkitRunsLost", "EtcdkitRunsFailed", "EtcdkitJobLate"}
 
 // text replaces NAME and NODE.
 func (i item) text(s string) string {

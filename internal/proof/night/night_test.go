@@ -55,6 +55,9 @@ func TestCompress(t *testing.T) {
 		"unknown_of_one_scope) > 20\n":                          "unknown_of_one_scope) > 20\n",
 		"(x_duration_seconds_count[15m])) >= 10\n":              "(x_duration_seconds_count[90000ms])) >= 10\n",
 		"        for: 1m\n":                                     "        for: 6000ms\n",
+		"(x)[1h:5m]) >= 5\n":                                    "(x)[360000ms:30000ms]) >= 5\n",
+		"(up)[3h:5m] offset 30m) >= 30\n":                       "(up)[60000ms:6000ms] offset 180000ms) >= 8\n",
+		"time() - (x_timestamp_seconds) < 900\n":                "time() - (x_timestamp_seconds) < 90\n",
 	} {
 		require.Equal(t, to, compress(from, 6*time.Second))
 	}
@@ -65,8 +68,9 @@ func TestCompress(t *testing.T) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		require.NotRegexp(t, `(\[|offset |for: )\d+[smhd]\b`, string(text))
-		require.NotRegexp(t, `(?m)_seconds[^\n]* > (10|120|600|3600)$`, string(text))
+		require.NotRegexp(t, `(\[|:|offset |for: )\d+[smhd]\b`, string(text))
+		require.NotRegexp(t, `(?m)_seconds[^\n]* [<>] (10|120|600|900|3600)$`, string(text))
+		require.NotContains(t, string(text), ">= 30", "no rule asks for three hours")
 	}
 	t.Run("promtool check rules", func(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), signals.Promtool(t), append([]string{"check", "rules"}, files...)...).CombinedOutput() //nolint:gosec // of this test
