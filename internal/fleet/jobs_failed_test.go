@@ -20,12 +20,12 @@ func TestLatestFailureAndLoss(t *testing.T) {
 		lock bool // it is active
 		want History
 	}{
-		"done":                     {record.Run{State: record.RunDone, Attempt: 1, StartMS: 400, EndMS: 500}, false, History{}},
+		"done":                     {record.Run{State: record.RunDone, Attempt: 1, StartMS: 400, EndMS: 500}, false, History{Success: 500}},
 		"failed":                   {record.Run{State: record.RunFailed, Attempt: 1, StartMS: 400, EndMS: 500}, false, History{Failed: 1, LastFailure: 500}},
 		"active":                   {record.Run{State: record.RunRunning, Attempt: 1, StartMS: 400}, true, History{}},
 		"lost":                     {record.Run{State: record.RunRunning, Attempt: 1, StartMS: 400}, false, History{Lost: 1, LastLost: 400, LastFailure: 400}},
 		"unlocked":                 {record.Run{State: record.RunUnlocked, Attempt: 1, StartMS: 400, EndMS: 500}, false, History{}},
-		"lost, and done again":     {record.Run{State: record.RunDone, Attempt: 2, StartMS: 400, EndMS: 500, Earlier: []record.Ended{lost}}, false, History{Repeated: 1, LastLost: 300}},
+		"lost, and done again":     {record.Run{State: record.RunDone, Attempt: 2, StartMS: 400, EndMS: 500, Earlier: []record.Ended{lost}}, false, History{Repeated: 1, LastLost: 300, Success: 500}},
 		"lost, and active again":   {record.Run{State: record.RunRunning, Attempt: 2, StartMS: 400, Earlier: []record.Ended{lost}}, true, History{Repeated: 1, LastLost: 300}},
 		"lost twice":               {record.Run{State: record.RunRunning, Attempt: 2, StartMS: 400, Earlier: []record.Ended{lost}}, false, History{Lost: 1, Repeated: 1, LastLost: 400, LastFailure: 400}},
 		"failed, and active again": {record.Run{State: record.RunRunning, Attempt: 2, StartMS: 400, Earlier: []record.Ended{failed}}, true, History{}},
