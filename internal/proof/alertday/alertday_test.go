@@ -193,7 +193,7 @@ func TestFaults(t *testing.T) {
 }
 
 // before is how long the fleet is healthy before the faults: for longer than the half hour at which EtcdkitElectionGone
-// looks. Before that it has been as at its first sample for hours, of which this rule asks.
+// looks. Before that, elections have had their leaders for hours, of which this rule asks.
 const (
 	before = 40
 	hours  = 180
