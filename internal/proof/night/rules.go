@@ -14,7 +14,7 @@ import (
 var ruleFiles = []string{"docs/observability/alerts.yaml", "docs/observability/fleet_alerts.yaml"}
 
 var (
-	// hours are those of which EtcdkitElectionGone asks: a night does not last for so long, so ten minutes stand for them.
+	// hours are those of which EtcdkitElectionGone asks. A night does not last for so long: there it asks for ten minutes.
 	hours = strings.NewReplacer("[3h]", "[10m]", "[3h:5m] offset 30m) >= 30", "[10m:1m] offset 30m) >= 8")
 	// spans are the times of a rule: its ranges, the steps in them, its offsets, and how long it is pending.
 	spans = regexp.MustCompile(`(\[|:|offset |for: )(\d+)([smhd])\b`)
