@@ -11,20 +11,26 @@ type descs struct {
 	sessions, leases, keys, skew, off, died                                                                                  *prometheus.Desc
 	up, revision, answer, lists, dropped                                                                                     *prometheus.Desc
 
-	all []*prometheus.Desc
+	all   []*prometheus.Desc
+	named map[*prometheus.Desc]named
 }
+
+// named is the name of a metric, and its help.
+type named struct{ name, help string }
 
 func newDescs(namespace string) (d descs) {
 	constant := prometheus.Labels{"etcdkit_namespace": namespace}
+	d.named = map[*prometheus.Desc]named{}
 	of := func(labels ...string) func(name, help string) *prometheus.Desc {
 		return func(name, help string) *prometheus.Desc {
 			desc := prometheus.NewDesc("etcdkit_"+name, help, labels, constant)
 			d.all = append(d.all, desc)
+			d.named[desc] = named{"etcdkit_" + name, help}
 			return desc
 		}
 	}
-	named, request, namespaced := of("etcdkit_kind", "etcdkit_name"), of("etcdkit_kind", "etcdkit_name", "etcdkit_state"), of()
-	queue, limiter, job, store := named, named, named, named
+	subject, request, namespaced := of("etcdkit_kind", "etcdkit_name"), of("etcdkit_kind", "etcdkit_name", "etcdkit_state"), of()
+	queue, limiter, job, store := subject, subject, subject, subject
 
 	d.limit = queue("limit", "Limit of the queue.")
 	d.held = queue("held", "Weight of the requests that hold a permit.")
