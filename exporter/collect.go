@@ -58,6 +58,7 @@ func send(ch chan<- prometheus.Metric, samples []sample) {
 	}
 }
 
+// samples returns all series. Calls at the same time wait for each other.
 func (e *Exporter) samples() (out []sample) {
 	e.fleet.View(func(s *fleet.State, m fleet.Meta) { out = e.samplesOf(s, m) })
 	return out
@@ -65,6 +66,7 @@ func (e *Exporter) samples() (out []sample) {
 
 func (e *Exporter) samplesOf(s *fleet.State, m fleet.Meta) []sample {
 	d := e.descs
+	d.made.next()
 	of := d.of(d.up)
 	lists := of.gauge(d.lists, float64(m.Lists))
 	lists.counter = true
@@ -113,8 +115,30 @@ const perSubject = 9
 
 // of returns the labels of the series of a metric, and of others that have the same variable labels, with their values.
 func (d descs) of(metric *prometheus.Desc, values ...string) labels {
-	return prometheus.MakeLabelPairs(metric, values)
+	key := valuesOf{count: len(values)}
+	copy(key.values[:], values)
+	l, ok := d.made.now[key]
+	if !ok {
+		if l, ok = d.made.before[key]; !ok {
+			l = prometheus.MakeLabelPairs(metric, values)
+		}
+		d.made.now[key] = l
+	}
+	return l
 }
+
+// made are the labels that were made for the present scrape, and for the one before, which most series have again. It is used by one
+// scrape at a time.
+type made struct{ now, before map[valuesOf]labels }
+
+// valuesOf are the values of variable labels.
+type valuesOf struct {
+	count  int
+	values [3]string
+}
+
+// next begins a scrape. Labels that the one before did not have are forgotten.
+func (m *made) next() { m.now, m.before = make(map[valuesOf]labels, len(m.now)), m.now }
 
 // gauge returns a series with the labels.
 func (l labels) gauge(metric *prometheus.Desc, value float64) sample {

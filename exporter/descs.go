@@ -13,6 +13,7 @@ type descs struct {
 
 	all   []*prometheus.Desc
 	named map[*prometheus.Desc]named
+	made  *made
 }
 
 // named is the name of a metric, and its help.
@@ -20,7 +21,7 @@ type named struct{ name, help string }
 
 func newDescs(namespace string) (d descs) {
 	constant := prometheus.Labels{"etcdkit_namespace": namespace}
-	d.named = map[*prometheus.Desc]named{}
+	d.named, d.made = map[*prometheus.Desc]named{}, &made{}
 	of := func(labels ...string) func(name, help string) *prometheus.Desc {
 		return func(name, help string) *prometheus.Desc {
 			desc := prometheus.NewDesc("etcdkit_"+name, help, labels, constant)

@@ -63,4 +63,21 @@ func TestGatherIsThatOfARegistry(t *testing.T) {
 	for i := range want {
 		require.Equal(t, want[i].String(), got[i].String())
 	}
+
+	// The labels of a scrape are those of the one before, and what that did not have is forgotten.
+	gone := valuesOf{2, [3]string{"mutex", "name-0"}}
+	same := e.descs.made.now[gone]
+	require.NotEmpty(t, same)
+	of()
+	require.Same(t, same[0], e.descs.made.now[gone][0])
+	rev++
+	mutex := space.Queue(keyspace.Mutex, "name-0")
+	for _, key := range []string{mutex.Limit, mutex.Slot(keyspace.Slot{Lease: 7, Weight: 1})} {
+		s.Remove(key, rev, now.UnixMilli())
+	}
+	for range 2 {
+		of()
+	}
+	has := func(in map[valuesOf]labels, name string) bool { return in[valuesOf{2, [3]string{"mutex", name}}] != nil }
+	require.Equal(t, []bool{false, false, true}, []bool{has(e.descs.made.now, "name-0"), has(e.descs.made.before, "name-0"), has(e.descs.made.before, "name-1")})
 }
