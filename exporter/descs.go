@@ -19,9 +19,8 @@ type descs struct {
 // named is the name of a metric, and its help.
 type named struct{ name, help string }
 
-func newDescs(namespace string) (d descs) {
-	constant := prometheus.Labels{"etcdkit_namespace": namespace}
-	d.named, d.made = map[*prometheus.Desc]named{}, &made{}
+func newDescs(namespace string) descs {
+	d, constant := descs{named: map[*prometheus.Desc]named{}, made: &made{}}, prometheus.Labels{"etcdkit_namespace": namespace}
 	of := func(labels ...string) func(name, help string) *prometheus.Desc {
 		return func(name, help string) *prometheus.Desc {
 			desc := prometheus.NewDesc("etcdkit_"+name, help, labels, constant)

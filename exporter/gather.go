@@ -9,8 +9,8 @@ import (
 )
 
 // Gather implements prometheus.Gatherer. It returns what a registry returns that has this Exporter alone, in less time and memory,
-// since it checks nothing anew: for promhttp.HandlerFor, in place of a registry. It returns no error, sends nothing to etcd, and may be
-// called concurrently.
+// since it checks nothing anew: for promhttp.HandlerFor, in place of a registry. Its error is always nil. It sends nothing to etcd, and may
+// be called concurrently.
 func (e *Exporter) Gather() ([]*dto.MetricFamily, error) {
 	return e.descs.families(e.samples()), nil
 }

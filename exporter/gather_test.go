@@ -78,6 +78,8 @@ func TestGatherIsThatOfARegistry(t *testing.T) {
 	for range 2 {
 		of()
 	}
-	has := func(in map[valuesOf]labels, name string) bool { return in[valuesOf{2, [3]string{"mutex", name}}] != nil }
+	has := func(in map[valuesOf]labels, name string) bool {
+		return in[valuesOf{2, [3]string{"mutex", name}}] != nil
+	}
 	require.Equal(t, []bool{false, false, true}, []bool{has(e.descs.made.now, "name-0"), has(e.descs.made.before, "name-0"), has(e.descs.made.before, "name-1")})
 }
