@@ -1,13 +1,11 @@
 package console
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -24,7 +22,7 @@ func namespaceFindings(s *fleet.State, space keyspace.Space, own int64, now time
 	}
 	return slices.Concat(
 		doctor.Named("sessions", sessionFindings(s, own, now)), doctor.Named("clocks", doctor.Clocks(s.Clocks(own), now, "while this console has looked")), doctor.Named("keys", keys.Findings()),
-		doctor.Named("queues", queueFindings(s)), doctor.Named("jobs", jobFindings(s, ofJobs, now)), doctor.Named("requests", storeFindings(s)),
+		doctor.Named("queues", doctor.QueuesOf(s, quoted, now)), doctor.Named("jobs", jobFindings(s, ofJobs, now)), doctor.Named("requests", storeFindings(s)),
 	)
 }
 
@@ -42,36 +40,6 @@ func sessionFindings(s *fleet.State, own int64, now time.Time) []doctor.Finding 
 	return doctor.Sessions(n, oldest, by, now)
 }
 
-func queueFindings(s *fleet.State) (found []doctor.Finding) {
-	for _, name := range slices.Sorted(maps.Keys(s.Limiters)) {
-		if l := s.Limiters[name]; l.Base.Rev != 0 && l.Base.Limit.Limit == 0 && !l.Base.Damaged {
-			full := subject{kind: concurrency.KindLimiter, name: name}.String()
-			found = append(found, doctor.DefaultPaused(full, quoted(full))...)
-		}
-	}
-	type one struct {
-		subject
-		of *fleet.Queue
-	}
-	var all []one
-	eachQueue(s, func(name subject, of *fleet.Queue) { all = append(all, one{name, of}) })
-	slices.SortFunc(all, func(a, b one) int { return cmp.Compare(a.String(), b.String()) })
-	for _, q := range all {
-		word := quoted(q.String())
-		if q.kind == concurrency.KindLimiter && q.key == "" {
-			word += " --total"
-		}
-		if q.of.Now.Foreign > 0 {
-			found = append(found, doctor.QueueForeign(q.String(), q.of.ForeignKeys())...)
-		}
-		inherits := q.key != "" && !q.of.Own() // the default is a finding of its own
-		if q.of.Now.Known && q.of.Now.Limit == 0 && !inherits {
-			found = append(found, doctor.QueuePaused(q.String(), word, q.of.Now.Waiting)...)
-		}
-	}
-	return append(found, doctor.Queues(len(all))...)
-}
-
 func jobFindings(s *fleet.State, foreign map[string]int, now time.Time) (found []doctor.Finding) {
 	n := 0
 	for _, name := range slices.Sorted(maps.Keys(s.Jobs)) {
@@ -86,12 +54,26 @@ func jobFindings(s *fleet.State, foreign map[string]int, now time.Time) (found [
 		if j.Paused {
 			found = append(found, doctor.JobPaused(name, j.Pause.By, j.Pause.Reason, record.Time(j.Pause.AtMS), now)...)
 		}
+		if isGone(j) {
+			found = append(found, doctor.JobGone(name)...)
+		}
 		if since := overdueSince(j, now); !since.IsZero() {
 			found = append(found, doctor.JobUnstarted(name, since)...)
 		}
-		found = append(found, doctor.JobLost(name, j.History(now).Lost, len(j.Runs))...)
+		h := j.History(now)
+		found = append(found, doctor.JobLost(name, h.Lost, h.Repeated, readableRuns(j))...)
 	}
 	return append(found, doctor.Jobs(n)...)
+}
+
+// readableRuns counts the records of a job that can be read, of which the command's doctor has a list.
+func readableRuns(j *fleet.Job) (n int) {
+	for _, r := range j.Runs {
+		if r.State != "" && r.State != fleet.Later {
+			n++
+		}
+	}
+	return n
 }
 
 func storeFindings(s *fleet.State) (found []doctor.Finding) {
@@ -101,6 +83,7 @@ func storeFindings(s *fleet.State) (found []doctor.Finding) {
 			read += n
 		}
 		found = append(found, doctor.Unknown(name, read, count[fleet.Unknown], count[fleet.Orphaned])...)
+		found = append(found, doctor.Unreadable(name, count[fleet.Unreadable])...)
 	}
 	return append(found, doctor.Stores(len(s.Stores))...)
 }

@@ -19,7 +19,7 @@ const skewAdvice = "Limits do not depend on clocks, but fire times of jobs and s
 const unknownAdvice = "A clock that is not known may differ: column Clock of the console's page sessions has it once its process has written."
 
 // Clock judges the clock of one process. A difference that was measured is that to what has just arrived: the way is part of
-// it. Of a process that writes its time once a minute it is known, without that, how far it is behind.
+// it, so a clock that is a little behind may be right. Of a process that writes its time once a minute it is known, without that, how far it is behind.
 func Clock(c fleet.Clock, now time.Time) []Finding {
 	by, lead := cmp.Or(c.Owner, "-"), time.Duration(c.Lead)*time.Millisecond
 	behind := now.Sub(time.UnixMilli(c.Beat)) - beat
@@ -28,6 +28,8 @@ func Clock(c fleet.Clock, now time.Time) []Finding {
 		return One(Warn, skewAdvice, "the clock of %s is ahead of this machine's by %s or more", by, brief(lead))
 	case c.Measured && lead < -10*tolerance:
 		return One(Warn, skewAdvice, "the clock of %s is behind this machine's by %s", by, brief(-lead))
+	case c.Measured && lead < -tolerance: // as EtcdkitClocksDiffer
+		return One(Note, skewAdvice, "the clock of %s is behind this machine's by %s, or etcd is slow", by, brief(-lead))
 	case !c.Measured && c.Beat > 0 && behind > 10*tolerance:
 		return One(Warn, skewAdvice, "the clock of %s is behind this machine's by %s or more, or it could not write for that long", by, brief(behind))
 	}

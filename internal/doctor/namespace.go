@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // The judgments of what services keep in a namespace. The command reads it for them; the console has it from its watch.
@@ -27,6 +29,29 @@ func QueueForeign(name string, keys []string) []Finding {
 	named := quotedKeys(keys)
 	return One(Warn, "Such a key holds up no request, and never expires: find the program that writes it, and delete it with etcdctl.",
 		"%s: %s: %s", name, count(len(keys), "foreign key", "foreign keys"), named)
+}
+
+// LimitUnreadable is the finding of a queue whose limit cannot be read, and why. It is no foreign key: that of a later release is
+// good.
+func LimitUnreadable(name string, why record.UnreadableError) []Finding {
+	advice := "Nothing is admitted: find the program that has written it, delete it with etcdctl, and set the limit again."
+	if why.Version > 0 {
+		advice = "Processes of that release read it: leave it, and update the others, which admit nothing."
+	}
+	return One(Warn, advice, "%s: its limit cannot be read: %v", name, why)
+}
+
+// QueueOverdue is the finding of a queue of which so many requests hold for longer than their MaxHold, and so many others may.
+func QueueOverdue(name string, late, may int) []Finding {
+	const advice = "Its process should have ended the permit: it stands still, or does not reach etcd. 'etcdkit show' names it, 'etcdkit evict' ends the permit."
+	switch {
+	case late > 0:
+		return One(Warn, advice, "%s: %s held for longer than MaxHold", name, count(late, "permit is", "permits are"))
+	case may > 0:
+		return One(Note, advice+" A request that waited before may have held for less: the time of a grant is not stored.",
+			"%s: %s longer ago than its MaxHold, and may hold for longer", name, count(may, "holder has asked", "holders have asked"))
+	}
+	return nil
 }
 
 // QueuePaused is the finding of a queue with a limit of 0. word is its name, as a shell takes it, with the options that
@@ -75,14 +100,25 @@ func JobUnstarted(name string, since time.Time) []Finding {
 		"job %s: no process has started it since its tick of %s", name, since.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
-// JobLost judges how many of a job's stored runs were lost.
-func JobLost(name string, lost, stored int) []Finding {
-	if lost == 0 {
+// JobGone is the finding of a job whose schedule no live process has any more.
+func JobGone(name string) []Finding {
+	return One(Warn, "Start a process that has it, or restart one that should have it; only if it is retired, 'etcdkit jobs forget' ends this.",
+		"job %s: no live process has it any more", name)
+}
+
+// JobLost judges how many of a job's stored runs were lost, and how many attempts after which a run was tried again: the
+// metric of lost runs counts both.
+func JobLost(name string, lost, repeated, stored int) []Finding {
+	if lost+repeated == 0 {
 		return nil
 	}
+	again := ""
+	if repeated > 0 {
+		again = ", and " + count(repeated, "attempt that was tried again", "attempts that were tried again")
+	}
 	return One(Warn,
-		"Their processes died or were cut off. Without Retries such a tick is not repeated; 'etcdkit jobs history' has the times and "+
-			"owners.", "job %s: %d of %d stored runs were lost", name, lost, stored)
+		"Their processes died or were cut off. Without Retries such a tick is not repeated; 'etcdkit jobs history -o json' has the times "+
+			"and owners.", "job %s: %d of %d stored runs were lost%s", name, lost, stored, again)
 }
 
 // Unknown judges the requests of a store: how many were read, and of how many of these the outcome is unknown, by their
@@ -97,6 +133,16 @@ func Unknown(name string, read, refused, open int) []Finding {
 		return One(OK, "", "store %s: %d of %d requests were lost, and their next duplicates repeat them", name, open, read)
 	}
 	return nil
+}
+
+// Unreadable is the finding of a store with records that cannot be read.
+func Unreadable(name string, n int) []Finding {
+	if n == 0 {
+		return nil
+	}
+	return One(Warn,
+		"Nothing executes at these keys until they can be read or are deleted: 'etcdkit requests list STORE --state unreadable'. One of a "+
+			"later release is read by that one: leave it.", "store %s: %s cannot be read", name, count(n, "record", "records"))
 }
 
 func count(n int, one, many string) string {

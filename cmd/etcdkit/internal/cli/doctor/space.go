@@ -15,7 +15,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
-	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/queue"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
@@ -187,36 +186,19 @@ func (d *examination) foreign(ctx context.Context) []finding {
 }
 
 // queues looks for keys that are not etcdkit's in the ranges of queues, and for queues that admit nothing.
-func (d *examination) queues(ctx context.Context) (found []finding) {
+func (d *examination) queues(ctx context.Context) []finding {
 	if d.sess == nil {
 		return noSession()
 	}
-	state, err := d.call.Queues(ctx, d.sess)
+	space, err := d.call.Etcd.Space()
 	if err != nil {
 		return notMade("queues", err)
 	}
-	for name, l := range state.Limiters {
-		if l.Base.Rev != 0 && l.Base.Limit.Limit == 0 && !l.Base.Damaged {
-			found = append(found, doctor.DefaultPaused("limiter/"+name, output.ShellWord("limiter/"+name))...)
-		}
+	state, err := d.call.Queues(ctx, d.sess, append(fleet.Queues(space), space.Queues(keyspace.Rate))...)
+	if err != nil {
+		return notMade("queues", err)
 	}
-	all := queue.Busiest(state)
-	for _, q := range all {
-		if l := state.Limiters[q.Of.Name]; q.Of.Key != "" && !l.Keys[q.Of.Key].Own() {
-			q.Paused = false // it has the default
-		}
-		limit := output.ShellWord(q.Name)
-		if q.Of.Kind == concurrency.KindLimiter && q.Of.Key == "" {
-			limit += " --total"
-		}
-		if len(q.Foreign) > 0 {
-			found = append(found, doctor.QueueForeign(q.Name, q.Foreign)...)
-		}
-		if q.Paused {
-			found = append(found, doctor.QueuePaused(q.Name, limit, q.Waiting)...)
-		}
-	}
-	return append(found, doctor.Queues(len(all))...)
+	return doctor.QueuesOf(state, output.ShellWord, d.now())
 }
 
 // lostRuns looks for runs of jobs whose processes died.
@@ -268,6 +250,9 @@ func (d *examination) job(ctx context.Context, l *schedlock.Locker, name string)
 	if err != nil {
 		return nil, err
 	}
+	if st.Plan != nil && st.Plan.Gone {
+		found = append(found, doctor.JobGone(name)...)
+	}
 	if !since.IsZero() {
 		found = append(found, doctor.JobUnstarted(name, since)...)
 	}
@@ -299,13 +284,18 @@ func (d *examination) foreignKeys(ctx context.Context, job string) (n int, err e
 
 // lost judges the history of a job, the latest run first.
 func lost(name string, records []schedlock.Record) []finding {
-	n := 0
+	n, repeated := 0, 0
 	for _, r := range records {
 		if r.State == schedlock.RunLost {
 			n++
 		}
+		for _, e := range r.Earlier {
+			if e.State == schedlock.RunLost {
+				repeated++
+			}
+		}
 	}
-	return doctor.JobLost(name, n, len(records))
+	return doctor.JobLost(name, n, repeated, len(records))
 }
 
 // unknownRequests looks for requests whose attempts were lost.
@@ -329,7 +319,7 @@ func (d *examination) unknownRequests(ctx context.Context) (found []finding) {
 		if err != nil {
 			return append(found, notMade("store "+name, err)...)
 		}
-		read, refused, open := 0, 0, 0
+		read, refused, open, unreadable := 0, 0, 0, 0
 		for r, err := range s.List(ctx, idempotency.Filter{}) {
 			if err != nil {
 				found = append(found, one(levelWarn, "'etcdkit requests stats' reads all of them, however long that takes.",
@@ -342,9 +332,12 @@ func (d *examination) unknownRequests(ctx context.Context) (found []finding) {
 				refused++
 			case r.State == idempotency.Unknown:
 				open++
+			case r.State == idempotency.Unreadable:
+				unreadable++
 			}
 		}
 		found = append(found, doctor.Unknown(name, read, refused, open)...)
+		found = append(found, doctor.Unreadable(name, unreadable)...)
 	}
 	return append(found, doctor.Stores(len(names))...)
 }

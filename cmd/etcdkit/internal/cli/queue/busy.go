@@ -24,18 +24,13 @@ type Busy struct {
 	OldestHold time.Time `json:"oldest_hold,omitzero"`
 	Of         Subject   `json:"-"`
 	Unreadable string    `json:"unreadable,omitempty"` // why a limit that is stored cannot be read
-	Foreign    []string  `json:"-"`                    // keys
 }
 
 func busy(of Subject, from *fleet.Queue) Busy {
 	q := from.Now
-	var foreign []string
-	if q.Foreign > 0 {
-		foreign = from.ForeignKeys()
-	}
 	return Busy{
 		of.String(), q.Limit, q.Known && !of.Fixed(), q.Known && q.Limit == 0, q.Used, q.Waiting,
-		record.Time(q.OldestWait).UTC(), record.Time(q.OldestHold).UTC(), of, Why(q.Unreadable), foreign,
+		record.Time(q.OldestWait).UTC(), record.Time(q.OldestHold).UTC(), of, Why(q.Unreadable),
 	}
 }
 
