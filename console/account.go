@@ -13,7 +13,11 @@ import (
 // changeOf returns the record of an action on one target.
 func changeOf(o order, at target) record.Change {
 	act := o.action()
-	return record.Change{Verb: string(act.Verb), Name: act.Name, Target: act.Target, Before: at.before, After: o.value, Reason: o.reason}
+	c := record.Change{Verb: string(act.Verb), Name: act.Name, Target: act.Target, Before: at.before, After: o.value, Reason: o.reason}
+	if o.clears() { // as the command has it
+		c.Target, c.After = "", "the default"
+	}
+	return c
 }
 
 // forget removes the records of a job: the command does that alone.

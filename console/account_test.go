@@ -47,7 +47,7 @@ func TestChanges(t *testing.T) {
 	body := s.page("/changes")
 	require.Contains(t, body, `<td data-th="Operator"><bdi>ada</bdi></td><td data-th="Action">set-limit</td>`)
 	require.Contains(t, body, `<td data-th="Before"><bdi>2</bdi></td><td data-th="After"><bdi>7</bdi></td><td data-th="Reason"><bdi>Black Friday</bdi></td><td data-th="Outcome"><span class="mark ok">done</span></td>`)
-	require.Contains(t, body, fmt.Sprintf("<code>%d</code>", p.Token()))
+	require.Contains(t, body, fmt.Sprintf("<code class=\"copied\">%d</code>", p.Token()))
 	require.Contains(t, body, `<span class="mark bad">failed</span>`)
 	require.NotContains(t, body, "classified")
 	require.Contains(t, s.get("/changes", all).body, "classified")

@@ -71,7 +71,7 @@ func orderOf(r *http.Request) (order, error) {
 func (o order) targeted(s subject) bool {
 	switch o.Verb {
 	case SetLimit:
-		return o.Target == "" || o.Target == total && s.kind == concurrency.KindLimiter && s.key == ""
+		return o.Target == "" || o.Target == total && s.kind == concurrency.KindLimiter && s.key == "" || o.clears() && s.key != ""
 	case RequestStop, Evict, Unlock:
 		token, err := strconv.ParseInt(o.Target, 10, 64)
 		return err == nil && token > 0 && strconv.FormatInt(token, 10) == o.Target || o.Verb == Unlock && o.Target == ""
@@ -332,7 +332,15 @@ func (c *console) endSession(ctx context.Context, name string) error {
 	return err
 }
 
+// setLimit changes a limit, or removes that of a key.
 func (c *console) setLimit(ctx context.Context, s subject, o order) error {
+	if o.clears() {
+		l, err := c.limiter(s)
+		if err != nil {
+			return err
+		}
+		return l.ClearLimit(ctx, s.key)
+	}
 	n, err := strconv.Atoi(o.value)
 	if err != nil {
 		return badRequest{fmt.Errorf("%q is no limit", o.value)}
@@ -357,41 +365,6 @@ func (c *console) limited(s subject) (*concurrency.Semaphore, error) {
 		return nil, badRequest{fmt.Errorf("%s: its limit cannot be changed", s)}
 	}
 	return c.semaphore(s)
-}
-
-// unlock ends the run that the page has shown, by its token, or a cooldown, if there is none.
-func unlock(ctx context.Context, l *schedlock.Locker, name, target, reason string) error {
-	token, _ := strconv.ParseInt(target, 10, 64) // it is checked, or empty
-	err := l.Unlock(ctx, name, reason, schedlock.OnlyRun(token))
-	switch {
-	case !errors.Is(err, schedlock.ErrNotRunning):
-		return err
-	case token == 0:
-		return changed{errors.New("the job does not cool down any more, or a run is active by now; nothing was unlocked")}
-	}
-	return changed{fmt.Errorf("the run with token %d has ended meanwhile; nothing was unlocked, also if another run is active by now", token)}
-}
-
-// trigger has a job run now, and waits until a process has started it.
-func trigger(ctx context.Context, l *schedlock.Locker, name, reason string) error {
-	id, err := l.RequestRun(ctx, name, reason)
-	if err != nil {
-		return err
-	}
-	for bound := time.Now().Add(startBound); time.Now().Before(bound); {
-		if _, err := l.Requested(ctx, name, id); !errors.Is(err, schedlock.ErrGone) {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	why := "no live process has it by Locker.Job"
-	switch st, err := l.Status(ctx, name); {
-	case err == nil && st.Obstacle() != "":
-		why = st.Obstacle()
-	case err == nil && st.Plan != nil && st.Plan.Called && !st.Plan.Live:
-		why = "calls start it, and no process waits for requests between two of them"
-	}
-	return changed{fmt.Errorf("no process has started job %q within %v: %s; one that receives the request within a minute may start it later", name, startBound, why)}
 }
 
 // forbidden is a refusal of Authorize.

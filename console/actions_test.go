@@ -129,6 +129,15 @@ func TestLimitsOfALimiter(t *testing.T) {
 	require.Contains(t, shown, "Limit 6 for each key")
 	s.followed(s.submit("set-limit", "limiter/api/x", "", "value", "2"))
 	require.Regexp(t, `<td data-th="Limit" class="n">2, its own</td>`, s.page("/queue?name=limiter/api"))
+	require.Contains(t, s.page("/queue?name=limiter/api/x"), "Remove the limit")
+	preview := s.page("/confirm?do=set-limit&name=limiter/api/x&target=default")
+	require.Contains(t, preview, "it has the default again")
+	require.Contains(t, preview, "<dt>Default limit</dt><dd><bdi>6</bdi></dd>")
+	require.NotContains(t, s.followed(s.submit("set-limit", "limiter/api/x", "default")), "Remove the limit")
+	require.Regexp(t, `<td data-th="Limit" class="n">6</td>`, s.page("/queue?name=limiter/api"))
+	require.Equal(t, http.StatusConflict, s.get("/confirm?do=set-limit&name=limiter/api/x&target=default").StatusCode, "it has none")
+	require.Equal(t, http.StatusBadRequest, s.submit("set-limit", "limiter/api", "default").StatusCode)
+	require.Contains(t, s.page("/changes?name=limiter/api/x"), "<bdi>the default</bdi>")
 	keys := func() []string { // without what is recorded of an action
 		return slices.DeleteFunc(s.Keys(""), func(key string) bool { return strings.Contains(key, "/change/") })
 	}

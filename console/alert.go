@@ -88,6 +88,9 @@ func (a alert) here() (place, error) {
 	if at.subject == "requests/"+a.name && slices.Contains(ofUnknown, a.alert) {
 		at.href = refusedOf(a.name)
 	}
+	if at.subject == "requests/"+a.name && a.alert == "EtcdkitUnreadableRequests" {
+		at.href = unreadableOf(a.name)
+	}
 	if a.URL.Query().Get("format") == "json" {
 		page, query, _ := strings.Cut(at.href, "?")
 		at.href = page + "?" + strings.TrimPrefix(query+"&format=json", "&")
@@ -161,7 +164,7 @@ func (a alert) anyKind() place {
 	if len(readable) == 0 {
 		return search
 	}
-	queues, _, ofQueues := look(a.request, "queues", queuesOf)
+	queues, _, ofQueues := look(a.request, "queues", queuesSeen(a.console))
 	jobs, _, ofJobs := look(a.request, "jobs", jobsOf)
 	stores, _, ofStores := look(a.request, "stores", storesOf)
 	if ofQueues != nil || ofJobs != nil || ofStores != nil {

@@ -56,7 +56,7 @@ func (o order) confirmation(at target) confirmation {
 		Facts: at.facts, Seen: at.seen, Form: rand.Text(), Value: o.value, ReasonText: o.reason, ResultText: o.typed, Typed: o.confirm,
 		Record: at.record, Corrects: at.record.Resolved != "", Status: o.found.status, Header: o.found.header, Force: o.found.force,
 	}
-	p.Number, p.Outcome = o.Verb == SetLimit, o.Verb == Resolve
+	p.Number, p.Outcome = o.Verb == SetLimit && !o.clears(), o.Verb == Resolve
 	s, _, _ := o.subject()
 	switch {
 	case o.Verb == EndSession:
@@ -72,6 +72,8 @@ func (o order) confirmation(at target) confirmation {
 		p.Question = fmt.Sprintf(n.question, text(o.Target))
 	case o.Verb == Resolve && p.Corrects:
 		p.Question = "Correct what an operator has recorded. For up to CacheFor of the services, 10 seconds by default, and a third of their session's TTL, duplicates may get either outcome."
+	case o.clears():
+		p.Question, p.Button = "Remove the limit of this key, for all processes, at once: it has the default again.", "Remove the limit"
 	case o.Verb == SetLimit && s.kind == concurrency.KindLimiter && o.Target == total:
 		p.Question = "Change the total of all keys, for all processes, at once. 0 pauses: nothing is admitted."
 	case o.Verb == SetLimit && s.kind == concurrency.KindLimiter && s.key == "":
@@ -114,7 +116,7 @@ func (o order) mistake() string {
 		return fmt.Sprintf("The reason has %d bytes, more than %d.", len(o.reason), mostReason)
 	case strings.ContainsFunc(o.reason, unicode.IsControl) || !utf8.ValidString(o.reason):
 		return "The reason has characters that are not text."
-	case o.Verb == SetLimit && !limitLike(o.value):
+	case o.Verb == SetLimit && !o.clears() && !limitLike(o.value):
 		return "The limit is not a number from 0 to 2147483647."
 	case o.Verb == Resolve && o.value == "done":
 		_, wrong := o.result()

@@ -128,6 +128,9 @@ func (q request) examineLimit(ctx context.Context, t *target, s subject, of stri
 	t.limit("Limit now", st.Limit, st.Stored, st.Unreadable)
 	t.say("Used", strconv.Itoa(st.Used))
 	t.say("Waiting", strconv.Itoa(len(st.Waiters)))
+	if of == byDefault {
+		return examineClear(ctx, q, t, s)
+	}
 	return nil
 }
 

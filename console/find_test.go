@@ -72,15 +72,15 @@ func TestFiguresLeadToWhatTheyCount(t *testing.T) {
 	body := ""
 	require.Eventually(t, func() bool { body = s.page("/"); return strings.Contains(body, "held too long</a>") }, testkit.Soon, 50*time.Millisecond)
 	for text, want := range map[string][]string{
-		"1 paused":                    {"semaphore/paused"},
-		"1 permit held too long":      {"semaphore/late"},
-		"1 foreign key":               {"semaphore/calm-1"},
-		"1 at its limit":              {"semaphore/full"},
-		"1 failed run of 1 job":       {"failing"},
-		"Waiting":                     {"semaphore/full"},
-		"Requests of unknown outcome": {"orders"},
-		"1 clock differs":             {"web-fast"},
-		"Elections without a leader":  nil,
+		"1 paused":                      {"semaphore/paused"},
+		"1 permit held too long":        {"semaphore/late"},
+		"1 foreign key":                 {"semaphore/calm-1"},
+		"1 at its limit":                {"semaphore/full"},
+		"1 failed run of 1 job":         {"failing"},
+		"Waiting":                       {"semaphore/full"},
+		"Requests of unknown outcome":   {"orders"},
+		"1 clock differs":               {"web-fast"},
+		"Elections without a candidate": nil,
 	} {
 		link := regexp.MustCompile(`<a[^>]* href="([^"]*)">` + regexp.QuoteMeta(text) + `</a>`).FindStringSubmatch(body)
 		require.NotNil(t, link, text)

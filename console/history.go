@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // Bounds of the history: an hour of at most so many names, of 24 bytes for each moment in which something has changed.
@@ -28,6 +29,7 @@ type history struct {
 	seen   [moments]int64 // the moments that were sampled, each at its number modulo moments
 	last   int64          // the latest one
 	tracks map[string][]sample
+	led    map[string]time.Time // when an election was seen to be led last
 }
 
 // sample is what a queue is from a moment on.
@@ -89,6 +91,7 @@ func (h *history) sample(s *fleet.State, now time.Time) {
 	if h.tracks == nil {
 		h.tracks = map[string][]sample{}
 	}
+	h.lead(s, now)
 	there := map[string]bool{}
 	eachQueue(s, func(name subject, of *fleet.Queue) {
 		one := sampleOf(of.Now, now)
@@ -100,6 +103,39 @@ func (h *history) sample(s *fleet.State, now time.Time) {
 			h.add(name, sample{}, at, h.perSecond(served[name], passed))
 		}
 	}
+}
+
+// ledFor is how long the name of an election is kept that is led no more.
+const ledFor = time.Hour
+
+// lead takes which elections are led. Of one without a candidate etcd has nothing: its name is kept here.
+func (h *history) lead(s *fleet.State, now time.Time) {
+	for name, at := range h.led {
+		if now.Sub(at) > ledFor {
+			delete(h.led, name)
+		}
+	}
+	if h.led == nil {
+		h.led = map[string]time.Time{}
+	}
+	for id, of := range s.Queues {
+		if _, known := h.led[id.Name]; id.Kind == keyspace.Election && of.Now.Used > 0 && (known || len(h.led) < mostTracks) {
+			h.led[id.Name] = now
+		}
+	}
+}
+
+// gone returns the elections that were seen to be led within the hour and are led no more, with the time at which they were last.
+func (h *history) gone(s *fleet.State, now time.Time) map[string]time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[string]time.Time{}
+	for name, at := range h.led {
+		if of := s.Queues[fleet.QueueID{Kind: keyspace.Election, Name: name}]; (of == nil || of.Now.Used == 0) && now.Sub(at) <= ledFor {
+			out[name] = at
+		}
+	}
+	return out
 }
 
 // perSecond returns the rate of what has ended in so many moments; it is not known after a gap.
@@ -194,7 +230,7 @@ func (p past) with(used, waiting, limit, wait float64) past {
 // recently is how long the rate is taken of at which a queue moves on.
 const recently = 5 * time.Minute
 
-// rate returns how many permits a second have ended in the last minutes, rounded as it is shown; 0 if that is not known.
+// rate returns how many permits a second have ended in the last minutes; 0 if that is not known.
 func (p past) rate(every time.Duration) float64 {
 	n, sum := 0, 0.0
 	for _, v := range p.ended[max(0, len(p.ended)-int(recently/every)):] {
@@ -206,7 +242,7 @@ func (p past) rate(every time.Duration) float64 {
 	if n < 2 || sum == 0 {
 		return 0
 	}
-	return max(0.1, math.Round(sum/float64(n)*10)/10)
+	return sum / float64(n)
 }
 
 // turn says about how long the last of so many waiters waits, by a rate; "" if that is not known.
@@ -214,10 +250,10 @@ func turn(waiting int, rate float64) string {
 	if rate == 0 || waiting == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s were served in the last minutes: the last of those that wait waits about %s more.", rateText(rate), wait(waiting, rate))
+	return fmt.Sprintf("%s were served in the last minutes: the last of those that wait waits about %s more.", rateBy(rate, 2), wait(waiting, rate))
 }
 
 // wait returns about how long it takes until the nth of those that wait is served, by a rate: a second at least.
 func wait(nth int, rate float64) string {
-	return lasted(time.Duration(math.Ceil(float64(nth)/rate)) * time.Second)
+	return lasted(time.Duration(max(1, math.Round(float64(nth)/rate))) * time.Second)
 }

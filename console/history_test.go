@@ -171,6 +171,18 @@ func TestTurn(t *testing.T) {
 	require.Equal(t, "2 per second were served in the last minutes: the last of those that wait waits about 5 s more.", turn(10, rate))
 	require.Empty(t, turn(0, rate))
 	require.Equal(t, "1 s", wait(1, 100))
+
+	// A412: of one permit in five minutes the page showed 6 per minute, and ten seconds of waiting.
+	for i := range ended {
+		ended[i] = 0
+	}
+	ended[moments-3] = 1.0 / 15
+	rate = past{ended: ended}.rate(sampleEvery)
+	require.InDelta(t, 1/300., rate, 1e-4)
+	require.Equal(t, "5 m 0 s", wait(1, rate))
+	require.Equal(t, "12 per hour were served in the last minutes: the last of those that wait waits about 10 m 0 s more.", turn(2, rate))
+	require.Equal(t, "11 per minute", rateBy(0.1777777, 2))
+	require.Equal(t, "120 per second", rateBy(123.4, 2))
 	require.Empty(t, turn(10, 0))
 }
 

@@ -19,10 +19,13 @@ type jobRow struct {
 	Name, State, Outcome, Owner string
 	Tick, Next                  time.Time
 	Overdue                     time.Time // since when no process starts it, or zero
-	Bad                         bool      // its latest run was lost or has failed
+	Bad                         bool      // its latest run that is over was lost or has failed; Tick, Outcome and Owner are of that one
+	Outlasts                    bool      // it runs, although its next tick has come
 	Paused                      bool
-	Lost, Failed                int
+	Lost, Failed                int // attempts that were lost, and runs that have failed
 	Marks                       marks
+
+	lostAt, failedAt time.Time // the latest tick with one of them
 }
 
 // jobList is the list of jobs.
@@ -70,6 +73,7 @@ var jobChoices = []choice[jobRow]{
 	{"lost", "lost runs", true, func(r jobRow) bool { return r.Lost > 0 }},
 	{"failed", "failed runs", true, func(r jobRow) bool { return r.Failed > 0 }},
 	{"paused", "paused", true, func(r jobRow) bool { return r.Paused }},
+	{"outlasts", "past its next tick", true, func(r jobRow) bool { return r.Outlasts }},
 	{"running", "running", false, func(r jobRow) bool { return strings.HasPrefix(r.State, running) }},
 }
 
@@ -92,7 +96,7 @@ func (r jobRow) trouble() int {
 		return 3
 	case r.Paused:
 		return 2
-	case r.Failed > 0:
+	case r.Failed > 0, r.Outlasts:
 		return 1
 	}
 	return 0
@@ -104,11 +108,15 @@ func (r jobRow) marked() jobRow {
 	r.Marks.add(r.State == noProcess, "bad", r.State)
 	r.Marks.add(r.Bad, "bad", "last run "+text(r.Outcome))
 	r.Marks.add(r.Paused, "paused", r.State)
+	r.Marks.add(r.Outlasts, "warn", "past its next tick")
 	if !r.Paused && r.State != noProcess {
 		r.Marks.add(true, map[bool]string{true: "ok", false: "off"}[r.State == running], r.State)
 	}
 	return r
 }
+
+// outlasting is how long after the next tick a run that is active wants an operator, as EtcdkitRunOutlastsPeriod has it.
+const outlasting = 15*time.Minute + 2*time.Minute
 
 // jobsOf returns the jobs, those that want an operator first, by name.
 func jobsOf(s *fleet.State) (rows []jobRow) {
@@ -117,12 +125,16 @@ func jobsOf(s *fleet.State) (rows []jobRow) {
 			continue
 		}
 		h := j.History(time.Now())
-		row := jobRow{Name: name, State: stateOf(j), Paused: j.Paused, Lost: h.Lost, Failed: h.Failed, Overdue: overdueSince(j, time.Now())}
+		row := jobRow{Name: name, State: stateOf(j), Paused: j.Paused, Lost: h.Lost + h.Repeated, Failed: h.Failed, Overdue: overdueSince(j, time.Now())}
+		row.Outlasts = j.Running() && !j.Paused && h.Next != 0 && time.Since(record.Time(h.Next)) > outlasting
 		if next := nextOf(j, 1); len(next) > 0 {
 			row.Next = next[0]
 		}
 		if runs := runsOf(j); len(runs) > 0 {
-			row.Tick, row.Outcome, row.Owner, row.Bad = runs[0].Tick, runs[0].State, runs[0].Owner, runs[0].Bad
+			last := latestOf(runs, runRow.over)
+			row.Tick, row.Outcome, row.Owner, row.Bad = last.Tick, last.State, last.Owner, last.Bad
+			row.lostAt = latestOf(runs, runRow.lost).Tick
+			row.failedAt = latestOf(runs, func(r runRow) bool { return r.State == record.RunFailed }).Tick
 		}
 		rows = append(rows, row.marked())
 	}
@@ -187,126 +199,6 @@ func nextOf(j *fleet.Job, n int) []time.Time {
 		return nil
 	}
 	return j.Upcoming(time.Now(), n)
-}
-
-// runRow is a recorded run, or ticks that no process has started.
-type runRow struct {
-	Tick, Start             time.Time
-	State, Owner, Error, By string
-	Took                    string
-	Attempt                 int
-	Token                   int64 // while it is active
-	Bad, Skipped            bool
-
-	end time.Time
-}
-
-// tickOf returns the time of a tick, or zero if no page can show it. That of 0 is a tick like others.
-func tickOf(ms int64) time.Time {
-	if ms == 0 {
-		return time.UnixMilli(0)
-	}
-	return record.Time(ms)
-}
-
-// runsOf returns the recorded runs, the latest tick first. Records that are damaged are left out.
-func runsOf(j *fleet.Job) (rows []runRow) {
-	for tick, run := range j.Runs {
-		r := run.More
-		if run.State == "" || r == nil {
-			continue
-		}
-		row := runRow{
-			Tick: tickOf(tick), State: run.State, Owner: r.Owner, Error: r.Error, By: r.By, Attempt: r.Attempt,
-			Start: record.Time(r.StartMS), end: record.Time(r.EndMS), Took: "–",
-		}
-		switch {
-		case run.State == fleet.Later:
-			row.Error = "this release cannot read its record"
-		case j.Lost(run):
-			row.State, row.Error = string(schedlock.RunLost), cmp.Or(r.Error, "its session has ended: its process died, was cut off from etcd, or was paused for too long")
-		case run.State == record.RunRunning:
-			row.Token = j.Token()
-		}
-		row.Bad = row.State == string(schedlock.RunLost) || row.State == record.RunFailed
-		if !row.Start.IsZero() && !row.end.IsZero() {
-			row.Took = max(0, row.end.Sub(row.Start)).Round(time.Millisecond).String()
-		}
-		rows = append(rows, row)
-	}
-	slices.SortFunc(rows, func(a, b runRow) int { return b.Tick.Compare(a.Tick) })
-	return rows
-}
-
-// withSkipped adds the ticks between two records that no process has started.
-func withSkipped(rows []runRow, period time.Duration) (out []runRow) {
-	for i, r := range rows {
-		out = append(out, r)
-		if period < ticks.Smallest || i+1 == len(rows) {
-			continue
-		}
-		no := ticks.Between(period, rows[i+1].Tick, rows[i+1].end, r.Tick)
-		if no.Count == 0 {
-			continue
-		}
-		row := runRow{Tick: no.First, State: "skipped", Error: no.Why, Skipped: true, Took: "–"}
-		if no.Count > 1 {
-			row.State = fmt.Sprintf("skipped, %d ticks", no.Count)
-		}
-		out = append(out, row)
-	}
-	return out
-}
-
-// skippedSince is the row of the ticks since the latest record that no process has started.
-func skippedSince(latest runRow, period time.Duration, since, now time.Time) runRow {
-	no := ticks.Between(period, since.Add(-period), latest.end, now)
-	row := runRow{Tick: no.First, State: "skipped", Error: "no process has started the job since", Skipped: true, Bad: true, Took: "–"}
-	if no.Count > 1 {
-		row.State = fmt.Sprintf("skipped, %d ticks", no.Count)
-	}
-	return row
-}
-
-// processRow is what one process has run.
-type processRow struct {
-	Owner                    string
-	Runs, Done, Failed, Lost int
-	Latest                   time.Time
-}
-
-// processesOf sums up runs by process, the one that started a run last first.
-func processesOf(rows []runRow) (out []processRow) {
-	by := map[string]*processRow{}
-	for _, r := range rows {
-		if r.State == fleet.Later {
-			continue
-		}
-		p := by[r.Owner]
-		if p == nil {
-			p = &processRow{Owner: r.Owner}
-			by[r.Owner] = p
-		}
-		p.Runs++
-		switch r.State {
-		case record.RunDone:
-			p.Done++
-		case record.RunFailed:
-			p.Failed++
-		case string(schedlock.RunLost):
-			p.Lost++
-		}
-		if r.Start.After(p.Latest) {
-			p.Latest = r.Start
-		}
-	}
-	for _, p := range by {
-		out = append(out, *p)
-	}
-	slices.SortFunc(out, func(a, b processRow) int {
-		return cmp.Or(b.Latest.Compare(a.Latest), strings.Compare(a.Owner, b.Owner))
-	})
-	return out[:min(pageSize, len(out))]
 }
 
 // jobView is what is shown of a job.

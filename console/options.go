@@ -77,9 +77,9 @@ type Action struct {
 	// many targets is asked for with each of them.
 	Name string
 	// Target is the token of the request, or of the run that Unlock ends, the reference of the record,
-	// or "total" where SetLimit changes the total of a limiter. It is empty where there is none: for a cooldown
-	// that Unlock ends, and where SetLimit changes another limit than a total. It is empty as well when
-	// a page asks whether to offer an action on its requests, records or run.
+	// "total" where SetLimit changes the total of a limiter, or "default" where it removes the limit of a key. It
+	// is empty where there is none: for a cooldown that Unlock ends, and where SetLimit changes another limit. It
+	// is empty as well when a page asks whether to offer an action on its requests, records or run.
 	Target string
 }
 

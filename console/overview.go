@@ -17,7 +17,8 @@ type totals struct {
 	Overdue, OverdueIn, Foreign, ForeignIn             int // requests and keys, and how many queues have them
 	Jobs, OverdueJobs, PausedJobs                      int
 	LostRuns, LostIn, FailedRuns, FailedIn             int // runs, and how many jobs have them
-	Stores, UnknownRequests                            int
+	Stores, UnknownRequests, UnreadableRecords         int
+	Slow, Held, Unreadable                             int // queues
 	Sessions, Skewed                                   int // processes, and those whose clock differs
 	OldestWait                                         time.Time
 }
@@ -55,7 +56,7 @@ const (
 )
 
 func readOverview(q request) (any, quality, error) {
-	all, st, err := look(q, "overview", busiest)
+	all, st, err := look(q, "overview", func(s *fleet.State) busy { return busiest(s, q.console.history.gone(s, time.Now())) })
 	if err != nil {
 		return nil, st, err
 	}
@@ -79,16 +80,16 @@ func readOverview(q request) (any, quality, error) {
 	return o, st, nil
 }
 
-// busiest returns all queues, those with the oldest waits first, and what wants an operator.
-func busiest(s *fleet.State) (out busy) {
-	now := time.Now()
-	out.rows = rowsOf(s, now.UnixMilli())
+// busiest returns all queues, those with the oldest waits first, and what wants an operator. gone are as of history.
+func busiest(s *fleet.State, gone map[string]time.Time) (out busy) {
+	out.rows = rowsOf(s, time.Now(), gone)
 	slices.SortFunc(out.rows, func(a, b queueRow) int { return a.rank().Compare(b.rank()) })
 	jobs, stores := jobsOf(s), storesOf(s)
 	out.totals.addQueues(out.rows)
 	out.totals.addJobs(jobs)
 	for _, st := range stores {
 		out.totals.UnknownRequests += st.Refused
+		out.totals.UnreadableRecords += st.Unreadable
 	}
 	out.totals.Stores, out.totals.Sessions = len(stores), len(s.Sessions)
 	sessions := sessionsOf(s)
@@ -109,6 +110,9 @@ func (n *totals) addQueues(rows []queueRow) {
 		n.Overdue += r.Overdue
 		n.OverdueIn += one(r.Overdue > 0)
 		n.Leaderless += one(r.Leaderless)
+		n.Slow += one(r.Slow)
+		n.Held += one(r.Held)
+		n.Unreadable += one(r.Unreadable)
 		if r.Election {
 			continue
 		}

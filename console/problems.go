@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/etcdkit/etcdkit/idempotency"
 )
 
 // problem is one thing that wants an operator.
@@ -23,6 +26,11 @@ func pageOf(page, name string) string { return page + "?" + url.Values{"name": {
 // refusedOf returns the address of the requests of a store that wait for an operator.
 func refusedOf(store string) string { return pageOf("store", store) + "&only=refused" }
 
+// unreadableOf returns the address of the records of a store that cannot be read.
+func unreadableOf(store string) string {
+	return pageOf("store", store) + "&state=" + strconv.Itoa(int(idempotency.Unreadable))
+}
+
 // problemsOf returns what wants an operator, the worst first.
 func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow, sessions []sessionRow) (all []problem) {
 	for _, r := range queues {
@@ -31,9 +39,15 @@ func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow, sessions []
 			switch {
 			case r.Paused: // since when is not stored
 			case r.Leaderless:
-				p.Since = r.OldestWait
+				p.Since = r.led
+			case r.Unreadable:
 			case r.Overdue > 0:
 				p.Since = r.OldestHold
+			case r.Foreign > 0:
+			case r.Slow:
+				p.Since = r.OldestWait
+			case r.Held:
+				p.Since = r.unbounded
 			}
 			all = append(all, p)
 		}
@@ -48,9 +62,13 @@ func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow, sessions []
 		case r.Bad:
 			p.mark, p.Since, p.weight = r.Marks[0], r.Tick, 2
 		case r.Lost > 0:
-			p.mark, p.Since, p.weight = mark{"warn", count(r.Lost, "lost run", "lost runs")}, r.Tick, 1
+			p.mark, p.Since, p.weight = mark{"warn", count(r.Lost, "lost run", "lost runs")}, r.lostAt, 1
 		case r.Paused:
 			p.mark, p.weight = r.Marks[0], 2
+		case r.Outlasts:
+			p.mark, p.weight = mark{"warn", "past its next tick"}, 1
+		case r.Failed > 0:
+			p.mark, p.Since, p.weight = mark{"warn", count(r.Failed, "failed run", "failed runs")}, r.failedAt, 1
 		default:
 			continue
 		}
@@ -59,6 +77,9 @@ func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow, sessions []
 	for _, r := range stores {
 		if r.Refused > 0 {
 			all = append(all, problem{mark{"bad", count(r.Refused, "request", "requests") + " of unknown outcome"}, "store", r.Name, refusedOf(r.Name), time.Time{}, 3})
+		}
+		if r.Unreadable > 0 {
+			all = append(all, problem{mark{"bad", count(r.Unreadable, "unreadable record", "unreadable records")}, "store", r.Name, unreadableOf(r.Name), time.Time{}, 3})
 		}
 	}
 	for _, r := range sessions {

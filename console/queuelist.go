@@ -26,13 +26,23 @@ type queueRow struct {
 	Full                   bool // its limit is reached; of a limiter, that of a key or the total
 	Paused                 bool
 	Election               bool // its waiters are candidates that wait for as long as the leader leads
-	Leaderless             bool // of an election
+	Leaderless             bool // of an election: it was led lately, and has no candidate
+	Unreadable             bool // a limit of it cannot be read
+	Slow, Held             bool // a request has waited, or has held without a MaxHold, for as long as an alert says
 	Overdue, Foreign       int
-	Unread                 bool // a limit of it is stored and cannot be read
 	OldestWait, OldestHold time.Time
 	Marks                  marks
 	Trend                  string // path of the permits and waiters of the last hour, or ""
+
+	led, unbounded time.Time // when it was seen to be led last; the oldest hold without a MaxHold
 }
+
+// The bounds of the delivered alerts EtcdkitOldestWait, EtcdkitMutexBlocked and EtcdkitHoldLong.
+const (
+	longWait  = time.Minute
+	longBlock = 10 * time.Minute
+	longHold  = time.Hour
+)
 
 // queueList is the page of all queues.
 type queueList struct {
@@ -49,8 +59,11 @@ func (l queueList) Pager() pager { return l.pager }
 // queueChoices are the states by which queues are selected.
 var queueChoices = []choice[queueRow]{
 	{"paused", "paused", true, func(r queueRow) bool { return r.Paused }},
-	{"leaderless", "no leader", true, func(r queueRow) bool { return r.Leaderless }},
+	{"leaderless", "no candidate", true, func(r queueRow) bool { return r.Leaderless }},
+	{"unreadable", "limit cannot be read", true, func(r queueRow) bool { return r.Unreadable }},
 	{"overdue", "held too long", true, func(r queueRow) bool { return r.Overdue > 0 }},
+	{"slow", "long wait", true, func(r queueRow) bool { return r.Slow }},
+	{"held", "held for an hour", true, func(r queueRow) bool { return r.Held }},
 	{"foreign", "foreign keys", true, func(r queueRow) bool { return r.Foreign > 0 }},
 	{"full", "at the limit", false, queueRow.atLimit},
 	{"waiting", "waiting", false, func(r queueRow) bool { return !r.Election && r.Waiting > 0 }},
@@ -75,7 +88,7 @@ var queueOrders = []sorting[queueRow]{
 }
 
 func readQueues(q request) (any, quality, error) {
-	rows, st, err := look(q, "queues", queuesOf)
+	rows, st, err := look(q, "queues", queuesSeen(q.console))
 	if err != nil {
 		return nil, st, err
 	}
@@ -92,32 +105,80 @@ func readQueues(q request) (any, quality, error) {
 	return l, st, nil
 }
 
-// queuesOf returns all queues, those that want an operator first, then those with the oldest waits.
-func queuesOf(s *fleet.State) []queueRow {
-	rows := rowsOf(s, time.Now().UnixMilli())
+// queuesSeen returns all queues, with the elections that a console has seen to be led.
+func queuesSeen(c *console) func(*fleet.State) []queueRow {
+	return func(s *fleet.State) []queueRow { return queuesOf(s, c.history.gone(s, time.Now())) }
+}
+
+// queuesOf returns all queues, those that want an operator first, then those with the oldest waits. gone are as of history.
+func queuesOf(s *fleet.State, gone map[string]time.Time) []queueRow {
+	rows := rowsOf(s, time.Now(), gone)
 	slices.SortFunc(rows, func(a, b queueRow) int {
 		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), a.rank().Compare(b.rank()))
 	})
 	return rows
 }
 
-// rowsOf returns a row for each queue and each limiter, at a time in milliseconds.
-func rowsOf(s *fleet.State, now int64) (rows []queueRow) {
+// rowsOf returns a row for each queue and each limiter, and for the elections that are gone, at a time.
+func rowsOf(s *fleet.State, now time.Time, gone map[string]time.Time) (rows []queueRow) {
 	for id, of := range s.Queues {
 		row := rowOfQueue(id, of)
-		row.Foreign, row.Overdue = of.Now.Foreign, of.Now.Overdue(now)
-		rows = append(rows, row.marked())
+		row.add(of, now)
+		if id.Kind == keyspace.Election {
+			row.led, row.Leaderless = gone[id.Name], !gone[id.Name].IsZero()
+		}
+		rows = append(rows, row.judged(now).marked())
+	}
+	for name, at := range gone {
+		if s.Queues[fleet.QueueID{Kind: keyspace.Election, Name: name}] == nil {
+			row := queueRow{Name: subject{kind: concurrency.KindElection, name: name}.String(), Kind: string(concurrency.KindElection), Limit: "–", Election: true, Leaderless: true, led: at}
+			rows = append(rows, row.marked())
+		}
 	}
 	for name, of := range s.Limiters {
-		row, sum := rowOfLimiter(name, of, now)
-		row.Foreign, row.Overdue = sum.Foreign, sum.Late
-		if of.Total != nil {
-			row.Foreign += of.Total.Now.Foreign
-			row.Overdue += of.Total.Now.Overdue(now)
+		row, sum := rowOfLimiter(name, of, now.UnixMilli())
+		row.Overdue, row.Unreadable = sum.Late, of.Base.Damaged
+		for _, key := range of.Keys {
+			row.addForeign(key)
 		}
-		rows = append(rows, row.marked())
+		if of.Total != nil {
+			row.add(of.Total, now)
+		}
+		rows = append(rows, row.judged(now).marked())
 	}
 	return rows
+}
+
+// add adds what is wrong in a queue.
+func (r *queueRow) add(of *fleet.Queue, now time.Time) {
+	r.Overdue += of.Now.Overdue(now.UnixMilli())
+	r.unbounded = record.Time(of.Now.Unbounded)
+	r.addForeign(of)
+}
+
+// addForeign adds the foreign keys of a queue, and whether its limit cannot be read. Few queues have one of them.
+func (r *queueRow) addForeign(of *fleet.Queue) {
+	if of.Now.Foreign > 0 {
+		r.Foreign += len(of.Strays())
+	}
+	if !of.Now.Known {
+		_, bad := of.Unreadable()
+		r.Unreadable = r.Unreadable || bad
+	}
+}
+
+// judged adds what lasts for too long.
+func (r queueRow) judged(now time.Time) queueRow {
+	if r.Election || r.Rate {
+		return r
+	}
+	bound := longWait
+	if r.Kind == string(concurrency.KindMutex) {
+		bound = longBlock
+	}
+	r.Slow = !r.Paused && !r.OldestWait.IsZero() && now.Sub(r.OldestWait) > bound
+	r.Held = !r.unbounded.IsZero() && now.Sub(r.unbounded) > longHold
+	return r
 }
 
 // atLimit reports whether a queue admits no more requests, as a busy one does at times.
@@ -126,11 +187,11 @@ func (r queueRow) atLimit() bool { return r.Full && !r.Paused && !r.Election }
 // trouble is how much a queue wants an operator: 0 if it does not.
 func (r queueRow) trouble() int {
 	switch {
-	case r.Paused, r.Leaderless, r.Unread:
+	case r.Paused, r.Leaderless, r.Unreadable:
 		return 3
 	case r.Overdue > 0:
 		return 2
-	case r.Foreign > 0:
+	case r.Foreign > 0, r.Slow, r.Held:
 		return 1
 	}
 	return 0
@@ -139,10 +200,12 @@ func (r queueRow) trouble() int {
 // marked adds the states of a queue.
 func (r queueRow) marked() queueRow {
 	r.Marks.add(r.Paused, "paused", "paused")
-	r.Marks.add(r.Leaderless, "bad", "no leader")
-	r.Marks.add(r.Unread, "bad", "unreadable limit")
+	r.Marks.add(r.Leaderless, "bad", "no candidate")
+	r.Marks.add(r.Unreadable, "bad", "limit cannot be read")
 	r.Marks.add(r.Overdue > 0, "bad", fmt.Sprintf("%d held too long", r.Overdue))
 	r.Marks.add(r.Foreign > 0, "warn", count(r.Foreign, "foreign key", "foreign keys"))
+	r.Marks.add(r.Slow, "warn", "long wait")
+	r.Marks.add(r.Held, "warn", "held for an hour")
 	switch {
 	case len(r.Marks) > 0:
 	case r.Rate:
@@ -193,14 +256,13 @@ func rowOfQueue(id fleet.QueueID, of *fleet.Queue) queueRow {
 		row.Rate = true
 		if rate, _ := of.Rate(); rate.PerSecond > 0 {
 			row.Limit = rateText(rate.PerSecond)
-		} else if row.Unread = of.Now.Unreadable != nil; row.Unread {
+		} else if row.Unreadable = of.Now.Unreadable != nil; row.Unreadable {
 			row.Limit = limitOf(of.Now, row.Limit)
 		}
 		return row
 	}
 	row.fill(of.Now)
 	row.Election = kind == concurrency.KindElection
-	row.Leaderless = id.Kind == keyspace.Election && of.Now.Used == 0
 	return row
 }
 
@@ -209,7 +271,7 @@ func (r queueRow) rank() fleet.Rank {
 }
 
 func (r *queueRow) fill(n fleet.Summary) {
-	r.Limit, r.Unread = limitOf(n, r.Limit), n.Unreadable != nil
+	r.Limit, r.Unreadable = limitOf(n, r.Limit), n.Unreadable != nil
 	r.Used, r.Waiting, r.OldestWait, r.OldestHold = n.Used, n.Waiting, record.Time(n.OldestWait), record.Time(n.OldestHold)
 	if n.Known {
 		r.Most, r.Paused = n.Limit, n.Limit == 0
@@ -225,7 +287,8 @@ func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Su
 	n.Known, n.Limit, n.Unreadable = of.Base.Rev != 0 && !of.Base.Damaged, of.Base.Limit.Limit, of.Base.Unreadable()
 	row := queueRow{Name: subject{kind: concurrency.KindLimiter, name: name}.String(), Kind: string(concurrency.KindLimiter), Requests: of.Requests()}
 	row.fill(n)
-	row.Most = 0 // each key has its own
+	row.Most, row.Paused = 0, of.Paused() // each key has its own
+	row.unbounded = record.Time(sum.Unbounded)
 	row.Full = sum.FullKeys > 0
 	if n.Known {
 		row.Limit += " per key"
@@ -240,7 +303,7 @@ func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Su
 			row.Most = total.Now.Limit
 			row.Paused = row.Paused || total.Now.Limit == 0
 		} else if total.Now.Unreadable != nil {
-			row.Limit, row.Unread = row.Limit+", an unreadable total", true
+			row.Limit, row.Unreadable = row.Limit+", an unreadable total", true
 		}
 		row.Full = row.Full || total.Now.Full
 	}
@@ -249,7 +312,7 @@ func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Su
 
 // sideQueues are the names beside the page of a queue.
 func sideQueues(s *fleet.State) (out []sideRow) {
-	for _, r := range queuesOf(s) {
+	for _, r := range queuesOf(s, nil) {
 		out = append(out, sideRow{Name: r.Name, Href: pageOf("queue", r.Name), Shape: r.Marks[0].Shape, State: r.Marks[0].Text})
 	}
 	return out

@@ -181,6 +181,7 @@ func readQueue(q request) (any, quality, error) {
 	if err == nil {
 		p.Set = set
 	}
+	p.May[byDefault] = clearable(q, s)
 	p.fill(q, state, held)
 	p.remember(q.console, s, st)
 	return p, st, nil

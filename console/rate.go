@@ -90,7 +90,10 @@ func rateOf(of *fleet.Queue) (v rateView) {
 }
 
 // rateText returns a rate by the shortest interval in which it allows one call at least.
-func rateText(perSecond float64) string {
+func rateText(perSecond float64) string { return rateBy(perSecond, 4) }
+
+// rateBy is rateText with so many digits that count.
+func rateBy(perSecond float64, digits int) string {
 	n, per := perSecond, "second"
 	for _, unit := range []struct {
 		name string
@@ -104,5 +107,6 @@ func rateText(perSecond float64) string {
 	if n >= 1000 {
 		return strconv.FormatFloat(n, 'f', 0, 64) + " per " + per
 	}
-	return strconv.FormatFloat(n, 'g', 4, 64) + " per " + per
+	n, _ = strconv.ParseFloat(strconv.FormatFloat(n, 'g', digits, 64), 64)
+	return strconv.FormatFloat(n, 'f', -1, 64) + " per " + per
 }

@@ -99,6 +99,7 @@ type finder struct {
 func search(s *fleet.State, space keyspace.Space, text string) []hits {
 	f := &finder{text: text, lower: strings.ToLower(text)}
 	f.names(s)
+	f.runs(s)
 	f.processes(s)
 	f.requests(s)
 	f.records(s, space)
@@ -130,7 +131,7 @@ func (f *finder) names(s *fleet.State) {
 			*to = append(*to, hit{Name: name, Href: pageOf(page, name), What: what, subject: subject, exact: name == f.text})
 		}
 	}
-	for _, r := range rowsOf(s, time.Now().UnixMilli()) {
+	for _, r := range rowsOf(s, time.Now(), nil) {
 		add(&queues, "queue", r.Name, r.Name, r.Marks[0].Text)
 	}
 	for name, lim := range s.Limiters {
@@ -152,6 +153,47 @@ func (f *finder) names(s *fleet.State) {
 	f.add("Queues", queues)
 	f.add("Jobs", jobs)
 	f.add("Stores of requests", stores)
+}
+
+// runs searches the recorded runs of jobs, each attempt of them: one hit of each job.
+func (f *finder) runs(s *fleet.State) {
+	var rows []hit
+	for name, j := range s.Jobs {
+		if j.Forgotten() || !f.hasRun(j) {
+			continue
+		}
+		n, h := 0, hit{Name: name, Href: pageOf("job", name), subject: "job/" + name}
+		for _, r := range runsOf(j) {
+			if !f.has(r.Owner, r.By) && (r.Error == lostWithout || !f.has(r.Error)) {
+				continue
+			}
+			if n++; n == 1 {
+				h.What, h.Since = fmt.Sprintf("%s by %s", r.State, text(r.Owner)), r.Start
+			}
+			h.exact = h.exact || r.Owner == f.text
+		}
+		if n > 1 {
+			h.What += fmt.Sprintf(", and %s before", count(n-1, "run", "runs"))
+		}
+		if n > 0 {
+			rows = append(rows, h)
+		}
+	}
+	f.add("Runs of jobs", rows)
+}
+
+// hasRun reports whether a recorded run of a job, or an attempt of one, has the text.
+func (f *finder) hasRun(j *fleet.Job) bool {
+	for _, run := range j.Runs {
+		r := run.More
+		if r == nil {
+			continue
+		}
+		if f.has(r.Owner, r.Error, r.By) || slices.ContainsFunc(r.Earlier, func(e record.Ended) bool { return f.has(e.Owner, e.Error) }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *finder) processes(s *fleet.State) {

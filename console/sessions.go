@@ -31,6 +31,7 @@ type sessionList struct {
 	Chips    []chips
 	Own      string // the console's own session, or ""
 	Outside  bool   // the console has no session in etcd
+	Unknown  int    // clocks of other processes that are not known yet
 	pager
 }
 
@@ -43,6 +44,11 @@ func readSessions(q request) (any, quality, error) {
 		return nil, st, err
 	}
 	l := sessionList{Own: processName(int64(q.console.sess.Lease())), Outside: q.console.inner.Leaseless()}
+	for _, r := range rows {
+		if r.Clock == "" && r.Skew == "" && r.Name != l.Own {
+			l.Unknown++
+		}
+	}
 	rows, states := choose(q, "show", "State", rows, []choice[sessionRow]{
 		{"holds", "holds", false, func(r sessionRow) bool { return r.Holds > 0 }},
 		{"waits", "waits", false, func(r sessionRow) bool { return r.Waits > 0 }},

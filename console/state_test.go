@@ -87,8 +87,8 @@ func TestSinceWhenAProblem(t *testing.T) {
 		r.Waiting, r.OldestWait, r.OldestHold = 3, wait, hold
 		return r.marked()
 	}
-	for _, p := range problemsOf([]queueRow{row(queueRow{Name: "paused", Paused: true}), row(queueRow{Name: "late", Overdue: 1}), row(queueRow{Name: "stray", Foreign: 1}), row(queueRow{Name: "leaderless", Election: true, Leaderless: true})}, nil, nil, nil) {
-		require.Equal(t, map[string]time.Time{"late": hold, "leaderless": wait}[p.Name], p.Since, p.Name)
+	for _, p := range problemsOf([]queueRow{row(queueRow{Name: "paused", Paused: true}), row(queueRow{Name: "late", Overdue: 1}), row(queueRow{Name: "stray", Foreign: 1}), row(queueRow{Name: "gone", Election: true, Leaderless: true, led: hold}), row(queueRow{Name: "slow", Slow: true})}, nil, nil, nil) {
+		require.Equal(t, map[string]time.Time{"late": hold, "gone": hold, "slow": wait}[p.Name], p.Since, p.Name)
 	}
 }
 
@@ -137,19 +137,24 @@ func TestOverviewFigures(t *testing.T) {
 	f.put(f.space.Session(7).Alive(), record.Clock{Owner: "web-7", AtMS: 1}.Encode(), 7)
 	f.Settle(100_000)
 
-	got := busiest(f.State)
+	gone := map[string]time.Time{"shards": time.Unix(70, 0)}
+	got := busiest(f.State, gone)
 	n := got.totals
-	require.Equal(t, []int{5, 3, 2, 2, 1, 1, 1, 1, 1, 1}, []int{n.Queues, n.Waiting, n.Crowded, n.Full, n.Paused, n.Leaderless, n.LostRuns, n.PausedJobs, n.Sessions, n.Foreign})
+	require.Equal(t, []int{6, 3, 2, 2, 1, 1, 1, 1, 1, 1}, []int{n.Queues, n.Waiting, n.Crowded, n.Full, n.Paused, n.Leaderless, n.LostRuns, n.PausedJobs, n.Sessions, n.Foreign})
 	require.Equal(t, 1, n.UnknownRequests)
 	var problems []string
 	for _, p := range got.problems {
 		problems = append(problems, p.Name+": "+p.Text)
 	}
-	require.Equal(t, []string{"election/shard: no leader", "semaphore/paused: paused", "orders: 1 request of unknown outcome", "invoices: last run lost"}, problems)
-	require.Equal(t, []string{"semaphore/paused", "election/shard"}, []string{queuesOf(f.State)[0].Name, queuesOf(f.State)[1].Name}, "the problems are first")
+	require.Equal(t, []string{
+		"election/shards: no candidate", "semaphore/paused: paused", "orders: 1 request of unknown outcome", "invoices: last run lost",
+		"election/shard: 1 foreign key", "limiter/api: long wait", "semaphore/charge: long wait",
+	}, problems)
+	require.Equal(t, []string{"semaphore/paused", "election/shards"}, []string{queuesOf(f.State, gone)[0].Name, queuesOf(f.State, gone)[1].Name}, "the problems are first")
 	require.Equal(t, time.Unix(11, 0), n.OldestWait, "of the one that waits for the total")
 	require.Equal(t, queueRow{
-		Name: "limiter/api", Kind: "limiter", Requests: 3, Limit: "2 per key, 1 in total", Most: 1, Marks: []mark{{"busy", "at the limit"}}, Used: 1, Waiting: 2, Full: true, OldestWait: time.Unix(11, 0), OldestHold: got.rows[0].OldestHold,
+		Name: "limiter/api", Kind: "limiter", Requests: 3, Limit: "2 per key, 1 in total", Most: 1, Marks: []mark{{"warn", "long wait"}, {"warn", "held for an hour"}}, Used: 1, Waiting: 2, Full: true, Slow: true, Held: true,
+		OldestWait: time.Unix(11, 0), OldestHold: got.rows[0].OldestHold, unbounded: got.rows[0].OldestHold,
 	}, got.rows[0])
 	for text, r := range map[string]queueRow{
 		"at the limit": {Kind: "limiter", Full: true, Used: 6, Most: 6}, "a key at its limit": {Kind: "limiter", Full: true, Used: 4, Most: 6},
@@ -161,7 +166,7 @@ func TestOverviewFigures(t *testing.T) {
 	require.Equal(t, []any{"2", true, 1, 1}, []any{keys.Default, keys.HasTotal, keys.InUse, keys.Waiting})
 	require.Equal(t, []any{"acme", int64(2), 1, false}, []any{keys.keys[0].Key, keys.keys[0].Used, keys.keys[0].Waiting, keys.keys[0].Own})
 	require.Len(t, jobsOf(f.State), 1, "of a forgotten job there is nothing to show")
-	require.Equal(t, []electionRow{{Name: "shard"}, {Name: "led", Leader: "web-0", Note: "10.0.0.7", Since: time.Unix(1, 0), Candidates: 2, Led: true}}, electionsOf(f.State))
+	require.Equal(t, []electionRow{{Name: "shards", Gone: time.Unix(70, 0)}, {Name: "shard"}, {Name: "led", Leader: "web-0", Note: "10.0.0.7", Since: time.Unix(1, 0), Candidates: 2, Led: true}}, electionsOf(f.State, gone))
 }
 
 // The page of a queue says which operator or program has changed its limit last, however that was made; not of one that is as

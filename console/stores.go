@@ -23,6 +23,8 @@ type storeRow struct {
 	Name    string
 	Refused int        // of unknown outcome, whose duplicates wait for an operator
 	Counts  []stateRow // by state, in the order of the page
+
+	Unreadable int // records
 }
 
 // storeList is the list of the stores.
@@ -66,7 +68,7 @@ var counted = map[idempotency.State][]fleet.Stage{
 // storesOf returns the stores, those with the most requests of unknown outcome first.
 func storesOf(s *fleet.State) (rows []storeRow) {
 	for name, st := range s.Stores {
-		row := storeRow{Name: name, Refused: st.Count[fleet.Unknown]}
+		row := storeRow{Name: name, Refused: st.Count[fleet.Unknown], Unreadable: st.Count[fleet.Unreadable]}
 		for _, state := range shownStates {
 			n := 0
 			for _, stage := range counted[state] {
@@ -77,7 +79,7 @@ func storesOf(s *fleet.State) (rows []storeRow) {
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b storeRow) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Counts[0].Count, a.Counts[0].Count), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Unreadable, a.Unreadable), cmp.Compare(b.Counts[0].Count, a.Counts[0].Count), strings.Compare(a.Name, b.Name))
 	})
 	return rows
 }
@@ -86,8 +88,11 @@ func storesOf(s *fleet.State) (rows []storeRow) {
 func sideStores(s *fleet.State) (out []sideRow) {
 	for _, r := range storesOf(s) {
 		row := sideRow{Name: r.Name, Href: pageOf("store", r.Name), Shape: "ok", State: "in use"}
-		if r.Refused > 0 {
+		switch {
+		case r.Refused > 0:
 			row.Shape, row.State = "bad", fmt.Sprintf("%d of unknown outcome", r.Refused)
+		case r.Unreadable > 0:
+			row.Shape, row.State = "bad", fmt.Sprintf("%d unreadable", r.Unreadable)
 		}
 		out = append(out, row)
 	}

@@ -20,10 +20,36 @@
     e.preventDefault();
     find.focus();
   });
-  // Times are in UTC, as in logs. The local one is shown beside a time that the pointer is at.
+  // Times are in UTC, as in logs. The local one is shown beside a time that the pointer is at, or in its place by a switch.
+  const zone = document.querySelector("#zone");
   const local = () => {
-    for (const t of main.querySelectorAll("time:not([data-age])")) t.title = `${new Date(t.dateTime).toLocaleString()} here`;
+    const here = zone?.getAttribute("aria-pressed") === "true";
+    for (const t of main.querySelectorAll("time:not([data-age])")) {
+      t.dataset.utc ??= t.textContent;
+      const at = `${new Date(t.dateTime).toLocaleString()} here`;
+      t.textContent = here ? at : t.dataset.utc;
+      t.title = here ? t.dataset.utc : at;
+    }
   };
+  // A browser may refuse to keep the choice.
+  const kept = (value) => {
+    try {
+      if (value) localStorage.setItem("etcdkit-zone", value);
+      return localStorage.getItem("etcdkit-zone");
+    } catch {
+      return null;
+    }
+  };
+  if (zone) {
+    zone.hidden = new Date().getTimezoneOffset() === 0;
+    zone.setAttribute("aria-pressed", String(kept() === "here"));
+    zone.addEventListener("click", () => {
+      const here = zone.getAttribute("aria-pressed") !== "true";
+      zone.setAttribute("aria-pressed", String(here));
+      kept(here ? "here" : "utc");
+      local();
+    });
+  }
   // What an operator takes to a shell is copied by a button. A browser has a clipboard for secure contexts alone.
   const copies = () => {
     if (!navigator.clipboard) return;
