@@ -32,8 +32,15 @@ func complete(c *verb.Call, root *cobra.Command) {
 			return name, s.Store(name).Range, ok
 		}}}
 	}
+	changed := func(s keyspace.Space) []listing {
+		of := append(queuesIn(s), jobs(s)...)
+		of[len(of)-1].before = "job/"
+		of = append(of, stores(s)...)
+		of[len(of)-1].before = "requests/"
+		return of
+	}
 	for path, names := range map[string]func(keyspace.Space) []listing{
-		"show": queuesIn, "limit": queuesIn, "evict": queuesIn, "release": queuesIn, "run": nil, "hold": nil,
+		"show": queuesIn, "limit": queuesIn, "changes": changed, "evict": queuesIn, "release": queuesIn, "run": nil, "hold": nil,
 		"elections step-down": namesOf(keyspace.Election),
 		"jobs history":        jobs, "jobs watch": jobs, "jobs pause": jobs, "jobs resume": jobs, "jobs unlock": jobs,
 		"jobs forget": jobs, "jobs trigger": jobs, "jobs run": jobs,

@@ -21,7 +21,9 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/serve"
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // The console's first address has a token, without which nothing is shown, and a cookie carries it on.
@@ -245,13 +247,29 @@ func TestConsoleLeavesNothing(t *testing.T) {
 	resp, err := browser.Get(line)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	for _, path := range []string{"", "sessions", "doctor", "in/@orders/", "in/@orders/sessions"} {
-		resp, err := browser.Get(resp.Request.URL.String() + path)
+	at := resp.Request.URL.String()
+	for path, code := range map[string]int{"": http.StatusOK, "sessions": http.StatusOK, "doctor": http.StatusOK, "in/@orders/": http.StatusNotFound, "in/@orders/sessions": http.StatusNotFound} {
+		resp, err := browser.Get(at + path)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
-		require.Equal(t, http.StatusOK, resp.StatusCode, path)
+		require.Equal(t, code, resp.StatusCode, path)
 		f.NothingLeft()
 	}
+	// A422: the names of a scan took all places, until the command was started again.
+	for n := range 40 {
+		resp, err := browser.Get(fmt.Sprintf("%sin/@scan-%d/", at, n))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	}
+	space, err := keyspace.New(f.Prefix, "orders")
+	require.NoError(t, err)
+	_, err = f.Etcd.Client().Put(testkit.Context(t), space.Queue(keyspace.Semaphore, "charge").Limit, record.Limit{Limit: 1}.Encode())
+	require.NoError(t, err)
+	resp, err = browser.Get(at + "in/@orders/")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode, "it is there by now")
 	cancel(exit.Interrupted{Signal: syscall.SIGINT})
 	testkit.Got(t, done, "it ends")
 }

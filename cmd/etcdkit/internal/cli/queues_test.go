@@ -18,6 +18,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -274,6 +275,10 @@ func TestShowOfALimiter(t *testing.T) {
 	f.Shell("evict -N test limiter/api/tenant-7 4711 --yes")
 	require.ErrorIs(t, p.Err(), concurrency.ErrReleased)
 	require.NotErrorIs(t, p.Err(), concurrency.ErrEvicted)
+	_, err = f.Etcd.Client().Put(ctx, engine.Of(s).Space().Limiter("bare").Key("acme").Limit, record.Limit{Limit: 2}.Encode())
+	require.NoError(t, err)
+	f.Shell("show -N test limiter/bare")
+	f.Shell("show -N test limiter/bare -o json")
 	f.Golden("show-limiter")
 }
 

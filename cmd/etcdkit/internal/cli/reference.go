@@ -52,7 +52,7 @@ func flagsOf(flags *pflag.FlagSet) (all []flagLine) {
 
 // groups are the verbs by what they are for. Those that are in none are of the command itself.
 var groups = [][2]string{
-	{"To see", "ls, show, top, elections, jobs, requests, console, export"},
+	{"To see", "ls, show, top, changes, elections, jobs, requests, console, export"},
 	{"To change", "limit, evict, hold, release"},
 	{"To run a command ([once a night, step by step](../examples/quickstart/shell/README.md), [with others under one lock](../examples/quickstart/shell/README.md#another-command-under-the-same-lock))", "jobs run, cron, run"},
 	{"To examine a cluster", "doctor, bench, conformance"},

@@ -19,7 +19,7 @@ import (
 
 // verbs are all verbs, in the order of the documentation.
 var verbs = []func(*verb.Call) *cobra.Command{
-	queues.Ls, queues.Show, queues.Top, queues.Limit, permits.Evict, queues.Elections,
+	queues.Ls, queues.Show, queues.Top, queues.Limit, queues.Changes, permits.Evict, queues.Elections,
 	permits.Run, permits.Hold, permits.Release, cron.Cron,
 	jobsAndRun, requests.Requests,
 	serve.Console, doctor.Doctor, serve.Export, trial.Bench, trial.Conformance,

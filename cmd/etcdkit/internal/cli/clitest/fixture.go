@@ -156,6 +156,8 @@ var patterns = []Pattern{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), "2026-11-23 12:30:00"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "12:00:00"},
 	{regexp.MustCompile(`by \S+@\S+, process \d+`), "by ada@ci-3, process 4242"},
+	{regexp.MustCompile(`set by \S+@\S+ `), "set by ada@ci-3 "},
+	{regexp.MustCompile(`(set by \S+ )\d+s ago`), "${1}2s ago"},
 	{regexp.MustCompile(`"revision":"\d+"`), `"revision":"4720"`},
 	{regexp.MustCompile(`"lease":"\d+"`), `"lease":"7587"`},
 	{regexp.MustCompile(`revision( +)\d+`), "revision${1}4720"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -146,7 +147,7 @@ func changeLimit(ctx context.Context, c *verb.Call, sess *concurrency.Session, s
 				return err
 			}
 		}
-		show = func() error { return showRate(ctx, c, sess, s) }
+		show = func() error { return showRate(ctx, c, sess, s, n.number != "") }
 	case n.clear:
 		l, err := queue.LimiterOf(sess, s)
 		if err != nil {
@@ -185,7 +186,7 @@ func (n newLimit) account(ctx context.Context, c *verb.Call, sess *concurrency.S
 	change := record.Change{Verb: "set-limit", Name: s.String(), Before: before, After: n.number, Reason: n.reason}
 	switch {
 	case n.clear:
-		change.After = "the default"
+		change.After = cleared
 	case n.total:
 		change.Target = "total"
 	case s.Kind == concurrency.KindRate:
@@ -285,6 +286,10 @@ func (n newLimit) print(ctx context.Context, c *verb.Call, sess *concurrency.Ses
 	if n.total {
 		what += " (total)"
 	}
+	var by *author
+	if n.number == "" && !n.clear { // not of what was set just now
+		by = authorsOf(ctx, sess)(s, n.total)
+	}
 	return c.Print(struct {
 		output.Form
 		Name   string `json:"name"`
@@ -292,11 +297,16 @@ func (n newLimit) print(ctx context.Context, c *verb.Call, sess *concurrency.Ses
 		Stored bool   `json:"stored"`
 		Unread string `json:"unreadable,omitempty"` // why a limit that is stored cannot be read
 		Limit  int    `json:"limit"`
-	}{output.FormOf("limit"), s.String(), n.total, st.Stored, queue.Why(st.Unreadable), st.Limit}, func(t *output.Table) {
-		if st.Stored {
-			t.Row(what, st.Limit)
+		*author
+	}{output.FormOf("limit"), s.String(), n.total, st.Stored, queue.Why(st.Unreadable), st.Limit, by}, func(t *output.Table) {
+		limit := strconv.Itoa(st.Limit)
+		if !st.Stored {
+			limit = noLimit(st)
+		}
+		if text := by.text(time.Now()); text != "" {
+			t.Row(what, limit, text)
 		} else {
-			t.Row(what, noLimit(st))
+			t.Row(what, limit)
 		}
 	})
 }

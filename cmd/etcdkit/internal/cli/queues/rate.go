@@ -29,8 +29,8 @@ func changeRate(ctx context.Context, sess *concurrency.Session, s queue.Subject,
 	return l.SetRate(ctx, concurrency.Rate{PerSecond: rate, Burst: n.burst}, opts...)
 }
 
-// showRate prints the state of a rate limiter.
-func showRate(ctx context.Context, c *verb.Call, sess *concurrency.Session, s queue.Subject) error {
+// showRate prints the state of a rate limiter, with its author unless it was set just now.
+func showRate(ctx context.Context, c *verb.Call, sess *concurrency.Session, s queue.Subject, now bool) error {
 	l, err := rateOf(sess, s)
 	if err != nil {
 		return err
@@ -49,6 +49,10 @@ func showRate(ctx context.Context, c *verb.Call, sess *concurrency.Session, s qu
 	for _, h := range st.Holders {
 		holders = append(holders, holder{h.Owner, h.Shares, h.Waiting, h.Since.UTC()})
 	}
+	var by *author
+	if !now {
+		by = authorsOf(ctx, sess)(s, false)
+	}
 	shown := struct {
 		output.Form
 		Name     string        `json:"name"`
@@ -58,8 +62,9 @@ func showRate(ctx context.Context, c *verb.Call, sess *concurrency.Session, s qu
 		Unread   string        `json:"unreadable,omitempty"` // why a rate that is stored cannot be read
 		Shares   int           `json:"shares"`
 		Revision output.Number `json:"revision"`
-		Holders  []holder      `json:"holders"`
-	}{output.FormOf("rate"), s.Name, st.Rate.PerSecond, st.Rate.Burst, st.Stored, queue.Why(st.Unreadable), st.Shares, output.Number(st.Revision), holders}
+		*author
+		Holders []holder `json:"holders"`
+	}{output.FormOf("rate"), s.Name, st.Rate.PerSecond, st.Rate.Burst, st.Stored, queue.Why(st.Unreadable), st.Shares, output.Number(st.Revision), by, holders}
 	return c.Print(shown, func(t *output.Table) {
 		if st.Unreadable != nil {
 			t.Line(fmt.Sprintf("%s: rate not known (%v), revision %d", s, st.Unreadable, st.Revision))
@@ -71,6 +76,9 @@ func showRate(ctx context.Context, c *verb.Call, sess *concurrency.Session, s qu
 		}
 		t.Line(fmt.Sprintf("%s: %v per second, burst %d, in %s, revision %d", s, st.Rate.PerSecond, st.Rate.Burst,
 			output.Count(st.Shares, "share", "shares"), st.Revision))
+		if text := by.text(time.Now()); text != "" {
+			t.Line("rate " + text)
+		}
 		if len(holders) == 0 {
 			return
 		}

@@ -32,15 +32,18 @@ type shownQueue struct {
 	AsOf     time.Time             `json:"as_of"`
 	Holders  []shownRequest        `json:"holders"`
 	Waiters  []shownRequest        `json:"waiters"`
+	*author
 	*shownKeys
 }
 
 // shownKeys are the keys of a limiter as JSON.
 type shownKeys struct {
 	Default int64        `json:"default"`
+	Stored  bool         `json:"default_stored"`               // whether there is a default that can be read
 	Unread  string       `json:"default_unreadable,omitempty"` // why a default that is stored cannot be read
-	Total   int          `json:"keys_total"`                   // how many keys have a request or a limit
-	Keys    []queue.Busy `json:"keys"`                         // the busiest
+	Set     *author      `json:"default_set,omitempty"`
+	Total   int          `json:"keys_total"` // how many keys have a request or a limit
+	Keys    []queue.Busy `json:"keys"`       // the busiest
 }
 
 // shownRequest is a request as JSON.
@@ -63,7 +66,7 @@ func shownOf(s queue.Subject, st concurrency.Status, asOf time.Time) shownQueue 
 	return shownQueue{
 		output.FormOf("queue"), s.Kind, s.Name, s.Key, st.Limit, st.Stored && !s.Fixed(), queue.Why(st.Unreadable), st.Used, st.Foreign,
 		output.Number(st.Revision), asOf.UTC(),
-		showRequests(st.Holders), showRequests(st.Waiters), nil,
+		showRequests(st.Holders), showRequests(st.Waiters), nil, nil,
 	}
 }
 
@@ -132,7 +135,7 @@ func (v *showing) once(ctx context.Context, sess *concurrency.Session) error {
 		return err
 	}
 	if s.Kind == concurrency.KindRate {
-		return showRate(ctx, v.call, sess, s)
+		return showRate(ctx, v.call, sess, s, false)
 	}
 	q, err := queue.Of(sess, s)
 	if err != nil {
@@ -153,7 +156,7 @@ func (v *showing) once(ctx context.Context, sess *concurrency.Session) error {
 	} else if err != nil && of == nil {
 		return err
 	}
-	return v.print(s, st, of)
+	return v.print(s, st, of, authorsOf(ctx, sess))
 }
 
 // hasAny returns an error if etcd has nothing of a queue. Of a mutex or election without requests it has nothing.
@@ -191,7 +194,7 @@ func (v *showing) follow(ctx context.Context) error {
 					fmt.Fprintf(c.Std.Err, "%v; it is followed from its first request on\n", err)
 				}
 				shown = true
-				if err := v.print(s, st, nil); err != nil {
+				if err := v.print(s, st, nil, nil); err != nil {
 					return err
 				}
 			}
@@ -209,15 +212,21 @@ func limiter(ctx context.Context, c *verb.Call, sess *concurrency.Session, name 
 	return state.Limiters[name], nil
 }
 
-// print prints a queue, and of a limiter so many of its keys.
-func (v *showing) print(s queue.Subject, st concurrency.Status, of *fleet.Limiter) error {
+// print prints a queue, and of a limiter so many of its keys. by finds the authors of limits; nil finds none.
+func (v *showing) print(s queue.Subject, st concurrency.Status, of *fleet.Limiter, by func(queue.Subject, bool) *author) error {
 	shown := shownOf(s, st, time.Now())
+	if by != nil {
+		shown.author = by(s, s.Kind == concurrency.KindLimiter && s.Key == "")
+	}
 	if of != nil {
 		all := queue.BusyKeys(s.Name, of)
-		shown.shownKeys = &shownKeys{of.Base.Limit.Limit, queue.Why(of.Base.Unreadable()), len(all), append([]queue.Busy{}, all[:min(v.keys, len(all))]...)}
+		shown.shownKeys = &shownKeys{of.Base.Limit.Limit, of.Base.Rev != 0 && !of.Base.Damaged, queue.Why(of.Base.Unreadable()), by(s, false), len(all), append([]queue.Busy{}, all[:min(v.keys, len(all))]...)}
 	}
 	return v.call.Print(shown, func(t *output.Table) {
 		tableOf(t, s, st, shown.AsOf)
+		if text := shown.author.text(shown.AsOf); text != "" {
+			t.Line("limit " + text)
+		}
 		if of != nil {
 			shown.tableOf(t)
 		}
@@ -226,11 +235,17 @@ func (v *showing) print(s queue.Subject, st concurrency.Status, of *fleet.Limite
 
 // tableOf writes the default and the keys of a limiter.
 func (k *shownKeys) tableOf(t *output.Table) {
-	of := strconv.FormatInt(k.Default, 10)
-	if k.Unread != "" {
-		of = "not known (" + k.Unread + ")"
+	limit := "no default"
+	switch {
+	case k.Stored:
+		limit = fmt.Sprintf("default of a key %d", k.Default)
+	case k.Unread != "":
+		limit = "default of a key not known (" + k.Unread + ")"
 	}
-	t.Line(fmt.Sprintf("default of a key %s, %s with a request or a limit", of, output.Count(k.Total, "key", "keys")))
+	if text := k.Set.text(time.Now()); text != "" {
+		limit += " (" + text + ")"
+	}
+	t.Line(fmt.Sprintf("%s, %s with a request or a limit", limit, output.Count(k.Total, "key", "keys")))
 	if len(k.Keys) == 0 {
 		return
 	}

@@ -5,6 +5,7 @@ package requests
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ func Requests(c *verb.Call) *cobra.Command {
 		Use:   "requests",
 		Short: "List the stores of idempotent requests; list, show, resolve and delete their records",
 		Long: `List the stores of package idempotency in a namespace. KEYS counts records; an attempt in progress counts
-twice.
+twice. UNKNOWN and UNREADABLE want an operator: duplicates of the former are refused; "-" was not read in time.
 
 The subcommands show and change the records of a store. A record is named by its reference, REF, which
 is a hash: the idempotency keys of clients are not stored.`,
@@ -43,11 +44,7 @@ func listStores(ctx context.Context, c *verb.Call) error {
 	if err != nil {
 		return err
 	}
-	type store struct {
-		Name string `json:"name"`
-		Keys int64  `json:"keys"`
-	}
-	stores := []store{}
+	stores := []shownStore{}
 	err = c.WithClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		names, err := c.Etcd.NamesBelow(ctx, client, space.Stores(), func(key string) (string, string, bool) {
 			name, ok := space.ParseStore(key)
@@ -61,24 +58,71 @@ func listStores(ctx context.Context, c *verb.Call) error {
 			if err != nil {
 				return c.Etcd.Unreachable(err)
 			}
-			stores = append(stores, store{name, resp.Count})
+			stores = append(stores, shownStore{Name: name, Keys: resp.Count})
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	countStates(ctx, c, stores)
 	if len(stores) == 0 {
 		fmt.Fprintf(c.Std.Err, "etcd has no request in namespace %s: 'etcdkit ls' without -N lists the namespaces\n", output.ShellWord(c.Etcd.Namespace))
 	}
 	return c.Print(struct {
 		output.Form
-		Stores []store `json:"stores"`
+		Stores []shownStore `json:"stores"`
 	}{output.FormOf("stores"), stores}, func(t *output.Table) {
-		t.Row("STORE", "KEYS")
+		t.Row("STORE", "KEYS", "UNKNOWN", "UNREADABLE")
 		for _, s := range stores {
-			t.Row(s.Name, s.Keys)
+			t.Row(s.Name, s.Keys, known(s.Unknown), known(s.Unreadable))
 		}
+	})
+}
+
+// shownStore is a store as JSON.
+type shownStore struct {
+	Name       string `json:"name"`
+	Keys       int64  `json:"keys"`
+	Unknown    *int   `json:"unknown"`    // records whose duplicates are refused, as etcdkit_requests counts them; nil: not read
+	Unreadable *int   `json:"unreadable"` // records
+}
+
+func known(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.Itoa(*n)
+}
+
+// countStates reads the records of stores, as far as etcd answers and permits it within --command-timeout.
+func countStates(ctx context.Context, c *verb.Call, stores []shownStore) {
+	if len(stores) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
+	defer cancel()
+	_ = c.Open(ctx, "requests", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+		for i, of := range stores {
+			s, err := idempotency.NewStore(sess, of.Name, nil)
+			if err != nil {
+				continue
+			}
+			unknown, unreadable := 0, 0
+			for r, e := range s.List(ctx, idempotency.Filter{}) {
+				switch err = e; {
+				case err != nil:
+				case r.State == idempotency.Unknown && r.Refuse:
+					unknown++
+				case r.State == idempotency.Unreadable:
+					unreadable++
+				}
+			}
+			if err == nil {
+				stores[i].Unknown, stores[i].Unreadable = &unknown, &unreadable
+			}
+		}
+		return nil
 	})
 }
 

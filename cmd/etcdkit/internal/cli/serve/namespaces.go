@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -14,7 +15,9 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/webguard"
 )
 
@@ -81,7 +84,11 @@ func (n *namespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h, err := n.of(name)
 	if err != nil {
 		webguard.SetHeaders(w.Header().Set, r.Header.Get("Sec-Fetch-Dest"))
-		http.Error(w, err.Error(), http.StatusBadGateway)
+		code := http.StatusBadGateway
+		if errors.Is(err, errNoNamespace) {
+			code = http.StatusNotFound
+		}
+		http.Error(w, err.Error(), code)
 		return
 	}
 	h.ServeHTTP(w, below)
@@ -103,6 +110,9 @@ func (n *namespaces) of(name string) (http.Handler, error) {
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, n.call.Etcd.Timeout)
 	defer cancel()
+	if err := n.exists(ctx, name); err != nil {
+		return nil, err
+	}
 	sess, err := concurrency.NewSession(engine.Leaseless(ctx), n.client, name, &concurrency.SessionOptions{Owner: verb.Owner("console"), Prefix: n.call.Etcd.Prefix})
 	if err != nil {
 		return nil, err
@@ -112,6 +122,25 @@ func (n *namespaces) of(name string) (http.Handler, error) {
 	defer n.mu.Unlock()
 	n.sessions = append(n.sessions, sess)
 	return n.consoles[name], err
+}
+
+// errNoNamespace: etcd has nothing of a namespace. A name that was made up takes none of the places.
+var errNoNamespace = errors.New("etcd has no such namespace")
+
+// exists returns errNoNamespace if etcd has nothing of a namespace, and etcd's error. One that the user may not read may exist.
+func (n *namespaces) exists(ctx context.Context, name string) error {
+	space, err := keyspace.New(n.call.Etcd.Prefix, name)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoNamespace, err)
+	}
+	resp, err := n.client.Get(ctx, space.Root(), clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	switch {
+	case commit.Denied(err):
+		return nil
+	case err == nil && len(resp.Kvs) == 0:
+		return fmt.Errorf("%w: %q below %s", errNoNamespace, name, n.call.Etcd.Prefix)
+	}
+	return err
 }
 
 // known returns the console of a namespace, or nil, and how many there are.
