@@ -170,7 +170,7 @@ func TestReadOnlyUser(t *testing.T) {
 		return clitest.Result{Code: code, Out: out.String(), Err: errs.String()}
 	}
 	for _, line := range []string{
-		"ls", "top", "elections", "jobs", "requests", "console",
+		"ls", "top", "elections", "jobs", "requests", "changes", "console",
 		"show charge", "show charge -w", "show election/shard-7", "show limiter/api", "show limiter/api/tenant-7", "show rate/mail",
 		"limit charge", "limit limiter/api", "limit rate/mail",
 		"jobs history sweep", "requests list orders", "requests stats orders",
@@ -184,7 +184,7 @@ func TestReadOnlyUser(t *testing.T) {
 	r := run("doctor", "reader")
 	require.Zero(t, r.Code, "a role that reads is a warning: %s", r.Out)
 	require.Contains(t, r.Out, "WARN  session: no session")
-	require.Contains(t, r.Out, "4 queues", "what needs no lease is examined")
+	require.Contains(t, r.Out, "5 queues", "what needs no lease is examined")
 	require.Equal(t, exit.Denied, run("jobs watch sweep", "guest").Code)
 	token := regexp.MustCompile(`"token":"(\d+)"`).FindStringSubmatch(run("show charge -o json", "reader").Out)[1]
 	for _, line := range []string{"limit charge 3", "limit limiter/api/tenant-7 9", "evict charge " + token + " --yes", "evict charge " + token + " --yes --force", "elections step-down shard-7 --yes", "jobs pause sweep --reason x", "console --write", "conformance --yes --only Limit", "bench --yes"} {

@@ -63,7 +63,7 @@ func printing(t *testing.T, f *clitest.Fixture) map[string]string {
 		return fmt.Sprintf("orders %s --revision %d --yes", r.Ref, r.Revision)
 	}
 	return map[string]string{
-		"ls": "", "show": "charge", "top": "", "limit": "charge", "elections": "", "elections step-down": "shard --yes",
+		"ls": "", "show": "charge", "top": "", "limit": "charge", "changes": "", "elections": "", "elections step-down": "shard --yes",
 		"evict": fmt.Sprintf("charge %d --yes --force", held[0].Token()),
 		"hold":  "y --id b --for 30m", "release": "x --id a", "cron": "--check " + crontab,
 		"jobs": "", "jobs list": "", "jobs history": "invoices", "jobs check": "invoices --within 24h", "jobs watch": "sweep", "jobs pause": "invoices --reason x",
