@@ -21,6 +21,7 @@ const (
 	ofNamespace = "etcdkit_namespace"
 	ofKind      = "etcdkit_kind"
 	ofName      = "etcdkit_name"
+	ofOwner     = "etcdkit_owner"
 	ofAlert     = "alertname"
 )
 
@@ -53,12 +54,12 @@ type place struct{ href, subject string }
 type alert struct {
 	request
 	namespace, kind, name string // each may be ""
-	alert                 string
+	owner, alert          string
 }
 
 func alertOf(q request) alert {
 	label := q.URL.Query().Get
-	return alert{q, label(ofNamespace), label(ofKind), label(ofName), label(ofAlert)}
+	return alert{q, label(ofNamespace), label(ofKind), label(ofName), label(ofOwner), label(ofAlert)}
 }
 
 // lead sends a browser to the page of what an alert is about: in this namespace, or in the console of another one.
@@ -106,6 +107,8 @@ func (a alert) meant() (place, error) {
 	switch {
 	case a.name == "" && a.kind == "" && pagesOf[a.alert] != "":
 		return place{href: pagesOf[a.alert]}, nil
+	case a.name == "" && a.alert == "EtcdkitProcessDied" && a.owner != "":
+		return searchFor(a.owner), nil
 	case a.name == "" || a.name == otherNames:
 		return place{href: listOf(a.kind)}, nil
 	case a.kind == "":
@@ -146,10 +149,15 @@ func placeOf(kind, name string) (place, error) {
 	return place{pageOf("queue", s.String()), s.String()}, nil
 }
 
+// searchFor returns the page of what has a text.
+func searchFor(text string) place {
+	return place{href: "search?" + url.Values{"q": {text}}.Encode()}
+}
+
 // anyKind returns the page of what has the name, or the search for it if that is not one thing: not each alert has a kind. It
 // reads nothing if Authorize permits no page of that name.
 func (a alert) anyKind() place {
-	search := place{href: "search?" + url.Values{"q": {a.name}}.Encode()}
+	search := searchFor(a.name)
 	readable := map[string]place{} // by kind
 	mayRead := a.reader()
 	kinds := []string{kindJob, kindStore}

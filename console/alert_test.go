@@ -165,6 +165,8 @@ func TestEachAlertLeadsToItsPage(t *testing.T) {
 			kind = "limiter"
 		}
 		switch {
+		case labels["alertname"] == "EtcdkitProcessDied":
+			require.Equal(t, "search?"+url.Values{"q": {labels["etcdkit_owner"]}}.Encode(), to, labels)
 		case name == "":
 			require.Equal(t, cmp.Or(console.PagesOf[labels["alertname"]], "./"), to, labels)
 		case kind == "job":

@@ -81,6 +81,10 @@ var faults = map[string]fault{
 	"EtcdkitPausedQueue": {func(f *filled, _ time.Time) {
 		f.put(f.space.Limiter("api").Default, record.Limit{Limit: 0}.Encode(), 0)
 	}, []string{"limiter/api: paused", "doctor: limiter/api: its keys are paused by a default limit of 0"}, ""},
+	"EtcdkitUnreadableLimit": {func(f *filled, _ time.Time) {
+		f.put(f.space.Queue(keyspace.Semaphore, "charge").Limit, `{"v":2}`, 0)
+	}, []string{"semaphore/charge: limit cannot be read"}, ""},
+	"EtcdkitProcessDied": {why: "no key shows it: what the process left is a lost run or a request, or nothing, and the alert leads to the search for its owner"},
 	"EtcdkitForeignKeys": {func(f *filled, _ time.Time) {
 		f.put(f.space.Queue(keyspace.Election, "shard").Range+"stray", "x", 0)
 	}, []string{"election/shard: 1 foreign key", `doctor: election/shard: 1 foreign key: "/etcdkit/v1/shop/election/shard/stray"`}, ""},

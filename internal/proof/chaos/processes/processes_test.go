@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/internal/proof/chaos"
 	"github.com/etcdkit/etcdkit/internal/proof/check"
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
@@ -26,7 +27,7 @@ func TestTrapS3StoppedLeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a quarter of a minute")
 	}
-	for seed := range uint64(3) {
+	for seed := range chaos.Seed(3) {
 		if early := stopTheLeader(t, seed+1); len(early) > 0 {
 			return
 		}
@@ -35,7 +36,7 @@ func TestTrapS3StoppedLeader(t *testing.T) {
 }
 
 // stopTheLeader stops the leader of three members once, and returns the leases that ended early for it.
-func stopTheLeader(t *testing.T, seed uint64) []Early {
+func stopTheLeader(t *testing.T, seed chaos.Seed) []Early {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "s3-") //nolint:usetesting // t.TempDir is too long for a socket
 	require.NoError(t, err)

@@ -77,13 +77,11 @@ func sayEmpty(ctx context.Context, c *verb.Call, kv clientv3.KV, space keyspace.
 
 // serve runs the exporter and serves its metrics until ctx ends. started is called when it does.
 func serve(ctx context.Context, c *verb.Call, address string, exp *exporter.Exporter, started func(context.Context)) error {
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(exp)
 	lis, err := net.Listen("tcp", address)
 	if err != nil {
 		return exit.Usagef("--listen: %w", err)
 	}
-	server := &http.Server{Handler: Pages(reg, exp.Up), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: Pages(exp, exp.Up), ReadHeaderTimeout: 5 * time.Second}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 2)
