@@ -91,8 +91,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// empty reports whether a response has no body, so that its caller need not close it. In HTTP/1 the body
-// is http.NoBody then; in HTTP/2 and 3 it is another value, but the length is right.
+// empty reports whether a response has no body, so that its caller need not close it. In HTTP/1
+// its value shows that, in HTTP/2 and 3 its length.
 func empty(method string, resp *http.Response) bool {
 	switch {
 	case resp.ProtoMajor < 2 || method == http.MethodConnect:

@@ -161,7 +161,7 @@ func (v *showing) once(ctx context.Context, sess *concurrency.Session) error {
 
 // hasAny returns an error if etcd has nothing of a queue. Of a mutex or election without requests it has nothing.
 func hasAny(s queue.Subject, st concurrency.Status) error {
-	if st.Stored && !s.Fixed() || len(st.Holders)+len(st.Waiters)+st.Foreign > 0 {
+	if st.Stored && !s.Fixed() || st.Unreadable != nil || len(st.Holders)+len(st.Waiters)+st.Foreign > 0 {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", s, queue.ErrNothing)
