@@ -208,8 +208,12 @@ func (a *Attempt) settled(o *settlement, err error) {
 	unknown := o.state == "" && a.begun.Refuse
 	final := err == nil && (o.state != "" || !o.gone && a.uninterrupted())
 	a.settling.end(over, final, unknown, o.rec.Omitted)
+	as := o.end
+	if err == nil && o.rec.State == record.AttemptFailed { // also a final no that could not be kept as an outcome
+		as.state = record.AttemptFailed
+	}
 	if err == nil {
-		s.count.add(endings[o.state].count(&s.count.Stats), 1)
+		s.count.add(endings[as.state].count(&s.count.Stats), 1)
 	}
 	a.epoch.remove(a)
 	a.life.End(ErrSettled)
@@ -222,7 +226,7 @@ func (a *Attempt) settled(o *settlement, err error) {
 	if unknown {
 		s.log.Warn("an attempt has ended, and what it did is not known: the request is refused until Resolve", fieldsOf(a, zap.String("because", o.failure))...)
 	}
-	ended, why := endOfAttempt(o.end, err)
+	ended, why := endOfAttempt(as, err)
 	a.seen.end(ended, why, err)
 	s.work.give(a.work, err != nil || o.state == "")
 	s.away.settle(a)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/embedtest"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // A387: the sessions of a large fleet are read page by page, at one revision, which etcd compacts between two pages. What
@@ -26,7 +27,7 @@ func TestSessionsAreReadAgainAfterACompaction(t *testing.T) {
 	for from := 0; from < others; from += 100 {
 		var puts []clientv3.Op
 		for n := from; n < from+100; n++ {
-			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%ssession/%016x/alive", b.sess.NamespacePrefix(), n+1), ""))
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%ssession/%016x/alive", b.sess.NamespacePrefix(), n+1), record.Session{ID: fmt.Sprint(n)}.Encode()))
 		}
 		_, err := f.Client().Txn(ctxT(t)).Then(puts...).Commit()
 		require.NoError(t, err)

@@ -48,6 +48,22 @@ func TestDoUnderALostPermit(t *testing.T) {
 	require.Equal(t, "7", string(replayed(t, b, key("1")).Value))
 }
 
+// TestDoWhoseCtxEndsByALoss: a ctx that ends with the loss of a permit as its cause, which it does not have in it, ends the
+// attempt as well: so does that of a request that was admitted under a share and has got its permit since.
+func TestDoWhoseCtxEndsByALoss(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	ctx, end := context.WithCancelCause(ctxT(t))
+	defer end(nil)
+	lost := &concurrency.LostError{Name: "tenants", Token: 7, Cause: concurrency.ErrEvicted}
+	_, err := idempotency.Do(ctx, in.Store, key("1"), "payload", func(work context.Context, _ *idempotency.Attempt) (int, error) {
+		end(lost)
+		closed(t, work.Done(), "the attempt's context ends")
+		return 0, context.Cause(work)
+	})
+	require.ErrorIs(t, err, concurrency.ErrEvicted)
+}
+
 // TestErrorUnderALostPermit: an error of a function whose permit was lost is joined with that, and leaves the attempt as lost,
 // as at each end of its context: the next call takes over at once.
 func TestErrorUnderALostPermit(t *testing.T) {

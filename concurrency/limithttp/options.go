@@ -151,7 +151,7 @@ func (o *Options) check() error {
 
 // limited returns the key of a request, unless the request is not limited.
 func (c *config) limited(r *http.Request) (key string, limited bool) {
-	if c.shared.Disabled() || supervise.Request(r.URL.Path, r.Header.Get) {
+	if c.shared.Disabled() || r.URL != nil && supervise.Request(r.URL.Path, r.Header.Get) {
 		return "", false
 	}
 	if c.Key == nil { // the rate limits all requests

@@ -215,17 +215,22 @@ type recount struct {
 const recountFor = time.Second
 
 // fullNow describes the queue beside a request that follows no view of it and whose wait has ended. What its Txn has
-// counted may be of minutes ago. A caller whose own ctx has ended does not wait for a count.
+// counted may be of minutes ago, and is all that is known if etcd does not show more. A caller whose own ctx has ended does not
+// wait for a count.
 func (c *Ticket) fullNow(ctx context.Context) *Full {
 	q := c.queue
 	if _, away := q.sess.Unavailable(); away || context.Cause(ctx) != ErrWaited {
-		return q.unseen()
+		return c.fullFound()
 	}
 	r := &q.recount
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.full == nil || time.Since(r.at) >= recountFor {
-		r.full, r.at = q.recounted(), time.Now()
+		now := q.recounted()
+		if now.Unseen && !now.Paused {
+			return c.fullFound()
+		}
+		r.full, r.at = now, time.Now()
 	}
 	f := *r.full
 	return &f

@@ -181,7 +181,10 @@ var (
 func (q *Queue) Turn(ctx context.Context, turns *engine.Turns, begun time.Time) (leave func(), err error) {
 	leave, err = turns.Enter(ctx, begun)
 	if err != nil && context.Cause(ctx) == ErrWaited {
-		err = q.Unknown()
+		err = q.unseen() // Call.Ended has what was shown
+		if o, away := q.sess.Unavailable(); away {
+			err = &Outage{o}
+		}
 	}
 	return leave, err
 }

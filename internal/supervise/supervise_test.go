@@ -43,6 +43,8 @@ func TestRequest(t *testing.T) {
 		"Connect, its deadline": {check, http.Header{"Content-Type": {"application/json"}, "Connect-Timeout-Ms": {"1000"}}, true},
 		"plain HTTP":            {check, http.Header{"Content-Type": {"application/json"}}, false},
 		"no type":               {check, http.Header{}, false},
+		"below the service":     {"/grpc.health.v1.Health/../../api/charge", http.Header{"Content-Type": {"application/grpc"}}, false},
+		"no method of it":       {"/grpc.health.v1.Health/Charge", http.Header{"Content-Type": {"application/grpc"}}, false},
 		"another method":        {"/test.Work/Work", http.Header{"Content-Type": {"application/grpc"}}, false},
 	} {
 		require.Equal(t, c.want, Request(c.path, c.header.Get), name)

@@ -63,7 +63,7 @@ func (l *longCalls) watch(p *concurrency.Permit, report func(calls int)) (stop f
 	stopped := false
 	t := time.AfterFunc(longHold, func() {
 		l.mu.Lock()
-		if stopped || p.Err() != nil {
+		if stopped || p.Context().Err() != nil { // Err would call hooks
 			l.mu.Unlock()
 			return
 		}
@@ -91,7 +91,7 @@ func (l *longCalls) add(p *concurrency.Permit, now time.Time) int {
 	if !l.reported.IsZero() && now.Sub(l.reported) < longEvery {
 		return 0
 	}
-	maps.DeleteFunc(l.held, func(p *concurrency.Permit, _ struct{}) bool { return p.Err() != nil })
+	maps.DeleteFunc(l.held, func(p *concurrency.Permit, _ struct{}) bool { return p.Context().Err() != nil })
 	l.reported = now
 	return len(l.held)
 }

@@ -84,8 +84,8 @@ func listStores(ctx context.Context, c *verb.Call) error {
 type shownStore struct {
 	Name       string `json:"name"`
 	Keys       int64  `json:"keys"`
-	Unknown    *int   `json:"unknown"`    // records whose duplicates are refused, as etcdkit_requests counts them; nil: not read
-	Unreadable *int   `json:"unreadable"` // records
+	Unknown    *int   `json:"unknown,omitempty"`    // records whose duplicates are refused, as etcdkit_requests counts them; nil: not read
+	Unreadable *int   `json:"unreadable,omitempty"` // records
 }
 
 func known(n *int) string {
