@@ -103,8 +103,10 @@ func samples(s *fleet.State, d descs, now int64, most int) (out []sample, droppe
 		for _, sub := range published {
 			out = sub.samples(out, d, now)
 		}
+		forgotten := d
+		forgotten.made = &made{now: map[valuesOf]labels{}} // MaxNames bounds the labels that are kept, too
 		for _, sub := range others {
-			dropped += len(sub.samples(nil, d, now))
+			dropped += len(sub.samples(nil, forgotten, now))
 		}
 	}
 	return out, dropped

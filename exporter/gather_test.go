@@ -64,7 +64,11 @@ func TestGatherIsThatOfARegistry(t *testing.T) {
 		require.Equal(t, want[i].String(), got[i].String())
 	}
 
-	// The labels of a scrape are those of the one before, and what that did not have is forgotten.
+	// The labels of a scrape are those of the one before, and what that did not have is forgotten. So are those of names that are
+	// not published.
+	require.Empty(t, e.descs.made.now[valuesOf{2, [3]string{"mutex", "name-0"}}])
+	e.opts.MaxNames = 1000
+	of()
 	gone := valuesOf{2, [3]string{"mutex", "name-0"}}
 	same := e.descs.made.now[gone]
 	require.NotEmpty(t, same)

@@ -391,7 +391,7 @@ func TestConsoleInABrowser(t *testing.T) {
 				b.do(chromedp.SetValue("form [name="+name+"]", value))
 			}
 		}
-		b.do(chromedp.SendKeys("input[name=confirm]", c.name), chromedp.Click("button"), chromedp.WaitVisible(".done"))
+		b.do(chromedp.SendKeys("input[name=confirm]", c.name), chromedp.Click("form.act button"), chromedp.WaitVisible(".done"))
 		b.shows(c.text)
 	}
 	// All requests of a process are ended by one form, and what was changed is listed with its reason.

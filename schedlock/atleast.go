@@ -116,3 +116,28 @@ func (d *cooldown) end(c *claimed, began time.Time, atLeast time.Duration) {
 		return d.client.Revoke(call, c.spare)
 	})
 }
+
+// endOrphaned ends a cooldown whose process has ended, and which has lasted for AtLeast by each known clock, with MaxSkew for that of
+// the process, which is not known any more. AtLeast is that of the run, as its lease shows: it may be another one than the caller's.
+func endOrphaned(ctx context.Context, l *Locker, st state) (ended bool, err error) {
+	now, known := l.clocks.slowest(l.sess.Lease())
+	lease, began := st.orphaned(l.clocks.leases())
+	if !known || lease == 0 {
+		return false, nil
+	}
+	of, err := repeat(ctx, l.etcd, func(call context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+		return l.client.TimeToLive(call, lease)
+	})
+	if err != nil {
+		return false, err
+	}
+	atLeast := time.Duration(of.GrantedTTL)*time.Second - slack
+	if of.TTL > 0 && now.Before(began.Add(atLeast+l.opts.MaxSkew)) {
+		return false, nil
+	}
+	_, err = repeat(ctx, l.etcd, func(call context.Context) (*clientv3.LeaseRevokeResponse, error) { return l.client.Revoke(call, lease) })
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		err = nil
+	}
+	return err == nil, err
+}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -171,18 +170,19 @@ func (k *claim) try(ctx, sent context.Context, p plan) (*claimed, decision, erro
 // obstacle reads why a claim had no effect, and waits on standby if that is decided. It returns what
 // to do then: send another claim, or skip the tick.
 func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
-	refused := time.Now()
+	refused, freed := time.Now(), false
 	for {
 		_, changed := k.job.seen(k.job.keys.Run(p.tick)) // before the read, so that no event is missed
 		st, err := k.look(ctx, p.tick)
 		if err != nil {
 			return decision{}, err
 		}
-		if lease := st.outlived(k.atLeast, k.opts.Now().Add(-k.opts.MaxSkew)); lease != 0 {
-			if err := k.endCooldown(ctx, lease); err != nil {
+		if !freed {
+			if freed, err = endOrphaned(ctx, k.Locker, st); err != nil {
 				return decision{}, err
+			} else if freed {
+				continue
 			}
-			continue
 		}
 		settled, as := st.settled()
 		k.job.read(settled, as)
@@ -215,15 +215,6 @@ func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
 			return next, nil
 		}
 	}
-}
-
-// endCooldown revokes the lease of a cooldown, which has nothing but that.
-func (k *claim) endCooldown(ctx context.Context, lease clientv3.LeaseID) error {
-	_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.LeaseRevokeResponse, error) { return k.client.Revoke(call, lease) })
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return nil
-	}
-	return err
 }
 
 // wait waits for this process's place in the order of the tick. An event ends it early: the claim of

@@ -117,17 +117,17 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 	return decision{action: send, plan: p}
 }
 
-// outlived returns the lease of a cooldown of atLeast that should have ended before now, or 0. A new leader of etcd's begins each
-// lease anew, and the process that would have revoked it in time may have ended.
-func (st state) outlived(atLeast time.Duration, now time.Time) clientv3.LeaseID {
-	if len(st.lock) > 0 || len(st.cooldown) == 0 || atLeast == 0 {
-		return 0
+// orphaned returns the lease of a cooldown whose process has ended, as far as the leases of those that live show, and when it
+// began; or 0. A new leader of etcd's begins each lease anew, and that process would have revoked it in time.
+func (st state) orphaned(live []int64) (lease clientv3.LeaseID, began time.Time) {
+	if len(st.lock) > 0 || len(st.cooldown) == 0 {
+		return 0, began
 	}
 	claim, ok := record.DecodeLock(st.cooldown[0].Value)
-	if !ok || claim.AtMS == 0 || now.Before(time.UnixMilli(claim.AtMS).Add(atLeast)) {
-		return 0
+	if !ok || claim.AtMS == 0 || slices.Contains(live, claim.Lease) {
+		return 0, began
 	}
-	return clientv3.LeaseID(st.cooldown[0].Lease)
+	return clientv3.LeaseID(st.cooldown[0].Lease), time.UnixMilli(claim.AtMS)
 }
 
 // repeatable reports whether there may be another attempt after one that is recorded so. How an active one ends is not

@@ -171,27 +171,24 @@ func TestDecide(t *testing.T) {
 	require.ErrorContains(t, state{foreign: "job/x/run/zzz"}.decide("job", tick, once, mine).err, `"job/x/run/zzz" is not a run record`)
 }
 
-// A cooldown counts no more once AtLeast has passed since its claim: its lease is then revoked. One without a claim's value, of
-// a job that runs, or without AtLeast stays.
-func TestOutlived(t *testing.T) {
+// The lease of a cooldown is an orphan's if none of the processes that live has made the claim with which it came.
+func TestOrphaned(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
-	cooldown := func(began time.Time) []*mvccpb.KeyValue {
-		return []*mvccpb.KeyValue{{Lease: 7, Value: []byte(record.Lock{AtMS: began.UnixMilli()}.Encode())}}
-	}
+	began := time.Date(2026, 11, 30, 2, 0, 0, 0, time.UTC)
+	cooldown := []*mvccpb.KeyValue{{Lease: 7, Value: []byte(record.Lock{Lease: 5, AtMS: began.UnixMilli()}.Encode())}}
 	for name, c := range map[string]struct {
-		st      state
-		atLeast time.Duration
-		want    int64
+		st   state
+		live []int64
+		want int64
 	}{
-		"none":            {state{}, time.Hour, 0},
-		"it lasts":        {state{cooldown: cooldown(now.Add(-time.Hour + smallest))}, time.Hour, 0},
-		"it has passed":   {state{cooldown: cooldown(now.Add(-time.Hour))}, time.Hour, 7},
-		"the job runs":    {state{cooldown: cooldown(now.Add(-time.Hour)), lock: []*mvccpb.KeyValue{{}}}, time.Hour, 0},
-		"no AtLeast here": {state{cooldown: cooldown(now.Add(-time.Hour))}, 0, 0},
-		"damaged":         {state{cooldown: []*mvccpb.KeyValue{{Lease: 7, Value: []byte("?")}}}, time.Hour, 0},
-		"ten years":       {state{cooldown: cooldown(now.Add(-time.Hour))}, mostLeast, 0},
+		"none":             {state{}, nil, 0},
+		"its process ends": {state{cooldown: cooldown}, []int64{4, 6}, 7},
+		"and lives":        {state{cooldown: cooldown}, []int64{4, 5}, 0},
+		"the job runs":     {state{cooldown: cooldown, lock: []*mvccpb.KeyValue{{}}}, nil, 0},
+		"damaged":          {state{cooldown: []*mvccpb.KeyValue{{Lease: 7, Value: []byte("?")}}}, nil, 0},
 	} {
-		require.EqualValues(t, c.want, c.st.outlived(c.atLeast, now), name)
+		lease, at := c.st.orphaned(c.live)
+		require.EqualValues(t, c.want, lease, name)
+		require.Equal(t, c.want != 0, at.Equal(began), name)
 	}
 }

@@ -21,6 +21,7 @@ func (j *Job) catchUp() {
 	ctx, stop := j.starts.until(ctx)
 	defer stop()
 	var pause commit.Backoff
+	var before past
 	for {
 		job, s := l.job(j.name), j.settings
 		_, changed := job.seen("")
@@ -31,6 +32,10 @@ func (j *Job) catchUp() {
 			}
 			continue
 		}
+		if !before.due.IsZero() && before.last.Equal(p.last) { // this process may have stored its own plan since
+			p.due = before.due
+		}
+		before = p
 		var missed time.Time
 		some := false
 		if since := p.since(); s.misfire == Once && !since.IsZero() {
@@ -86,7 +91,7 @@ func (p past) dueBy(plan record.Plan, times *timetable, atLeast time.Duration, n
 	switch from := p.began.Add(atLeast); {
 	case p.last.IsZero():
 		return record.Time(plan.DueMS)
-	case plan.Schedule == "":
+	case plan.Schedule == "", ahead(plan, now): // nor is one of a wrong clock
 		return time.Time{}
 	case !sameSchedule(plan.Schedule, times.stored()):
 		if due := plan.Due(p.last.UnixMilli()); due != 0 {
@@ -117,8 +122,11 @@ func (j *Job) past(ctx context.Context) (past, error) {
 	if err != nil {
 		return past{}, err
 	}
-	st := state{lock: kvs[1], cooldown: kvs[2]}
-	p := past{locked: len(kvs[1])+len(kvs[2]) > 0 && st.outlived(atLeast, l.opts.Now().Add(-l.opts.MaxSkew)) == 0}
+	freed, err := endOrphaned(ctx, l, state{lock: kvs[1], cooldown: kvs[2]})
+	if err != nil {
+		return past{}, err
+	}
+	p := past{locked: len(kvs[1])+len(kvs[2]) > 0 && !freed}
 	if len(kvs[0]) > 0 {
 		p.last, _ = keys.ParseRun(string(kvs[0][0].Key))
 		r, _ := record.DecodeRun(kvs[0][0].Value)

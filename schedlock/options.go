@@ -82,9 +82,9 @@ func AtMost(d time.Duration) Option {
 }
 
 // AtLeast keeps the job from starting again for d after a start, even if the run has ended long
-// before, its process has crashed or its session was closed. If etcd keeps it locked for longer, since
-// the process has ended and etcd has another leader, a call later than d and Options.MaxSkew after the start
-// runs all the same. The default is 0; d is at most ten years, and does not depend on AtMost.
+// before, its process has crashed or its session was closed. If the process has ended and etcd has
+// another leader since, etcd would keep it locked for longer: a call later than d and Options.MaxSkew after
+// the start, by all known clocks, ends that. The default is 0; d is at most ten years, and does not depend on AtMost.
 //
 // Ticks that come within d are skipped. A run starts a little after its tick, so a d close to the
 // interval of the job would skip every second tick by accident. The interval is the period of the

@@ -85,10 +85,14 @@ func (p *planner) keep() {
 	ctx, cancel := l.untilClose(l.sess.Context())
 	defer cancel()
 	again := make(<-chan time.Time)
+	var written *engine.Epoch
 	for {
 		var over <-chan struct{}
 		if e, err := l.sess.Live(ctx); err == nil {
 			over = e.Context().Done()
+			if written != nil && e != written { // its lease has ended while it was written
+				again = time.After(0)
+			}
 		}
 		select {
 		case <-p.changed:
@@ -104,7 +108,7 @@ func (p *planner) keep() {
 		}
 		wait := 5 * time.Second
 		if e, err := l.sess.Live(ctx); err == nil && p.write(ctx, e) == nil && p.retire(ctx, e) == nil {
-			wait = p.rest()
+			wait, written = p.rest(), e
 		}
 		again = time.After(wait)
 	}

@@ -27,7 +27,7 @@ func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time, resumed
 // came before it.
 func renew(is, want record.Plan, now time.Time, resumed bool) (plan record.Plan, differs bool) {
 	switch {
-	case !sameSchedule(is.Schedule, want.Schedule), resumed && is.DueMS <= now.UnixMilli():
+	case !sameSchedule(is.Schedule, want.Schedule), resumed && is.DueMS <= now.UnixMilli(), ahead(is, now):
 		return want, true
 	case is.Until() > now.UnixMilli() || want.Until() == 0 && is.Until() == 0:
 		old := now.Sub(time.UnixMilli(is.AliveMS)) >= stampEach
@@ -39,6 +39,13 @@ func renew(is, want record.Plan, now time.Time, resumed bool) (plan record.Plan,
 	want.DueMS = is.DueMS
 	return want, true
 }
+
+// mostAhead is by how much the clock of a process that has written a plan may be ahead.
+const mostAhead = time.Minute
+
+// ahead reports whether the clock of the process that has written a plan was ahead of this one's: what is due by it comes after
+// that time.
+func ahead(p record.Plan, now time.Time) bool { return p.AliveMS > now.Add(mostAhead).UnixMilli() }
 
 // sameSchedule reports whether two plans are of one schedule. The fire times of one text differ if zone files do.
 func sameSchedule(a, b string) bool {

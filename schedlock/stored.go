@@ -18,6 +18,8 @@ func (p *planner) stored(name string, plan record.Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch times := p.jobs[name]; {
+	case times != nil && ahead(plan, p.locker.opts.Now()):
+		delete(p.looked, name)
 	case times == nil || sameSchedule(plan.Schedule, times.stored()):
 		delete(p.others, name)
 		return

@@ -70,6 +70,7 @@ var rows = map[string]caused{
 	"Jobs: etcd was away when the run ended":                             by("etcd is away"),
 	"Jobs: `the end of a run was not recorded before its session ended`": by("a run is lost"),
 	"Jobs: etcd was away at the fire time":                               by("etcd is away"),
+	"Jobs: the same, under `jobs run`":                                   by("no process calls a job"),
 	"Jobs: no process was running":                                       by("no process has a job", "no process calls a job"),
 	"Jobs: the job was paused, or still ran":                             by("a job is paused for a day", "a run lasts beyond the next tick"),
 	"Jobs: the function runs longer than `AtMost`":                       by("a run outlasts AtMost"),

@@ -26,6 +26,7 @@ func TestCooldownAcrossAnElection(t *testing.T) {
 	} {
 		t.Run(after.String(), func(t *testing.T) {
 			bubble(t, 2, func(t *testing.T, on []*desk) {
+				another := on[1].locker()
 				begun := time.Now()
 				res, err := on[0].locker().Do(t.Context(), "nightly", noWork, schedlock.Tick(begun), schedlock.AtLeast(atLeast))
 				require.NoError(t, err)
@@ -44,9 +45,14 @@ func TestCooldownAcrossAnElection(t *testing.T) {
 				}
 				require.Equal(t, 1, elected)
 				time.Sleep(time.Until(begun.Add(after)))
-				res, err = on[1].locker().Do(t.Context(), "nightly", noWork, schedlock.Tick(time.Now()), schedlock.AtLeast(atLeast))
+				res, err = another.Do(t.Context(), "nightly", noWork, schedlock.Tick(time.Now()), schedlock.AtLeast(atLeast))
 				require.NoError(t, err)
 				require.Equal(t, want, res.Outcome)
+				if want == schedlock.StillRunning { // nor does a call with another AtLeast end it
+					_, err = another.Do(t.Context(), "nightly", noWork, schedlock.Tick(time.Now().Add(time.Second)), schedlock.AtLeast(time.Hour))
+					require.Error(t, err)
+					require.Len(t, on[1].jobKeys("/cooldown"), 1)
+				}
 			})
 		})
 	}

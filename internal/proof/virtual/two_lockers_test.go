@@ -12,7 +12,8 @@ import (
 
 // Two Lockers on one session, whose jobs differ in Options: each says which jobs it has, also after a lease (A461 in
 // internal/proof/tested-failures.md). The second one replaced the list of the first: EtcdkitJobGone rang for its jobs, and Forget
-// removed one.
+// removed one. After an outage the list could be
+// missing for an hour: the lease had ended while it was looked for plans to remove.
 func TestTwoLockersOfASession(t *testing.T) {
 	t.Parallel()
 	bubble(t, 2, func(t *testing.T, on []*desk) {

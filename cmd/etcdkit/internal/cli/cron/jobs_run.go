@@ -347,6 +347,8 @@ func (v *scheduledRun) follow(ctx context.Context, l *schedlock.Locker, tick tim
 	case r.State == schedlock.RunLost:
 		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was lost, and is not repeated: --retries %d", output.Instant(tick),
 			output.OrDash(r.Owner), v.retries))
+	case r.State == schedlock.RunUnreadable:
+		return false, v.notRun(fmt.Sprintf("what became of tick %s is not known: %s", output.Instant(tick), r.Error))
 	case r.State == schedlock.RunUnlocked:
 		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was unlocked by %s", output.Instant(tick), output.OrDash(r.Owner),
 			output.OrDash(r.By)))

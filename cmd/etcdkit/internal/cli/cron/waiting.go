@@ -13,11 +13,14 @@ import (
 const mostPatient = time.Hour
 
 // patience returns how long a call waits for etcd by default. After half of the time between two ticks a run is too old to be
-// that of a call, see taken.
+// that of a call, see taken. With --every the tick is when the run starts, and the next call must not come too early after it.
 func (o occasion) patience() time.Duration {
 	tick := o.due()
 	if tick.IsZero() {
 		return 0
+	}
+	if o.every > 0 {
+		return min(o.every-apartBy(o.every), mostPatient)
 	}
 	return min(o.interval(tick)/2, mostPatient)
 }

@@ -17,7 +17,7 @@ func TestPatience(t *testing.T) {
 	}{
 		"each minute":   {0, "* * * * *", 30 * time.Second},
 		"each night":    {0, "30 1 * * *", time.Hour},
-		"an hour apart": {time.Hour, "", 30 * time.Minute},
+		"an hour apart": {time.Hour, "", 15 * time.Minute},
 		"a day apart":   {24 * time.Hour, "", time.Hour},
 	} {
 		o := occasion{now: Berlin(t, "2026-03-01 01:30:02"), every: c.every}
