@@ -190,8 +190,9 @@ func TestWaitEndsBetweenFetches(t *testing.T) {
 	first := acquire(t, ctx, sem(t, s, "x", 1))
 	own, c := f.Session(idle())
 	sm := lines(t, own, concurrency.SemaphoreOptions{Handover: time.Minute})
-	a, _ := ask2(ctx, sm), ask2(ctx, sm)
+	a := ask2(ctx, sm)
 	f.queued(2)
+	_ = ask2(ctx, sm)
 	short := func() (*concurrency.FullError, error) {
 		_, err := sm.Acquire(ctx, concurrency.Wait(20*time.Millisecond))
 		full, _ := errors.AsType[*concurrency.FullError](err)

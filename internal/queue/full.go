@@ -206,9 +206,10 @@ func (c *Ticket) behind() (_ *Full, ok bool) {
 // recount is how full a queue was when that was counted last for requests that follow no view of it, and whose waits end.
 // Many of them may end at the same time.
 type recount struct {
-	mu   sync.Mutex
-	full *Full
-	at   time.Time
+	mu    sync.Mutex
+	full  *Full
+	at    time.Time
+	under chan struct{} // closed when the count that is under way has ended, or nil
 }
 
 // recountFor is how long one count serves.
@@ -222,18 +223,31 @@ func (c *Ticket) fullNow(ctx context.Context) *Full {
 	if _, away := q.sess.Unavailable(); away || context.Cause(ctx) != ErrWaited {
 		return c.fullFound()
 	}
-	r := &q.recount
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.full == nil || time.Since(r.at) >= recountFor {
-		now := q.recounted()
-		if now.Unseen && !now.Paused {
-			return c.fullFound()
-		}
-		r.full, r.at = now, time.Now()
+	if now := q.recount.of(q.recounted); !now.Unseen || now.Paused {
+		return &now
 	}
-	f := *r.full
-	return &f
+	return c.fullFound()
+}
+
+// of returns what the last count has found, or makes another one. It waits for one that is under way.
+func (r *recount) of(count func() *Full) Full {
+	r.mu.Lock()
+	switch under := r.under; {
+	case under != nil:
+		r.mu.Unlock()
+		<-under
+		r.mu.Lock()
+	case r.full == nil || time.Since(r.at) >= recountFor:
+		under = make(chan struct{})
+		r.under = under
+		r.mu.Unlock()
+		now := count()
+		r.mu.Lock()
+		r.full, r.at, r.under = now, time.Now(), nil
+		close(under)
+	}
+	defer r.mu.Unlock()
+	return *r.full
 }
 
 // recounted counts the queue for a request in it.
