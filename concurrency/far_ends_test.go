@@ -112,7 +112,7 @@ func TestFarRequestBesideOtherCalls(t *testing.T) {
 
 // TestFarWaitEndsWithNewCounts: the Wait of a request that sleeps ends: the error says how full the queue is then, by one
 // count for those that end at the same time. Of a limit that was paused meanwhile, counts do not show who holds (A476 in
-// internal/proof/tested-failures.md: it told the queue of when the request came, and of a pause that nothing was in use).
+// internal/proof/tested-failures.md: it had the queue of when the request came, and of a pause that nothing was in use).
 func TestFarWaitEndsWithNewCounts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 
 // TestWaitEndsAtAPausedKey: a request that is admitted in the total leaves it if its key was paused meanwhile, and asks
 // again after a moment. If its Wait ends in that moment, what refuses it is the pause (A473 in
-// internal/proof/tested-failures.md: it was told that etcd had not shown the queue, which a middleware answers with 503).
+// internal/proof/tested-failures.md: its error said that etcd had not shown the queue, which a middleware answers with 503).
 func TestWaitEndsAtAPausedKey(t *testing.T) {
 	t.Parallel()
 	const calls = 40
