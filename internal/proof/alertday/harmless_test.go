@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -303,8 +304,10 @@ var byHand = []fault{
 	{
 		name: "processes have different settings of a job",
 		cause: func(f *fleet) {
-			f.jobOf(f.sessions[0], "settings", func(context.Context) error { return nil })
-			f.sleep(every)
+			var once sync.Once
+			ran := make(chan struct{})
+			f.jobOf(f.sessions[0], "settings", func(context.Context) error { once.Do(func() { close(ran) }); return nil })
+			<-ran // its settings are the stored ones
 			l, err := schedlock.New(f.sessions[1], nil)
 			require.NoError(f.T, err)
 			f.loop(every/100, func() error { // at each tick before the other
