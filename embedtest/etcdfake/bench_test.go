@@ -3,6 +3,7 @@ package etcdfake_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -36,6 +37,25 @@ func BenchmarkCall(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {
 				if err := call(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPutBesideLeases is the time of a Put beside so many leases.
+func BenchmarkPutBesideLeases(b *testing.B) {
+	for _, leases := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(leases), func(b *testing.B) {
+			client := etcdfake.New(b).NewClient()
+			for range leases {
+				if _, err := client.Grant(b.Context(), 3600); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				if _, err := client.Put(b.Context(), "a", "1"); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -95,7 +95,7 @@ func (s *side) drain(t failer, w *watch, last int64) (seen []string) {
 			case !ok:
 				w.end = "closed"
 			case resp.Canceled:
-				w.end = fmt.Sprintf("canceled: %v, compacted up to %d", resp.Err(), max(0, resp.CompactRevision-s.offset))
+				w.end = fmt.Sprintf("canceled: %v, compacted up to %d, of a revision: %t", resp.Err(), max(0, resp.CompactRevision-s.offset), resp.Header.GetRevision() > 0)
 			}
 			for _, ev := range resp.Events {
 				seen = append(seen, s.plain(ev))

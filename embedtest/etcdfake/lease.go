@@ -47,29 +47,38 @@ func (s *Server) grant(r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) 
 	return &pb.LeaseGrantResponse{Header: s.header(), ID: id, TTL: l.ttl}, nil
 }
 
-// renew has a lease begin anew, and sets the alarm for the one that ends first.
+// renew has a lease begin anew, and sets the alarm if no other ends before it.
 func (s *Server) renew(l *lease) {
 	l.expires = s.now().Add(time.Duration(l.ttl) * time.Second)
-	s.setAlarm()
+	if end := s.endOf(l); s.next.IsZero() || end.Before(s.next) {
+		s.setAlarm(end)
+	}
 }
 
-func (s *Server) setAlarm() {
+// findNext sets the alarm for the lease that ends first.
+func (s *Server) findNext() {
 	var next time.Time
 	for _, l := range s.leases {
 		if end := s.endOf(l); next.IsZero() || end.Before(next) {
 			next = end
 		}
 	}
+	s.setAlarm(next)
+}
+
+// setAlarm has leases looked at again at a time that is no later than the end of any. After a renewal it can be
+// earlier: then nothing ends.
+func (s *Server) setAlarm(next time.Time) {
 	if s.alarm != nil {
 		s.alarm.Stop()
 	}
+	s.next = next
 	if !next.IsZero() && !s.stuck {
 		s.alarm = time.AfterFunc(next.Sub(s.now()), func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if !s.stopped() {
 				s.expire()
-				s.setAlarm()
 			}
 		})
 	}
@@ -88,15 +97,16 @@ func (s *Server) endOf(l *lease) time.Time {
 // first, so that at the instant of the end the lease is gone, whichever timer fires
 // first.
 func (s *Server) expire() {
-	if s.stuck {
+	now := s.now()
+	if s.stuck || now.Before(s.next) {
 		return
 	}
-	now := s.now()
 	due := slices.DeleteFunc(slices.Collect(maps.Values(s.leases)), func(l *lease) bool { return s.endOf(l).After(now) })
 	slices.SortFunc(due, byEnd)
 	for _, l := range due {
 		s.end(l)
 	}
+	s.findNext()
 }
 
 // end removes a lease and, at one revision, its keys.

@@ -38,7 +38,8 @@ type Server struct {
 	store   *store
 	leases  map[int64]*lease
 	lastID  int64
-	alarm   *time.Timer // at the end of the lease that ends first
+	next    time.Time   // no lease ends before it; zero without a lease
+	alarm   *time.Timer // then
 	skew    time.Duration
 	stuck   bool          // leases do not end
 	again   chan struct{} // closed, and made anew, when renewals of expired leases look again

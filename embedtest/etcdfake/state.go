@@ -24,7 +24,7 @@ func (s *Server) SetLeader(is bool) {
 		for _, l := range s.leases {
 			l.expires = s.now().Add(time.Duration(l.ttl) * time.Second)
 		}
-		s.setAlarm()
+		s.findNext()
 		s.renewAgain()
 	case !is && isClosed(s.leader):
 		s.leader = make(chan struct{})
@@ -48,7 +48,7 @@ func (s *Server) ShiftClock(d time.Duration) {
 	s.expire()
 	s.skew += d
 	s.expire()
-	s.setAlarm()
+	s.findNext()
 }
 
 // Expire ends a lease now, as the leader does when its time is over. It returns
@@ -63,7 +63,7 @@ func (s *Server) Expire(id clientv3.LeaseID) bool {
 	l := s.leases[int64(id)]
 	if l != nil {
 		s.end(l)
-		s.setAlarm()
+		s.findNext()
 	}
 	return l != nil
 }
@@ -147,7 +147,7 @@ func (s *Server) Backup() (restore func()) {
 				l.keys[string(kv.Key)] = true
 			}
 		}
-		s.setAlarm()
+		s.findNext()
 		for _, t := range append([]*serverStream(nil), s.streams...) {
 			t.snap(errUnavailable)
 		}

@@ -125,7 +125,7 @@ func (t *serverStream) create(r *pb.WatchCreateRequest) {
 	}
 	t.send(&pb.WatchResponse{Header: s.header(), WatchId: w.id, Created: true})
 	if w.from < s.store.compacted {
-		t.send(&pb.WatchResponse{Header: s.header(), WatchId: w.id, Canceled: true, CompactRevision: s.store.compacted})
+		t.send(&pb.WatchResponse{Header: s.headerAt(0), WatchId: w.id, Canceled: true, CompactRevision: s.store.compacted}) // of no revision, as etcd's
 		return
 	}
 	t.watchers = append(t.watchers, w)
