@@ -28,6 +28,8 @@ type options struct {
 // that depends on how busy the machine is must not stop a good change. It is a defect all the same. The
 // packages are the last arguments of the command; each begins with "./".
 //
+// The second run has the order of the first.
+//
 // A package that does not build does not run again, nor one in which the race detector has found a
 // data race, nor one that says of its failure that it is not a matter of time.
 //
@@ -74,7 +76,7 @@ func (o options) run(ctx context.Context, w io.Writer, command []string) (flaky,
 			red = append(red, first.pkg)
 		default:
 			fmt.Fprintf(w, "gate: %s has failed and is run once more\n", first.pkg)
-			second, err := options{target: o.target}.test(ctx, w, command, []string{first.pkg})
+			second, err := options{target: o.target}.test(ctx, w, sameOrder(command, first.seed()), []string{first.pkg})
 			if err != nil {
 				return flaky, red, err
 			}
@@ -91,6 +93,16 @@ func (o options) run(ctx context.Context, w io.Writer, command []string) (flaky,
 		fmt.Fprintln(w, line)
 	}
 	return flaky, red, nil
+}
+
+// sameOrder returns the command with the order of tests that a run in random order has printed: in another order, a test
+// that depends on those before it would pass as one that depends on time.
+func sameOrder(command []string, seed string) []string {
+	command = slices.Clone(command)
+	if i := slices.Index(command, "-shuffle=on"); i >= 0 && seed != "" {
+		command[i] = "-shuffle=" + seed
+	}
+	return command
 }
 
 // split separates the packages, which are last, from the command before them.

@@ -153,3 +153,21 @@ func TestPlainly(t *testing.T) {
 		})
 	}
 }
+
+// A package that has failed in random order runs again in the same one.
+func TestAgainInTheSameOrder(t *testing.T) {
+	const note = "\tf, _ := os.OpenFile(\"order\", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)\n\tf.WriteString(t.Name())\n\tf.Close()\n}\n"
+	source := "func TestBad(t *testing.T) {\n\tt.Error(\"each time\")\n" + note
+	for c := range 12 {
+		source += fmt.Sprintf("func Test%c(t *testing.T) {\n", 'C'+c) + note
+	}
+	module(t, source)
+	flaky, red, err := options{again: true}.run(t.Context(), io.Discard, []string{"go", "test", "-vet=off", "-shuffle=on", "./a"})
+	require.NoError(t, err)
+	require.Empty(t, flaky)
+	require.Len(t, red, 1)
+	order, err := os.ReadFile("a/order")
+	require.NoError(t, err)
+	first, second := order[:len(order)/2], order[len(order)/2:]
+	require.Equal(t, string(first), string(second))
+}

@@ -111,6 +111,16 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 	return nil
 }
 
+// seed returns the seed of the random order in which the tests ran, or "".
+func (p *result) seed() string {
+	for _, l := range p.lines {
+		if seed, ok := strings.CutPrefix(l.Output, "-test.shuffle "); ok {
+			return strings.TrimSpace(seed)
+		}
+	}
+	return ""
+}
+
 // print writes the package's own lines and those of the tests that have failed, as go test
 // does without -json.
 func (p *result) print(w io.Writer) {
