@@ -76,7 +76,7 @@ func (o options) run(ctx context.Context, w io.Writer, command []string) (flaky,
 			red = append(red, first.pkg)
 		default:
 			fmt.Fprintf(w, "gate: %s has failed and is run once more\n", first.pkg)
-			second, err := options{target: o.target}.test(ctx, w, sameOrder(command, first.seed()), []string{first.pkg})
+			second, err := options{target: o.target}.test(ctx, w, sameOrder(command, first.seed), []string{first.pkg})
 			if err != nil {
 				return flaky, red, err
 			}

@@ -37,6 +37,7 @@ type result struct {
 	begun  []string // tests and subtests that have not ended
 	failed []string // those that have failed, or not ended when the package has
 	skips  []string // tests that were skipped, each with its reason
+	seed   string   // of the random order in which the tests ran, or ""
 }
 
 // read takes the events of a run, and writes each package's output when the package has
@@ -92,6 +93,9 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 	switch {
 	case ev.Action == "output":
 		p.lines = append(p.lines, ev)
+		if seed, ok := strings.CutPrefix(ev.Output, "-test.shuffle "); ok && ev.Test == "" {
+			p.seed = strings.TrimSpace(seed)
+		}
 		p.raced = p.raced || strings.Contains(ev.Output, "WARNING: DATA RACE")
 		p.vetoed = p.vetoed || strings.Contains(ev.Output, Veto)
 	case ev.Action == "fail" && ev.Test != "":
@@ -109,16 +113,6 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 		return p
 	}
 	return nil
-}
-
-// seed returns the seed of the random order in which the tests ran, or "".
-func (p *result) seed() string {
-	for _, l := range p.lines {
-		if seed, ok := strings.CutPrefix(l.Output, "-test.shuffle "); ok {
-			return strings.TrimSpace(seed)
-		}
-	}
-	return ""
 }
 
 // print writes the package's own lines and those of the tests that have failed, as go test
