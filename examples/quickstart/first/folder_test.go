@@ -62,7 +62,7 @@ func TestFirstOutput(t *testing.T) {
 	}
 	for line := range strings.Lines("go mod init example.com/empty\n" + lines) {
 		out, err := command(line).CombinedOutput()
-		if unreachable.Match(out) {
+		if unreachable.Match(out) && !*cold && *within == 0 { // make first-output has been asked for it
 			t.Skipf("modules cannot be downloaded here: %s", out)
 		}
 		require.NoError(t, err, "%s%s", line, out)
