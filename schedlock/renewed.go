@@ -40,12 +40,9 @@ func renew(is, want record.Plan, now time.Time, resumed bool) (plan record.Plan,
 	return want, true
 }
 
-// mostAhead is by how much the clock of a process that has written a plan may be ahead.
-const mostAhead = time.Minute
-
 // ahead reports whether the clock of the process that has written a plan was ahead of this one's: what is due by it comes after
 // that time.
-func ahead(p record.Plan, now time.Time) bool { return p.AliveMS > now.Add(mostAhead).UnixMilli() }
+func ahead(p record.Plan, now time.Time) bool { return !record.HasCome(p.AliveMS, now) }
 
 // sameSchedule reports whether two plans are of one schedule. The fire times of one text differ if zone files do.
 func sameSchedule(a, b string) bool {

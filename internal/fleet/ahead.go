@@ -6,32 +6,26 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// ahead is by how much the clock of a process that runs jobs may be ahead of this one: the default of schedlock.Options.MaxSkew.
-// A later time in a record is of a wrong clock. Until it has come, it does not count: it would be the latest, and hide
-// that the job does not run.
-const ahead = time.Minute
-
-// come reports whether a time that another process has recorded counts at a time of this clock.
-func come(ms int64, now time.Time) bool { return ms <= now.Add(ahead).UnixMilli() }
-
 // latestOf returns the later one of two times, of which the second counts if it has come.
 func latestOf(before, at int64, now time.Time) int64 {
-	if come(at, now) {
+	if record.HasCome(at, now) {
 		return max(before, at)
 	}
 	return before
 }
 
 // counts reports whether the record of a tick counts at a time.
-func counts(tick int64, r Run, now time.Time) bool { return come(tick, now) && come(r.Start, now) }
+func counts(tick int64, r Run, now time.Time) bool {
+	return record.HasCome(tick, now) && record.HasCome(r.Start, now)
+}
 
 // ends returns the latest end of a run, and of a run without an error, of those that have come at a time; or 0.
 func (j *Job) ends(now time.Time) (ended, success int64) {
-	if come(j.removed, now) {
+	if record.HasCome(j.removed, now) {
 		success = j.removed
 	}
 	for _, r := range j.Runs {
-		if !come(r.end, now) {
+		if !record.HasCome(r.end, now) {
 			continue
 		}
 		ended = max(ended, r.end)

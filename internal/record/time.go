@@ -15,3 +15,11 @@ func Time(ms int64) time.Time {
 	}
 	return t
 }
+
+// mostAhead is by how much the clock of a process that writes records may be ahead of this one: the default of
+// schedlock.Options.MaxSkew.
+const mostAhead = time.Minute
+
+// HasCome reports whether a time, in milliseconds since 1970, that another process has recorded counts at a time of this clock.
+// A later one is of a wrong clock, and does not count until it has come: it would be the latest, and hide what is true.
+func HasCome(ms int64, now time.Time) bool { return ms <= now.Add(mostAhead).UnixMilli() }

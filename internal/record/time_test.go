@@ -25,3 +25,14 @@ func TestTime(t *testing.T) {
 		require.Zero(t, Time(ms), "%d", ms)
 	}
 }
+
+// A time counts until it is more than a minute ahead.
+func TestHasCome(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_700_000_000_000)
+	for ahead, want := range map[time.Duration]bool{-time.Hour: true, 0: true, time.Minute: true, time.Minute + time.Millisecond: false, 24 * time.Hour: false} {
+		if got := HasCome(now.Add(ahead).UnixMilli(), now); got != want {
+			t.Errorf("%v ahead: %t, want %t", ahead, got, want)
+		}
+	}
+}
