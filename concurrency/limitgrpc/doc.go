@@ -27,8 +27,8 @@
 //	|-------------------------------------------------|--------------------------------------------|
 //	| the key's limit is reached                      | RESOURCE_EXHAUSTED, KEY_FULL and RetryInfo |
 //	| the key's limit is 0: it is paused              | RESOURCE_EXHAUSTED without RetryInfo       |
-//	| the total of all keys is reached                | UNAVAILABLE, TOTAL_FULL and RetryInfo      |
-//	| the total is 0: all keys are paused             | UNAVAILABLE without RetryInfo              |
+//	| the total, or Single's limit, is reached        | UNAVAILABLE, TOTAL_FULL and RetryInfo      |
+//	| it is 0: all keys are paused                    | UNAVAILABLE without RetryInfo              |
 //	| the rate has no token now                       | UNAVAILABLE, RATE_EXCEEDED and RetryInfo   |
 //	| etcd does not answer, or refuses a write        | UNAVAILABLE and RetryInfo; see Outage      |
 //	| etcd answers later than Wait                    | UNAVAILABLE and RetryInfo                  |

@@ -25,7 +25,7 @@ const (
 	ReasonInternal     = "INTERNAL"      // INTERNAL: an option is wrong, or a limit differs from the stored one
 	ReasonLost         = "LOST"          // UNAVAILABLE: the permit, or the place in the queue, was lost
 	ReasonRateExceeded = "RATE_EXCEEDED" // UNAVAILABLE: the fleet may not begin another call now (Options.Rate)
-	ReasonTotalFull    = "TOTAL_FULL"    // UNAVAILABLE: as many calls of all keys run as the total allows
+	ReasonTotalFull    = "TOTAL_FULL"    // UNAVAILABLE: as many calls of all keys run as the total, or the limit of concurrency.Single, allows
 	ReasonUnavailable  = "UNAVAILABLE"   // UNAVAILABLE: etcd does not answer, the session is closed, or there are too many requests or keys
 )
 

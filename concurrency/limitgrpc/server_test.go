@@ -49,6 +49,22 @@ func TestLimitOfAKey(t *testing.T) {
 	require.Zero(t, refusal(t, s.get("acme"), codes.ResourceExhausted, limitgrpc.ReasonKeyFull), "it is paused")
 }
 
+// A497: Single limits all keys together. Its full limit is the service's, and no quota of a client.
+func TestOneSemaphore(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 1)
+	sem, err := concurrency.NewSemaphore(in.sess, "slow", 1, nil)
+	require.NoError(t, err)
+	p, err := sem.TryAcquire(ctxT(t))
+	require.NoError(t, err)
+	u, err := limitgrpc.UnaryServerInterceptor(concurrency.Single(sem), options())
+	require.NoError(t, err)
+	s := serve(t, []grpc.ServerOption{grpc.UnaryInterceptor(u)}, ok, okStream)
+	require.Positive(t, refusal(t, s.get("acme"), codes.Unavailable, limitgrpc.ReasonTotalFull))
+	require.NoError(t, p.Release(ctxT(t)))
+	require.NoError(t, s.get("acme"))
+}
+
 // TestStream: a stream holds its permit until its handler has returned, and sees its context.
 func TestStream(t *testing.T) {
 	t.Parallel()

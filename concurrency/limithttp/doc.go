@@ -32,8 +32,8 @@
 //	|--------------------------------------------------|-------------------------------------------|
 //	| the key's limit is reached                       | 429, Retry-After, RateLimit-Policy        |
 //	| the key's limit is 0: it is paused               | 429 without Retry-After                   |
-//	| the total of all keys is reached                 | 503 and Retry-After                       |
-//	| the total is 0: all keys are paused              | 503 without Retry-After                   |
+//	| the total, or Single's limit, is reached         | 503 and Retry-After                       |
+//	| it is 0: all keys are paused                     | 503 without Retry-After                   |
 //	| the rate has no token now                        | 503 and Retry-After                       |
 //	| etcd does not answer, or refuses a write         | 503 and Retry-After; see Outage           |
 //	| etcd answers later than Wait                     | 503 and Retry-After                       |
@@ -153,7 +153,7 @@
 // answer ends the process. Those of gRPC pass, as does its reflection. Put it directly behind
 // that of idemhttp: a replay needs no permit, and a request that is refused, also by a 409, is not recorded and
 // executes when it is repeated, under idempotency.Refuse too. With another handler in between, which may have done
-// something, the status decides. There a client that leaves does not end the wait. In front of idemhttp, each replay needs a
+// something, the status decides. Behind idemhttp a client that leaves does not end the wait. In front of idemhttp, each replay needs a
 // permit. In either order a lost permit ends the context of the handler. A second Middleware of the same Limiter within the first is an error
 // (500), since two requests could wait for each other; of another Limiter it is fine, and the waits
 // add up.

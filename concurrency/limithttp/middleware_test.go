@@ -314,7 +314,7 @@ func TestEnabled(t *testing.T) {
 	}
 }
 
-// TestOneSemaphore: Single limits all keys together.
+// A497: Single limits all keys together. Its full limit is the service's, and no quota of a client.
 func TestOneSemaphore(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, 1)
@@ -326,7 +326,7 @@ func TestOneSemaphore(t *testing.T) {
 	for _, c := range []struct {
 		tenant string
 		want   int
-	}{{"a", 429}, {"b", 429}, {"a", 200}, {"b", 200}} {
+	}{{"a", 503}, {"b", 503}, {"a", 200}, {"b", 200}} {
 		if c.want == http.StatusOK {
 			require.NoError(t, p.Release(ctxT(t)))
 		}
@@ -334,6 +334,8 @@ func TestOneSemaphore(t *testing.T) {
 		r.Header.Set("Tenant", c.tenant)
 		h.ServeHTTP(w, r)
 		require.Equal(t, c.want, w.Code)
+		require.Equal(t, c.want == 503, strings.Contains(w.Body.String(), `"code":"total-full"`))
+		require.Empty(t, w.Header().Get("RateLimit-Policy")+w.Header().Get("RateLimit"))
 	}
 }
 

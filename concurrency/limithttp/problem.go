@@ -32,7 +32,7 @@ const (
 	CodeEnded        Code = "ended"         // 503: the request's context has ended while it waited
 	CodeLost         Code = "lost"          // 503: the permit, or the place in the queue, was lost
 	CodeRateExceeded Code = "rate-exceeded" // 503: the fleet may not begin another request now (Options.Rate)
-	CodeTotalFull    Code = "total-full"    // 503: as many requests of all keys run as the total allows
+	CodeTotalFull    Code = "total-full"    // 503: as many requests of all keys run as the total, or the limit of concurrency.Single, allows
 	CodeUnavailable  Code = "unavailable"   // 503: etcd does not answer, the session is closed, or there are too many requests or keys
 )
 

@@ -75,6 +75,13 @@ func serve(ctx context.Context, set settings) error {
 			Wait:     wait,
 			Outage:   o.policy,
 			Patience: patience,
+			// A full limit is 429 here and not 503, so that the table shows it apart from an outage.
+			OnProblem: func(w http.ResponseWriter, _ *http.Request, p limithttp.Problem) {
+				if p.Code == limithttp.CodeTotalFull {
+					p.Status = http.StatusTooManyRequests
+				}
+				w.WriteHeader(p.Status)
+			},
 			OnOutage: func(err error) {
 				if err != nil {
 					backend.Emit(evOutage, o.name)

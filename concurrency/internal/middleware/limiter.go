@@ -30,3 +30,10 @@ func whole(lim concurrency.Limiter) *concurrency.Semaphore {
 	}
 	return nil
 }
+
+// ofAll reports whether the semaphore of a key is that of all keys, as in concurrency.Single. Its limit is the service's, and
+// no quota of one client.
+func ofAll(lim concurrency.Limiter, key string) bool {
+	all := whole(lim)
+	return all != nil && lim.Key(key) == all
+}

@@ -16,7 +16,7 @@ type Reason string
 // The reasons.
 const (
 	KeyFull      Reason = "key-full"      // the limit of the key is reached
-	TotalFull    Reason = "total-full"    // the total of all keys is reached
+	TotalFull    Reason = "total-full"    // the total of all keys is reached, or the limit of concurrency.Single
 	RateExceeded Reason = "rate-exceeded" // there is no token of the rate
 	Unavailable  Reason = "unavailable"   // etcd does not answer, the session is closed, or it has too many requests
 	Lost         Reason = "lost"          // the permit, or the place in the queue, was lost
@@ -43,7 +43,7 @@ func (a *Admission) Refuse(ctx context.Context, key string, err error) Refusal {
 	case errors.Is(err, share.ErrUnseen):
 		// Wait was shorter than etcd's latency: whether a permit is free is not known.
 		return Refusal{Reason: Unavailable, RetryAfter: a.after(Unavailable, "", nil)}
-	case full != nil && full.Level == concurrency.LevelTotal:
+	case full != nil && (full.Level == concurrency.LevelTotal || ofAll(a.Limiter, key)):
 		return Refusal{Reason: TotalFull, RetryAfter: a.after(TotalFull, "", full)}
 	case full != nil:
 		return Refusal{Reason: KeyFull, Limit: full.Limit, RetryAfter: a.after(KeyFull, key, full)}
