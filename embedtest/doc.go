@@ -10,6 +10,9 @@
 //		c := embedtest.Start(t, nil)
 //		prefix := c.Prefix(t)
 //		_, err := c.Client().Put(t.Context(), prefix+"a", "1")
+//		if err != nil {
+//			t.Fatal(err)
+//		}
 //		…
 //	}
 //

@@ -9,6 +9,9 @@
 //		etcdfake.Test(t, func(t *testing.T, etcd *etcdfake.Server) {
 //			client := etcd.NewClient() // has a *clientv3.Client, for the code under test
 //			lease, err := client.Grant(t.Context(), 60)
+//			if err != nil {
+//				t.Fatal(err)
+//			}
 //			…
 //			client.Stall() // as if its process was stopped
 //			time.Sleep(time.Hour)

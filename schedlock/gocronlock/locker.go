@@ -160,6 +160,9 @@ func (g *Locker[L]) Fail(key string, err error) bool {
 // RunNow of gocron's job of that name.
 //
 //	job, err := s.NewJob(…, gocron.WithName("sweep"))
+//	if err != nil {
+//		return err
+//	}
 //	locker.Retry("sweep", job.RunNow)
 //
 // Without Retry the call of Lock itself is on standby. gocron counts it as a running task: it

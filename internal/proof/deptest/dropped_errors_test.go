@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,15 +44,30 @@ func assigns(s ast.Stmt) bool {
 	})
 }
 
-// droppedErrors returns what of a fragment of Go a reader must not copy: an err that the next statement does not look at, and
-// a session that is opened without a bound of its own. Text that is no Go has none.
+// likeGo matches what Go has and other text in code blocks has not.
+var likeGo = regexp.MustCompile(`:= |(?m)^\s*func |err != nil`)
+
+// parsed parses a program, declarations or statements. What a page leaves out, …, is an identifier.
+func parsed(fset *token.FileSet, text string) (file *ast.File, err error) {
+	text = strings.ReplaceAll(text, "…", "_")
+	for _, whole := range []string{text, "package p; " + text, "package p; func _() { " + text + "\n}"} {
+		if file, err = parser.ParseFile(fset, "", whole, 0); err == nil {
+			break
+		}
+	}
+	return file, err
+}
+
+// droppedErrors returns what of a program or a fragment of Go a reader must not copy: an err that the next statement does not
+// look at, a session that is opened without a bound of its own, and what is like Go and no Go. Other text has none.
 func droppedErrors(text string) (found []string) {
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "", "package p; "+text, 0)
+	file, err := parsed(fset, text)
 	if err != nil {
-		if file, err = parser.ParseFile(fset, "", "package p; func _() { "+text+"\n}", 0); err != nil {
-			return nil
+		if likeGo.MatchString(text) {
+			return []string{"it is like Go, and does not parse: " + err.Error()}
 		}
+		return nil
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -121,6 +137,9 @@ func TestCopiedCodeLooksAtErrors(t *testing.T) {
 		"s, err := concurrency.NewSession(ctx, c, \"a\", nil)":            1,
 		"s, err := concurrency.NewSession(opening, c, \"a\", nil)":        0,
 		"$ etcdctl get err": 0,
+		"package main\n\nimport \"a\"\n\nfunc main() {\n\tx, err := a.F()\n\tuse(x)\n}": 1, // a whole program
+		"func f() {\n\tx, err := g(…)\n\tuse(x)\n\t…\n}":                                1, // with something left out
+		"x, err := g(a b)": 1, // no Go
 	} {
 		if got := droppedErrors(text); len(got) != want {
 			t.Errorf("%q: %q, want %d", text, got, want)
