@@ -51,3 +51,22 @@ func TestNoSpaceAfterApply(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 	f.NoKeys("queue/")
 }
+
+// A498: a request that waits at its key, below a total, needs a second key in etcd when its turn comes. Out of space it fails
+// then, and leaves nothing. The permit before it is released.
+func TestNoSpaceBelowATotal(t *testing.T) {
+	t.Parallel()
+	f := own(t, 1)
+	ctx := ctxT(t)
+	s, _ := f.Session(nil)
+	lim, err := concurrency.NewKeyedLimiter(s, "x", 1, &concurrency.KeyedLimiterOptions{Total: 10})
+	require.NoError(t, err)
+	p := acquire(t, ctx, lim.Key("a"))
+	next := ask(t, ctx, lim.Key("a"))
+	require.NoError(t, f.SetNoSpace(ctx, true))
+	require.NoError(t, p.Release(ctx))
+	require.ErrorIs(t, got(t, next, "the request that waited").err, rpctypes.ErrNoSpace)
+	f.NoKeys("queue/")
+	require.NoError(t, f.SetNoSpace(ctx, false))
+	require.NoError(t, acquire(t, ctx, lim.Key("a")).Release(ctx))
+}

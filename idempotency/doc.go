@@ -74,7 +74,7 @@
 //
 // An outcome is a recorded result or failure; to replay is to return it to a duplicate. An attempt is
 // lost if it is not in progress any more, with neither an outcome nor a release; one that has failed under Refuse
-// without a word counts as lost. It is then unknown what the attempt did: State Unknown and
+// without NothingDone or Permanent counts as lost. It is then unknown what the attempt did: State Unknown and
 // UnknownError are about a lost attempt.
 //
 // A record is what etcd stores about a request: its latest attempt, its outcome and its recovery

@@ -21,8 +21,8 @@ func limitedAPI(sess *concurrency.Session, api http.Handler) (http.Handler, erro
 	}
 	limited, err := limithttp.Middleware(lim, limithttp.Options{
 		Key: func(r *http.Request) (string, bool) {
-			tenant, authenticated := r.Context().Value(tenantKey{}).(string)
-			return tenant, authenticated // without a tenant not limited at all, such as health checks
+			tenant, _ := r.Context().Value(tenantKey{}).(string)
+			return tenant, r.URL.Path != "/healthz" // without a tenant: 500, an error of the program
 		},
 		Wait: 2 * time.Second, // then 429, or 503 if the total is full
 		// In an outage for each request: count them, and log a sample.
@@ -54,12 +54,16 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, ctx := range []context.Context{context.WithValue(ctx, tenantKey{}, "acme"), ctx} {
+	for _, path := range []string{"/report", "/healthz"} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/report", nil).WithContext(ctx))
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil).WithContext(context.WithValue(ctx, tenantKey{}, "acme")))
 		fmt.Print(w.Code, " ", w.Body)
 	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/report", nil)) // without a tenant
+	fmt.Println(w.Code)
 	// Output:
 	// 200 under a permit: true
 	// 200 under a permit: false
+	// 500
 }

@@ -34,10 +34,10 @@ func ExampleMiddleware() {
 	}
 	limited, err := limithttp.Middleware(lim, limithttp.Options{
 		Key: func(r *http.Request) (string, bool) {
-			tenant, authenticated := r.Context().Value(tenantKey{}).(string)
-			return tenant, authenticated
+			tenant, _ := r.Context().Value(tenantKey{}).(string)
+			return tenant, r.URL.Path != "/healthz" // without a tenant: 500, an error of the program
 		},
-		ReportError: func(r *http.Request, err error) { log.Print(r.URL, err) },
+		ReportError: func(r *http.Request, err error) { log.Print(r.URL, ": ", err) },
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -66,6 +66,6 @@ func ExampleMiddleware() {
 	// Output:
 	// "acme": 429 "\"concurrency\";q=1;qu=\"concurrent-requests\""
 	// "globex": 200 ""
-	// "": 200 ""
+	// "": 500 ""
 	// "acme": 200 ""
 }

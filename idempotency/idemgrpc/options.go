@@ -56,7 +56,8 @@ type Options struct {
 	// StoreTimeout is at most how long a call waits for etcd before its handler runs, in
 	// addition to Wait; its first answer is waited for that long whatever Wait is. After a call that etcd
 	// has not answered, the others do not wait, until etcd answers: see "Without etcd" in the package's
-	// comment. Defaults to 5 seconds; at most 24 hours.
+	// comment. If it is shorter than an election of etcd, about 3 seconds, an election counts as an outage,
+	// in which FailOpen can execute a call twice. Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
 	// FailOpen runs the handler without a claim, so possibly twice, if a call cannot begin
 	// because etcd is unavailable or nearly full, and nothing else is known of the call

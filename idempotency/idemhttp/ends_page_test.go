@@ -47,7 +47,7 @@ type row struct {
 func TestTableOfEnds(t *testing.T) {
 	t.Parallel()
 	rows := []*row{
-		{end: "a success"}, {end: "a final no"}, {end: "the handler's word that nothing was done"},
+		{end: "a success"}, {end: "a final no"}, {end: "the handler reports that nothing was done"},
 		{end: "refused before the work, by its code"}, {end: "ended by the client, a deadline or another call"},
 		{end: "a failure"}, {end: "broken off"},
 	}

@@ -144,7 +144,7 @@ func payOnce(sess *concurrency.Session, key, secret []byte, tenant func(*http.Re
 	}
 	store, err := idempotency.NewStore(sess, "payments", &idempotency.Options{
 		OnLost:      idempotency.Refuse, // if the provider takes no keys
-		MaxPerScope: 10_000,             // one tenant cannot fill etcd
+		MaxPerScope: 10_000,             // records kept: new requests of a tenant in Retain, 24 h
 		Codec:       codec,
 		Secret:      secret, // the same in all processes
 	})

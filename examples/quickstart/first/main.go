@@ -35,7 +35,7 @@ func run(ctx context.Context, client *clientv3.Client) error {
 	if err != nil {
 		return err
 	}
-	defer sess.Close(ctx)
+	defer sess.Close(context.WithoutCancel(ctx))
 	sem, err := concurrency.NewSemaphore(sess, "charge", 10, nil) // 10 in the whole fleet
 	if err != nil {
 		return err

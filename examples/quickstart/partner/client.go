@@ -14,8 +14,8 @@ import (
 // while the partner works on it: see call. The numbers of limit and rate count until etcd has some. Later ones in the code
 // change nothing, but these do, for all processes at once:
 //
-//	etcdkit limit -N quickstart semaphore/partner 12
-//	etcdkit limit -N quickstart rate/partner 50 --burst 10
+//	etcdkit limit -N quickstart semaphore/partner 6
+//	etcdkit limit -N quickstart rate/partner 30 --burst 5
 func limited(sess *concurrency.Session) (*http.Client, error) {
 	sem, err := concurrency.NewSemaphore(sess, "partner", 8, &concurrency.SemaphoreOptions{AdoptLimit: true})
 	if err != nil {

@@ -30,7 +30,7 @@ var rows = map[string]caused{
 	"etcd: one member is down or restarts":                                                    by("a member of etcd is down, and the leader moves"),
 	"etcd: a member hangs: `a member of etcd does not answer while others do`":                {why: byHung},
 	"etcd: the leader hangs or changes":                                                       by("a member of etcd is down, and the leader moves"),
-	"etcd: ⚠ the leader was frozen for longer than the TTL and continued":                     {why: byProcess},
+	"etcd: ⚠ the leader was frozen beyond the TTL, or cut off beyond the margin":              {why: byProcess},
 	"etcd: no majority, or all members unreachable":                                           by("etcd is away"),
 	"etcd: out of space (`NOSPACE`)":                                                          by("etcd is out of space"),
 	"etcd: a backup is restored":                                                              {why: byStore},

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -97,5 +99,38 @@ func TestQuickstartFails(t *testing.T) {
 			t.Errorf("%q, %v; want %d breaches", got, err, breaches)
 		}
 		root["examples/quickstart/new/main.go"] = &fstest.MapFile{Data: []byte("program.Main(concurrency.NewSession()" + strings.Repeat("\n", maxProgram))}
+	}
+}
+
+// ratesOfThePartner are the numbers of the partner's rate, in the commands and in the program.
+var ratesOfThePartner = regexp.MustCompile(`(?:rate/partner |quota := concurrency\.Rate\{PerSecond: )(\d+)(?: --burst |, Burst: )(\d+)`)
+
+// aboveQuota returns the rates of a text by which more calls can begin in a second than the partner's quota allows. A rate
+// admits its burst besides.
+func aboveQuota(text string, quota int) (found []string, rates int) {
+	all := ratesOfThePartner.FindAllStringSubmatch(text, -1)
+	for _, m := range all {
+		perSecond, _ := strconv.Atoi(m[1])
+		burst, _ := strconv.Atoi(m[2])
+		if perSecond+burst > quota {
+			found = append(found, m[0])
+		}
+	}
+	return found, len(all)
+}
+
+// A499: the numbers of the program for a partner, and those that its page sets, keep the quota of 50 in any second.
+func TestQuotaOfThePartner(t *testing.T) {
+	for name, want := range map[string]int{"docs/limits.md": 1, "examples/quickstart/partner/client.go": 2} {
+		text, err := os.ReadFile("../../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, rates := aboveQuota(string(text), 50); len(found) > 0 || rates != want {
+			t.Errorf("%s: above 50 in a second: %q; %d rates, want %d", name, found, rates, want)
+		}
+	}
+	if found, _ := aboveQuota("etcdkit limit rate/partner 50 --burst 10", 50); len(found) != 1 {
+		t.Errorf("%q, want one", found)
 	}
 }

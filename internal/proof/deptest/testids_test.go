@@ -78,7 +78,7 @@ func requiredIDs() []string {
 	add("A", "%d", 440, 445)
 	add("A", "%d", 450, 463)
 	add("A", "%d", 470, 478)
-	add("A", "%d", 497, 497)
+	add("A", "%d", 497, 499)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
