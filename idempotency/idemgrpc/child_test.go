@@ -128,3 +128,35 @@ func TestCallsThatDifferInMetadata(t *testing.T) {
 	require.NoError(t, send(idemgrpc.WithKey(a.Context(), a.ChildKey("B")), "account", "B"))
 	require.NoError(t, a.Release(ctxT(t)))
 }
+
+// A464: a call whose invoker panicked used up its key: its retry had another one, and so had the attempt that takes over.
+func TestCallThatPanicsKeepsItsKey(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, nil)[0]
+	cc, err := grpc.NewClient("passthrough:///a", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer cc.Close()
+	var keys []string
+	send := func(ctx context.Context, panics bool) {
+		defer func() { require.Equal(t, panics, recover() != nil) }()
+		require.NoError(t, idemgrpc.UnaryClientInterceptor(nil)(ctx, payMethod, message(t), nil, cc, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+			if panics {
+				panic("a bug in an interceptor")
+			}
+			md, _ := metadata.FromOutgoingContext(ctx)
+			keys = append(keys, md.Get("idempotency-key")...)
+			return nil
+		}))
+	}
+	for attempt := range 2 {
+		a, _, err := in.Begin(ctxT(t), idempotency.Key{Op: "pay", ID: "k"}, nil)
+		require.NoError(t, err)
+		if attempt == 0 {
+			send(a.Context(), true)
+		}
+		send(a.Context(), false)
+		require.NoError(t, a.Abandon(ctxT(t)))
+	}
+	require.Len(t, keys, 2)
+	require.Equal(t, keys[0], keys[1])
+}

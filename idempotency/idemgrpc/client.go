@@ -99,10 +99,14 @@ func UnaryClientInterceptor(methods func(fullMethod string) bool) grpc.UnaryClie
 		if err != nil {
 			return refusal(middleware.Malformed, "the context's key (WithKey): "+err.Error())
 		}
+		final := false
+		defer func() {
+			if retry != nil && !final { // also if the invoker has panicked
+				retry() // the next equal call is a retry of this one
+			}
+		}()
 		err = invoker(metadata.AppendToOutgoingContext(ctx, keyName, written), method, req, reply, cc, opts...)
-		if retry != nil && after(status.Convert(err)) != idempotency.Remember {
-			retry() // the next equal call is a retry of this one
-		}
+		final = after(status.Convert(err)) == idempotency.Remember
 		return err
 	}
 }

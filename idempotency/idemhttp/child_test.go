@@ -178,3 +178,49 @@ func TestTransportRewindsTheBody(t *testing.T) {
 	require.Equal(t, "one body", string(sent))
 	require.NoError(t, a.Release(ctxT(t)))
 }
+
+// A464: a request that failed within Transport, or in which Base panicked, used up its key: its retry had another one, and
+// so had the attempt that takes over. It has one key until it has an answer.
+func TestTransportKeepsTheKeyOfARequestWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	keys := map[string][]string{}
+	for range 2 {
+		a, _, err := in.Begin(ctxT(t), idempotency.Key{Op: "pay", ID: "k"}, nil)
+		require.NoError(t, err)
+		for name, bad := range map[string]struct {
+			copies int // of the body that can be had
+			panics bool
+		}{"a body that cannot be read again": {copies: 1}, "a panic": {copies: 2, panics: true}} {
+			send := func(copies int, panics bool) {
+				r, err := http.NewRequestWithContext(a.Context(), http.MethodPost, "http://pay.test/"+strings.ReplaceAll(name, " ", "-"), strings.NewReader("1"))
+				require.NoError(t, err)
+				r.GetBody = func() (io.ReadCloser, error) {
+					if copies--; copies < 0 {
+						return nil, io.ErrUnexpectedEOF
+					}
+					return io.NopCloser(strings.NewReader("1")), nil
+				}
+				defer func() { require.Equal(t, panics, recover() != nil) }()
+				_, err = (&idemhttp.Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+					if panics {
+						panic("a bug in Base")
+					}
+					keys[name] = append(keys[name], r.Header.Get("Idempotency-Key"))
+					return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r, Header: http.Header{}}, nil
+				})}).RoundTrip(r)
+				require.Equal(t, copies < 0, err != nil)
+			}
+			if a.Attempt() == 1 {
+				send(bad.copies, bad.panics)
+			}
+			send(2, false)
+		}
+		require.NoError(t, a.Abandon(ctxT(t)))
+	}
+	require.Len(t, keys, 2)
+	for name, k := range keys {
+		require.Len(t, k, 2)
+		require.Equal(t, k[0], k[1], name)
+	}
+}

@@ -106,15 +106,23 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		r2.Header = http.Header{}
 	}
 	r2.Header.Set(header, value)
-	if retry != nil && hasBody(r) && r.GetBody != nil {
+	if retry == nil {
+		return send(base, r2)
+	}
+	over := false
+	defer func() {
+		if !over { // Base has panicked, or nothing was sent
+			retry()
+		}
+	}()
+	if hasBody(r) && r.GetBody != nil {
 		if r2.Body, err = rewound(r); err != nil {
 			return nil, err
 		}
 	}
 	resp, err := send(base, r2)
-	if retry != nil {
-		answered(resp, err, retry)
-	}
+	answered(resp, err, retry)
+	over = true
 	return resp, err
 }
 
