@@ -3,6 +3,9 @@ package idemhttp_test
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -14,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -275,21 +279,71 @@ func TestBodyIsTooLarge(t *testing.T) {
 	require.Equal(t, idemhttp.CodeTooLarge, s.post("/", "k2", "123456").problem(t).Code)
 }
 
-// A body that breaks off begins nothing.
+// A465: a body that does not arrive, since its client breaks off or the server's ReadTimeout has passed, was refused as
+// malformed, and not to be repeated. Nothing begins, and the same request may be repeated.
 func TestBodyBreaksOff(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	s := f.instance(nil, nil).serve(nil, paid)
-	conn, err := net.Dial("tcp", s.Listener.Addr().String())
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 100\r\n\r\nhalf of it")
-	require.NoError(t, err)
-	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
-	require.False(t, s.post("/", "k", "another").replayed())
-	require.EqualValues(t, 1, s.calls.Load())
+	for name, limit := range map[string]time.Duration{"breaks off": 0, "is late": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := f.instance(nil, nil)
+			s := in.serve(nil, paid)
+			late := httptest.NewUnstartedServer(s.Config.Handler)
+			late.Config.ReadTimeout = limit
+			late.Start()
+			t.Cleanup(late.Close)
+			conn, err := net.Dial("tcp", late.Listener.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			key := strings.ReplaceAll(name, " ", "-")
+			_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: "+key+"\r\nContent-Length: 100\r\n\r\nhalf of it")
+			require.NoError(t, err)
+			if limit == 0 {
+				require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			b, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			p := reply{resp, string(b)}.problem(t)
+			require.Equal(t, []any{408, idemhttp.CodeIncomplete, true}, []any{p.Status, p.Code, p.Retryable})
+			for n := range 2 {
+				require.Equal(t, n > 0, s.post("/", key, "all of it").replayed())
+			}
+			require.EqualValues(t, 1, s.calls.Load())
+		})
+	}
+}
+
+// A465: which errors of a body are about its connection.
+func TestErrorsOfABody(t *testing.T) {
+	t.Parallel()
+	mw := shared(t).instance(nil, nil).middleware(nil)
+	for _, c := range []struct {
+		err    error
+		status int
+		rpc    string
+	}{
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, 408, "unavailable"},
+		{os.ErrDeadlineExceeded, 408, "unavailable"},
+		{io.ErrUnexpectedEOF, 408, "unavailable"},
+		{context.Canceled, 408, "unavailable"},
+		{errors.New("malformed chunked encoding"), 400, "invalid_argument"},
+		{gzip.ErrChecksum, 400, "invalid_argument"}, // of a handler in front that decompresses it
+	} {
+		for _, kind := range []string{"text/plain", "application/proto"} {
+			r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("half of it"), iotest.ErrReader(c.err)))
+			r.Header.Set("Idempotency-Key", "k")
+			r.Header.Set("Content-Type", kind)
+			w := httptest.NewRecorder()
+			mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })).ServeHTTP(w, r)
+			if kind == "application/proto" {
+				require.Contains(t, w.Body.String(), `"code":"`+c.rpc+`"`)
+				continue
+			}
+			require.Equal(t, c.status, w.Code, c.err)
+			require.Contains(t, w.Body.String(), fmt.Sprintf(`"retryable":%v`, c.status == 408))
+		}
+	}
 }

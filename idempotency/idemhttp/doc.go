@@ -32,6 +32,8 @@
 //	| key was used with another payload, or for     |                                            |
 //	| another virtual host (Options.Host)           | 422, also while that one is in progress    |
 //	| a duplicate is in progress                    | 409 and Retry-After; later, if Wait is set |
+//	| body has not arrived: the connection broke,   |                                            |
+//	| or the server's ReadTimeout has passed        | 408; nothing has executed                  |
 //	| body larger than MaxRequest                   | 413                                        |
 //	| response was recorded                         | a replay                                   |
 //	| response is withheld                          | 409 and Retry-After                        |
@@ -110,7 +112,8 @@
 // reflection.
 //
 // The Middleware's own answers have the codes and reasons of idemgrpc, such as ABORTED with IN_PROGRESS and a
-// RetryInfo, and for a body above MaxRequest RESOURCE_EXHAUSTED with TOO_LARGE. The status of HTTP is the one
+// RetryInfo, for a body above MaxRequest RESOURCE_EXHAUSTED with TOO_LARGE, and for one that has not
+// arrived UNAVAILABLE with INCOMPLETE. The status of HTTP is the one
 // that the protocol gives to the code: Connect's for REUSED is 400, where a client of HTTP gets 422.
 //
 // If a body was larger than MaxResponse, duplicates get NOT_KEPT: without its body, a response would be an

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -123,6 +124,13 @@ func read(r *http.Request, max int64) ([]byte, error) {
 		return nil, errConsumed
 	}
 	return buf.Bytes(), nil
+}
+
+// brokeOff reports whether err is that of a connection by which a body did not arrive, so that the same request can
+// succeed. Another error is about what has arrived.
+func brokeOff(err error) bool {
+	_, network := errors.AsType[net.Error](err) // also of a deadline
+	return network || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled)
 }
 
 // unlessEmpty returns a Payload that refuses, and reports, an empty body without a Content-Length if no body of its type is

@@ -40,8 +40,9 @@ type Code string
 const (
 	CodeMissing     Code = "missing"     // 400: no key
 	CodeMalformed   Code = "malformed"   // 400: the key is malformed
-	CodeBody        Code = "body"        // 400: the body cannot be read, or Options.Payload refuses it
+	CodeBody        Code = "body"        // 400: the body is malformed, or Options.Payload refuses it
 	CodeScope       Code = "scope"       // 403: Options.Scope has returned an empty scope
+	CodeIncomplete  Code = "incomplete"  // 408: the body has not arrived: the connection broke, or the server's ReadTimeout has passed
 	CodeInProgress  Code = "in-progress" // 409: a duplicate is in progress, or the outcome is being recorded
 	CodeUnknown     Code = "unknown"     // 409: an earlier attempt was lost, and an operator has to call Store.Resolve
 	CodeConflict    Code = "conflict"    // 409: a condition given to Attempt.Attach is not met; the handler has run
@@ -62,6 +63,7 @@ var problems = map[Code]Problem{
 	CodeMalformed:   {Status: 400, Title: "Idempotency-Key is malformed"},
 	CodeBody:        {Status: 400, Title: "The request's body cannot be read"},
 	CodeScope:       {Status: 403, Title: "The request has no scope"},
+	CodeIncomplete:  {Status: 408, Title: "The request's body has not arrived", Detail: "Nothing has executed.", Retryable: true},
 	CodeInProgress:  {Status: 409, Title: "A request is outstanding for this Idempotency-Key", Retryable: true},
 	CodeUnknown:     {Status: 409, Title: "The outcome of the request with this Idempotency-Key is unknown", Detail: "It is not known what an earlier attempt has done. The request does not execute again until an operator has resolved it."},
 	CodeConflict:    {Status: 409, Title: "A condition of the request is no longer met", Detail: "The request has executed, and what it was to write together with its outcome was not written.", Retryable: true},

@@ -19,6 +19,7 @@ const (
 	Missing     Reason = "missing"     // no key
 	Malformed   Reason = "malformed"   // the key is malformed
 	Body        Reason = "body"        // the payload cannot be read or compared
+	Incomplete  Reason = "incomplete"  // the payload has not arrived whole
 	TooLarge    Reason = "too-large"   // the payload is too large
 	Scope       Reason = "scope"       // Options.Scope has returned an empty scope
 	Stream      Reason = "stream"      // a stream, where the transport executes none once
