@@ -73,7 +73,7 @@
 // answer became, after the charge. A handler that knows it returns idempotency.NothingDone of its error. So with Refuse,
 // chain rate limits and those of limitgrpc in front: a call that they refuse has no record.
 // Neither a message nor an error, which an interceptor returns that recovers a panic and has no named results, counts as
-// idempotency.Abandon, whatever OnPanic says. The whole table is in docs/guarantees.md.
+// idempotency.Abandon, whatever OnPanic says. If OnCode says Abandon of OK, the client gets ABORTED, IN_PROGRESS. The whole table is in docs/guarantees.md.
 //
 // # Not guaranteed
 //

@@ -141,7 +141,7 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		if resp == nil && st.Code() == codes.OK {
 			return noOutcome
 		}
-		return middleware.Result{
+		res := middleware.Result{
 			Err: failed, Action: c.after(st),
 			Failed: st.Code() != codes.OK, Because: "the handler has returned " + st.Code().String(),
 			Encode: func() []byte {
@@ -152,6 +152,8 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 				return stored
 			},
 		}
+		res.Withhold = !res.Failed && res.Lost(own)
+		return res
 	})
 	if refused != nil {
 		return nil, refusalOf(*refused)

@@ -72,3 +72,23 @@ func TestNeitherMessageNorError(t *testing.T) {
 		}
 	}
 }
+
+// No client gets the message of an attempt that counts as lost, since OnCode has said so (A446 in
+// internal/proof/tested-failures.md).
+func TestNoSuccessOfALostAttempt(t *testing.T) {
+	t.Parallel()
+	for policy, sent := range map[idempotency.LostPolicy]map[idempotency.Action]bool{
+		idempotency.TakeOver: {idempotency.Forget: true}, idempotency.Refuse: {},
+	} {
+		in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: policy})[0]
+		for _, says := range []idempotency.Action{idempotency.Forget, idempotency.Abandon} {
+			s := in.serve(&idemgrpc.Options{OnCode: func(codes.Code) idempotency.Action { return says }}, paid)
+			err := s.pay(fmt.Sprint("k", says)).err
+			if sent[says] {
+				require.NoError(t, err)
+				continue
+			}
+			require.True(t, refused(t, err, codes.Aborted, idemgrpc.ReasonInProgress), "it may be repeated")
+		}
+	}
+}

@@ -16,7 +16,8 @@
 // the request, or a 500 if etcd refuses the operations given to Attach; a response that was
 // already being streamed breaks off.
 //
-// A client that hangs up does not stop the handler, whose response is recorded.
+// A client that hangs up does not stop the handler, whose response is recorded. No client gets a whole response below 400
+// of an attempt that counts as lost, whether OnStatus or Decide has said Abandon: the response is withheld.
 //
 // A replay has the status, headers, trailers and body of the handler's response, byte for byte,
 // except for Date, for headers about one connection (such as Transfer-Encoding), and for
@@ -89,7 +90,10 @@
 // calls Decide.
 //
 // A handler that writes nothing has answered 200, as in net/http. If its context has ended by then, or that of Client if
-// it has asked for it, it may have stopped for that reason: the attempt is lost, and the client gets a 409.
+// it has asked for it, it may have stopped for that reason: the attempt is lost, and the client gets a 409. The same holds
+// for a handler that has streamed a part of a response with status 2xx, and with Client also for one that has written a part
+// before its client left. A handler that has done all of its work shows it by a Content-Length, or calls Decide with
+// idempotency.Remember; the last frame of an RPC shows it, too.
 //
 // A 404 of a router is a final no, too. In front of a whole router, the Middleware replays the 404 of an instance
 // whose release does not have a new route yet to the next release: put it behind the router, around the routes that
@@ -141,7 +145,8 @@
 //
 // That a stream notices that its only reader has left. A handler of server-sent events has to end with
 // Client: its own context continues, and Write and Flush succeed, also above MaxResponse, so that no work is
-// left in the middle. A loop that looks at neither runs for MaxExecution, and Session.Close waits for it.
+// left in the middle. A loop that looks at neither runs for MaxExecution, and Session.Close waits for it. What such a handler
+// has sent when it ends is not recorded, unless it has called Decide with idempotency.Remember.
 //
 // That a response that breaks off is replayed. If the body is shorter than its Content-Length,
 // the first client gets what there is, and the attempt is lost, also if the client has left,
@@ -192,9 +197,10 @@
 // may resolve the request while its work continues.
 //
 // A middleware that recovers panics belongs in front, too. Behind, it makes a 500 of a panic, which
-// is a failure as above, also if a part of the response was written before; but if it writes no such
-// status, a response without a Content-Length looks whole. If it has to be behind, let it call Decide with
-// idempotency.Abandon.
+// is a failure as above, also if a part of the response was written before: the client gets the 500, with what was written
+// after it, or a response that breaks off, also if the handler has said Remember, unless the first response is whole by its
+// Content-Length. But if it writes no such status, a response without a Content-Length looks whole. If it has to be behind,
+// let it call Decide with idempotency.Abandon: then the response is withheld.
 //
 // Behind a Middleware of the same store that has begun a request, a second one passes it on, and its
 // options have no effect.

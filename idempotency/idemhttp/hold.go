@@ -1,6 +1,13 @@
 package idemhttp
 
-import "time"
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+)
 
 // A client must not have a whole response before its outcome is settled: if the response is then refused, a response that
 // breaks off is all that shows it. So what would be the end of a streamed response is kept back.
@@ -59,4 +66,86 @@ func (rec *recorder) passHeld() error {
 // complete reports whether the client has the whole body by its Content-Length, or its last frame.
 func (rec *recorder) complete() bool {
 	return rec.length > 0 && rec.sent >= rec.length || rec.frames != nil && rec.frames.over
+}
+
+// What a response shows of its end when its handler has returned.
+
+// cut reports whether the body is shorter than its Content-Length.
+func (rec *recorder) cut() bool {
+	return !rec.hijacked && rec.length > rec.taken &&
+		!empty(rec.r, rec.status) && len(rec.head["Transfer-Encoding"]) == 0
+}
+
+// entire reports whether the response is whole by its Content-Length or its last frame, or since it has no body.
+func (rec *recorder) entire() bool {
+	return empty(rec.r, rec.status) || rec.length >= 0 && rec.taken >= rec.length || rec.frames != nil && rec.frames.over
+}
+
+// unfinished reports whether the body has begun and is without its last frame, also if the client has left.
+func (rec *recorder) unfinished() bool {
+	return rec.frames != nil && rec.written > 0 && !rec.frames.over
+}
+
+// fell reports whether a status of 5xx came on top of another one. The client gets it, or a response that breaks off.
+func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked }
+
+// fail puts the 5xx that came later, and what was written after it, in the place of a response that was not sent.
+func (rec *recorder) fail() {
+	rec.after.Del("Content-Length") // of the other body
+	rec.status, rec.head, rec.body, rec.length, rec.frames = rec.failed, rec.after, rec.text, -1, nil
+}
+
+// trust takes the response for whole as far as the handler can know it, which has said Remember: that a context has
+// ended did not stop it, and a 5xx on top of a whole response is not about the request.
+func (rec *recorder) trust() {
+	rec.stopped = false
+	if rec.entire() {
+		rec.failed = 0
+	}
+}
+
+// contexts says which contexts of a handler have ended before its attempt was settled.
+type contexts struct {
+	own    bool // the attempt's
+	client bool // that of the client; false if the handler has not asked for it
+}
+
+// ended returns which of them have. A handler that has settled its attempt was stopped by none.
+func (v *visit) ended(a *idempotency.Attempt) contexts {
+	err := a.Err()
+	if errors.Is(err, idempotency.ErrSettled) {
+		return contexts{} // the client's context ends with the attempt's
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return contexts{own: err != nil, client: v.asked && v.client.Ended()}
+}
+
+// stops reports whether the handler may have returned because a context had ended: the response shows no end of its own.
+// A call of RPC shows it by its status or its last frame. A handler that streams nothing is taken for one that does not
+// look at the attempt's context, nor at that of a client that had left when the response began.
+func (rec *recorder) stops(ended contexts) bool {
+	switch {
+	case rec.hijacked:
+		return false
+	case rec.silent || rec.broken:
+		return ended.own || ended.client
+	case rec.status >= http.StatusMultipleChoices, rec.protocol != plainHTTP, isCall(rec.r), rec.entire():
+		return false
+	case rec.live:
+		return ended.own || ended.client
+	}
+	return ended.client && !rec.gone
+}
+
+// withheld reports whether the client must not get the response: its attempt counts as lost, and the client would take
+// the response for a success.
+func (rec *recorder) withheld(end middleware.End, res middleware.Result) bool {
+	switch {
+	case rec.stopped:
+		return res.Action != idempotency.Remember
+	case rec.hijacked, end != middleware.Success && !rec.silent:
+		return false
+	}
+	return res.Lost(rec.ctx)
 }

@@ -191,19 +191,19 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		}
 		handle(next, rec.own(), withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)), r)
 		res := rec.end(c)
-		rec.stopped = (rec.silent || rec.broken) && v.stopped(a)
+		rec.stopped = rec.stops(v.ended(a))
 		what := v.decide(c, rec, res)
 		what.NothingDone = nothingDone()
 		if rec.cut() && !what.Own {
 			reports(errCut)
 		}
-		failed = rec.fell() && !what.Own
+		failed = rec.fell()
 		return what
 	})
 	switch {
 	case refused == nil && !(failed && rec.live):
 		if failed {
-			rec.status = rec.failed
+			rec.fail()
 		}
 		rec.send()
 		whole = true

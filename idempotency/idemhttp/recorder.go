@@ -32,6 +32,8 @@ type recorder struct {
 
 	status   int         // 0 until it is written
 	failed   int         // a status of 5xx that came later, as of a recoverer; 0 if none did
+	after    http.Header // the headers as they were when it came
+	text     []byte      // what was written after it
 	head     http.Header // the headers as they were then
 	length   int64       // the Content-Length; -1 if there is none
 	written  int64       // bytes of the body that the handler has passed to Write
@@ -47,7 +49,8 @@ type recorder struct {
 	settled  bool   // it may be sent
 	hijacked bool
 	silent   bool        // the handler has returned and written nothing
-	stopped  bool        // silent or broken, and a context of the handler has ended
+	gone     bool        // the client had left when the response began
+	stopped  bool        // a context of the handler has ended, and nothing shows a whole response
 	ended    bool        // the handler has returned
 	late     func(error) // is called for a write after that
 	visit    *visit      // the call of the handler
@@ -77,8 +80,8 @@ func (rec *recorder) WriteHeader(status int) {
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("idemhttp: invalid WriteHeader code %d", status)) // as net/http does
 	case rec.hijacked || rec.status != 0:
-		if status >= 500 && rec.status < 500 {
-			rec.failed = status
+		if status >= 500 && rec.status < 500 && rec.failed == 0 {
+			rec.failed, rec.after = status, rec.header.Clone()
 		}
 		return
 	case !final(status):
@@ -88,6 +91,7 @@ func (rec *recorder) WriteHeader(status int) {
 		return
 	}
 	rec.status, rec.head, rec.length = status, rec.header.Clone(), -1
+	rec.gone = rec.visit != nil && rec.visit.client.Ended()
 	rec.protocol = protocolOf(rec.r, rec.head)
 	rec.frames = framesOf(rec.protocol)
 	if n, err := strconv.ParseInt(rec.head.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
@@ -100,7 +104,8 @@ func (rec *recorder) WriteHeader(status int) {
 
 // Write writes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrContentLength for
 // a part beyond the Content-Length, http.ErrHijacked or, if the body is not buffered and the attempt's
-// context has ended, the error of the connection.
+// context has ended, the error of the connection. What is written after a 5xx on top of another status is no part of the
+// recorded body: the client gets it with the 5xx, up to max.
 func (rec *recorder) Write(p []byte) (int, error) {
 	if rec.ended {
 		rec.late(errLate)
@@ -108,6 +113,10 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	}
 	if rec.hijacked {
 		return 0, http.ErrHijacked
+	}
+	if rec.fell() {
+		rec.text = append(rec.text, p[:min(len(p), rec.max-len(rec.text))]...)
+		return len(p), nil
 	}
 	if rec.status == 0 {
 		rec.WriteHeader(http.StatusOK)
@@ -204,6 +213,8 @@ func (rec *recorder) flush() error {
 		return errLate
 	case rec.hijacked:
 		return http.ErrHijacked
+	case rec.fell():
+		return nil
 	}
 	if rec.status == 0 {
 		rec.WriteHeader(http.StatusOK)
@@ -269,7 +280,7 @@ func (rec *recorder) end(c *config) *Response {
 	if len(rec.body) > 0 {
 		rec.sniff(nil)
 	}
-	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut()
+	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut() || rec.fell() && !rec.entire()
 	header := c.stored(rec.head, rec.before, omitted)
 	if rec.length >= 0 && empty(rec.r, rec.status) {
 		header.Set("Content-Length", strconv.FormatInt(rec.length, 10))
@@ -278,21 +289,6 @@ func (rec *recorder) end(c *config) *Response {
 		Status: rec.status, Header: header, Trailer: c.stored(trailer, nil, omitted),
 		Body: rec.body, Omitted: omitted,
 	}
-}
-
-// cut reports whether the body is shorter than its Content-Length.
-func (rec *recorder) cut() bool {
-	return !rec.hijacked && rec.length > rec.taken &&
-		!empty(rec.r, rec.status) && len(rec.head["Transfer-Encoding"]) == 0
-}
-
-// fell reports whether a status of 5xx came on top of another one. The client gets it, if it has not got
-// the other one.
-func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked }
-
-// unfinished reports whether the body has begun and is without its last frame, also if the client has left.
-func (rec *recorder) unfinished() bool {
-	return rec.frames != nil && rec.written > 0 && !rec.frames.over
 }
 
 // send sends the rest of the response.

@@ -3,7 +3,6 @@ package idemhttp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -33,6 +32,9 @@ type visitKey struct{}
 // Client returns a context that ends when the client hangs up, and with ctx's attempt at the latest. A handler's
 // own context is the attempt's, which does not end with the client. Client's context has the values of ctx, so what
 // a handler sends with it through Transport has the attempt's keys. Without a Middleware, Client returns ctx.
+//
+// If the client leaves after a handler that has asked for Client has begun its response, the response may be a part: see
+// "What is recorded" in the package's comment.
 func Client(ctx context.Context) context.Context {
 	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
 		v.ask()
@@ -55,17 +57,6 @@ func clientOf(ctx context.Context) context.Context {
 	return ctx
 }
 
-// stopped reports whether a context of the handler has ended: the attempt's, or that of the client if the handler has
-// asked for it. It may have stopped for that reason. A handler that has settled its attempt has not.
-func (v *visit) stopped(a *idempotency.Attempt) bool {
-	if err := a.Err(); err != nil {
-		return !errors.Is(err, idempotency.ErrSettled) // the client's context ends with the attempt's
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.asked && v.client.Ended()
-}
-
 // Decide sets what happens to the request when its handler has returned: Remember for a 500 after an
 // effect, Forget for a 200 that is not to be replayed, or because nothing was done. DefaultAction
 // leaves it to Options.OnStatus. The last call counts. Decide reports whether ctx belongs to a handler
@@ -76,6 +67,9 @@ func (v *visit) stopped(a *idempotency.Attempt) bool {
 // 503) does in front of a 503. Such a status can come after the effect: a provider's answer is passed on, or a
 // recoverer behind the Middleware makes a 500 of a panic. Of a call of Connect, gRPC or gRPC-Web, the status is the
 // one that Connect gives to its code.
+//
+// After Abandon, a response below 400 is withheld: the client gets a 409, or a response that breaks off. Remember also says
+// that the end of a context did not stop the handler.
 func Decide(ctx context.Context, what idempotency.Action, statuses ...int) bool {
 	v, ok := ctx.Value(visitKey{}).(*visit)
 	if !ok {
@@ -91,11 +85,14 @@ func Decide(ctx context.Context, what idempotency.Action, statuses ...int) bool 
 
 // decide returns what a response means for the request.
 func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Result {
-	end := rec.judge()
 	v.mu.Lock()
 	said := v.said
 	v.over = true
 	v.mu.Unlock()
+	if said.what == idempotency.Remember && said.counts(rec.status) {
+		rec.trust()
+	}
+	end := rec.judge()
 	r := middleware.Result{Action: end.kind.Action(), Failed: end.kind != middleware.Success, Because: end.text, Encode: func() []byte { return recorded(rec.r, res, end) }}
 	if said.what == idempotency.Forget && !said.counts(end.status) {
 		r.Because += ", a status that its Decide(Forget) does not name"
@@ -111,7 +108,7 @@ func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Resul
 			r.Action = cmp.Or(says, r.Action)
 		}
 	}
-	r.Withhold = rec.stopped && r.Action != idempotency.Remember
+	r.Withhold = rec.withheld(end.kind, r)
 	return r
 }
 

@@ -25,10 +25,17 @@ type Result struct {
 	NothingDone bool
 	// Because says how the handler has ended, for the log of an attempt whose outcome is unknown.
 	Because string
-	// Withhold says that the handler has given no response that may be sent.
+	// Withhold says that the handler has given no response that may be sent: its attempt counts as lost (Lost), and the
+	// client would take the response for a success.
 	Withhold bool
 	// Encode returns the form in which the response is recorded. It is called for Remember.
 	Encode func() []byte
+}
+
+// Lost reports whether the attempt whose context ctx is counts as lost after that result: under idempotency.Refuse, only
+// the handler's own word forgets a request.
+func (r Result) Lost(ctx context.Context) bool {
+	return r.Action == idempotency.Abandon || r.Action == idempotency.Forget && !r.Own && idempotency.Refuses(ctx)
 }
 
 // Run calls a handler under the attempt and settles the attempt by the handler's result. It
