@@ -3,18 +3,22 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	chimiddleware "github.com/go-chi/chi/v5/middleware"
 	"github.com/labstack/echo/v4"
+	echomiddleware "github.com/labstack/echo/v4/middleware"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -114,20 +118,23 @@ func TestIdempotencyWithChi(t *testing.T) {
 	require.False(t, send(t, routers[0], "/orders/8/pay", "k").replayed)
 }
 
+// writeErrors has echo write the error of a handler, behind a middleware.
+func writeErrors(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := next(c); err != nil {
+			c.Error(err)
+		}
+		return nil
+	}
+}
+
 // In front of a whole echo.Echo, and as one of its middlewares: then what a handler returns
 // as an error has to be written behind it.
 func TestIdempotencyWithEcho(t *testing.T) {
 	t.Parallel()
 	inside := func(mw func(http.Handler) http.Handler, h echo.HandlerFunc) http.Handler {
 		e := echo.New()
-		e.POST("/orders/:id/:how", h, echo.WrapMiddleware(mw), func(next echo.HandlerFunc) echo.HandlerFunc {
-			return func(c echo.Context) error {
-				if err := next(c); err != nil {
-					c.Error(err)
-				}
-				return nil
-			}
-		})
+		e.POST("/orders/:id/:how", h, echo.WrapMiddleware(mw), writeErrors)
 		return e
 	}
 	before := func(mw func(http.Handler) http.Handler, h echo.HandlerFunc) http.Handler {
@@ -189,14 +196,6 @@ func TestEchoErrorUnderRefuse(t *testing.T) {
 	refuse := &idemhttp.Options{Each: func(*http.Request) []idempotency.Option {
 		return []idempotency.Option{idempotency.OnLost(idempotency.Refuse)}
 	}}
-	writeErrors := func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			if err := next(c); err != nil {
-				c.Error(err)
-			}
-			return nil
-		}
-	}
 	timesOut := func(echo.Context) error {
 		calls.Add(1)
 		return echo.NewHTTPError(http.StatusGatewayTimeout, "the provider did not answer")
@@ -225,4 +224,98 @@ func TestIdempotencyWithEchoTooLate(t *testing.T) {
 	e.POST("/", func(echo.Context) error { return echo.NewHTTPError(http.StatusUnprocessableEntity, "declined") }, echo.WrapMiddleware(mw))
 	require.Empty(t, send(t, e, "/", "k").body)
 	require.Positive(t, reported.Load())
+}
+
+// onError leaves an attempt as lost whose error echo cannot write any more, as docs/integrations.md has it.
+func onError(err error, c echo.Context) {
+	if c.Response().Committed { // too late to write err
+		idemhttp.Decide(c.Request().Context(), idempotency.Abandon)
+	}
+	c.Echo().DefaultHTTPErrorHandler(err, c)
+}
+
+// A449: an error or a panic after echo has written the header was recorded as a success, and replayed: echo writes no error
+// then. By both recipes nothing is recorded, the client gets no success, and what was attached is not written.
+func TestEchoErrorsAfterTheHeader(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Shared(t)
+	ends := map[string]echo.HandlerFunc{
+		"an error": func(c echo.Context) error {
+			c.Response().WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(c.Response(), "half ")
+			return errors.New("the provider did not answer")
+		},
+		"a reader that fails": func(c echo.Context) error {
+			return c.Stream(http.StatusCreated, "text/plain", io.MultiReader(strings.NewReader("half "), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		},
+		"a panic": func(c echo.Context) error {
+			c.Response().WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(c.Response(), "half ")
+			panic("after the charge")
+		},
+		"a panic after a part was sent": func(c echo.Context) error {
+			_, _ = io.WriteString(c.Response(), "half ")
+			c.Response().Flush()
+			panic("after the charge")
+		},
+	}
+	st := stores(t)[0]
+	for _, policy := range []idempotency.LostPolicy{idempotency.TakeOver, idempotency.Refuse} {
+		once := middleware(t, st, &idemhttp.Options{Each: func(*http.Request) []idempotency.Option {
+			return []idempotency.Option{idempotency.OnLost(policy)}
+		}})
+		for name, end := range ends {
+			for _, recipe := range []string{"route", "whole"} {
+				t.Run(fmt.Sprintf("%s, %s, %d", name, recipe, policy), func(t *testing.T) {
+					t.Parallel()
+					path, own := fmt.Sprintf("/%s/%d/%s", recipe, policy, strings.ReplaceAll(name, " ", "-")), etcd.Prefix(t)+"own"
+					var calls atomic.Int64
+					e := echo.New()
+					e.HTTPErrorHandler = onError
+					e.Logger.SetOutput(io.Discard)
+					handle := func(c echo.Context) error {
+						if calls.Add(1) > 1 {
+							return c.String(http.StatusCreated, "paid")
+						}
+						a, _ := idempotency.FromContext(c.Request().Context())
+						a.Attach(nil, clientv3.OpPut(own, "written"))
+						return end(c)
+					}
+					h := http.Handler(e)
+					if recipe == "route" {
+						e.POST(path, handle, echo.WrapMiddleware(once), writeErrors, echomiddleware.Recover())
+					} else {
+						e.POST(path, handle, echomiddleware.Recover())
+						h = once(e)
+					}
+					srv := httptest.NewServer(h)
+					defer srv.Close()
+					post := func() (status int, body string) {
+						r, err := http.NewRequestWithContext(ctxT(t), http.MethodPost, srv.URL+path, nil)
+						require.NoError(t, err)
+						r.Header.Set("Idempotency-Key", "k")
+						resp, err := srv.Client().Do(r)
+						require.NoError(t, err)
+						defer resp.Body.Close()
+						require.Empty(t, resp.Header.Get("Idempotent-Replayed"))
+						b, err := io.ReadAll(resp.Body)
+						require.Equal(t, resp.StatusCode < 400 && calls.Load() == 1, err != nil, "a part that was sent breaks off")
+						return resp.StatusCode, string(b)
+					}
+					status, _ := post()
+					require.Equal(t, status < 400, name == "a panic after a part was sent")
+					status, body := post()
+					there, err := etcd.Client().Get(ctxT(t), own)
+					require.NoError(t, err)
+					require.Empty(t, there.Kvs)
+					if policy == idempotency.Refuse {
+						require.Equal(t, http.StatusConflict, status)
+						require.Contains(t, body, idemhttp.CodeUnknown)
+						return
+					}
+					require.Equal(t, []any{http.StatusCreated, "paid"}, []any{status, body})
+				})
+			}
+		}
+	}
 }
