@@ -139,7 +139,8 @@ func compile(t *testing.T, dir string, sources map[string]string) error {
 	if err := os.WriteFile(filepath.Join(temp, "overlay.json"), overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-overlay", filepath.Join(temp, "overlay.json")}, packages...)...)
+	// go build links the programs among several packages, and throws them away.
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-export", "-f", "{{.ImportPath}}", "-overlay", filepath.Join(temp, "overlay.json")}, packages...)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	switch {
