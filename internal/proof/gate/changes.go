@@ -19,13 +19,14 @@ import (
 	"strings"
 )
 
-// The benchmark, the demos and the console's pages in a browser are tested if their own files, those of the
-// internal packages that they import, or the exported declarations of the public packages that they
+// The benchmark, the demos, the console's pages in a browser and the alert rules are tested if their own files, those of
+// the internal packages that they import, or the exported declarations of the public packages that they
 // import, differ from those of the commit at which they were last tested; and in make verify, always.
 
 // subject is something that is tested only when it has changed.
 type subject struct {
 	target  string      // of make, which always tests it
+	tests   string      // which tests of the target; all, if it is ""
 	files   []string    // its own, each a file or a folder
 	api     []string    // the folders of the public packages that it uses
 	imports [][2]string // modules and packages whose imports are added to both
@@ -44,6 +45,7 @@ var subjects = map[string]subject{
 		target: "browser", files: []string{"console", "integration", "go.mod", "go.sum"},
 		imports: [][2]string{{".", "./console/..."}, {"integration", "./..."}},
 	},
+	"alerts": {target: "test", tests: alertTests, files: []string{"docs/observability", "internal/proof/signals"}},
 }
 
 // wholeSubjects returns all subjects, each with what its packages import of ours.

@@ -188,8 +188,11 @@ func printLeftOut(w io.Writer, all []pkg, whole map[string]subject) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(whole)) {
 		of := whole[name]
-		fmt.Fprintf(w, "%-8s all tests (make %s), if neither %s nor the exported declarations of %s have changed since they last passed\n",
-			name, of.target, strings.Join(of.files, ", "), strings.Join(of.api, ", "))
+		used := strings.Join(of.files, " nor ")
+		if len(of.api) > 0 {
+			used += " nor the exported declarations of " + strings.Join(of.api, ", ")
+		}
+		fmt.Fprintf(w, "%-8s %s (make %s), if neither %s has changed since they last passed\n", name, cmp.Or(of.tests, "all tests"), of.target, used)
 	}
 	dirs := paths(all)
 	for _, module := range []string{"bench", "demos", "integration"} {

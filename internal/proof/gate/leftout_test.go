@@ -140,7 +140,8 @@ func TestPrintLeftOut(t *testing.T) {
 	require.NoError(t, printLeftOut(&out, thisTree(t), whole))
 	for _, want := range []string{
 		"test     ./concurrency: race runs it", "race     ./examples/fleet: ", "etcd37   ./console: ", "etcd37   ./internal/rank: it links neither",
-		"race     concurrency.TestBlackHoledMember: it takes longer than a TTL", "bench    ", "browser  all tests (make browser), if neither console, ",
+		"race     concurrency.TestBlackHoledMember: it takes longer than a TTL", "bench    ", "browser  all tests (make browser), if neither console nor ",
+		"alerts   TestRulesOfAlerts (make test), if neither docs/observability nor internal/proof/signals has changed",
 		"if       ALERTS_DAY is not set: it takes minutes (make alerts-day): alertday.Test",
 		"if       CONSOLE_AXE names no axe.min.js", "if       there is no Chromium", "if       curl is not installed: payments.Test",
 	} {

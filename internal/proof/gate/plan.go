@@ -64,6 +64,9 @@ func (g *gate) plan(all []pkg, long []shortened, changed func(what string) (reas
 	}
 	race, etcd37 := chosen("race", "-short"), chosen("etcd37", "-short")
 	test, examples := chosen("test", "", "VETPKGS=").withoutExamples()
+	if why := changed("alerts"); why != "" {
+		test.flags, test.out = "-skip="+alertTests, append(test.out, leftOut{"promtool's tests of the alert rules, " + alertTests, why})
+	}
 	etcd37.args = []string{"VETPKGS=" + strings.Join(append(uncompiled(etcd37.out, all), g.bare...), " ")}
 	return []step{
 		race,
@@ -116,8 +119,10 @@ func (g *gate) long(packages []string, long []shortened) step {
 	return s
 }
 
-// browserTests are those of integration that open the console in a browser.
-const browserTests = "^TestConsole"
+const (
+	browserTests = "^TestConsole"      // those of integration that open the console in a browser
+	alertTests   = "TestRulesOfAlerts" // that of internal/proof/signals that has promtool run the tests of alert rules
+)
 
 // gate is one run of all targets.
 type gate struct {

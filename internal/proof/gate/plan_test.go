@@ -149,6 +149,10 @@ func TestPlan(t *testing.T) {
 	require.Equal(t, "-short -skip=^TestConsole", steps["integration"].flags)
 	require.Equal(t, "browser as it was", steps["integration"].out[0].why)
 	require.Empty(t, steps["test"].skip)
+	require.Equal(t, "-skip=TestRulesOfAlerts", steps["test"].flags)
+	require.Equal(t, "alerts as it was", steps["test"].out[3].why)
+	require.Empty(t, steps["examples"].flags)
+	require.NotContains(t, steps["long"].flags, "-skip")
 }
 
 var testedOnce = sync.OnceValues(func() ([]pkg, error) { return tested(context.Background()) })

@@ -123,8 +123,8 @@ func testedAt(page string) map[string]string {
 func (r report) testedNow(before map[string]string) map[string]string {
 	at := maps.Clone(before)
 	for _, o := range r.ended {
-		name := map[string]string{"bench-test": "bench", "demos-test": "demos", "integration": "browser"}[o.target]
-		left := o.skip != "" || strings.Contains(o.flags, browserTests) || o.skipped
+		name := map[string]string{"bench-test": "bench", "demos-test": "demos", "integration": "browser", "test": "alerts"}[cmp.Or(o.name, o.target)]
+		left := o.skip != "" || strings.Contains(o.flags, "-skip=") || o.skipped
 		if name != "" && o.passed && !left && !strings.Contains(r.commit, " ") {
 			at[name] = r.commit
 		}

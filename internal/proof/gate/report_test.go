@@ -53,11 +53,14 @@ func TestTestedAt(t *testing.T) {
 	}
 	good := outcome{step: step{target: "integration"}, passed: true}
 	require.Equal(t, map[string]string{"bench": "0123456789ab", "browser": "a12b2c2d3e4f"}, ran(good))
+	require.Equal(t, map[string]string{"bench": "0123456789ab", "alerts": "a12b2c2d3e4f"}, ran(outcome{step: step{target: "test"}, passed: true}))
 	for name, change := range map[string]func(*outcome){
 		"it has failed":                      func(o *outcome) { o.passed = false },
 		"the tests were left out":            func(o *outcome) { o.flags = "-short -skip=" + browserTests },
 		"the machine has no browser":         func(o *outcome) { o.skipped = true },
-		"another target":                     func(o *outcome) { o.target = "test" },
+		"another target":                     func(o *outcome) { o.target = "race" },
+		"the rules of alerts were left out":  func(o *outcome) { o.target, o.flags = "test", "-skip="+alertTests },
+		"another step of make test":          func(o *outcome) { o.target, o.name = "test", "long" },
 		"the whole step was left out by now": func(o *outcome) { o.skip = "nothing has changed" },
 	} {
 		o := good

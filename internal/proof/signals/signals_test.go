@@ -104,6 +104,19 @@ func (s *skipped) Skip(args ...any) {
 	runtime.Goexit()
 }
 
+// The unit tests of the delivered rules pass. promtool needs a minute of processor time for them, and reads nothing but
+// these files: the gate runs this test if one of them has changed.
+func TestRulesOfAlerts(t *testing.T) {
+	t.Parallel()
+	const folder = "../../../docs/observability/"
+	files, err := filepath.Glob(folder + "*alerts*_test.yaml")
+	require.NoError(t, err)
+	for _, of := range []string{"alerts_test.yaml", "alerts_healthy_test.yaml", "fleet_alerts_test.yaml", "fleet_alerts_healthy_test.yaml", "fleet_week_alerts_test.yaml"} {
+		require.Contains(t, files, folder+of)
+	}
+	promtool(t, "test", "rules", files...)
+}
+
 // A313: where promtool is not installed, what it would run is skipped, with a reason that a report can show.
 func TestWithoutPromtool(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
