@@ -13,10 +13,11 @@ import (
 
 // pkg is a package that has tests.
 type pkg struct {
-	path  string // below the module, with "./" before it
-	etcd  bool   // its test binary links etcd's client or server
-	quiet bool   // its test binary links the client alone, and no test of it sends an etcd anything, see asksNoEtcd
-	alone bool   // its goroutines, if it has several, share nothing that changes, see runsAlone
+	path    string // below the module, with "./" before it
+	etcd    bool   // its test binary links etcd's client or server
+	quiet   bool   // its test binary links the client alone, and no test of it sends an etcd anything, see asksNoEtcd
+	through bool   // its code asks an etcd through public packages of ours alone, see asksThrough
+	alone   bool   // its goroutines, if it has several, share nothing that changes, see runsAlone
 }
 
 func paths(all []pkg) (list []string) {
@@ -70,6 +71,7 @@ var omissions = map[string][]omission{
 		{"its etcd is one of ours, in virtual time: make verify runs it with the client of etcd 3.7", func(p pkg) bool { return p.path == "./internal/proof/virtual" }},
 		{"it links neither etcd's client nor its server", func(p pkg) bool { return !p.etcd }},
 		{"no test of it asks an etcd, or names what is etcd's", func(p pkg) bool { return p.quiet }},
+		{"its code names nothing of etcd, and asks it through public packages of ours: make verify runs it with etcd 3.7", func(p pkg) bool { return p.through }},
 	},
 	"test": {
 		{"race runs it, and long its long tests: make verify runs it whole", raced},
@@ -136,7 +138,7 @@ func testedOf(listed string) (all []pkg) {
 		if path, ok := strings.CutSuffix(name, ".test"); ok {
 			path := "./" + short(path)
 			etcd := linksEtcd(deps)
-			all = append(all, pkg{path: path, etcd: etcd, quiet: etcd && asksNoEtcd(path, deps), alone: !etcd && runsAlone(path)})
+			all = append(all, pkg{path: path, etcd: etcd, quiet: etcd && asksNoEtcd(path, deps), through: etcd && asksThrough(path), alone: !etcd && runsAlone(path)})
 		}
 	}
 	return all

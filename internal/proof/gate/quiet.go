@@ -1,9 +1,11 @@
 package main
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,6 +34,35 @@ func asksNoEtcd(dir, deps string) bool {
 		}
 	}
 	return true
+}
+
+// asksThrough reports whether the code of a folder, its tests apart, names no package of etcd but one of those through
+// which services use it: what another etcd changes for it, it changes for their own tests.
+func asksThrough(dir string) bool {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return false
+	}
+	through := false
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		if namesEtcd(name) {
+			return false
+		}
+		through = through || imports(name, ours+"/concurrency", ours+"/schedlock", ours+"/idempotency", ours+"/observe")
+	}
+	return through
+}
+
+// imports reports whether a file imports one of some packages.
+func imports(name string, packages ...string) bool {
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+	return err == nil && slices.ContainsFunc(file.Imports, func(of *ast.ImportSpec) bool {
+		imported, _ := strconv.Unquote(of.Path.Value)
+		return slices.Contains(packages, imported)
+	})
 }
 
 // server is the package of etcd that starts one.
