@@ -192,7 +192,7 @@ func TestCostOfAGrant(t *testing.T) {
 		"limit 1, 8 processes":                   {8, 1, 1, time.Millisecond, nil, 12, 16.5, 0.1, 0.1},
 		"limit 1, 64 processes":                  {64, 1, 1, time.Millisecond, nil, 8, 13.5, 3.3, 2.3},
 		"limit 10, 64 processes":                 {64, 1, 10, 5 * time.Millisecond, nil, 8, 42, 3.5, 5.8},
-		"limit 100, 256 processes":               {256, 1, 100, 50 * time.Millisecond, nil, 4, 72, 3.1, 2.1},
+		"limit 100, 256 processes":               {256, 1, 100, 50 * time.Millisecond, nil, 2, 72, 3.1, 2.1},
 		"limit 7, 3 processes with 10 callers":   {3, 10, 7, 5 * time.Millisecond, nil, 10, 6.5, 0.1, 0.1},
 		"limit 7, the same with MaxWaiters of 5": {3, 10, 7, 5 * time.Millisecond, bounded, 10, 6.5, 1.2, 0.1},
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
@@ -85,6 +86,7 @@ func TestPlanThatRunsOut(t *testing.T) {
 		var all []*schedlock.Locker
 		begun := time.Now()
 		for _, d := range on {
+			d.open(concurrency.SessionOptions{TTL: 5 * time.Minute}) // for hours
 			d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 				plans.Add(plansIn(m))
 				return etcdfake.Fault{}
@@ -112,6 +114,7 @@ func TestStampsOfAFleet(t *testing.T) {
 	bubble(t, processes, func(t *testing.T, on []*desk) {
 		var plans, lists atomic.Int64
 		for _, d := range on {
+			d.open(concurrency.SessionOptions{TTL: 5 * time.Minute}) // for a day
 			d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 				plans.Add(plansIn(m))
 				if r, ok := m.Body.(*pb.RangeRequest); ok && strings.HasSuffix(string(r.Key), "/job/") {

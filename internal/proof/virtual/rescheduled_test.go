@@ -45,7 +45,7 @@ func TestOnceAfterAnotherSchedule(t *testing.T) {
 				d := on[0]
 				var ticks []string
 				job := func(at time.Duration) *schedlock.Job {
-					d.open(concurrency.SessionOptions{})
+					d.open(concurrency.SessionOptions{TTL: 5 * time.Minute}) // for days
 					j, err := d.locker().Job("job", daily(at), func(_ context.Context, r *schedlock.Run) error {
 						ticks = append(ticks, r.Tick().Format(time.DateTime))
 						return nil
