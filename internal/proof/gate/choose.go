@@ -42,8 +42,8 @@ var readers = []string{"./internal/proof/deptest", "./internal/proof/gate", "./i
 // judges are tools of the proofs whose tests judge records, files and other processes. The processes that they start are not
 // raced by the detector in any case.
 var judges = []string{
-	"./internal/proof/alertday", "./internal/proof/mutants/cmd", "./internal/proof/night", "./internal/proof/pagecode",
-	"./internal/proof/procs/stall", "./internal/proof/runbook", "./internal/proof/signals", "./internal/proof/soak", "./internal/proof/stored",
+	"./compat", "./internal/proof/alertday", "./internal/proof/chaos/processes", "./internal/proof/mutants/cmd", "./internal/proof/night", "./internal/proof/pagecode",
+	"./internal/proof/pagerun", "./internal/proof/procs", "./internal/proof/procs/stall", "./internal/proof/runbook", "./internal/proof/signals", "./internal/proof/soak", "./internal/proof/stored",
 }
 
 // exampleRoots are the folders of the examples and of what they share.
