@@ -32,6 +32,7 @@ type claimed struct {
 	plan    string           // as the claim stores it, or ""
 	planned []clientv3.Op    // put back what was stored before plan, if that is known
 	older   []string         // keys of the latest run records, this one included, latest first
+	aged    time.Time        // up to which records may be removed by their age, as lost was read
 	lost    []lostRun        // of those that may be removed although lost runs are looked for among them
 	spare   clientv3.LeaseID // of the cooldown, or 0
 }

@@ -43,6 +43,12 @@ func Few(few int) *Options { return &Options{few: few} }
 // Jobs returns of how many jobs a Locker knows something.
 func Jobs(l *Locker) int { return len(l.jobs.all()) }
 
+// KnowsClocks reports whether a Locker has read the clocks of its fleet: until then it removes no record.
+func KnowsClocks(l *Locker) bool {
+	_, known := l.clocks.slowest(l.sess.Lease())
+	return known
+}
+
 // Slowest returns what a Locker takes for the slowest clock of its fleet.
 func Slowest(l *Locker) time.Time {
 	at, _ := l.clocks.slowest(l.sess.Lease())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -237,14 +238,20 @@ func (r *Run) trim() []clientv3.Op {
 	if !ok {
 		return nil
 	}
-	kept := r.job.losses.unreported(r.claim.lost)
+	kept, outdated := r.job.losses.unreported(r.claim.lost), l.outdated()
+	if r.claim.aged.Before(outdated) {
+		outdated = r.claim.aged
+	}
+	// The latest record that is not of a wrong clock stays at any age and whatever their number: it is the one of Status.Last.
+	horizon := keys.Run(l.horizonAt(slowest))
+	latest := slices.IndexFunc(r.claim.older, func(key string) bool { return key < horizon })
 	last := -1 // the newest record that is removed
-	for i := len(r.claim.older) - 1; i >= 1; i-- {
+	for i := len(r.claim.older) - 1; latest >= 0 && i > latest; i-- {
 		tick, ok := keys.ParseRun(r.claim.older[i])
 		if !ok || tick.After(slowest) || tick.Equal(r.claim.tick) || kept != "" && r.claim.older[i] >= kept {
 			break
 		}
-		if i < l.opts.Keep && l.opts.Now().Sub(tick) <= l.opts.KeepFor {
+		if i < l.opts.Keep && !tick.Before(outdated) {
 			break
 		}
 		last = i

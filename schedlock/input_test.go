@@ -239,6 +239,7 @@ func TestRecordsGoByAge(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a := f.instance(nil, &schedlock.Options{KeepFor: 30 * time.Minute, Keep: 5})
+	require.Eventually(t, func() bool { return schedlock.KnowsClocks(a.Locker) }, soon, time.Millisecond)
 	now := time.Now().UTC().Truncate(time.Second)
 	for _, ago := range []time.Duration{3 * time.Hour, 2 * time.Hour, 20 * time.Minute, 10 * time.Minute} {
 		_, err := a.Do(ctx, "job", nothing, schedlock.Tick(now.Add(-ago)))

@@ -229,7 +229,17 @@ func (l *Locker) apply(events []*clientv3.Event) {
 
 // horizon returns the latest tick whose claim keeps earlier ticks from starting: a process that claims
 // beyond it has a wrong clock.
-func (l *Locker) horizon() time.Time { return l.opts.Now().Add(l.opts.MaxSkew).Add(smallest) } // no sum, which could exceed a Duration
+func (l *Locker) horizon() time.Time { return l.horizonAt(l.opts.Now()) }
+
+// horizonAt is the horizon at a time.
+func (l *Locker) horizonAt(now time.Time) time.Time { return now.Add(l.opts.MaxSkew).Add(smallest) } // no sum, which could exceed a Duration
+
+// outdated returns until when ticks are so old that their records are removed. A clock that is ahead would remove those of the whole
+// fleet, so it is by a time that all clocks have passed.
+func (l *Locker) outdated() time.Time {
+	slowest, _ := l.clocks.slowest(l.sess.Lease())
+	return slowest.Add(-l.opts.KeepFor)
+}
 
 // revokeAllSpares is revokeSpares for all jobs, after the session has closed.
 func (l *Locker) revokeAllSpares() {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -148,9 +149,9 @@ const mostLost = 20
 
 // readLost returns the read of those records among the latest that the end of a run may remove: by their number, if fewer are kept
 // than are looked at for lost runs, or by their age. Usually there is none.
-func readLost(k *claim, first, horizon string) []clientv3.Op {
+func readLost(k *claim, aged time.Time, first, horizon string) []clientv3.Op {
 	if k.opts.Keep >= mostLost {
-		horizon = min(horizon, k.job.keys.Run(k.opts.Now().Add(-k.opts.KeepFor)))
+		horizon = min(horizon, k.job.keys.Run(aged))
 	}
 	if first >= horizon {
 		return nil

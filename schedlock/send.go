@@ -86,7 +86,7 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 func (k *claim) draft(e *engine.Epoch, p plan) *claimed {
 	at, lease := k.job.stampOf(k.opts.Now().UnixMilli()), int64(e.Lease())
 	before, _ := record.DecodeRun([]byte(p.before))
-	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(),
+	return &claimed{epoch: e, tick: p.tick, attempt: p.attempt, before: p.before, sent: time.Now(), aged: k.outdated(),
 		record: record.Run{State: record.RunRunning, Attempt: p.attempt, Owner: k.sess.Owner(), Lease: lease, StartMS: at, Request: cmp.Or(k.asked.id, before.Request), Earlier: before.Again()},
 		lock:   record.Lock{Nonce: k.sess.Nonce(), Lease: lease, Tick: stamp(p.tick), Attempt: p.attempt, Owner: k.sess.Owner(), AtMS: at},
 	}
@@ -141,7 +141,7 @@ func (k *claim) creation(c *claimed, p plan) commit.Creation {
 			return ok && r.Nonce == c.lock.Nonce && r.Lease == c.lock.Lease
 		},
 		Read: append([]clientv3.Op{clientv3.OpGet(first, clientv3.WithRange(horizon), clientv3.WithKeysOnly(),
-			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(k.opts.Keep)+1))}, readLost(k, first, horizon)...),
+			clientv3.WithSort(clientv3.SortByKey, clientv3.SortDescend), clientv3.WithLimit(int64(k.opts.Keep)+1))}, readLost(k, c.aged, first, horizon)...),
 	}
 }
 

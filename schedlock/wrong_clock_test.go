@@ -2,6 +2,7 @@ package schedlock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -117,4 +118,49 @@ func TestLossesBesideRecordsOfAWrongClock(t *testing.T) {
 	require.Eventually(t, func() bool { return len(calls.records()) == 2 }, soon, 5*time.Millisecond)
 	require.True(t, calls.records()[0].Tick.Equal(tick(1)))
 	require.True(t, calls.records()[1].Tick.Equal(tomorrow(30)))
+}
+
+// A process whose clock is ahead by more than KeepFor runs a job once: the records of the other processes stay, and the latest of
+// them is that of Status. All of them were removed, and with them the failures that an alert is for
+// (A466 in internal/proof/tested-failures.md).
+func TestFastClockRemovesNoRecords(t *testing.T) {
+	t.Parallel()
+	const days = 7
+	errFails := errors.New("it fails")
+	fails := func(context.Context, *schedlock.Run) error { return errFails }
+	for name, c := range map[string]struct {
+		keep, want int
+	}{"of the last days": {0, days + 1}, "one record is kept": {1, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			h := clock(friday)
+			o := h.options()
+			o.Keep = c.keep
+			right := f.instance(nil, o)
+			for n := range days {
+				h.set(friday.AddDate(0, 0, n))
+				_, err := right.Do(ctx, "job", fails, schedlock.Tick(friday.AddDate(0, 0, n)))
+				require.ErrorIs(t, err, errFails)
+			}
+			require.NoError(t, right.sess.Close(ctx))
+			last := friday.AddDate(0, 0, days-1)
+			right = f.instance(nil, clock(last.Add(time.Hour)).options())
+			o = clock(last.AddDate(0, 0, 60)).options()
+			o.Keep = c.keep
+			fast := f.instance(nil, o)
+			require.Eventually(t, func() bool { return schedlock.Slowest(fast.Locker).Before(last.AddDate(0, 0, 1)) }, soon, 5*time.Millisecond)
+			_, err := fast.Do(ctx, "job", nothing, schedlock.Tick(last.AddDate(0, 0, 60)))
+			require.NoError(t, err)
+			all, err := right.History(ctx, "job")
+			require.NoError(t, err)
+			require.Len(t, all, c.want)
+			st, err := right.Status(ctx, "job")
+			require.NoError(t, err)
+			require.NotNil(t, st.Last)
+			require.True(t, last.Equal(st.Last.Tick))
+			require.Equal(t, schedlock.RunFailed, st.Last.State)
+		})
+	}
 }
