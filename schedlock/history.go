@@ -204,7 +204,7 @@ func (s Status) Obstacle() string {
 type Pause struct {
 	By     string // SessionOptions.Owner of its session
 	Reason string
-	Since  time.Time // by the clock of that process
+	Since  time.Time // by the clock of that process, kept as for Resume within a minute of those that run jobs
 }
 
 // pauseOf reads a job's pause key, or returns nil if it does not exist.

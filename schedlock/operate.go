@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -31,7 +32,7 @@ func BeforeFirstRun() PauseOption { return func(p *pausing) { p.anyName = true }
 // ErrClosed, ctx's error or an error of etcd's the job may be paused or not.
 func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOption) error {
 	var p pausing
-	value := record.Pause{By: engine.Author(ctx, l.sess), Reason: reason, AtMS: l.opts.Now().UnixMilli()}.Encode()
+	value := record.Pause{By: engine.Author(ctx, l.sess), Reason: reason}
 	err := cmp.Or(engine.Apply(opts, &p), engine.CheckReason(reason), checkName(name))
 	if err == nil && !p.anyName {
 		if err = operatorOf(l, name).known(ctx); errors.Is(err, ErrUnknownJob) {
@@ -39,7 +40,10 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 		}
 	}
 	if err == nil {
-		err = operatorOf(l, name).operate(ctx, switched, rand.Text(), func(k keyspace.Job) clientv3.Op { return clientv3.OpPut(k.Pause(), value) })
+		err = operatorOf(l, name).operate(ctx, switched, rand.Text(), func(k keyspace.Job, at time.Time) clientv3.Op {
+			value.AtMS = at.UnixMilli()
+			return clientv3.OpPut(k.Pause(), value.Encode())
+		})
 	}
 	return l.about("pause", name, err)
 }
@@ -54,7 +58,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 func (l *Locker) Resume(ctx context.Context, name string) error {
 	err := operatorOf(l, name).known(ctx)
 	if err == nil {
-		err = operatorOf(l, name).operate(ctx, switched, rand.Text(), func(k keyspace.Job) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
+		err = operatorOf(l, name).operate(ctx, switched, rand.Text(), func(k keyspace.Job, _ time.Time) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
 	}
 	return l.about("resume", name, err)
 }
@@ -71,7 +75,7 @@ func OnlyRun(token int64) UnlockOption { return func(u *unlocking) { u.only = &t
 
 // Unlock ends the active run of a job by force, with a reason, and lets the job start again. The
 // run's context ends with ErrUnlocked when its process receives the event, possibly after another
-// run has started. Unlock ends a cooldown (AtLeast), too, also after its run (Record.Cooled): OnMisfire counts ticks that come after
+// run has started. The end that is recorded is the time of the call as for Resume. Unlock ends a cooldown (AtLeast), too, also after its run (Record.Cooled): OnMisfire counts ticks that come after
 // that as missed. The tick of an active run is not started again, whatever Retries allows. Which run is active can change between the look at it and the call: pass OnlyRun.
 // Unlock returns ErrNotRunning if the job neither runs nor cools down, or if OnlyRun excludes what it
 // does, ErrUnknownJob if nothing of the job is in etcd and this Locker has not used it, and ErrInvalid if the name, the reason or an option is out of range. After ErrClosed, ctx's
@@ -131,7 +135,7 @@ func (l *Locker) RequestRun(ctx context.Context, name, reason string) (id string
 		id = rand.Text()
 		value := record.RequestedRun{Nonce: id, By: engine.Author(ctx, l.sess), Reason: reason, SentMS: l.opts.Now().UnixMilli()}.Encode()
 		// After the run has started the request is gone, and a late copy must not put it again.
-		err = operatorOf(l, name).operate(ctx, aside, id, func(k keyspace.Job) clientv3.Op {
+		err = operatorOf(l, name).operate(ctx, aside, id, func(k keyspace.Job, _ time.Time) clientv3.Op {
 			return clientv3.OpPut(k.RequestedRun(), value, clientv3.WithLease(lease))
 		})
 	}

@@ -56,8 +56,8 @@ func (k operation) shows(nonce string, last int64) func([]byte) commit.Found {
 }
 
 // operate makes a change after all changes that came before it, and once: a late copy of
-// it finds that another has come since.
-func (o *operator) operate(ctx context.Context, kind operation, nonce string, change func(keyspace.Job) clientv3.Op) error {
+// it finds that another has come since. change is given the time of the last Pause or Resume, of the fleet: of this one, if it is one.
+func (o *operator) operate(ctx context.Context, kind operation, nonce string, change func(keyspace.Job, time.Time) clientv3.Op) error {
 	ctx, cancel := o.untilClose(ctx)
 	defer cancel()
 	note := record.Operated{Nonce: nonce, By: engine.Author(ctx, o.sess)}
@@ -80,7 +80,7 @@ func (o *operator) operate(ctx context.Context, kind operation, nonce string, ch
 			} else if note.Revision == 0 {
 				note.Revision = last // of the Pause or Resume before
 			}
-			_, _, err = commit.Swap(ctx, o.kv, o.keys.Operated(), last, note.Encode(), kind.shows(nonce, last), change(o.keys))
+			_, _, err = commit.Swap(ctx, o.kv, o.keys.Operated(), last, note.Encode(), kind.shows(nonce, last), change(o.keys, record.Time(note.AtMS)))
 		}
 		if errors.Is(err, commit.ErrConflict) && kind == aside {
 			err = o.requested(ctx, nonce)
@@ -163,8 +163,9 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 	case u.only != nil && tokenOf(lock) != *u.only:
 		return commit.Absent, join.Kind(ErrNotRunning, fmt.Errorf("the active run has the token %d, not %d (OnlyRun)", tokenOf(lock), *u.only))
 	}
+	at := fleetTime(o.Locker, kvs[3]) // ticks from before it are not missed
 	if len(lock) == 0 {
-		return o.endCooldown(ctx, cooldown[0].CreateRevision, fleetTime(o.Locker, kvs[3]))
+		return o.endCooldown(ctx, cooldown[0].CreateRevision, at)
 	}
 	token := tokenOf(lock)
 	// The run record was written with the lock. The tick is read from its key, not from the lock's
@@ -182,7 +183,7 @@ func (o *operator) unlockSeen(ctx context.Context, reason string, u unlocking) (
 			return commit.Absent, record.Why(string(kv.Key), kv.Value)
 		}
 		rec.State, rec.Attempt = record.RunUnlocked, max(rec.Attempt, 1)
-		rec.EndMS, rec.Error, rec.By = o.opts.Now().UnixMilli(), reason, engine.Author(ctx, o.sess)
+		rec.EndMS, rec.Error, rec.By = max(rec.StartMS, at.UnixMilli()), reason, engine.Author(ctx, o.sess)
 		then = append(then, clientv3.OpPut(string(kv.Key), rec.Encode()))
 	}
 	removal, err := commit.RemoveWith(ctx, o.kv, o.keys.Lock(), token, then)

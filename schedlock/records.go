@@ -153,7 +153,10 @@ func (r *records) due(plan []*mvccpb.KeyValue, last *Record, operated []*mvccpb.
 		return due, free
 	}
 	due = record.Time(next + p.LateMS)
-	if fire := record.Time(next); last != nil && !fire.Before(last.Start) && !fire.After(last.End) {
+	if last == nil || last.End.After(r.locker.horizon()) { // such an end is of a wrong clock
+		return due, due
+	}
+	if fire := record.Time(next); !fire.Before(last.Start) && !fire.After(last.End) {
 		next = cmp.Or(p.Due(last.End.UnixMilli()), next)
 	}
 	return due, record.Time(next + p.LateMS)
