@@ -3,6 +3,8 @@ package schedlock
 import (
 	"slices"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/ticks"
 )
 
 // What is asked of a schedule when its Job is made. The answers do not depend on the time at which it is
@@ -111,7 +113,7 @@ func (ask asking) walk(from time.Time, most int) (out []interval) {
 func changes(zone *time.Location) (out []time.Time) {
 	t := surveyed.In(zone)
 	for len(out) < longestChanges {
-		_, end := t.ZoneBounds()
+		_, end := ticks.Offset(t)
 		if end.IsZero() || !end.Before(surveyedEnd) {
 			break
 		}

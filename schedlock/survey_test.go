@@ -2,6 +2,7 @@ package schedlock
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -258,4 +259,25 @@ func TestNextDay(t *testing.T) {
 	} {
 		require.Equal(t, x.want, nextDay(x.every, x.former, x.started, x.now), name)
 	}
+}
+
+// Two processes whose zone files have different formats find the same changes of the clocks, and agree on a schedule that has no text.
+// On slim files the last day of 2024 was each of the sixteen (A468 in internal/proof/tested-failures.md).
+func TestChangesOfBothFormats(t *testing.T) {
+	t.Parallel()
+	var samples []string
+	for _, format := range []string{"slim", "fat"} {
+		b, err := os.ReadFile("../internal/ticks/testdata/berlin-" + format)
+		require.NoError(t, err)
+		zone, err := time.LoadLocationFromTZData("Europe/Berlin", b)
+		require.NoError(t, err)
+		var days []string
+		for _, change := range changes(zone) {
+			days = append(days, change.Format(time.DateOnly))
+		}
+		require.Equal(t, []string{"2024-03-31", "2024-10-27", "2025-03-30", "2025-10-26"}, days, format)
+		ask := asking(at{zone: zone, times: hours(9)}.Next)
+		samples = append(samples, ask.sample(changes(zone)))
+	}
+	require.Equal(t, samples[0], samples[1])
 }

@@ -1,5 +1,5 @@
-// Package ticks is the arithmetic of a job's period: its fire times, and those that have no record. Pure: no
-// I/O, no clock.
+// Package ticks is the arithmetic of a job's period: its fire times, and those that have no record; and when the offset of a
+// zone changes. Pure: no I/O, no clock.
 package ticks
 
 import "time"

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/ticks"
 )
 
 // Schedule has the fire times of a line in a zone: a [schedlock.Schedule], whose text and zone a job stores,
@@ -155,10 +157,7 @@ func (s Schedule) Next(t time.Time) time.Time {
 // zero if it is not changed any more. Instants are whole minutes.
 func (s Schedule) within(at time.Time) (found, next time.Time) {
 	at = at.In(s.loc)
-	begin, next := at.ZoneBounds()
-	if !next.IsZero() && !next.After(at) { // of the last day of a leap year, the bounds are those of the day before it (Go 1.26)
-		next = at.Add(24 * time.Hour)
-	}
+	begin, next := ticks.Offset(at)
 	_, offset := at.Zone()
 	wall := clock(at, offset)
 	if !begin.IsZero() && !s.wild {

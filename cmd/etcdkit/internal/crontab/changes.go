@@ -1,6 +1,10 @@
 package crontab
 
-import "time"
+import (
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/ticks"
+)
 
 // Change is a change of the clock of a zone, with the fire times of a schedule around it.
 type Change struct {
@@ -21,20 +25,16 @@ func (s Schedule) Changes(from time.Time) (all []Change) {
 	at := from.In(zone)
 	for {
 		_, before := at.Zone()
-		_, next := at.ZoneBounds()
+		_, next := ticks.Offset(at)
 		if next.IsZero() || next.Sub(from) > year {
 			return all
 		}
-		if !next.After(at) { // of the last day of a leap year, the bounds are those of the day before it (Go 1.26)
-			next = at.Add(24 * time.Hour)
-		}
 		at = next.In(zone)
-		if _, after := at.Zone(); after != before {
-			c := Change{At: at, By: time.Duration(after-before) * time.Second}
-			for fire := s.Next(at.Add(-around)); !fire.IsZero() && fire.Before(at.Add(around)); fire = s.Next(fire) {
-				c.Fires = append(c.Fires, fire)
-			}
-			all = append(all, c)
+		_, after := at.Zone()
+		c := Change{At: at, By: time.Duration(after-before) * time.Second}
+		for fire := s.Next(at.Add(-around)); !fire.IsZero() && fire.Before(at.Add(around)); fire = s.Next(fire) {
+			c.Fires = append(c.Fires, fire)
 		}
+		all = append(all, c)
 	}
 }
