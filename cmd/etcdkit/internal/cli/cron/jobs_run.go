@@ -333,9 +333,12 @@ func recorded(err error) error {
 // again as --retries permits. gone is true if the record is not there any more: that machine has taken its claim back, and ran
 // nothing, or the record was removed.
 func (v *scheduledRun) follow(ctx context.Context, l *schedlock.Locker, tick time.Time, renewed <-chan struct{}) (gone bool, err error) {
+	why := fmt.Sprintf("--retries %d", v.retries)
 	if v.retries > 0 {
-		if _, ran, err := v.claim(ctx, l, v.options(tick, 0), renewed); ran || err != nil {
+		if res, ran, err := v.claim(ctx, l, v.options(tick, 0), renewed); ran || err != nil {
 			return false, err
+		} else if res.Outcome != schedlock.Claimed {
+			why = skippedReason(res)
 		}
 	}
 	r, err := v.ended(ctx, l, tick)
@@ -345,13 +348,11 @@ func (v *scheduledRun) follow(ctx context.Context, l *schedlock.Locker, tick tim
 	case err != nil:
 		return false, err
 	case r.State == schedlock.RunLost:
-		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was lost, and is not repeated: --retries %d", output.Instant(tick),
-			output.OrDash(r.Owner), v.retries))
+		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was lost, and is not repeated: %s", output.Instant(tick), output.OrDash(r.Owner), why))
 	case r.State == schedlock.RunUnreadable:
 		return false, v.notRun(fmt.Sprintf("what became of tick %s is not known: %s", output.Instant(tick), r.Error))
 	case r.State == schedlock.RunUnlocked:
-		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was unlocked by %s", output.Instant(tick), output.OrDash(r.Owner),
-			output.OrDash(r.By)))
+		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was unlocked by %s", output.Instant(tick), output.OrDash(r.Owner), output.OrDash(r.By)))
 	}
 	return false, v.elsewhere(fmt.Sprintf("tick %s was run elsewhere, by %s: %s", output.Instant(tick), output.OrDash(r.Owner), r.State))
 }

@@ -159,11 +159,20 @@ func TestJobsRunExitCodes(t *testing.T) {
 }
 
 // A machine dies during the run. A call on standby runs the command again if --retries permits that, and reports the
-// loss otherwise.
+// loss otherwise, with what has kept it from that: it named --retries for a job that was paused meanwhile.
 func TestJobsRunWhenAMachineDies(t *testing.T) {
 	t.Parallel()
-	for _, retries := range []int{0, 1} {
-		t.Run(fmt.Sprint("retries ", retries), func(t *testing.T) {
+	for name, c := range map[string]struct {
+		retries int
+		paused  bool
+		says    string // or "": it runs the command again
+	}{
+		"no retries":         {0, false, "was lost, and is not repeated: --retries 0"},
+		"one retry":          {1, false, ""},
+		"one retry, a pause": {1, true, "was lost, and is not repeated: the job is paused, by etcdkit jobs pause by "},
+	} {
+		retries := c.retries
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := clitest.New(t)
 			args := []string{"backup", "--every", "24h", "--ttl", "6s", "--grace", "100ms", "--retries", strconv.Itoa(retries), "--"}
@@ -174,11 +183,14 @@ func TestJobsRunWhenAMachineDies(t *testing.T) {
 				keys := testkit.Keys(t, f.Etcd, f.Prefix, "")
 				return strings.Count(strings.Join(keys, "\n"), "clock/") >= 2
 			}, testkit.Soon, 20*time.Millisecond)
+			if c.paused {
+				require.Zero(t, f.Run("jobs", "pause", "-N", "test", "backup", "--reason", "maintenance").Code)
+			}
 			require.NoError(t, syscall.Kill(dies.Cmd.Process.Pid, syscall.SIGKILL))
 			code, out := standby.All()
-			if retries == 0 {
+			if c.says != "" {
 				require.Equal(t, exit.NotAcquired, code, standby.Errs)
-				require.Contains(t, standby.Errs.String(), "was lost, and is not repeated: --retries 0")
+				require.Contains(t, standby.Errs.String(), c.says)
 				require.Empty(t, out)
 				return
 			}
