@@ -82,7 +82,7 @@ func Cron(c *verb.Call) *cobra.Command {
 		Example: "etcdkit cron --check /etc/etcdkit.crontab\netcdkit cron -N ops /etc/etcdkit.crontab",
 		Args:    verb.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			jobs, err := v.read(args[0], cmd.InOrStdin())
+			jobs, err := v.read(cmd.Context(), args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -101,8 +101,11 @@ func Cron(c *verb.Call) *cobra.Command {
 	return cmd
 }
 
+// mostCrontab bounds what is read of a crontab, in bytes.
+const mostCrontab = 16 << 20
+
 // read reads the file; "-" is standard input.
-func (v *cronRun) read(name string, in io.Reader) ([]crontab.Job, error) {
+func (v *cronRun) read(ctx context.Context, name string, in io.Reader) ([]crontab.Job, error) {
 	if _, _, err := v.Times(); err != nil {
 		return nil, err
 	}
@@ -114,13 +117,7 @@ func (v *cronRun) read(name string, in io.Reader) ([]crontab.Job, error) {
 		}
 		zone = loc
 	}
-	var text []byte
-	var err error
-	if name == "-" {
-		text, err = io.ReadAll(in)
-	} else {
-		text, err = os.ReadFile(name) //nolint:gosec // the file that is asked for
-	}
+	text, err := verb.Input(ctx, name, in, mostCrontab)
 	if err != nil {
 		return nil, exit.Usagef("the crontab cannot be read: %w", err)
 	}

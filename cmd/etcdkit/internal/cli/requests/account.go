@@ -1,11 +1,11 @@
 package requests
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -18,6 +18,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 	"github.com/etcdkit/etcdkit/internal/forms"
@@ -33,7 +34,7 @@ type resolution struct {
 	message, typ string
 	code, text   string
 	flags        *pflag.FlagSet
-	stdin        io.Reader
+	input        func(file string) ([]byte, error)
 }
 
 func (n *resolution) define(f *pflag.FlagSet) {
@@ -121,8 +122,9 @@ var taken = map[string]string{
 }
 
 // read returns the account that the flags describe.
-func (n *resolution) read(flags *pflag.FlagSet, stdin io.Reader) (account, error) {
-	n.flags, n.stdin = flags, stdin
+func (n *resolution) read(ctx context.Context, flags *pflag.FlagSet, stdin io.Reader) (account, error) {
+	n.flags = flags
+	n.input = func(file string) ([]byte, error) { return verb.Input(ctx, file, stdin, mostResult) }
 	kinds := []struct {
 		flag string
 		read func() (account, error)
@@ -288,19 +290,8 @@ func (n *resolution) nothing() (f account, err error) {
 const mostResult = 1 << 20
 
 // content returns what the file of a flag has.
-func (n *resolution) content(flag, name string) (b []byte, err error) {
-	from := n.stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", flag, err)
-		}
-		defer func() { _ = f.Close() }()
-		from = f
-	}
-	if b, err = io.ReadAll(io.LimitReader(from, mostResult+1)); err == nil && len(b) > mostResult {
-		err = fmt.Errorf("%s has more than %d bytes", name, mostResult)
-	}
+func (n *resolution) content(flag, name string) ([]byte, error) {
+	b, err := n.input(name)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}

@@ -78,7 +78,7 @@ func requestResolve(c *verb.Call) *cobra.Command {
 		Example: resolveExamples,
 		Args:    verb.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if v.found, err = v.flags.read(cmd.Flags(), c.Std.In); err != nil {
+			if v.found, err = v.flags.read(cmd.Context(), cmd.Flags(), c.Std.In); err != nil {
 				return err
 			}
 			if err := v.many.check(cmd.Flags(), len(args) == 1, v.which, v.found); err != nil {

@@ -104,21 +104,11 @@ func (c *Call) Confirm(ctx context.Context, question string) error {
 // signal. The terminal is as before then.
 func typed(ctx context.Context, terminal int, read func() (string, error)) (string, error) {
 	before, unknown := term.GetState(terminal)
-	type answer struct {
-		text string
-		err  error
+	text, err := until(ctx, read)
+	if ctx.Err() != nil && unknown == nil {
+		_ = term.Restore(terminal, before)
 	}
-	got := make(chan answer, 1)
-	go func() { text, err := read(); got <- answer{text, err} }()
-	select {
-	case a := <-got:
-		return a.text, a.err
-	case <-ctx.Done():
-		if unknown == nil {
-			_ = term.Restore(terminal, before)
-		}
-		return "", ctx.Err()
-	}
+	return text, err
 }
 
 // Pause waits. It returns an error, that of ctx, only if ctx ends first.
