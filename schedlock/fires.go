@@ -51,17 +51,15 @@ func (f fires) agree(o fires) bool {
 // print returns a text by which processes compare their fire times. It is "" until the zone is known.
 func (tt *timetable) print() string {
 	tt.mu.Lock()
-	zone, text, known := tt.zone, tt.text, tt.printed
+	zone, known := tt.zone, tt.printed
 	tt.mu.Unlock()
 	if zone == nil || known != "" {
 		return known
 	}
 	ask := asking(func(t time.Time) time.Time { return tt.ask(t.In(zone)) })
-	if text == "" {
-		text = textOf(tt.schedule)
-	}
-	f := fires{like: ask.like(), sample: ask.sample(changes(tt.home(zone)))}
-	if home := tt.home(zone).String(); text != "" && home != time.Local.String() {
+	home := tt.home(zone)
+	f := fires{like: ask.like(), sample: ask.sample(changes(home))}
+	if text := tt.textIn(home); text != "" && home.String() != time.Local.String() {
 		f.crontab = fmt.Sprintf("%q in %s", text, home)
 	}
 	known = f.String()

@@ -355,13 +355,8 @@ func (tt *timetable) stored() string {
 
 // plan returns the plan of a schedule from a time on.
 func (tt *timetable) plan(from time.Time) record.Plan {
-	p := record.Plan{Schedule: tt.stored(), Zone: tt.home(time.UTC).String()}
-	tt.mu.Lock()
-	p.Text = tt.text
-	tt.mu.Unlock()
-	if p.Text == "" {
-		p.Text = textOf(tt.schedule)
-	}
+	home := tt.home(time.UTC)
+	p := record.Plan{Schedule: tt.stored(), Zone: home.String(), Text: tt.textIn(home)}
 	if _, ok := tt.schedule.(Periods); ok {
 		p.Zone = ""
 	}

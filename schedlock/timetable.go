@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -69,6 +70,21 @@ func (tt *timetable) in(text string, zone *time.Location) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	tt.text, tt.zone, tt.printed = text, zone, ""
+}
+
+// textIn returns the text of the schedule in a zone, its home, or "". A zone at its beginning that is the same says nothing more: the
+// text is as that of a process that has the zone apart from it.
+func (tt *timetable) textIn(home *time.Location) string {
+	tt.mu.Lock()
+	text := tt.text
+	tt.mu.Unlock()
+	if text == "" {
+		text = textOf(tt.schedule)
+	}
+	if first, rest, _ := strings.Cut(text, " "); first == "CRON_TZ="+home.String() || first == "TZ="+home.String() {
+		return strings.TrimSpace(rest)
+	}
+	return text
 }
 
 // home returns the zone of the schedule: its own, or the one in which it is asked, or that of a caller.

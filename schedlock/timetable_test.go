@@ -263,3 +263,30 @@ func TestEveryEarlyAndLate(t *testing.T) {
 	require.Equal(t, start, s.tickAt(start.Add(8*time.Millisecond)))
 	require.Equal(t, start.Add(10*time.Millisecond), s.tickAt(start.Add(9*time.Millisecond)))
 }
+
+// A crontab whose text begins with its zone, as robfig/cron and gocron take it, is that of a process that has the zone apart from
+// the text, as of schedlock/crontab. They refused each other's job (A480 in internal/proof/tested-failures.md).
+func TestTextThatBeginsWithItsZone(t *testing.T) {
+	t.Parallel()
+	berlin := zone(t, "Europe/Berlin")
+	nine := at{zone: berlin, times: hours(9)}
+	const text, want = "0 9 * * *", `"0 9 * * *" in Europe/Berlin`
+	gocron := &timetable{schedule: nine}
+	gocron.in("CRON_TZ=Europe/Berlin "+text, berlin)
+	for name, tt := range map[string]*timetable{
+		"apart":             {schedule: Crontab{Text: text, Zone: berlin, Schedule: nine}},
+		"CRON_TZ":           {schedule: Crontab{Text: "CRON_TZ=Europe/Berlin  " + text, Schedule: nine}},
+		"TZ":                {schedule: Crontab{Text: " TZ=Europe/Berlin " + text, Zone: berlin, Schedule: nine}},
+		"gocron's, CRON_TZ": gocron,
+	} {
+		tt.next(surveyed)
+		f, ok := parseFires(tt.print())
+		require.True(t, ok, name)
+		require.Equal(t, want, f.crontab, name)
+		require.Equal(t, text, tt.plan(surveyed).Text, name)
+	}
+	other := &timetable{schedule: Crontab{Text: "CRON_TZ=Europe/Paris " + text, Zone: berlin, Schedule: nine}}
+	other.next(surveyed)
+	f, _ := parseFires(other.print())
+	require.Equal(t, `"CRON_TZ=Europe/Paris 0 9 * * *" in Europe/Berlin`, f.crontab, "another zone stays")
+}
