@@ -20,8 +20,8 @@ type Options struct {
 	// Old records are removed when a run of the job ends. Those of lost runs among the last 20 stay until a process has
 	// reported the loss.
 	Keep int
-	// KeepFor is the age up to which run records are kept. Defaults to 30 days. The latest record
-	// of a job is kept at any age.
+	// KeepFor is the age up to which run records are kept, by the slowest clock of the live processes. Defaults to
+	// 30 days. The latest record of a job whose tick has come by that clock is kept at any age.
 	KeepFor time.Duration
 	// MaxSkew is the difference that is allowed between the clocks of the fleet. A tick that is
 	// further in the future is refused. The record of such a tick, by a process with a faster clock,
