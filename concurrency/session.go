@@ -80,8 +80,8 @@ func (s *Session) Lease() clientv3.LeaseID { return engine.Of(s).Lease() }
 // needs read and write permission for this range.
 func (s *Session) NamespacePrefix() string { return engine.Of(s).Space().Root() }
 
-// HookPanics returns how many calls of SessionOptions.Hooks have panicked since the session began. Each
-// panic is contained, and logged as a warning.
+// HookPanics returns how many calls of SessionOptions.Hooks have panicked since the session began, or have exited their
+// goroutine by runtime.Goexit. Each is logged as a warning. A panic is contained; an exit ends the goroutine, and no report.
 func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 
 // Close ends the session. Calls that wait, and new ones, return ErrClosed at once. Close then

@@ -112,8 +112,8 @@ type OutagePolicy struct {
 	Lasted    time.Duration // of the outage, when it ends
 }
 
-// HookPanicked reports that a hook has panicked: what it was called for may be missing in its reports. A panic of a
-// hook that receives this event is counted (Session.HookPanics), and not reported.
+// HookPanicked reports that a hook has panicked, or has exited its goroutine: what it was called for may be missing in its
+// reports. A panic of a hook that receives this event is counted (Session.HookPanics), and not reported.
 type HookPanicked struct {
 	Namespace string
 	Hook      string // "Start", "the end of Start" or "Event"

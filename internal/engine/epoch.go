@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/lease"
 )
@@ -58,11 +59,7 @@ func (e *Epoch) end(cause error, reason error) {
 	e.cancel(ErrEpoch)
 	e.sess.forget(held)
 	if len(reports) > 0 {
-		e.sess.Report(func() {
-			for _, report := range reports {
-				report()
-			}
-		})
+		e.sess.Report(func() { hook.Each(reports, func(report func()) { report() }) })
 	}
 }
 

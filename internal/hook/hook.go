@@ -76,7 +76,12 @@ func (s *Set) Start(ctx context.Context, call observe.Call) (context.Context, *S
 		return ctx, nil
 	}
 	call.Namespace = s.namespace
-	span, values := &Span{set: s, Call: call}, ctx
+	span, values, started := &Span{set: s, Call: call}, ctx, false
+	defer func() {
+		if !started { // a hook has exited the goroutine: the caller does not get the span
+			span.Unwind(time.Now())
+		}
+	}()
 	for _, h := range s.hooks {
 		if h.Start == nil {
 			continue
@@ -94,6 +99,7 @@ func (s *Set) Start(ctx context.Context, call observe.Call) (context.Context, *S
 	if values != ctx {
 		ctx = With(ctx, values)
 	}
+	started = true
 	return ctx, span
 }
 
@@ -111,9 +117,8 @@ func (s *Span) End(o observe.Outcome) {
 	if s == nil || s.over.Swap(true) {
 		return
 	}
-	for _, end := range slices.Backward(s.ends) {
-		s.set.contain("the end of Start", func() { end(o) })
-	}
+	slices.Reverse(s.ends)
+	Each(s.ends, func(end func(observe.Outcome)) { s.set.contain("the end of Start", func() { end(o) }) })
 }
 
 // Unwind is deferred by a call that runs code of the caller's: it ends a call whose End was not reached,
@@ -132,10 +137,24 @@ func (s *Set) Event(ctx context.Context, e observe.Event) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	for _, h := range s.hooks {
+	Each(s.hooks, func(h observe.Hooks) {
 		if h.Event != nil {
 			s.contain("Event", func() { h.Event(ctx, e) })
 		}
+	})
+}
+
+// Each makes a call for each element of a slice, also if a call exits the goroutine.
+func Each[T any](of []T, call func(T)) {
+	next := 0
+	defer func() {
+		if next < len(of) {
+			Each(of[next:], call)
+		}
+	}()
+	for next < len(of) {
+		next++
+		call(of[next-1])
 	}
 }
 
@@ -190,26 +209,42 @@ func merged(before, next observe.Event) (observe.Event, bool) {
 	return nil, false
 }
 
-// deliver delivers what was posted, until nothing is left.
+// deliver delivers what was posted, until nothing is left. If a hook exits the goroutine, the rest is delivered before that ends.
 func (s *Set) deliver() {
-	for {
-		s.mu.Lock()
-		if len(s.posts) == 0 {
-			s.busy = false
-			s.mu.Unlock()
-			return
+	over := false
+	defer func() {
+		if !over {
+			s.deliver()
 		}
-		e := s.posts[0]
-		s.posts = s.posts[1:]
-		s.mu.Unlock()
+	}()
+	for e, ok := s.posted(); ok; e, ok = s.posted() {
 		s.Event(context.Background(), e)
 	}
+	over = true
 }
 
-// contain calls a hook. A panic ends here.
+// posted takes the next event that was posted. If there is none, the next Post starts a goroutine.
+func (s *Set) posted() (e observe.Event, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy = len(s.posts) > 0; !s.busy {
+		return nil, false
+	}
+	e, s.posts = s.posts[0], s.posts[1:]
+	return e, true
+}
+
+var errExited = errors.New("the hook has exited its goroutine by runtime.Goexit, as FailNow of a test does")
+
+// contain calls a hook. A panic ends here. An exit of the goroutine is reported as one, and continues.
 func (s *Set) contain(which string, call func()) {
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
+		v := recover()
+		if v == nil && !returned {
+			v = errExited
+		}
+		if v != nil {
 			s.panics.Add(1)
 			s.log.Warn("a hook has panicked; its report is lost, and the call continues: mend the hook (SessionOptions.Hooks)",
 				zap.String("hook", which), zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
@@ -217,23 +252,25 @@ func (s *Set) contain(which string, call func()) {
 		}
 	}()
 	call()
+	returned = true
 }
 
 // panicked reports a panic to the hooks. Those of this report are counted alone: a hook that always panics would
 // report itself without end.
 func (s *Set) panicked(e observe.HookPanicked) {
-	for _, h := range s.hooks {
-		if h.Event != nil {
-			func() {
-				defer func() {
-					if recover() != nil {
-						s.panics.Add(1)
-					}
-				}()
-				h.Event(context.Background(), e)
-			}()
+	Each(s.hooks, func(h observe.Hooks) {
+		if h.Event == nil {
+			return
 		}
-	}
+		returned := false
+		defer func() {
+			if recover() != nil || !returned {
+				s.panics.Add(1)
+			}
+		}()
+		h.Event(context.Background(), e)
+		returned = true
+	})
 }
 
 // With returns ctx with the values of another context, and with those of its own that the other one does not have.

@@ -3,6 +3,7 @@ package hook
 import (
 	"context"
 	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -153,4 +154,54 @@ func TestPanicsAreReported(t *testing.T) {
 	set.Event(context.Background(), observe.SessionLost{})
 	require.Equal(t, []observe.Event{observe.HookPanicked{Namespace: "ns", Hook: "Event", Value: "always"}, observe.SessionLost{}}, got)
 	require.EqualValues(t, 2, set.Panics())
+}
+
+// A481 in internal/proof/tested-failures.md: a hook that exits its goroutine, as FailNow of a test does, is reported like
+// one that panics. The other hooks get the event, all get the later ones, and each Start is ended.
+func TestHookExitsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var first, second []observe.Event
+		var ends []observe.Outcome
+		set := New([]observe.Hooks{
+			{
+				Event: func(_ context.Context, e observe.Event) { first = append(first, e); runtime.Goexit() },
+				Start: func(ctx context.Context, _ observe.Call) (context.Context, func(observe.Outcome)) {
+					return ctx, func(o observe.Outcome) { ends = append(ends, o) }
+				},
+			},
+			{
+				Event: func(_ context.Context, e observe.Event) { second = append(second, e) },
+				Start: func(ctx context.Context, c observe.Call) (context.Context, func(observe.Outcome)) {
+					if c.Op == observe.Acquire {
+						runtime.Goexit()
+					}
+					return ctx, func(o observe.Outcome) { ends = append(ends, o); runtime.Goexit() }
+				},
+			},
+		}, "ns", zap.NewNop())
+		exited := observe.HookPanicked{Namespace: "ns", Hook: "Event", Value: errExited}
+		want := []observe.Event{exited, observe.SessionLost{Lease: 1}, exited, observe.SessionRecovered{Lease: 2}, exited, observe.SessionLost{Lease: 2}}
+		background := func(deliver func()) bool { go deliver(); return true }
+		set.Post(background, observe.SessionLost{Lease: 1})
+		set.Post(background, observe.SessionRecovered{Lease: 2})
+		synctest.Wait()
+		set.Post(background, observe.SessionLost{Lease: 2})
+		synctest.Wait()
+		require.ElementsMatch(t, want, first)
+		require.Equal(t, want, second)
+		require.EqualValues(t, 6, set.Panics())
+
+		go set.Start(t.Context(), observe.Call{Op: observe.Acquire})
+		synctest.Wait()
+		require.Len(t, ends, 1, "the first hook's Start is ended")
+		require.Equal(t, observe.Panic, ends[0].Reason)
+		go func() {
+			_, span := set.Start(t.Context(), observe.Call{Op: observe.Release})
+			span.End(observe.Outcome{Result: observe.Released})
+		}()
+		synctest.Wait()
+		require.Len(t, ends, 3, "each has ended once")
+		require.Equal(t, observe.Released, ends[2].Result)
+	})
 }
