@@ -92,7 +92,7 @@ func Unanswered(err error) bool {
 func (s *calls) begin(ctx context.Context, opens bool) (context.Context, *call) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &call{cancel: cancel, term: s.term.Load(), opens: opens}
-	c.timer = time.AfterFunc(lateAfter, func() { s.isLate(c) })
+	c.timer = time.AfterFunc(lateAfter, func() { s.isLate(c, c.timer) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.route) > 0 {
@@ -103,16 +103,17 @@ func (s *calls) begin(ctx context.Context, opens bool) (context.Context, *call) 
 	return ctx, c
 }
 
-// isLate records that a call is late.
-func (s *calls) isLate(c *call) {
+// isLate records that a call is late. by is the timer that has fired: that of the call until a stream is open, and then
+// that of the stream.
+func (s *calls) isLate(c *call, by *time.Timer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.under[c]; !ok || s.closed {
+	if _, ok := s.under[c]; !ok || s.closed || by == c.timer && c.stream != nil {
 		return
 	}
 	switch {
 	case s.loggingIn():
-		c.timer.Reset(lateAfter)
+		by.Reset(lateAfter)
 		return
 	case !c.late:
 		c.late = true
@@ -146,6 +147,11 @@ func (s *calls) stir() {
 func (s *calls) answered(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.inTime(c)
+}
+
+// inTime is answered while s.mu is held.
+func (s *calls) inTime(c *call) {
 	if c.late {
 		c.late = false
 		s.late--
@@ -156,9 +162,9 @@ func (s *calls) answered(c *call) {
 // opened records that a stream is open.
 func (s *calls) opened(c *call, stream grpc.ClientStream) {
 	c.timer.Stop()
-	s.answered(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.inTime(c)
 	c.stream, c.astray, s.opening = stream, false, lateAfter
 }
 

@@ -24,10 +24,19 @@ type stream struct {
 func (s *calls) hold(ctx context.Context, c *call, open grpc.ClientStream) *stream {
 	s.opened(c, open)
 	h := &stream{calls: s, call: c, ctx: ctx}
-	h.timer = time.AfterFunc(lateAfter, func() { s.isLate(c) })
+	h.timer = time.AfterFunc(lateAfter, h.isLate)
 	h.timer.Stop()
 	context.AfterFunc(ctx, func() { _ = h.ends(context.Cause(ctx)) })
 	return h
+}
+
+// isLate is called when the timer has fired: an answer may have come since.
+func (h *stream) isLate() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.asked > 0 {
+		h.calls.isLate(h.call, h.timer)
+	}
 }
 
 func (h *stream) asks() {
