@@ -54,8 +54,9 @@ func (s *Shares) step(closing context.Context) bool {
 		d, err = DivisionOf(v)
 	}
 	if errors.Is(err, limit.ErrNone) {
-		err = s.store(closing)
-		s.prompt()
+		if err = s.store(closing); err == nil {
+			s.prompt()
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
