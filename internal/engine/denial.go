@@ -12,6 +12,7 @@ const (
 	deniedRenewal = "the renewal of its lease"
 	deniedLease   = "a new lease"
 	deniedRange   = "to read its own keys"
+	deniedNotice  = "to delete a notice that it has read"
 )
 
 // denials has it logged what etcd refuses the session: at once, each minute for as long as it lasts, and

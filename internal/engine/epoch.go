@@ -32,6 +32,8 @@ type Epoch struct {
 	*roll
 	*slots
 }
+	erasures erasures // of notices
+
 
 // accepting returns a context that ends with an epoch's or, with ErrClosed as its cause, with the
 // session's. Nothing else ends it: it has no cause but these two, however they meet.

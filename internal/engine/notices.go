@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -23,9 +24,52 @@ func (e *Epoch) notice(kv *mvccpb.KeyValue) {
 		return // a foreign key
 	}
 	e.deliver(token, m)
+	e.erase(string(kv.Key), kv.CreateRevision)
+}
+
+// erase deletes a notice in the background, until the epoch ends if etcd denies that. Each list shows such a notice again.
+func (e *Epoch) erase(key string, create int64) {
+	n := erasure{key, create}
+	if !e.erasures.begin(n) {
+		return
+	}
 	e.sess.Background(func() {
-		_, _ = commit.Erase(e.ctx, e.sess.kv, string(kv.Key), kv.CreateRevision, nil)
+		defer e.erasures.end(n)
+		_, err := commit.Erase(e.ctx, e.sess.kv, key, create, func(err error) { e.sess.denials.refused(deniedNotice, err) })
+		if err == nil {
+			e.sess.denials.refused(deniedNotice, nil)
+		}
 	})
+}
+
+// erasure is a notice that is being deleted.
+type erasure struct {
+	key    string
+	create int64
+}
+
+// erasures are those that are under way. It is safe for concurrent use.
+type erasures struct {
+	mu  sync.Mutex
+	all map[erasure]struct{}
+}
+
+// begin records one, and reports whether it is new.
+func (s *erasures) begin(n erasure) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, under := s.all[n]
+	if s.all == nil {
+		s.all = map[erasure]struct{}{}
+	}
+	s.all[n] = struct{}{}
+	return !under
+}
+
+func (s *erasures) end(n erasure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, n)
 }
 
 func (e *Epoch) deliver(token int64, m Mail) {

@@ -284,7 +284,7 @@ func (s *Session) run(e *Epoch) {
 			return
 		}
 		lost, cause := e.lease, e.lease.Cause()
-		s.denials.forget(deniedRenewal, deniedRange)
+		s.denials.forget(deniedRenewal, deniedRange, deniedNotice)
 		s.mu.Lock()
 		s.past[lost.ID()] = struct{}{}
 		s.mu.Unlock()
