@@ -62,11 +62,12 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	log := o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner))
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout, AllowProxy: o.AllowProxy,
-		Log: log, Hooks: hook.New(o.Hooks, namespace, log), Rewound: own.rewound,
+		Log: log, Hooks: hook.New(o.Hooks, namespace, log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new session in %q, client with Endpoints %v: %w", namespace, etcd.Endpoints(), err)
 	}
+	core.Rewound.Add(own.rewound)
 	return (*Session)(engine.NewDoor(core, own)), nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/outage"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -30,6 +31,7 @@ type reader struct {
 	mu      sync.Mutex
 	known   int64  // greatest revision in an answer of a majority
 	knownAt moment // when the latest such answer was asked for
+	of      *mirror.History
 }
 
 func newReader(sess *engine.Session, c codecs, o *outage.Detector[struct{}]) *reader {
@@ -42,9 +44,17 @@ func (r *reader) saw(revision int64, sent moment) {
 	r.outage.Answered()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.present()
 	r.known = max(r.known, revision)
 	if sent.After(r.knownAt.Time) {
 		r.knownAt = sent
+	}
+}
+
+// present forgets what was known of a history that was taken back. r.mu is held.
+func (r *reader) present() {
+	if h := r.sess.History(); h != r.of {
+		r.known, r.knownAt, r.of = 0, moment{}, h
 	}
 }
 
@@ -53,6 +63,7 @@ func (r *reader) saw(revision int64, sent moment) {
 func (r *reader) floor() (revision int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.present()
 	return r.known, r.known > 0 && aged(r.knownAt) < r.sess.TTL()/3
 }
 

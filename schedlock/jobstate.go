@@ -131,6 +131,14 @@ func (j *job) seen(run string) (h observed, changed <-chan struct{}) {
 	return h, j.changed
 }
 
+// rewound forgets the revisions of a history that was taken back.
+func (j *job) rewound() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lockGone, j.unlocked, j.served, j.requestGone = 0, unlockedRun{}, 0, 0
+	j.losses.rewound()
+}
+
 // split divides the live processes into those that are known to run the job, and the others. It
 // forgets the processes that are no longer alive.
 func (j *job) split(live []int64) (runners, others []int64) {

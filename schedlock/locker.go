@@ -109,6 +109,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	l.jobs = newJobs(l.etcd, o.few, o.Now)
 	l.plans = &planner{locker: l, first: (int(sess.Lockers.Add(1)) - 1) * keysOfLocker, jobs: map[string]*timetable{}, looked: map[string]bool{}, resumed: map[string]bool{}, others: map[string]time.Time{}, changed: make(chan struct{}, 1), writing: make(chan struct{}, 1), put: map[int]string{}}
 	l.clocks = &clocks{space: l.space, now: o.Now, outlasts: samples * o.beat, peers: map[string]*peer{}}
+	sess.Rewound.Add(l.rewound)
 	ctx, open := sess.Context(), true
 	for _, work := range []func(){
 		func() { sess.Source().Listen(ctx, l.space.Jobs(), l.resync, l.apply) },
@@ -197,6 +198,14 @@ func (l *Locker) resync() {
 		j.notify()
 		j.mu.Unlock()
 	}
+}
+
+// rewound is called when etcd's history was taken back: the revisions of its events compare no more.
+func (l *Locker) rewound() {
+	for _, j := range l.jobs.all() {
+		j.rewound()
+	}
+	l.resync()
 }
 
 // apply passes events on to their jobs. It ignores jobs that this process does not use.

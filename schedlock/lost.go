@@ -31,6 +31,13 @@ type losses struct {
 	reportedHere map[int64]bool // by token: runs after reported whose loss this process has reported
 }
 
+// rewound forgets the revisions of a history that was taken back.
+func (s *losses) rewound() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed, s.suspected, s.reported, s.begun, s.reportedHere = 0, false, 0, false, nil
+}
+
 // begin reports whether the process has not looked for lost runs of the job yet. From then on it has.
 func (s *losses) begin() bool {
 	s.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
 // Epoch is the life of a session on one lease. It ends when the lease is lost or
@@ -24,16 +25,18 @@ type Epoch struct {
 	fence *commit.Fence
 	keys  keyspace.Session
 
+	history *mirror.History // in which the lease was taken
+
 	ctx    context.Context // ends with the epoch
 	cancel context.CancelCauseFunc
 	accept context.Context // ends when no new request is taken: before ctx, on Close
 	blind  *time.Timer     // runs while the own range cannot be read; only its follower uses it
 
+	erasures erasures // of notices
+
 	*roll
 	*slots
 }
-	erasures erasures // of notices
-
 
 // accepting returns a context that ends with an epoch's or, with ErrClosed as its cause, with the
 // session's. Nothing else ends it: it has no cause but these two, however they meet.
@@ -243,7 +246,7 @@ func (e *Epoch) Ended(lease int64, key string) bool {
 // Reset implements mirror.Handler for the session's own range.
 func (e *Epoch) Reset(kvs []*mvccpb.KeyValue, revision int64) {
 	if revision < e.fence.Born() {
-		return // an older history: the source calls Rewind
+		return // another history: Rewind loses the lease
 	}
 	e.sees()
 	alive := false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -18,11 +19,12 @@ type opening struct{ *Session }
 
 // once takes a lease and raises its fence, or returns an error.
 func (o opening) once(ctx context.Context) (*Epoch, error) {
+	met := o.meets()
 	l, err := o.grant(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e, err := o.raise(ctx, l)
+	e, err := o.raise(ctx, l, met)
 	if err != nil {
 		o.discard(l, err)
 	}
@@ -34,16 +36,18 @@ func (o opening) once(ctx context.Context) (*Epoch, error) {
 // etcd two Raft entries.
 func (o opening) repeated() *Epoch {
 	var l *lease.Lease // without a presence key
+	var before met     // its grant
 	var pause commit.Backoff
 	denied := commit.Backoff{Least: 100 * time.Millisecond, Most: commit.DeniedPause}
 	for {
 		var e *Epoch
 		var err error
 		if l == nil {
+			before = o.meets()
 			l, err = o.grant(o.accept)
 		}
 		if err == nil {
-			e, err = o.raise(o.accept, l)
+			e, err = o.raise(o.accept, l, before)
 		}
 		if err == nil {
 			o.denials.refused(deniedLease, nil)
@@ -92,14 +96,30 @@ func (o opening) renewed() func(id int64, age, ttl time.Duration) {
 	}
 }
 
-// raise raises the fence of an epoch on a lease.
-func (o opening) raise(ctx context.Context, l *lease.Lease) (*Epoch, error) {
+// met is what was seen of a history at some time.
+type met struct {
+	of   *mirror.History
+	seen int64
+}
+
+func (o opening) meets() met {
+	h := o.History()
+	return met{h, h.Seen()}
+}
+
+// raise raises the fence of an epoch on a lease. before is what was met before that was granted: a presence key that is not
+// newer shows that etcd's history was taken back, and the lease is of the present one.
+func (o opening) raise(ctx context.Context, l *lease.Lease, before met) (*Epoch, error) {
 	s := o.Session
 	e := &Epoch{sess: s, lease: l, keys: s.space.Session(l.ID()), roll: newRoll(s.remember), slots: newSlots(s.opts.MaxPermits)}
 	value := record.Session{Owner: s.opts.Owner, ID: s.id, AtMS: time.Now().UnixMilli()}.Encode()
 	var err error
 	if e.fence, err = commit.Raise(ctx, s.kv, clientv3.LeaseID(l.ID()), e.keys.Alive(), value); err != nil {
 		return nil, err
+	}
+	if e.history = before.of; e.fence.Born() <= before.seen {
+		s.Rewind(before.of)
+		e.history = s.History()
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
 	e.accept = accepting(e.ctx, s.accept)

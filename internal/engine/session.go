@@ -36,8 +36,6 @@ type Options struct {
 	Log            *zap.Logger
 
 	Hooks *hook.Set
-	// Rewound is called when etcd's history was taken back: what was seen has never been.
-	Rewound func()
 }
 
 // Session is one lease after the other, each with the requests on it. It is safe for
@@ -54,13 +52,14 @@ type Session struct {
 	leaseless bool // see Leaseless
 	source    *mirror.Source
 	nonces    atomic.Uint64 // the number of the latest Nonce
-	seen      atomic.Int64  // greatest revision of etcd that was ever met
+	history   atomic.Pointer[mirror.History]
 
 	// creations and removals gather what callers write at the same time. They are apart, since a
 	// put fails where etcd has no space, and all that is in one Txn with it.
 	creations, removals *commit.Group
 
 	Lockers atomic.Int64 // how many there are on this session
+	Rewound Subscribers  // what was seen of etcd has never been: a backup was restored
 
 	// Asking and Requeue are for calls whose requests are gone: the reason is asked for, and
 	// they queue anew, a few at a time.
@@ -112,8 +111,9 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.denials = newDenials(opts.Log, s.Explain, in.asks)
 	s.kv = &recorded{s.etcd.KV, recording{&s.contact, in}}
 	s.lease = leases{lease.Etcd(etcd, s.etcd.Leases), recording{&s.contact, in}}
-	seen := func(revision int64) { s.contact.answer(nil, nil); s.See(revision) }
-	s.source = &mirror.Source{KV: s.kv, Watcher: s.etcd.Watcher, Refresh: opts.TTL, Log: opts.Log, Seen: seen, Met: s.seen.Load, Rewound: s.Rewind, Enter: in.enter}
+	s.history.Store(mirror.NewHistory())
+	seen := func() { s.contact.answer(nil, nil) }
+	s.source = &mirror.Source{KV: s.kv, Watcher: s.etcd.Watcher, Refresh: opts.TTL, Log: opts.Log, Seen: seen, History: s.history.Load, Rewound: s.Rewind, Enter: in.enter}
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
@@ -198,29 +198,26 @@ func (s *Session) Explain(err error) error {
 	return commit.Explain(err, s.space.Root(), s.etcd.Client.Username)
 }
 
-// Seen returns the greatest revision of etcd that the session has met.
-func (s *Session) Seen() int64 { return s.seen.Load() }
+// History returns etcd's present history, as far as the session has seen it.
+func (s *Session) History() *mirror.History { return s.history.Load() }
 
 // See records a revision of etcd that was met.
-func (s *Session) See(revision int64) {
-	for {
-		seen := s.seen.Load()
-		if revision <= seen || s.seen.CompareAndSwap(seen, revision) {
-			return
-		}
-	}
-}
+func (s *Session) See(revision int64) { s.history.Load().See(revision) }
 
-// Rewind forgets what was seen and loses the lease. A write that got a revision which was met
-// before it was sent shows that this is due, at once; lists that stay older than what was
-// seen show it in time.
-func (s *Session) Rewind() {
+// Rewind forgets what was seen of a history, and loses the lease that was taken in it. A write that got a revision
+// which was met before it was sent shows that this is due, at once; lists that stay older than what was
+// seen show it in time. Several calls find the same: for those after the first it does nothing.
+func (s *Session) Rewind(of *mirror.History) {
+	if !s.history.CompareAndSwap(of, mirror.NewHistory()) {
+		return
+	}
+	s.opts.Log.Warn("etcd's history was taken back: tokens may repeat", zap.Int64("seen", of.Seen()))
+	s.Rewound.call()
+	of.End()
 	s.mu.Lock()
 	e := s.current
 	s.mu.Unlock()
-	s.seen.Store(0)
-	s.opts.Rewound()
-	if e != nil {
+	if e != nil && e.history == of {
 		e.lease.Lose(errRewound)
 	}
 }
@@ -348,6 +345,9 @@ func (s *Session) become(e *Epoch) {
 	s.current, s.trouble = e, nil
 	close(s.turn)
 	s.turn = make(chan struct{})
+	if e != nil && e.history != s.history.Load() { // Rewind has not found it
+		e.lease.Lose(errRewound)
+	}
 }
 
 // Live returns the present epoch, and waits for one between two leases. It

@@ -43,13 +43,12 @@ type Source struct {
 	// Zero means never.
 	Refresh time.Duration
 	Log     *zap.Logger
-	// Seen is called with each revision that a mirror has reached. Met returns the greatest
-	// revision that any call of the session has returned: a list that is sent afterwards
-	// cannot be older, unless etcd was restored from a backup. Rewound is called when that
-	// is certain.
-	Seen    func(revision int64)
-	Met     func() int64
-	Rewound func()
+	// Seen is called each time that a mirror has reached a revision.
+	Seen func()
+	// History returns the present history. A list that is sent afterwards cannot be older than what was seen of it, unless
+	// etcd was restored from a backup. Rewound is called with it when that is certain: from then on History returns another.
+	History func() *History
+	Rewound func(*History)
 	// Enter is called before a watch is created, and returns what records how that has ended, or why none is
 	// created now: etcd refuses the client's login. It may be nil.
 	Enter func(ctx context.Context) (left func(error), err error)
@@ -89,6 +88,7 @@ func (s *Source) Follow(ctx context.Context, prefix string, from int64, h Handle
 
 // keep is Follow for a follower.
 func (s *Source) keep(ctx context.Context, f *follower) {
+	f.history = s.History()
 	f.denied = s.deniedPause()
 	sighted, _ := f.handler.(Sighted)
 	if sighted != nil { // it has to notice soon that it may read again
@@ -161,7 +161,8 @@ type follower struct {
 	handler  Handler
 	filter   []clientv3.OpOption // of the watch
 	read     func(context.Context) (kvs []*mvccpb.KeyValue, revision int64, err error)
-	revision int64 // what h has seen
+	revision int64    // what h has seen
+	history  *History // of that revision
 
 	denied commit.Backoff // between lists that etcd denies
 	unread func(err error)
@@ -172,6 +173,9 @@ type follower struct {
 
 // follow watches and lists once. It returns when the watch has ended.
 func (f *follower) follow(ctx context.Context) error {
+	if present := f.source.History(); present != f.history { // another follower, or a call, has found that it was taken back
+		f.history, f.revision, f.stale = present, 0, 0
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	events, stop, err := f.source.watch(ctx, f.prefix, append(f.filter, clientv3.WithPrefix())...)
@@ -211,12 +215,16 @@ func (f *follower) follow(ctx context.Context) error {
 			err = relist()
 		case <-refresh.C:
 			err = relist()
+		case <-f.history.Over():
+			err = errTakenBack
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
 	}
 	return err
 }
+
+var errTakenBack = errors.New("etcd's history was taken back: the watch waits for revisions of the former one")
 
 // ended returns why a watch has ended, or nil for a response with events.
 func ended(resp clientv3.WatchResponse, ok bool) error {
@@ -302,12 +310,12 @@ func (f *follower) untilRefresh() time.Duration {
 func (f *follower) list(ctx context.Context) error {
 	ctx, cancel := commit.Call(ctx)
 	defer cancel()
-	seen := max(f.revision, f.source.Met())
+	seen := max(f.revision, f.history.Seen())
 	kvs, revision, err := f.read(ctx)
 	if err != nil {
 		return err
 	}
-	if revision < seen && !f.rewound(seen) {
+	if revision < seen && !f.rewound() {
 		return fmt.Errorf("list of revision %d is older than %d, which was seen", revision, seen)
 	}
 	f.stale = 0
@@ -326,7 +334,7 @@ const (
 
 // rewound counts a list that is older than what was seen, and reports whether etcd's history
 // was taken back.
-func (f *follower) rewound(seen int64) bool {
+func (f *follower) rewound() bool {
 	if f.stale == 0 {
 		f.staleSince = time.Now()
 	}
@@ -334,14 +342,15 @@ func (f *follower) rewound(seen int64) bool {
 	if f.stale < staleReads || time.Since(f.staleSince) < staleFor {
 		return false
 	}
-	f.source.Log.Warn("etcd's history was taken back: tokens may repeat", zap.String("prefix", f.prefix), zap.Int64("seen", seen))
-	f.source.Rewound()
+	f.source.Rewound(f.history)
+	f.history = f.source.History()
 	return true
 }
 
 func (f *follower) came(revision int64) {
 	f.revision = revision
-	f.source.Seen(revision)
+	f.history.See(revision)
+	f.source.Seen()
 }
 
 // apply passes on the new events, revision by revision. A watch response always contains whole

@@ -155,11 +155,12 @@ func (f *fixture) resets() int {
 
 func newFixture(t *testing.T, c *embedtest.Cluster, o *embedtest.ClientOptions) *fixture {
 	client := c.NewClient(t, o)
+	history := mirror.NewHistory()
 	return &fixture{
 		t: t, cluster: c, client: client, writer: c.Client(), prefix: c.Prefix(t), copy: newCopy(t), want: map[string]string{},
 		source: &mirror.Source{
 			KV: client, Watcher: client, Log: zap.NewNop(),
-			Seen: func(int64) {}, Met: func() int64 { return 0 }, Rewound: func() {},
+			Seen: func() {}, History: func() *mirror.History { return history }, Rewound: func(*mirror.History) {},
 		},
 	}
 }

@@ -21,6 +21,7 @@ type Span struct {
 // watch are not reported, so the caller reads the keys again.
 func (s *Source) Deletions(ctx context.Context, spans []Span, deleted func(key string), closed func(error)) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
+	over := s.History().Over()
 	var running sync.WaitGroup
 	created := make(chan error, len(spans))
 	for _, span := range spans {
@@ -42,6 +43,9 @@ func (s *Source) Deletions(ctx context.Context, spans []Span, deleted func(key s
 					for _, ev := range resp.Events {
 						deleted(string(ev.Kv.Key))
 					}
+				case <-over:
+					closed(errTakenBack)
+					return
 				case <-ctx.Done():
 					return
 				}

@@ -13,6 +13,7 @@ import (
 // never change back, where a missed one costs a read.
 func (s *Source) Listen(ctx context.Context, prefix string, up func(), received func(events []*clientv3.Event), opts ...clientv3.OpOption) {
 	s.repeat(ctx, prefix, s.deniedPause(), func(pause *commit.Backoff) error {
+		over := s.History().Over()
 		events, stop, err := s.watch(ctx, prefix, append(opts, clientv3.WithPrefix())...)
 		if err != nil {
 			return err
@@ -29,6 +30,8 @@ func (s *Source) Listen(ctx context.Context, prefix string, up func(), received 
 				if len(resp.Events) > 0 {
 					received(resp.Events)
 				}
+			case <-over:
+				return errTakenBack
 			case <-ctx.Done():
 				return ctx.Err()
 			}

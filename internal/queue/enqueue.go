@@ -129,18 +129,24 @@ func (j *joining) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *T
 		j.writer.drop(c, nil)
 		return nil, nil, failed, err
 	}
-	seen := q.sess.Seen()
+	history := q.sess.History()
+	seen := history.Seen()
 	res, err := j.epoch.Fence().Create(ctx, tx)
 	leave()
 	c.Token = res.Token
 	oldest := j.writer.sent(c, &res, seen)
 	out := outcomeOf(res, err, seen, oldest)
+	if out == rewound {
+		if q.sess.Rewind(history); j.epoch.Valid() { // another call has found it before, and the epoch has begun since
+			out, history = written, q.sess.History()
+		}
+	}
 	switch out {
 	case written:
 		if c.named != c.queue {
 			c.joined()
 		}
-		q.sess.See(res.Token)
+		history.See(res.Token)
 	case refused, failed:
 		j.writer.drop(c, nil)
 	case unsettled:
@@ -153,8 +159,6 @@ func (j *joining) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *T
 		j.epoch.Gone()
 		err = engine.ErrEpoch
 	default:
-		q.sess.Rewind()
-		j.epoch.Valid()
 		err = engine.ErrEpoch
 	}
 	return c, res.Read, out, err

@@ -41,7 +41,7 @@ func newSide(t *testing.T, ctx context.Context, c *embedtest.Cluster, prefix, ow
 	log := zap.NewNop()
 	sess, err := engine.New(ctx, c.Client(), space, engine.Options{
 		TTL: 10 * time.Second, Margin: 2 * time.Second, Owner: owner, MaxPermits: 100, ReleaseTimeout: time.Second,
-		Log: log, Hooks: hook.New(nil, "test", log), Rewound: func() {},
+		Log: log, Hooks: hook.New(nil, "test", log),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
