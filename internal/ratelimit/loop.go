@@ -153,11 +153,17 @@ func (s *Shares) ask(d rate.Division) {
 	a := &request{cancel: cancel}
 	s.asks = append(s.asks, a)
 	s.Session.Callback(func() { // hooks learn of it
-		defer cancel()
-		p, err := s.Acquire(ctx, d)
-		s.answered(a, p, err)
+		var p *Share
+		err := errExited
+		defer func() {
+			cancel()
+			s.answered(a, p, err)
+		}()
+		p, err = s.Acquire(ctx, d)
 	})
 }
+
+var errExited = errors.New("a hook has exited the goroutine that acquires a share (runtime.Goexit)")
 
 // answered takes a share that was granted, unless its request was withdrawn meanwhile.
 func (s *Shares) answered(a *request, p *Share, err error) {
