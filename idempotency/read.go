@@ -14,7 +14,6 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
-	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/outage"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -29,13 +28,13 @@ type reader struct {
 	linear *gather                    // linearizable reads, which a majority confirms
 
 	mu      sync.Mutex
-	known   int64  // greatest revision in an answer of a majority
-	knownAt moment // when the latest such answer was asked for
-	of      *mirror.History
+	known   int64           // greatest revision in an answer of a majority
+	knownAt moment          // when the latest such answer was asked for
+	taken   <-chan struct{} // closed when the history of these was taken back
 }
 
 func newReader(sess *engine.Session, c codecs, o *outage.Detector[struct{}]) *reader {
-	return &reader{sess: sess, codecs: c, outage: o, serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess)}
+	return &reader{sess: sess, codecs: c, outage: o, serial: newGather(sess, clientv3.WithSerializable()), linear: newGather(sess), taken: sess.History().Over()}
 }
 
 // saw records the revision of an answer to a request that no member can answer alone, sent at that
@@ -53,8 +52,10 @@ func (r *reader) saw(revision int64, sent moment) {
 
 // present forgets what was known of a history that was taken back. r.mu is held.
 func (r *reader) present() {
-	if h := r.sess.History(); h != r.of {
-		r.known, r.knownAt, r.of = 0, moment{}, h
+	select {
+	case <-r.taken:
+		r.known, r.knownAt, r.taken = 0, moment{}, r.sess.History().Over()
+	default:
 	}
 }
 
