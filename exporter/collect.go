@@ -91,6 +91,9 @@ func samples(s *fleet.State, d descs, now int64, most int) (out []sample, droppe
 	if ms, ok := s.Skew(now); ok {
 		out = append(out, of.gauge(d.skew, seconds(ms)))
 	}
+	if keys, _ := s.Foreign(); len(keys) > 0 {
+		out = append(out, d.of(d.foreign, "", "").gauge(d.foreign, float64(len(keys))))
+	}
 	for _, p := range s.Off(now, leastOff, mostOff, ownerOf) {
 		out = append(out, d.of(d.off, p.Owner).gauge(d.off, seconds(p.MS)))
 	}

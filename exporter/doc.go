@@ -43,7 +43,9 @@
 //	etcdkit_oldest_hold_max_hold_seconds     MaxHold of that request, if it has one that is stored
 //	etcdkit_oldest_unbounded_hold_seconds    age of the oldest hold without a stored MaxHold, or 0
 //	etcdkit_overdue_holders                  holders that have held for longer than their stored MaxHold
-//	etcdkit_foreign_keys                     keys that are not of this library or have no lease
+//	etcdkit_foreign_keys                     keys that are not of this library or have no lease. Those of
+//	                                         jobs, and of the rest of the namespace without
+//	                                         kind and name, while there is one
 //	etcdkit_unreadable_limits                limits that cannot be read, while there is one: calls
 //	                                         return an error. Of the kind limiter those of keys
 //	                                         and of the default
@@ -59,7 +61,11 @@
 //	etcdkit_limiter_default_limit            limit of a key that has none of its own, if it is stored
 //	etcdkit_limiter_own_limits               keys with a limit of their own, above 0
 //	etcdkit_limiter_keys                     keys with at least one request
-//	etcdkit_limiter_full_keys                those at which a request of weight 1 would wait
+//	etcdkit_limiter_full_keys                those at which a request of weight 1 would wait, but for
+//	                                         paused ones
+//	etcdkit_limiter_paused_keys              those with a limit of 0, beside others that are
+//	                                         admitted. Their waits do not count as the
+//	                                         oldest one
 //
 // Of each job, of the kind job. Records are those that are kept, see schedlock.Options.Keep;
 // their times are those of the clocks of the processes that ran the job:

@@ -63,7 +63,7 @@ func (s *State) changeJob(key string, kv *mvccpb.KeyValue, known bool, now int64
 		s.Jobs[name] = j
 	}
 	if kv == nil && key == j.queues.Lock() {
-		s.deaths.held()
+		s.deaths.held(Held{Name: "job/" + name, Token: j.lock})
 	}
 	j.change(key, kv, s.details, now)
 	n := 0

@@ -41,8 +41,8 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 			lim.Keys[of] = l
 		}
 		s.touch(l)
-		if s.countServed("limiter/"+name+"/"+of, l, key, kv) && !lim.hasTotal() {
-			s.deaths.held()
+		if full := "limiter/" + name + "/" + of; s.countServed(full, l, key, kv) && !lim.hasTotal() {
+			s.deaths.held(heldIn(l, full, key))
 		}
 		l.change(key, kv, now)
 		if l.empty() {
@@ -54,8 +54,8 @@ func (s *State) changeLimiter(key string, kv *mvccpb.KeyValue, now int64) {
 			lim.Total = &Queue{keys: func() keyspace.Queue { return total }, limiter: lim, isTotal: true, details: s.details}
 		}
 		s.touch(lim.Total)
-		if s.countServed("limiter/"+name, lim.Total, key, kv) {
-			s.deaths.held()
+		if full := "limiter/" + name; s.countServed(full, lim.Total, key, kv) {
+			s.deaths.held(heldIn(lim.Total, full, key))
 		}
 		lim.Total.change(key, kv, now)
 		if lim.Total.empty() {
@@ -73,9 +73,20 @@ type Sum struct {
 	Summary
 	InUse, FullKeys int // keys
 	Own             int // keys with a stored limit of their own, above 0
+	Paused          int // keys with a limit of 0, in which no request is admitted, beside others that are; their waits are in Waiting alone
 	Unreadable      int // limits that cannot be read, of keys and the default
 	HasTotal        bool
 	Late            int // requests that hold for longer than their MaxHold
+}
+
+// addWaits adds what is waited for at a key.
+func (s *Sum) addWaits(n Summary) {
+	if n.OldestWait != 0 && (s.OldestWait == 0 || n.OldestWait < s.OldestWait) {
+		s.OldestWait = n.OldestWait
+	}
+	if n.Full && (n.Used > 0 || n.Waiting > 0) {
+		s.FullKeys++
+	}
 }
 
 // Requests returns how many requests the limiter has. One that is admitted at its key and waits for the
@@ -92,6 +103,7 @@ func (lim *Limiter) hasTotal() bool { return lim.Total != nil || lim.Base.Total 
 
 // Sum adds up the keys. Of a limiter with a total, permits are held in the total.
 func (lim *Limiter) Sum(now int64) (out Sum) {
+	paused := lim.Paused()
 	out.HasTotal = lim.hasTotal()
 	if lim.Base.Damaged {
 		out.Unreadable++
@@ -108,14 +120,13 @@ func (lim *Limiter) Sum(now int64) (out Sum) {
 		out.Waiting += n.Waiting
 		out.Weight += n.Weight
 		out.Foreign += n.Foreign
-		if n.OldestWait != 0 && (out.OldestWait == 0 || n.OldestWait < out.OldestWait) {
-			out.OldestWait = n.OldestWait
-		}
 		if n.Used > 0 || n.Waiting > 0 {
 			out.InUse++
-			if n.Full {
-				out.FullKeys++
-			}
+		}
+		if !paused && n.Known && n.Limit == 0 { // its waits say nothing of the other keys
+			out.Paused++
+		} else {
+			out.addWaits(n)
 		}
 		if out.HasTotal {
 			continue

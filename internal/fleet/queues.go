@@ -88,8 +88,8 @@ func (s *State) changeQueue(kind keyspace.Kind, key string, kv *mvccpb.KeyValue,
 		s.Queues[id] = l
 	}
 	s.touch(l)
-	if s.countServed(id.Label()+"/"+name, l, key, kv) && kind != keyspace.Rate {
-		s.deaths.held()
+	if of := id.Label() + "/" + name; s.countServed(of, l, key, kv) && kind != keyspace.Rate {
+		s.deaths.held(heldIn(l, of, key))
 	}
 	l.change(key, kv, now)
 	if l.empty() {

@@ -20,9 +20,10 @@ type State struct {
 	revision int64
 	asOf     int64 // the time of the answer that has confirmed it last, by this process's clock; 0: none has
 
-	keys    map[string]int64 // the lease of each key
-	leases  map[int64]int    // the number of keys of each lease
-	details bool             // values are kept as well
+	keys    map[string]int64  // the lease of each key
+	foreign map[string]string // the keys that are not etcdkit's, outside of queues: the job in whose range each is, or ""
+	leases  map[int64]int     // the number of keys of each lease
+	details bool              // values are kept as well
 	clocks  clocks
 	beats   map[string]int64 // the times that processes write once a minute, by key
 	users   users
@@ -64,10 +65,10 @@ type ranges struct {
 // NewState returns the state of an empty namespace.
 func NewState(space keyspace.Space, details bool) *State {
 	s := &State{
-		space: space, keys: map[string]int64{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, beats: map[string]int64{}, details: details,
+		space: space, keys: map[string]int64{}, foreign: map[string]string{}, leases: map[int64]int{}, Sessions: map[int64]Session{}, clocks: clocks{}, beats: map[string]int64{}, details: details,
 		Queues: map[QueueID]*Queue{}, Limiters: map[string]*Limiter{}, Jobs: map[string]*Job{}, Stores: map[string]*Store{}, Changes: map[string]record.Change{}, dirty: map[*Queue]bool{}, working: map[int64]map[requestAt]struct{}{},
 		ranges: ranges{kinds: map[keyspace.Kind]string{}, limiters: space.Limiters(), jobs: space.Jobs(), stores: space.Stores(), users: space.Users(), changes: space.Changes(), clocks: space.Clocks()},
-		served: map[string]int{}, deaths: deaths{of: map[int64]Died{}, holds: map[int64]struct{}{}},
+		served: map[string]int{}, deaths: deaths{of: map[int64]Died{}, holds: map[int64][]Held{}},
 		users: users{of: map[string][]string{}, have: map[string]int{}, unread: map[string]bool{}},
 	}
 	for kind := range kinds {
@@ -87,6 +88,9 @@ func (s *State) Put(kv *mvccpb.KeyValue, now int64) {
 		s.leases[kv.Lease]++
 	}
 	s.keys[key] = kv.Lease
+	if !known {
+		s.addForeign(key)
+	}
 	if kv.Lease != 0 && key == s.space.Session(kv.Lease).Alive() {
 		var of Session
 		if r, ok := record.DecodeClock(kv.Value); ok {
@@ -108,9 +112,10 @@ func (s *State) Remove(key string, revision, now int64) {
 	}
 	s.deaths.begin(lease, revision)
 	delete(s.keys, key)
+	delete(s.foreign, key)
 	s.unlease(lease)
 	if lease != 0 && key == s.space.Session(lease).Alive() {
-		s.deaths.ended(lease, s.Sessions[lease].Owner, len(s.working[lease]) > 0, now)
+		s.deaths.ended(lease, s.Sessions[lease].Owner, s.working[lease], now)
 		s.changeSession(lease, func() { delete(s.Sessions, lease) })
 		delete(s.clocks, lease)
 		return
@@ -219,15 +224,24 @@ func (s *State) Keys() int { return len(s.keys) }
 // Leases returns on how many leases its keys are.
 func (s *State) Leases() int { return len(s.leases) }
 
+// addForeign notes a key that is not etcdkit's.
+func (s *State) addForeign(key string) {
+	if keyspace.Foreign(s.space, key) {
+		s.foreign[key] = ""
+	} else if name, _, ok := s.space.ParseJob(key); ok && !s.space.Job(name).Owns(key) {
+		s.foreign[key] = name
+	}
+}
+
 // Foreign returns the keys of the namespace that are not etcdkit's: those outside of queues and jobs, in order, and how
 // many are in the range of each job. Summary.Foreign has those of a queue.
 func (s *State) Foreign() (keys []string, jobs map[string]int) {
 	jobs = map[string]int{}
-	for key := range s.keys {
-		if keyspace.Foreign(s.space, key) {
+	for key, job := range s.foreign {
+		if job == "" {
 			keys = append(keys, key)
-		} else if name, _, ok := s.space.ParseJob(key); ok && !s.space.Job(name).Owns(key) {
-			jobs[name]++
+		} else {
+			jobs[job]++
 		}
 	}
 	slices.Sort(keys)

@@ -33,9 +33,11 @@ func (s Stage) String() string { return names[s] }
 // Store is one store of requests.
 type Store struct {
 	state    *State
+	name     string
 	keys     int // the number of its keys
 	requests map[string]request
 	notes    map[string]string // of the requests that have one, by reference; with Options.Details
+	owners   map[string]string // of the attempts that records name as working, by reference; with Options.Details
 	unknown  map[string]int    // the number of requests in that stage, by the hash of their scope
 	Count    [Stages]int
 }
@@ -94,22 +96,26 @@ func (st *Store) Find(prefix string, most int) (refs []string) {
 // are not changed.
 func (st *Store) Notes() map[string]string { return st.notes }
 
-// mostNotes bounds the notes of requests that are kept, of all stores, in bytes with their references.
+// Owners returns the owners of the attempts that records name as working, whether their sessions live or not, by the references of
+// their requests, as far as they are kept: see State.Unnoted. They are not changed.
+func (st *Store) Owners() map[string]string { return st.owners }
+
+// mostNotes bounds the notes and owners of requests that are kept, of all stores, in bytes with their references.
 const mostNotes = 4 << 20
 
-// note keeps the note of a request, or forgets it.
-func (st *Store) note(ref, note string) {
-	if old, known := st.notes[ref]; known {
+// keep keeps a text of a request, a note or an owner, or forgets it.
+func (st *Store) keep(in map[string]string, ref, text string) {
+	if old, known := in[ref]; known {
 		st.state.noted -= len(ref) + len(old)
-		delete(st.notes, ref)
+		delete(in, ref)
 	}
-	switch size := len(ref) + len(note); {
-	case note == "" || !st.state.details:
+	switch size := len(ref) + len(text); {
+	case text == "" || !st.state.details:
 	case st.state.noted+size > mostNotes:
 		st.state.Unnoted = true
 	default:
 		st.state.noted += size
-		st.notes[ref] = note
+		in[ref] = text
 	}
 }
 
@@ -131,13 +137,14 @@ func (s *State) changeStore(key string, kv *mvccpb.KeyValue, known bool) {
 	}
 	st := s.Stores[name]
 	if st == nil {
-		st = &Store{state: s, requests: map[string]request{}, notes: map[string]string{}, unknown: map[string]int{}}
+		st = &Store{state: s, name: name, requests: map[string]request{}, notes: map[string]string{}, owners: map[string]string{}, unknown: map[string]int{}}
 		s.Stores[name] = st
 	}
 	if e, ok := s.space.Store(name).ParseEntry(key); ok {
-		after, note := requestOf(kv)
+		after, note, owner := requestOf(kv)
 		st.change(e.Ref, after)
-		st.note(e.Ref, note)
+		st.keep(st.notes, e.Ref, note)
+		st.keep(st.owners, e.Ref, owner)
 	}
 	switch {
 	case kv != nil && !known:
@@ -200,26 +207,26 @@ func (st *Store) countUnknown(ref string, stage Stage, change int) {
 	}
 }
 
-// requestOf reads a record. nil is one that does not exist.
-func requestOf(kv *mvccpb.KeyValue) (r request, note string) {
+// requestOf reads a record: its note, and the owner of the attempt that it names as working. nil is one that does not exist.
+func requestOf(kv *mvccpb.KeyValue) (r request, note, owner string) {
 	if kv == nil {
-		return r, ""
+		return r, "", ""
 	}
 	rec, ok := record.DecodeAttempt(kv.Value)
 	switch {
 	case !ok:
-		return request{record: Unreadable}, ""
+		return request{record: Unreadable}, "", ""
 	case rec.State == record.AttemptDone:
-		return request{record: Done}, rec.Note
+		return request{record: Done}, rec.Note, ""
 	case rec.State == record.AttemptFailed:
-		return request{record: Failed}, rec.Note
+		return request{record: Failed}, rec.Note, ""
 	case rec.State == record.AttemptReleased:
-		return request{record: Released}, rec.Note
+		return request{record: Released}, rec.Note, ""
 	case rec.State == record.AttemptWorking:
-		r.owner = rec.Lease
+		r.owner, owner = rec.Lease, rec.Owner
 	}
 	if r.record = Orphaned; rec.Refuse {
 		r.record = Unknown
 	}
-	return r, rec.Note
+	return r, rec.Note, owner
 }

@@ -220,6 +220,10 @@ type Clock struct {
 	AtMS  int64  `json:"at"`
 }
 
+// HoldOwner is how the owner of a session begins that 'etcdkit hold' leaves in etcd: no process renews it, and its lease expires at the
+// end of the permit, which is no loss.
+const HoldOwner = "etcdkit hold "
+
 // Period is what begins the period in the settings of a job, which are a text.
 const Period = ", Every "
 
