@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/clitest"
@@ -66,7 +67,16 @@ func TestChanges(t *testing.T) {
 	f.Shell("changes -N test limiter/api -o json")
 	f.Shell("changes -N test invoices")
 	f.Shell("changes -N test none")
+	f.Shell("changes -N test api") // with those of its keys, as with the kind
 	f.Shell("changes -N test --limit -1")
+	later, err := keyspace.New(f.Prefix, "test")
+	require.NoError(t, err)
+	_, err = f.Etcd.Client().Delete(ctx, later.Changes(), clientv3.WithPrefix())
+	require.NoError(t, err)
+	_, err = f.Etcd.Client().Put(ctx, later.Changes()+"0000000000000001-1", `{"v":9}`)
+	require.NoError(t, err)
+	f.Shell("changes -N test")
+	f.Shell("changes -N test -o json")
 	f.Golden("changes")
 }
 

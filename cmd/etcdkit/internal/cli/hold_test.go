@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -24,7 +25,9 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/permits"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // A permit of hold stays when the command has ended, is found by its ID, and leaves nothing when it is
@@ -38,6 +41,13 @@ func TestHold(t *testing.T) {
 	require.Len(t, st.Holders, 1)
 	require.Equal(t, "deploy-42", st.Holders[0].ID)
 	f.Shows(st.Holders[0].Token, "4711")
+	space, err := keyspace.New(f.Prefix, "test")
+	require.NoError(t, err)
+	stored, err := f.Etcd.Client().Get(testkit.Context(t), space.Queue(keyspace.Mutex, "production").Requests, clientv3.WithPrefix())
+	require.NoError(t, err)
+	request, ok := record.DecodeRequest(stored.Kvs[0].Value)
+	require.True(t, ok)
+	require.Equal(t, 30*time.Minute, request.MaxHold().Truncate(time.Minute), "a permit with a known end is none without a MaxHold")
 	f.Shell("show -N test production")
 	f.Shell("hold -N test production --id deploy-42 --for 30m --no-wait")
 	f.Shell("hold -N test production --id deploy-43 --for 30m --no-wait")

@@ -22,6 +22,7 @@ type asking struct {
 	wait         time.Duration
 	noWait       bool
 	id, note     string
+	lasts        time.Duration // how long the permit lasts at most, or 0: until it is released
 }
 
 func (q *asking) define(f *pflag.FlagSet) {
@@ -86,6 +87,9 @@ func (q *asking) options() (opts []concurrency.AcquireOption) {
 	}
 	if q.note != "" {
 		opts = append(opts, concurrency.Note(q.note))
+	}
+	if q.lasts > 0 {
+		opts = append(opts, concurrency.MaxHold(q.lasts))
 	}
 	switch {
 	case q.noWait:

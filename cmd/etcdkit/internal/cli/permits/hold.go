@@ -18,13 +18,14 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
 
 // How owners begin.
 const (
-	holdOwner = "etcdkit hold " // of a session that no process renews
-	runOwner  = "etcdkit run "  // of one whose permit is released when a command has ended
+	holdOwner = record.HoldOwner // of a session that no process renews
+	runOwner  = "etcdkit run "   // of one whose permit is released when a command has ended
 )
 
 // Hold returns the verb hold.
@@ -64,6 +65,9 @@ output that is closed (>&-) is /dev/null to this program, which takes them.`,
 	return cmd
 }
 
+// leaseSlack is how much longer the permit may last than its lease: etcd ends that within seconds.
+const leaseSlack = 10 * time.Second
+
 // heldPermit is what `hold` prints as JSON.
 type heldPermit struct {
 	output.Form
@@ -86,6 +90,7 @@ type keeping struct {
 // read takes the argument, and checks it and the flags.
 func (k *keeping) read(f *pflag.FlagSet, name string) (err error) {
 	k.name = name
+	k.ask.lasts = k.lasts + leaseSlack
 	k.kind, err = k.ask.check(f)
 	switch {
 	case err != nil:

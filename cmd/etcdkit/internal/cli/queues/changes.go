@@ -64,14 +64,17 @@ func listChanges(ctx context.Context, c *verb.Call, name string, limit int) erro
 	if err != nil {
 		return err
 	}
-	changes := []shownChange{}
+	changes, unreadable := []shownChange{}, 0
 	err = c.WithClient(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		resp, err := client.Get(ctx, space.Changes(), clientv3.WithPrefix())
 		if err != nil {
 			return c.Etcd.Unreachable(err)
 		}
 		for _, kv := range resp.Kvs {
-			if r, ok := record.DecodeChange(kv.Value); ok && isOf(r, name) {
+			switch r, ok := record.DecodeChange(kv.Value); {
+			case !ok:
+				unreadable++
+			case isOf(r, name):
 				changes = append(changes, showChange(r))
 			}
 		}
@@ -85,14 +88,18 @@ func listChanges(ctx context.Context, c *verb.Call, name string, limit int) erro
 	if more {
 		changes = changes[:limit]
 	}
-	if len(changes) == 0 {
+	if unreadable > 0 {
+		fmt.Fprintf(c.Std.Err, "%s cannot be read: damaged, or written by a later release, whose command shows them\n", output.Count(unreadable, "change", "changes"))
+	} else if len(changes) == 0 {
 		fmt.Fprintln(c.Std.Err, "no change is recorded: a console records its actions, a command one with --reason")
 	}
 	return c.Print(struct {
 		output.Form
 		Changes []shownChange `json:"changes"`
 		More    bool          `json:"more"`
-	}{output.FormOf("changes"), changes, more}, func(t *output.Table) {
+
+		Unreadable int `json:"unreadable"` // of any name
+	}{output.FormOf("changes"), changes, more, unreadable}, func(t *output.Table) {
 		t.Row("WHEN", "BY", "ACTION", "OF", "TARGET", "BEFORE", "AFTER", "REASON", "OUTCOME")
 		for _, r := range changes {
 			outcome := r.Outcome
@@ -112,7 +119,7 @@ func listChanges(ctx context.Context, c *verb.Call, name string, limit int) erro
 func isOf(c record.Change, name string) bool {
 	is := func(full string) bool {
 		_, bare, _ := strings.Cut(full, "/")
-		return full == name || bare == name || strings.HasPrefix(name, "limiter/") && strings.HasPrefix(full, name+"/")
+		return full == name || bare == name || strings.HasPrefix(full, "limiter/") && (strings.HasPrefix(full, name+"/") || strings.HasPrefix(bare, name+"/"))
 	}
 	return name == "" || is(c.Name) || slices.ContainsFunc(c.Queues, is)
 }

@@ -27,7 +27,7 @@ import (
 
 // Console returns the verb console.
 func Console(c *verb.Call) *cobra.Command {
-	var listen string
+	var listen, cluster string
 	var hosts []string
 	var write bool
 	cmd := &cobra.Command{
@@ -58,13 +58,14 @@ by which browsers reach it; the connection is not encrypted.`,
 							return err
 						}
 					}
-					return serveConsole(ctx, c, client, sess, listen, hosts, write)
+					return serveConsole(ctx, c, client, sess, console.Options{Hosts: hosts, Cluster: cluster}, listen, write)
 				}))
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "address to listen on; port 0 takes any")
 	f.StringSliceVar(&hosts, "host", nil, "further host names by which browsers reach it")
+	f.StringVar(&cluster, "cluster", "", "the label etcdkit_cluster of this etcd: links of alerts of another one are refused")
 	f.BoolVar(&write, "write", false, "allow actions: limits, evictions, jobs, outcomes")
 	return cmd
 }
@@ -98,13 +99,12 @@ func checkListen(listen string, hosts []string) error {
 }
 
 func serveConsole(
-	ctx context.Context, c *verb.Call, client *clientv3.Client, sess *concurrency.Session, listen string, hosts []string, write bool,
+	ctx context.Context, c *verb.Call, client *clientv3.Client, sess *concurrency.Session, opts console.Options, listen string, write bool,
 ) error {
-	opts := console.Options{
-		Hosts:  append([]string{"localhost", "127.0.0.1", "[::1]"}, hosts...),
-		Actor:  func(*http.Request) string { return sess.Owner() },
-		Logger: output.Logger(c.Std.Err, zap.InfoLevel),
-	}
+	hosts := opts.Hosts
+	opts.Hosts = append([]string{"localhost", "127.0.0.1", "[::1]"}, hosts...)
+	opts.Actor = func(*http.Request) string { return sess.Owner() }
+	opts.Logger = output.Logger(c.Std.Err, zap.InfoLevel)
 	if write {
 		opts.Authorize = func(*http.Request, console.Action) error { return nil }
 	}
