@@ -18,6 +18,7 @@ import (
 // The parameters of the address that an alert leads to are the labels of the metrics. All others are ignored, so a
 // template can pass each label that an alert has.
 const (
+	ofCluster   = "etcdkit_cluster"
 	ofNamespace = "etcdkit_namespace"
 	ofKind      = "etcdkit_kind"
 	ofName      = "etcdkit_name"
@@ -34,6 +35,7 @@ var pagesOf = map[string]string{
 	"EtcdkitUnavailable":         "doctor",
 	"EtcdkitNearQuota":           "doctor",
 	"EtcdkitExporterDown":        "doctor",
+	"EtcdkitForeignKeys":         "doctor", // of the namespace
 }
 
 // ofUnknown are the delivered alerts on requests that wait for an operator, which their page shows alone.
@@ -53,20 +55,23 @@ type place struct{ href, subject string }
 // alert is what the labels of an alert name.
 type alert struct {
 	request
-	namespace, kind, name string // each may be ""
+	cluster               string // each may be ""
+	namespace, kind, name string
 	owner, alert          string
 }
 
 func alertOf(q request) alert {
 	label := q.URL.Query().Get
-	return alert{q, label(ofNamespace), label(ofKind), label(ofName), label(ofOwner), label(ofAlert)}
+	return alert{q, label(ofCluster), label(ofNamespace), label(ofKind), label(ofName), label(ofOwner), label(ofAlert)}
 }
 
 // lead sends a browser to the page of what an alert is about: in this namespace, or in the console of another one.
 func (a alert) lead(w http.ResponseWriter) {
 	c := a.console
 	find := a.here
-	if _, own := c.inner.Space().Parts(); a.namespace != "" && a.namespace != own {
+	if own := c.opts.Cluster; a.cluster != "" && own != "" && a.cluster != own {
+		find = a.ofCluster
+	} else if _, own := c.inner.Space().Parts(); a.namespace != "" && a.namespace != own {
 		find = a.elsewhere
 	}
 	at, err := find()
@@ -81,6 +86,14 @@ func (a alert) lead(w http.ResponseWriter) {
 	}
 	w.Header().Set("Location", at.href) // it is relative: the handler does not know its path
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// ofCluster returns an error for an alert of another cluster, whose names are not those here.
+func (a alert) ofCluster() (place, error) {
+	if no := a.console.opts.may(a.Request, Action{Verb: Read}); no != nil {
+		return place{}, forbidden{no}
+	}
+	return place{}, notFound{fmt.Errorf("the alert is about the cluster %q, and this console shows %q: open the console of that cluster", a.cluster, a.console.opts.Cluster)}
 }
 
 // here returns the page of what the labels name, in the form that is asked for.

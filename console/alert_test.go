@@ -307,3 +307,16 @@ func TestAlertOfANamespaceThatIsNotListed(t *testing.T) {
 	leads("orders", http.StatusSeeOther)
 	leads("//orders", http.StatusNotFound)
 }
+
+// A438: an alert of another cluster led to what has the same name in this one, with its actions.
+func TestAlertOfAnotherCluster(t *testing.T) {
+	t.Parallel()
+	const alert = "/alert?etcdkit_namespace=test&etcdkit_kind=semaphore&etcdkit_name=charge&etcdkit_cluster="
+	s := open(t, "", &console.Options{Cluster: "eu"})
+	require.Contains(t, s.page("/"), "<bdi>eu</bdi>")
+	for cluster, want := range map[string]int{"": http.StatusSeeOther, "eu": http.StatusSeeOther, "us": http.StatusNotFound} {
+		require.Equal(t, want, s.get(alert+cluster).StatusCode, cluster)
+	}
+	require.Contains(t, s.get(alert+"us").body, "open the console of that cluster")
+	require.Equal(t, http.StatusSeeOther, open(t, "", nil).get(alert+"us").StatusCode, "without a name of its own")
+}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -176,4 +177,73 @@ func TestEndSession(t *testing.T) {
 	own := regexp.MustCompile(`process\?name=([0-9a-f]{16})"><bdi>console</bdi>`).FindStringSubmatch(s.page("/sessions"))[1]
 	require.Equal(t, http.StatusBadRequest, s.submit("end-session", own, "", "reason", "x").StatusCode)
 	require.NotContains(t, s.page("/process?name="+own), "confirm?do=end-session")
+}
+
+// A437: of many requests that are ended, one that waited when its page was shown was evicted although a release had admitted it since:
+// the queue was read once for all of them.
+func TestEndManyBesideReleases(t *testing.T) {
+	t.Parallel()
+	released := make(chan struct{})
+	var mu sync.Mutex
+	var step func(target string)
+	s := open(t, "", &console.Options{Authorize: func(_ *http.Request, a console.Action) error {
+		mu.Lock()
+		at := step
+		mu.Unlock()
+		if a.Verb == console.Evict && at != nil {
+			at(a.Target)
+		}
+		return nil
+	}})
+	holder := s.acquire(s.semaphore("other", "charge", 1))
+	sess := s.session("web-7")
+	ask := func(n int) (ended chan error) {
+		sm, err := concurrency.NewSemaphore(sess, "charge", 1, nil)
+		require.NoError(t, err)
+		ended = make(chan error, 1)
+		go func() {
+			p, err := sm.Acquire(testkit.Context(t))
+			if err == nil {
+				close(released)
+				<-p.Context().Done()
+				err = p.Err()
+			}
+			ended <- err
+		}()
+		for st, err := range sm.Watch(testkit.Context(t)) {
+			require.NoError(t, err)
+			if len(st.Waiters) == n {
+				break
+			}
+		}
+		return ended
+	}
+	first, second := ask(1), ask(2)
+	st, err := s.semaphore("viewer", "charge", 1).Status(testkit.Context(t))
+	require.NoError(t, err)
+	name := fmt.Sprintf("%016x", sess.Lease())
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/process?name="+name), "Waits 2<") }, testkit.Soon, 20e6)
+	form := s.many("do=evict&process="+name, "confirm", name, "reason", "it is stuck")
+	granted, last := fmt.Sprint(st.Waiters[0].Token), make(chan struct{})
+	var once sync.Once
+	mu.Lock()
+	step = func(target string) { // the second is ended, then the first gets the permit, then it is to be ended
+		if target == granted {
+			once.Do(func() {
+				<-last
+				require.NoError(t, holder.Release(testkit.Context(t)))
+				<-released
+			})
+		}
+	}
+	mu.Unlock()
+	go func() { err := <-second; require.ErrorIs(t, err, concurrency.ErrEvicted); close(last) }()
+	made := s.postMany(form)
+	require.Contains(t, made.body, "1 done", made.body)
+	require.Contains(t, made.body, "holds a permit by now")
+	select {
+	case err := <-first:
+		t.Fatal("the permit was ended: ", err)
+	default:
+	}
 }

@@ -10,6 +10,7 @@ import (
 type frame struct {
 	Title     string
 	Namespace string
+	Cluster   string // as Options.Cluster
 	Up        string // from the page's folder to the console's: "", or ../ for a path that there is not
 	Tab       string // the link of the page's tab
 	Query     string // what was searched for
@@ -75,7 +76,7 @@ const mostSide = 40
 var sides = map[string]struct {
 	label, all string
 	subject    string // of a name, before it
-	rows       func(*fleet.State) []sideRow
+	rows       func(*console, *fleet.State) []sideRow
 }{
 	"queue": {"Queues", "queues", "", sideQueues},
 	"job":   {"Jobs", "jobs", "job/", sideJobs},

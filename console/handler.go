@@ -210,6 +210,7 @@ func matches(header, tag string) bool {
 // render answers with a page.
 func (c *console) render(w http.ResponseWriter, r *http.Request, path string, code int, page frame) {
 	var out bytes.Buffer
+	page.Cluster = c.opts.Cluster
 	if err := c.pages[path].Execute(&out, page); err != nil {
 		c.refuse(w, r, http.StatusInternalServerError, err)
 		return

@@ -145,7 +145,7 @@ func jobsOf(s *fleet.State) (rows []jobRow) {
 }
 
 // sideJobs are the names beside the page of a job.
-func sideJobs(s *fleet.State) (out []sideRow) {
+func sideJobs(_ *console, s *fleet.State) (out []sideRow) {
 	for _, r := range jobsOf(s) {
 		out = append(out, sideRow{Name: r.Name, Href: pageOf("job", r.Name), Shape: r.Marks[0].Shape, State: r.Marks[0].Text})
 	}

@@ -124,7 +124,7 @@ func (b *bulk) make(ctx context.Context, actor string) {
 	for _, waits := range []bool{true, false} {
 		var all sync.WaitGroup
 		places := make(chan struct{}, bulkAtOnce)
-		states := map[string]func() (concurrency.Status, error){}
+		states := map[string]func() (concurrency.Status, error){} // of the queues of holders
 		for i, t := range b.targets {
 			if t.Waits != waits {
 				continue
@@ -133,6 +133,9 @@ func (b *bulk) make(ctx context.Context, actor string) {
 				states[t.Name] = sync.OnceValues(func() (concurrency.Status, error) { return b.now(ctx, t) })
 			}
 			now := states[t.Name]
+			if waits { // a release may admit it while others are ended
+				now = func() (concurrency.Status, error) { return b.now(ctx, t) }
+			}
 			all.Go(func() {
 				places <- struct{}{}
 				defer func() { <-places }()

@@ -43,6 +43,10 @@ type Options struct {
 	// names other namespaces without a link.
 	Elsewhere func(namespace string) string
 
+	// Cluster is the name of the etcd cluster, as the label etcdkit_cluster of the metrics has it: pages show it, and an alert
+	// with another one has no page. Defaults to none: that label is ignored.
+	Cluster string
+
 	// MaxViewers bounds the requests that are answered at the same time; more of them get the status
 	// 503. A request counts while its answer is made: not while a client sends its form or receives the
 	// answer, for which the http.Server should have timeouts. Defaults to 64.

@@ -20,6 +20,7 @@ type totals struct {
 	Stores, UnknownRequests, UnreadableRecords         int
 	Slow, Held, Unreadable                             int // queues
 	Sessions, Skewed                                   int // processes, and those whose clock differs
+	Strays                                             int // keys outside of queues that are not etcdkit's
 	OldestWait                                         time.Time
 }
 
@@ -96,7 +97,7 @@ func busiest(s *fleet.State, gone map[string]time.Time) (out busy) {
 	for _, r := range sessions {
 		out.totals.Skewed += r.trouble()
 	}
-	out.problems = problemsOf(out.rows, jobs, stores, sessions)
+	out.problems = worstFirst(slices.Concat(problemsOf(out.rows, jobs, stores, sessions), problemsOfKeys(s, &out.totals), problemsOfDeaths(s, time.Now())))
 	out.unused = len(out.rows)+len(s.Jobs)+len(s.Stores) == 0
 	return out
 }

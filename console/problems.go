@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/fleet"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // problem is one thing that wants an operator.
@@ -87,8 +89,42 @@ func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow, sessions []
 			all = append(all, problem{mark{"warn", "clock " + r.Skew}, "process", cmp.Or(r.Owner, r.Name), pageOf("process", r.Name), time.Time{}, 2})
 		}
 	}
+	return worstFirst(all)
+}
+
+func worstFirst(all []problem) []problem {
 	slices.SortStableFunc(all, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
+	return all
+}
+
+// problemsOfKeys returns the keys outside of queues that are not etcdkit's, and counts them. The doctor names them.
+func problemsOfKeys(s *fleet.State, n *totals) (all []problem) {
+	add := func(kind, name string, keys int) {
+		n.Strays += keys
+		all = append(all, problem{mark{"warn", count(keys, "foreign key", "foreign keys")}, kind, name, "doctor", time.Time{}, 1})
+	}
+	keys, jobs := s.Foreign()
+	if len(keys) > 0 {
+		add("namespace", "outside of queues and jobs", len(keys))
+	}
+	for name, keys := range jobs {
+		add("job", name, keys)
+	}
+	return all
+}
+
+// diedLately is for how long EtcdkitProcessDied fires.
+const diedLately = 15 * time.Minute
+
+// problemsOfDeaths returns the processes that died a short time ago, with what they had.
+func problemsOfDeaths(s *fleet.State, now time.Time) (all []problem) {
+	for _, d := range s.Died(now.UnixMilli(), asItIs) {
+		if at := record.Time(d.At); now.Sub(at) < diedLately {
+			is := "died with " + count(len(d.Had), "permit, run or request", "permits, runs and requests")
+			all = append(all, problem{mark{"warn", is}, "process", cmp.Or(d.Owner, "–"), searchFor(d.Owner).href, at, 2})
+		}
+	}
 	return all
 }

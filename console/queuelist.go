@@ -30,6 +30,7 @@ type queueRow struct {
 	Unreadable             bool // a limit of it cannot be read
 	Slow, Held             bool // a request has waited, or has held without a MaxHold, for as long as an alert says
 	Overdue, Foreign       int
+	PausedKeys             int // of a limiter other keys of which are admitted
 	OldestWait, OldestHold time.Time
 	Marks                  marks
 	Trend                  string // path of the permits and waiters of the last hour, or ""
@@ -137,7 +138,7 @@ func rowsOf(s *fleet.State, now time.Time, gone map[string]time.Time) (rows []qu
 	}
 	for name, of := range s.Limiters {
 		row, sum := rowOfLimiter(name, of, now.UnixMilli())
-		row.Overdue, row.Unreadable = sum.Late, of.Base.Damaged
+		row.Overdue, row.Unreadable, row.PausedKeys = sum.Late, of.Base.Damaged, sum.Paused
 		for _, key := range of.Keys {
 			row.addForeign(key)
 		}
@@ -219,6 +220,7 @@ func (r queueRow) marked() queueRow {
 		r.Marks.add(r.Used > 0, "ok", "in use")
 		r.Marks.add(r.Used == 0, "off", "idle")
 	}
+	r.Marks.add(r.PausedKeys > 0, "paused", count(r.PausedKeys, "paused key", "paused keys"))
 	return r
 }
 
@@ -311,8 +313,8 @@ func rowOfLimiter(name string, of *fleet.Limiter, now int64) (queueRow, fleet.Su
 }
 
 // sideQueues are the names beside the page of a queue.
-func sideQueues(s *fleet.State) (out []sideRow) {
-	for _, r := range queuesOf(s, nil) {
+func sideQueues(c *console, s *fleet.State) (out []sideRow) {
+	for _, r := range queuesSeen(c)(s) {
 		out = append(out, sideRow{Name: r.Name, Href: pageOf("queue", r.Name), Shape: r.Marks[0].Shape, State: r.Marks[0].Text})
 	}
 	return out

@@ -109,9 +109,10 @@ type queuePage struct {
 	Name, Limit            string
 	Most                   int // the same as a number
 	Stored, Paused, Limits bool
-	Unread                 string  // why a limit that is stored cannot be read, or ""
-	Idle                   bool    // nothing is in etcd, as of any mutex and election that is not in use
-	Set                    changer // of the limit
+	Unread                 string    // why a limit that is stored cannot be read, or ""
+	Idle                   bool      // nothing is in etcd, as of any mutex and election that is not in use
+	Gone                   time.Time // of an election: when it was seen to be led last, if it is led no more; or zero
+	Set                    changer   // of the limit
 	Used, Waiting, Foreign int
 	ForTotal               int    // of Used, by requests at a key that wait for the total
 	Total                  string // the name of the total for which they wait
@@ -183,6 +184,9 @@ func readQueue(q request) (any, quality, error) {
 	}
 	p.May[byDefault] = clearable(q, s)
 	p.fill(q, state, held)
+	if p.Used == 0 && s.kind == concurrency.KindElection {
+		p.Gone, _, _ = look(q, "gone/"+s.name, func(state *fleet.State) time.Time { return q.console.history.gone(state, time.Now())[s.name] })
+	}
 	p.remember(q.console, s, st)
 	return p, st, nil
 }

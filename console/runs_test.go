@@ -83,9 +83,9 @@ func TestSearchFindsOwnersOfRuns(t *testing.T) {
 	for text, want := range map[string]string{
 		"x2x8z": "lost by web-7-x2x8z", "web-6-k9k9k": "lost by web-6-k9k9k", "DISK": "failed by web-8", "web-": "failed by web-8, and 2 runs before",
 	} {
-		found := search(f.State, f.space, text)
+		found := search(f.State, f.space, text, nil)
 		require.Len(t, found, 1, text)
 		require.Equal(t, []any{"Runs of jobs", "invoices", want, text == "web-6-k9k9k"}, []any{found[0].Label, found[0].Rows[0].Name, found[0].Rows[0].What, found[0].Rows[0].exact})
 	}
-	require.Empty(t, search(f.State, f.space, "its process died"), "that is the console's word")
+	require.Empty(t, search(f.State, f.space, "its process died", nil), "that is the console's word")
 }

@@ -62,7 +62,7 @@ func readSearch(q request) (any, quality, error) {
 		unnoted bool
 	}
 	of, st, err := look(q, ofSearch+text, func(s *fleet.State) result {
-		return result{search(s, q.console.inner.Space(), text), s.Unnoted}
+		return result{search(s, q.console.inner.Space(), text, q.console.history.gone(s, time.Now())), s.Unnoted}
 	})
 	if err != nil {
 		return nil, st, err
@@ -95,12 +95,13 @@ type finder struct {
 }
 
 // search returns what has a text in its name, owner, note, ID, token, lease, reference or scope. Small and capital letters
-// are the same, but for scopes: of them etcd has hashes.
-func search(s *fleet.State, space keyspace.Space, text string) []hits {
+// are the same, but for scopes: of them etcd has hashes. gone are as of history.
+func search(s *fleet.State, space keyspace.Space, text string, gone map[string]time.Time) []hits {
 	f := &finder{text: text, lower: strings.ToLower(text)}
-	f.names(s)
+	f.names(s, gone)
 	f.runs(s)
 	f.processes(s)
+	f.died(s)
 	f.requests(s)
 	f.records(s, space)
 	return f.groups
@@ -124,14 +125,14 @@ func (f *finder) add(label string, rows []hit) {
 	}
 }
 
-func (f *finder) names(s *fleet.State) {
+func (f *finder) names(s *fleet.State, gone map[string]time.Time) {
 	var queues, jobs, stores []hit
 	add := func(to *[]hit, page, name, subject, what string) {
 		if f.has(name) {
 			*to = append(*to, hit{Name: name, Href: pageOf(page, name), What: what, subject: subject, exact: name == f.text})
 		}
 	}
-	for _, r := range rowsOf(s, time.Now(), nil) {
+	for _, r := range rowsOf(s, time.Now(), gone) {
 		add(&queues, "queue", r.Name, r.Name, r.Marks[0].Text)
 	}
 	for name, lim := range s.Limiters {
@@ -207,6 +208,50 @@ func (f *finder) processes(s *fleet.State) {
 	f.add("Processes", rows)
 }
 
+// died searches what processes had that died within the hour: etcd has nothing of their permits and runs any more.
+func (f *finder) died(s *fleet.State) {
+	var rows []hit
+	for _, d := range s.Died(time.Now().UnixMilli(), asItIs) {
+		for _, had := range d.Had {
+			if token := strconv.FormatInt(had.Token, 10); f.has(d.Owner, had.ID, had.Note) || token == f.text {
+				rows = append(rows, hit{Name: cmp.Or(had.Ref, had.Name), Href: hadAt(had), What: hadOf(d.Owner, had), Since: record.Time(d.At), subject: had.Name, exact: d.Owner == f.text})
+			}
+		}
+	}
+	f.add("What processes had when they died", rows)
+}
+
+// asItIs returns an owner as it is stored.
+func asItIs(owner string) string { return owner }
+
+// hadAt returns the page of what a process had.
+func hadAt(h fleet.Held) string {
+	if h.Ref != "" {
+		return refOf(strings.TrimPrefix(h.Name, "requests/"), h.Ref)
+	}
+	return hrefOf(h.Name)
+}
+
+// hadOf describes what a process had.
+func hadOf(owner string, h fleet.Held) string {
+	what := owner + " held a permit"
+	switch {
+	case h.Ref != "":
+		what = owner + " executed it, in the store " + strings.TrimPrefix(h.Name, "requests/")
+	case strings.HasPrefix(h.Name, "job/"):
+		what = owner + " ran it"
+	}
+	if h.Token != 0 {
+		what += fmt.Sprintf(", token %d", h.Token)
+	}
+	for _, part := range []string{h.ID, h.Note} {
+		if part != "" {
+			what += ", " + part
+		}
+	}
+	return what
+}
+
 // requests searches the requests of all queues, in the order of their names. Of those that have the text somewhere it keeps
 // so many; those that are what was searched for it keeps all.
 func (f *finder) requests(s *fleet.State) {
@@ -255,7 +300,7 @@ func (f *finder) records(s *fleet.State, space keyspace.Space) {
 		if n := len(st.Find(scope, mostFound)); n > 0 {
 			rows = append(rows, hit{Name: name, Href: pageOf("store", name) + "&" + url.Values{"scope": {f.text}}.Encode(), What: fmt.Sprintf("%s of the scope %s", atMost(n), f.text), subject: of, exact: true})
 		}
-		rows = append(rows, f.noted(name, st)...)
+		rows = append(append(rows, f.noted(name, st.Notes())...), f.noted(name, st.Owners())...)
 		if len(f.text) < leastReference {
 			continue
 		}
@@ -268,10 +313,10 @@ func (f *finder) records(s *fleet.State, space keyspace.Space) {
 	f.add("Idempotent requests", rows)
 }
 
-// noted returns the requests of a store that have the text in their notes, up to one more than are shown.
-func (f *finder) noted(store string, st *fleet.Store) (rows []hit) {
+// noted returns the requests of a store that have the text in their notes, or in the owners of attempts that have not ended, by these
+// texts, up to one more than are shown.
+func (f *finder) noted(store string, notes map[string]string) (rows []hit) {
 	var exact, refs []string
-	notes := st.Notes()
 	for ref, note := range notes {
 		switch {
 		case note == f.text:

@@ -67,15 +67,15 @@ func TestSearchFindsWhatIsExact(t *testing.T) {
 	}
 	exact := f.put(f.space.Queue(keyspace.Semaphore, "z").Slot(keyspace.Slot{Lease: 7, Number: 1, Weight: 1}), record.Request{Nonce: "n", Owner: "web-7", ID: "pay", Note: "the one", AtMS: 1}.Encode(), 7)
 	f.Settle(1000)
-	first := search(f.State, f.space, "pay")
+	first := search(f.State, f.space, "pay", nil)
 	rows := first[len(first)-1].Rows
 	require.Contains(t, rows[0].What, "the one")
 	require.Len(t, rows, mostFound)
 	require.Equal(t, "semaphore/a", rows[1].Name)
 	for range 5 {
-		require.Equal(t, first, search(f.State, f.space, "pay"))
+		require.Equal(t, first, search(f.State, f.space, "pay", nil))
 	}
-	byToken := search(f.State, f.space, fmt.Sprint(exact))
+	byToken := search(f.State, f.space, fmt.Sprint(exact), nil)
 	require.Contains(t, byToken[0].Rows[0].What, "the one")
 }
 

@@ -85,7 +85,7 @@ func storesOf(s *fleet.State) (rows []storeRow) {
 }
 
 // sideStores are the names beside the page of a store.
-func sideStores(s *fleet.State) (out []sideRow) {
+func sideStores(_ *console, s *fleet.State) (out []sideRow) {
 	for _, r := range storesOf(s) {
 		row := sideRow{Name: r.Name, Href: pageOf("store", r.Name), Shape: "ok", State: "in use"}
 		switch {

@@ -1,6 +1,8 @@
 package console
 
 import (
+	"fmt"
+	"html/template"
 	"os"
 	"regexp"
 	"strings"
@@ -84,7 +86,13 @@ var faults = map[string]fault{
 	"EtcdkitUnreadableLimit": {func(f *filled, _ time.Time) {
 		f.put(f.space.Queue(keyspace.Semaphore, "charge").Limit, `{"v":2}`, 0)
 	}, []string{"semaphore/charge: limit cannot be read"}, ""},
-	"EtcdkitProcessDied": {why: "no key shows it: what the process left is a lost run or a request, or nothing, and the alert leads to the search for its owner"},
+	"EtcdkitProcessDied": {func(f *filled, now time.Time) {
+		lock, alive := f.space.Job("nightly").Lock(), f.space.Session(8).Alive()
+		f.put(alive, record.Clock{Owner: "web-8", AtMS: 1}.Encode(), 8)
+		f.put(lock, "{}", 8)
+		f.put(f.space.Job("nightly").Floor(time.Unix(600, 0)), "", 0)
+		f.die(now, lock, alive)
+	}, []string{"web-8: died with 1 permit, run or request"}, ""},
 	"EtcdkitForeignKeys": {func(f *filled, _ time.Time) {
 		f.put(f.space.Queue(keyspace.Election, "shard").Range+"stray", "x", 0)
 	}, []string{"election/shard: 1 foreign key", `doctor: election/shard: 1 foreign key: "/etcdkit/v1/shop/election/shard/stray"`}, ""},
@@ -257,4 +265,92 @@ func TestElectionsWithoutACandidate(t *testing.T) {
 	hour := int(ledFor / sampleEvery)
 	require.NotEmpty(t, look(5+hour))
 	require.Empty(t, look(6+hour), "it is retired")
+}
+
+// die removes the keys of a session that has died.
+func (f *filled) die(now time.Time, keys ...string) {
+	f.rev++
+	for _, key := range keys {
+		f.Remove(key, f.rev, now.UnixMilli())
+	}
+}
+
+// A431: keys of another program outside of queues were known to the doctor alone, and the first page said that all is well.
+func TestForeignKeysAreProblems(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string][]string{
+		"job/nightly/junk":         {"nightly: 1 foreign key", "doctor: job nightly: 1 foreign key"},
+		"job/nightly/run/zzz":      {"nightly: 1 foreign key", "doctor: job nightly: 1 foreign key"},
+		"idempotency/orders/junk":  {"outside of queues and jobs: 1 foreign key", `doctor: foreign keys (1): "idempotency/orders/junk"`},
+		"session/xyz":              {"outside of queues and jobs: 1 foreign key", `doctor: foreign keys (1): "session/xyz"`},
+		"zzz/unknown":              {"outside of queues and jobs: 1 foreign key", `doctor: foreign keys (1): "zzz/unknown"`},
+		"semaphore/charge/queue/x": {"semaphore/charge: 1 foreign key", `doctor: semaphore/charge: 1 foreign key: "/etcdkit/v1/shop/semaphore/charge/queue/x"`},
+	} {
+		f := fill(t)
+		f.put(f.space.Root()+key, "x", 0)
+		f.Settle(1000)
+		require.Subset(t, f.says(nil), want, key)
+		n := busiest(f.State, nil).totals
+		require.Equal(t, 1, n.Strays+n.Foreign, key)
+	}
+}
+
+// A433: the link of EtcdkitProcessDied found nothing: the keys of permits and runs are gone with the process, and requests were not
+// searched by the owner of their attempt.
+func TestSearchFindsWhatTheDeadHad(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	now := time.Now()
+	alive := f.space.Session(7).Alive()
+	charge, lock := f.space.Queue(keyspace.Semaphore, "charge"), f.space.Job("nightly").Lock()
+	f.put(alive, record.Clock{Owner: "web-dead", AtMS: 1}.Encode(), 7)
+	f.put(charge.Limit, record.Limit{Limit: 1}.Encode(), 0)
+	f.put(charge.Slot(keyspace.Slot{Lease: 7, Weight: 1}), record.Request{Nonce: "n", Owner: "web-dead", Note: "tenant 7", AtMS: 1}.Encode(), 7)
+	token := f.put(lock, "{}", 7)
+	entry := f.space.Store("orders").Entry("acme", "pay", "1")
+	f.put(entry.Record, record.Attempt{State: record.AttemptWorking, Refuse: true, Number: 1, Lease: 7, Owner: "web-dead"}.Encode(), 0)
+	f.Settle(1000)
+	f.die(now, charge.Slot(keyspace.Slot{Lease: 7, Weight: 1}), lock, alive)
+	f.Settle(1000)
+	find := func(text string) (found []string) {
+		for _, group := range search(f.State, f.space, text, nil) {
+			for _, h := range group.Rows {
+				found = append(found, h.Name+": "+h.What)
+				require.NotEmpty(t, h.subject)
+			}
+		}
+		return found
+	}
+	require.Equal(t, []string{
+		entry.Ref + ": web-dead executed it, in the store orders",
+		fmt.Sprintf("job/nightly: web-dead ran it, token %d", token), "semaphore/charge: web-dead held a permit, token 3, tenant 7",
+		entry.Ref + ": in the store orders, web-dead",
+	}, find("web-dead"))
+	require.Equal(t, []string{"semaphore/charge: web-dead held a permit, token 3, tenant 7"}, find("tenant 7"))
+	f.put(entry.Record, record.Attempt{State: record.AttemptDone, Number: 1, Owner: "web-dead"}.Encode(), 0)
+	require.NotContains(t, find("web-dead"), entry.Ref+": in the store orders, web-dead")
+}
+
+// A436: of an election that had lost its candidates, its page said that the name may be misspelt, and the search and the names beside
+// pages did not have it.
+func TestGoneElectionIsNamedEverywhere(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	now := time.Now()
+	c := &console{}
+	c.history.led = map[string]time.Time{"shard": now.Add(-time.Minute)}
+	f.request(f.space.Queue(keyspace.Election, "other"), 1, 1)
+	f.Settle(1000)
+	require.Equal(t, []sideRow{{Name: "election/shard", Href: "queue?name=election%2Fshard", Shape: "bad", State: "no candidate"}}, sideQueues(c, f.State)[:1])
+	found := search(f.State, f.space, "shard", c.history.gone(f.State, now))
+	require.Len(t, found, 1)
+	require.Equal(t, []string{"election/shard", "no candidate"}, []string{found[0].Rows[0].Name, found[0].Rows[0].What})
+	page, err := template.New("queue.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/queuetable.html", "templates/queue.html")
+	require.NoError(t, err)
+	for at, want := range map[time.Time]string{{}: "a misspelt name look the same", now: "no candidate since"} {
+		var out strings.Builder
+		require.NoError(t, page.ExecuteTemplate(&out, "permits", queuePage{Name: "election/shard", Stored: true, Idle: true, Gone: at}))
+		require.Contains(t, out.String(), want)
+		require.Equal(t, at.IsZero(), strings.Contains(out.String(), "misspelt"))
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
@@ -100,7 +101,7 @@ func (q request) sideOf(path string) *side {
 	if !ok || q.console.opts.may(q.Request, Action{Verb: Read}) != nil {
 		return nil
 	}
-	all, _, err := look(q, "side/"+path, list.rows)
+	all, _, err := look(q, "side/"+path, func(s *fleet.State) []sideRow { return list.rows(q.console, s) })
 	if err != nil || len(all) < 2 {
 		return nil
 	}
