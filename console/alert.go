@@ -35,8 +35,11 @@ var pagesOf = map[string]string{
 	"EtcdkitUnavailable":         "doctor",
 	"EtcdkitNearQuota":           "doctor",
 	"EtcdkitExporterDown":        "doctor",
-	"EtcdkitForeignKeys":         "doctor", // of the namespace
+	ofForeign:                    "doctor",
 }
+
+// ofForeign is the delivered alert on foreign keys.
+const ofForeign = "EtcdkitForeignKeys"
 
 // ofUnknown are the delivered alerts on requests that wait for an operator, which their page shows alone.
 var ofUnknown = []string{"EtcdkitUnknownRequests", "EtcdkitUnknownRequestsOfOneScope", "EtcdkitRequestsUnknown"}
@@ -122,6 +125,8 @@ func (a alert) meant() (place, error) {
 		return place{href: pagesOf[a.alert]}, nil
 	case a.name == "" && a.alert == "EtcdkitProcessDied" && a.owner != "":
 		return searchFor(a.owner), nil
+	case a.alert == ofForeign && a.kind == kindJob: // the doctor names such keys
+		return place{href: "doctor"}, nil
 	case a.name == "" || a.name == otherNames:
 		return place{href: listOf(a.kind)}, nil
 	case a.kind == "":

@@ -169,6 +169,9 @@ func TestEachAlertLeadsToItsPage(t *testing.T) {
 			require.Equal(t, "search?"+url.Values{"q": {labels["etcdkit_owner"]}}.Encode(), to, labels)
 		case name == "":
 			require.Equal(t, cmp.Or(console.PagesOf[labels["alertname"]], "./"), to, labels)
+		case labels["alertname"] == "EtcdkitForeignKeys" && kind == "job": // its page does not show them
+			require.Equal(t, "doctor", to)
+			continue
 		case kind == "job":
 			require.Equal(t, "job?"+url.Values{"name": {name}}.Encode(), to)
 		case kind == "store":
