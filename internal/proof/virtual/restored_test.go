@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -61,13 +62,14 @@ func TestRestoreCostsOneLease(t *testing.T) {
 					return etcdfake.Fault{RequestDelay: delay(), ResponseDelay: delay()}
 				})
 				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
 				var load sync.WaitGroup
 				for i := range callers {
 					sem, err := concurrency.NewSemaphore(d.session, fmt.Sprint(i), 1, nil)
 					require.NoError(t, err)
 					load.Go(func() {
-						for ctx.Err() == nil {
-							_ = sem.Do(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
+						for err := error(nil); ctx.Err() == nil && !errors.Is(err, concurrency.ErrClosed); {
+							err = sem.Do(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
 								select {
 								case <-ctx.Done():
 								case <-time.After(20 * time.Millisecond):
