@@ -14,6 +14,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/rate"
 	"github.com/etcdkit/etcdkit/internal/ratelimit"
@@ -45,10 +46,11 @@ func publicRate(r rate.Rate) Rate { return Rate{r.PerSecond, int(r.Burst)} }
 // permit's context. It counts the moment at which a call decides to succeed, which is before it
 // returns: a process that is paused in between does its work later.
 //
-// SetRate that lowers neither the rate nor the burst is covered by the promise with the new ones. If
-// it lowers one of them, the new rate is in force in a process when the process has read it: within
-// about a second, or, if it cannot reach etcd, within its session's TTL. Windows that begin before
-// that are excluded; they are bounded by the sum of both rates and both bursts.
+// SetRate that lowers neither the rate nor the burst is covered by the promise with the new ones; processes may acquire
+// their shares anew then, for about a second. If it lowers one of them, the new rate is in force in
+// a process when the process has read it: within about a second, or, if it cannot reach etcd, within
+// its session's TTL. Windows that begin before that are excluded; they are bounded by the sum of both
+// rates and both bursts.
 //
 // A process begins without a token: a share that it gains is empty, since its former holder may have
 // used its tokens. So the first calls of a process wait, or are refused, for up to about a second
@@ -189,12 +191,12 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 	if err == nil {
 		err = checkRate(Rate{r.PerSecond, cmp.Or(r.Burst, 1)})
 	}
+	var next rate.Division
 	if err == nil {
 		err = q.do(ctx, func(ctx context.Context) error {
-			return q.Set(ctx, func(was record.Limit) (int64, record.Rate) {
-				to := Rate{r.PerSecond, cmp.Or(r.Burst, int(was.Rate.Burst), 1)}
-				next := rate.Division{Rate: rate.Rate(was.Rate), Shares: was.Limit}.Change(to.pure())
-				return next.Shares, record.Rate(next.Rate)
+			return q.Set(ctx, func(was mirror.View) (_ int64, stored record.Rate) {
+				next, stored = ratelimit.Change(was, Rate{r.PerSecond, cmp.Or(r.Burst, int(was.Limits.Own.Rate.Burst), 1)}.pure())
+				return next.Shares, stored
 			}, c.create)
 		})
 	}
@@ -205,7 +207,7 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 		return q.failed("set rate of", err)
 	}
 	in.checked.Store(true) // this program agrees with the rate that it sets
-	in.shares.Replaced()
+	in.shares.Replaced(ctx, next)
 	return nil
 }
 
@@ -260,7 +262,7 @@ func (l *rateLimiter) ended(err, ended error, begun time.Time) {
 // acquireShare acquires a share of a rate, and stores the division if none is stored.
 func (q *sessionQueue) acquireShare(ctx context.Context, d rate.Division) (*ratelimit.Share, error) {
 	r := request{doing: "acquire a share of", Request: queue.Request{Weight: 1}}
-	p, err := terms{limit: d.Shares, rate: record.Rate(d.Rate)}.acquire(ctx, q, r, nil)
+	p, err := terms{limit: d.Shares, rate: ratelimit.Stored(d.Rate, 1)}.acquire(ctx, q, r, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +327,7 @@ func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
 	} else if !errors.Is(err, limit.ErrNone) {
 		st.Unreadable = err
 	}
-	at := map[int64]int{}
+	at, holding := map[int64]int{}, ratelimit.Holding(v, rate.Division{Shares: int64(st.Shares)})
 	for i, r := range v.Requests() {
 		n, known := at[r.Slot.Lease]
 		if !known {
@@ -334,7 +336,7 @@ func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
 			d := describe(r)
 			st.Holders = append(st.Holders, RateHolder{Owner: d.Owner, Since: d.Requested})
 		}
-		if i < st.Shares {
+		if i < holding {
 			st.Holders[n].Shares++
 		} else {
 			st.Holders[n].Waiting++

@@ -39,11 +39,11 @@ type Setting interface {
 	Unchanged(Revs) []clientv3.Cmp
 }
 
-// Change returns what replaces a limit: another one, or Inherit, and the rate that it divides.
-type Change func(was record.Limit) (n int64, rate record.Rate)
+// Change returns what replaces the limit that a view shows: another one, or Inherit, and the rate that it divides.
+type Change func(was mirror.View) (n int64, rate record.Rate)
 
 // To is the change to a limit that divides no rate.
-func To(n int64) Change { return func(record.Limit) (int64, record.Rate) { return n, record.Rate{} } }
+func To(n int64) Change { return func(mirror.View) (int64, record.Rate) { return n, record.Rate{} } }
 
 // SeenN returns the limit that was seen last, or 0.
 func SeenN(k Setting) int64 {

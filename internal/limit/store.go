@@ -251,7 +251,7 @@ func (s *Store) Set(ctx context.Context, to Change, create bool, read func(conte
 			return err
 		}
 		own, at := v.Limits.Own, RevsOf(v.Limits)
-		n, rate := to(own.Limit)
+		n, rate := to(v)
 		switch {
 		case v.Damaged: // replaced by deleting it by hand, not by chance
 			return Unreadable(v.Limits.InForce())

@@ -117,38 +117,6 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// TestChange: where a rate is raised, a process that has not learned of it takes no more than the new
-// one allows: its share is at most as great as a new one.
-func TestChange(t *testing.T) {
-	t.Parallel()
-	of := func(perSecond float64, burst, shares int64) Division { return Division{Rate{perSecond, burst}, shares} }
-	for _, c := range []struct {
-		from Division
-		to   Rate
-		want int64
-	}{
-		{Division{}, Rate{100, 50}, 50},
-		{of(10, 10, 10), Rate{100, 100}, 64},
-		{of(10, 10, 10), Rate{100, 10}, 10},
-		{of(10, 1, 1), Rate{20, 20}, 2},
-		{of(10, 1, 1), Rate{100, 100}, 10},
-		{of(10, 10, 10), Rate{10, 10}, 10},
-		{of(100, 50, 50), Rate{10, 50}, 10},
-		{of(100, 50, 50), Rate{100, 5}, 5},
-		{of(100, 50, 50), Rate{200, 5}, 5},
-	} {
-		next := c.from.Change(c.to)
-		require.Equal(t, Division{c.to, c.want}, next, "%v", c)
-		if c.from.Shares == 0 || c.to.PerSecond < c.from.PerSecond || c.to.Burst < c.from.Burst {
-			continue
-		}
-		was, held := c.from.share()
-		is, holds := next.share()
-		require.LessOrEqual(t, was, is)
-		require.LessOrEqual(t, held, holds)
-	}
-}
-
 func TestNeed(t *testing.T) {
 	t.Parallel()
 	d := Division{Rate{100, 50}, 10}

@@ -55,19 +55,6 @@ func Divide(r Rate) Division {
 	return Division{r, max(1, min(mostShares, r.Burst, int64(r.PerSecond)))}
 }
 
-// Change returns the division of a rate that replaces d. If the new rate and burst are at least the
-// former ones, then so are those of a share: a process that has not learned of the change yet stays
-// within the new rate as well.
-func (d Division) Change(to Rate) Division {
-	next := Divide(to)
-	if d.Shares == 0 || to.PerSecond < d.PerSecond || to.Burst < d.Burst {
-		return next
-	}
-	most := float64(d.Shares) * min(to.PerSecond/d.PerSecond, float64(to.Burst)/float64(d.Burst))
-	next.Shares = max(d.Shares, min(next.Shares, int64(most)))
-	return next
-}
-
 // share returns the tokens per second and the capacity of one share.
 func (d Division) share() (perSecond, capacity float64) {
 	return d.PerSecond / float64(d.Shares), float64(d.Burst) / float64(d.Shares)

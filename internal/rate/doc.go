@@ -10,7 +10,7 @@
 //
 // The rules that this rests on:
 //
-//   - a share that is gained adds no token;
+//   - a share that is gained adds no token, and counts when a read of the rate shows its request;
 //   - the capacities of all shares add up to at most the burst, and each is at least one token;
 //   - tokens above the capacity of the shares that are left are void before a share is returned;
 //   - each take checks that the shares are still trusted, and voids all tokens if they are not;

@@ -23,6 +23,17 @@ func (d Division) After(s StoredTokens, passed time.Duration) float64 {
 	return min(float64(d.Burst), s.Left+max(0, passed-s.Grace).Seconds()*d.PerSecond*pace)
 }
 
+// Again returns what is stored in place of s when at least that much time has passed, as time is measured anew from then on.
+func (d Division) Again(s StoredTokens, passed time.Duration) StoredTokens {
+	return StoredTokens{Left: d.After(s, passed), Grace: max(0, s.Grace-passed)}
+}
+
+// Outlasts reports whether the burst is not there yet after all of the time that is measured for s, as after the rate was
+// lowered or the burst raised. Time after that does not count, so what is there is stored again.
+func (d Division) Outlasts(s StoredTokens, measured time.Duration) bool {
+	return measured < longestFill && d.After(s, measured) < float64(d.Burst)
+}
+
 // longestFill bounds the time that is measured: etcd grants no lease above nine billion seconds, and 32 bits are
 // enough for every purpose.
 const longestFill = (math.MaxInt32 - 1) * time.Second

@@ -60,6 +60,34 @@ func TestFills(t *testing.T) {
 	require.LessOrEqual(t, int64(most/time.Second), int64(math.MaxInt32), "what a record may have")
 }
 
+// TestAgain: what is stored again gives no more than what it replaces, and what remains of the grace stays.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	d := Divide(Rate{0.5, 3})
+	for _, s := range []StoredTokens{{}, {Left: 0.25}, {Left: 9}, {Grace: 15 * time.Second}} {
+		for _, passed := range []time.Duration{0, 3 * time.Second, 15 * time.Second, time.Minute} {
+			again := d.Again(s, passed)
+			for _, more := range []time.Duration{0, 2 * time.Second, time.Hour} {
+				require.InDelta(t, d.After(s, passed+more), d.After(again, more), 1e-9, "%v %v %v", s, passed, more)
+			}
+		}
+	}
+}
+
+// TestOutlasts: the time of a record is too short for a lower rate and for a greater burst, and for no others.
+func TestOutlasts(t *testing.T) {
+	t.Parallel()
+	was := Divide(Rate{0.5, 3})
+	for _, s := range []StoredTokens{{}, {Left: 2.5}, {Grace: 15*time.Second + 100*time.Millisecond}} {
+		measured := was.Fills(s)
+		for r, want := range map[Rate]bool{{0.5, 3}: false, {0.9, 3}: false, {0.5, 2}: false, {0.05, 3}: true, {0.5, 10}: true} {
+			require.Equal(t, want, Divide(r).Outlasts(s, measured), "%v %v", s, r)
+		}
+	}
+	most := Divide(Rate{LeastPerSecond, math.MaxInt32})
+	require.False(t, most.Outlasts(StoredTokens{}, most.Fills(StoredTokens{})), "no more can be measured")
+}
+
 func TestEarliest(t *testing.T) {
 	t.Parallel()
 	d := Divide(Rate{4, 2})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -74,7 +75,7 @@ func (s *Shares) step(closing context.Context) bool {
 	s.refuseLate(0)
 	now := time.Now()
 	o := rate.Own{
-		Held: int64(len(s.held)), Asked: int64(len(s.asks)), TurnOver: now.Sub(s.since) >= s.division.Turn(),
+		Held: int64(len(s.held)), Asked: int64(len(s.asks) + len(s.granted)), TurnOver: now.Sub(s.since) >= s.division.Turn(),
 		Idle: len(s.calls) == 0 && s.demand.Idle(now) >= keepIdle,
 	}
 	if o.Idle && o.Held+o.Asked == 0 {
@@ -83,7 +84,7 @@ func (s *Shares) step(closing context.Context) bool {
 	}
 	if d.Shares > 0 {
 		o.Need = d.Need(s.demand.PerSecond(now), len(s.calls), o.Held)
-		s.do(rate.Next(rate.Survey(leasesOf(v), int64(s.Session.Lease()), d.Shares), o), d)
+		s.do(rate.Next(rate.Survey(leasesOf(v, d), int64(s.Session.Lease()), d.Shares), o), d)
 	}
 	return true
 }
@@ -93,35 +94,45 @@ func (s *Shares) store(ctx context.Context) error {
 	s.mu.Lock()
 	r := s.user.Configured()
 	s.mu.Unlock()
-	_, err := s.Queue.Limit.Init(ctx, rate.Divide(r).Shares, record.Rate(r))
+	_, err := s.Queue.Limit.Init(ctx, rate.Divide(r).Shares, Stored(r, 1))
 	return err
 }
 
-// learn takes over the rate that was read, and gives the shares back that are not among the first ones
-// of the queue: after the rate was lowered there may be fewer. What was granted after the read
-// began is not judged by it.
+// learn takes over the rate that was read, and decides by it which shares count, and which are returned: after the rate was
+// lowered there may be fewer, and after it was divided anew those from before are returned (rate.Former). Only a share that
+// the read shows among the first ones of the queue counts. So a process takes tokens by an older rate only for requests that
+// are older than the change. What was granted after the read began is not returned because of it.
 func (s *Shares) learn(d rate.Division, v mirror.View, read time.Time) {
 	s.division, s.fresh = d, read.Add(s.Session.TTL())
 	if !read.Before(s.changed) {
 		s.changed = time.Time{}
 	}
-	first := map[int64]bool{}
-	for i, r := range v.Requests() {
-		first[r.Create] = int64(i) < d.Shares
+	place, created := map[int64]int{}, createdAt(v)
+	for i, token := range created {
+		place[token] = i
 	}
-	var valid, others []*Share
-	for _, p := range s.held {
-		if first[p.Token] || p.Since.After(read) {
-			valid = append(valid, p)
-		} else {
-			others = append(others, p)
+	former := FormerOf(v, d)
+	fit := d.Fit(created, former)
+	var counts, later, back []*Share
+	for _, p := range slices.Concat(s.held, s.granted) {
+		switch i, shown := place[p.Token]; {
+		case shown && former.Retires(p.Token):
+			back = append(back, p)
+		case shown && i < fit:
+			counts = append(counts, p)
+		case shown && int64(i) < d.Shares, p.Since.After(read):
+			later = append(later, p)
+		default:
+			back = append(back, p)
 		}
 	}
-	s.hold(valid)
-	if len(others) > 0 {
+	lost := slices.ContainsFunc(s.held, func(p *Share) bool { return !slices.Contains(counts, p) })
+	s.granted = later
+	s.hold(counts)
+	if lost {
 		s.bucket.Void(time.Now())
 	}
-	s.give(others, nil)
+	s.give(back, nil)
 }
 
 // do takes one step.
@@ -136,15 +147,25 @@ func (s *Shares) do(next rate.Step, d rate.Division) {
 		s.hold(s.held[:keep:keep])
 		s.give(back, left)
 	}
-	for _, a := range s.asks[len(s.asks)-int(next.Withdraw):] {
-		a.withdrawn = true
-		a.cancel()
-	}
-	s.asks = s.asks[:len(s.asks)-int(next.Withdraw)]
+	s.withdraw(int(next.Withdraw))
 	for range next.Ask {
 		s.ask(d)
 	}
 	s.arm()
+}
+
+// withdraw withdraws requests, the newest ones first, and returns shares that do not count yet.
+func (s *Shares) withdraw(n int) {
+	first := max(0, len(s.asks)-n)
+	n -= len(s.asks) - first
+	for _, a := range s.asks[first:] {
+		a.withdrawn = true
+		a.cancel()
+	}
+	s.asks = s.asks[:first]
+	keep := len(s.granted) - n
+	s.give(s.granted[keep:], nil)
+	s.granted = s.granted[:keep:keep]
 }
 
 // ask asks for one share, in the background.
@@ -179,12 +200,9 @@ func (s *Shares) answered(a *request, p *Share, err error) {
 	case err == nil && (a.withdrawn || s.Session.Accepting().Err() != nil):
 		s.give([]*Share{p}, nil)
 	case err == nil:
-		s.hold(append(s.held, p))
+		s.granted = append(s.granted, p)
 		context.AfterFunc(p.Permit.Context(), func() { s.drop(p) })
-		s.serve()
-		if len(s.asks) == 0 && len(s.calls) > 0 {
-			s.prompt() // it may need more
-		}
+		s.prompt() // it counts when the queue was read
 	case !a.withdrawn && !errors.Is(err, engine.ErrClosed) && s.Session.Accepting().Err() == nil: // else end has the error
 		s.trouble = err
 		if len(s.held) == 0 {
@@ -211,6 +229,8 @@ func (s *Shares) end() {
 	back, left := s.held, s.leaving(time.Now())
 	s.hold(nil)
 	s.give(back, left)
+	s.give(s.granted, nil)
+	s.granted = nil
 	s.fail(engine.ErrClosed)
 	s.running = false
 }
@@ -221,7 +241,7 @@ func DivisionOf(v mirror.View) (rate.Division, error) {
 	if stored.Rev == 0 {
 		return rate.Division{}, limit.ErrNone
 	}
-	d := rate.Division{Rate: rate.Rate(stored.Rate), Shares: stored.Limit.Limit}
+	d := rate.Division{Rate: rate.Rate{PerSecond: stored.Rate.PerSecond, Burst: stored.Rate.Burst}, Shares: stored.Limit.Limit}
 	if stored.Damaged {
 		return rate.Division{}, limit.Unreadable(stored)
 	}
@@ -231,9 +251,56 @@ func DivisionOf(v mirror.View) (rate.Division, error) {
 	return d, nil
 }
 
-func leasesOf(v mirror.View) (leases []int64) {
+// mostWeight bounds what is read: no division has more shares.
+const mostWeight = 64
+
+// FormerOf returns what requests from before the stored rate weigh.
+func FormerOf(v mirror.View, d rate.Division) rate.Former {
+	own := v.Limits.Own
+	return rate.Former{Before: own.Rev, Weight: max(1, min(own.Rate.Former, d.Shares, mostWeight))}
+}
+
+// Stored returns the record of a rate, with what requests from before weigh.
+func Stored(r rate.Rate, weight int64) record.Rate {
+	if weight == 1 {
+		weight = 0
+	}
+	return record.Rate{PerSecond: r.PerSecond, Burst: r.Burst, Former: weight}
+}
+
+// Change returns what replaces the rate that a view shows, and its record.
+func Change(v mirror.View, to rate.Rate) (rate.Division, record.Rate) {
+	was, err := DivisionOf(v)
+	if err != nil {
+		d := rate.Divide(to)
+		return d, Stored(to, 1)
+	}
+	weighs, former := int64(1), FormerOf(v, was)
+	if slices.ContainsFunc(createdAt(v), former.Retires) {
+		weighs = former.Weight
+	}
+	d, weight := was.Change(to, weighs)
+	return d, Stored(to, weight)
+}
+
+// Holding returns how many requests of a view have shares, from the first one on.
+func Holding(v mirror.View, d rate.Division) int { return d.Fit(createdAt(v), FormerOf(v, d)) }
+
+// createdAt returns the revisions at which the requests were created, in order.
+func createdAt(v mirror.View) (created []int64) {
 	for _, r := range v.Requests() {
-		leases = append(leases, r.Slot.Lease)
+		created = append(created, r.Create)
+	}
+	return created
+}
+
+// leasesOf returns the leases of the requests, in order, each as often as its request takes up shares.
+func leasesOf(v mirror.View, d rate.Division) (leases []int64) {
+	former := FormerOf(v, d)
+	for _, r := range v.Requests() {
+		for range former.Units(r.Create) {
+			leases = append(leases, r.Slot.Lease)
+		}
 	}
 	return leases
 }

@@ -55,7 +55,8 @@ type Shares struct {
 	tokens   known         // of a slow rate
 	begun    time.Time     // when the loop began, also after an idle time
 	served   bool          // a token was taken since then
-	held     []*Share      // oldest first
+	held     []*Share      // whose tokens count, oldest first
+	granted  []*Share      // that the last read of the queue does not show among the shares, oldest first
 	since    time.Time     // when the first of them was gained
 	asks     []*request    // requests that wait, oldest first
 	calls    []*call       // calls of Wait, oldest first
@@ -280,7 +281,10 @@ func (s *Shares) hold(held []*Share) {
 func (s *Shares) drop(p *Share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.held, p); i >= 0 {
+	if i := slices.Index(s.granted, p); i >= 0 {
+		s.granted = slices.Delete(s.granted, i, i+1)
+		s.prompt()
+	} else if i := slices.Index(s.held, p); i >= 0 {
 		s.hold(slices.Delete(s.held, i, i+1))
 		s.bucket.Void(time.Now())
 		s.arm()
@@ -299,11 +303,12 @@ func (s *Shares) InForce(otherwise rate.Rate) rate.Rate {
 }
 
 // Replaced has the loop read the rate, which this process has just stored.
-func (s *Shares) Replaced() {
+func (s *Shares) Replaced(ctx context.Context, d rate.Division) {
 	s.mu.Lock()
 	s.changed = time.Now()
 	s.mu.Unlock()
 	s.prompt()
+	s.remeasure(ctx, d)
 }
 
 // prompt has the loop take a step now. s.mu need not be held.

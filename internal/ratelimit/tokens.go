@@ -144,7 +144,9 @@ func (s *Shares) stored() store { return store{s.Session, s.Session.Space().Toke
 // within its lease.
 func (t store) slack() time.Duration { return t.sess.Margin() }
 
-// read returns the record, and how many tokens there are at least. Without a record no token was ever taken.
+// read returns the record, and how many tokens there are at least. Without a record no token was ever taken. A record that
+// measures less time than d needs, or that is damaged, is replaced: otherwise processes that live for seconds, and take no
+// token, would each find the same.
 func (t store) read(ctx context.Context, d rate.Division) (at known, left float64, err error) {
 	resp, err := t.sess.Read(ctx, t.keys.Range, clientv3.WithPrefix())
 	if err != nil {
@@ -164,20 +166,40 @@ func (t store) read(ctx context.Context, d rate.Division) (at known, left float6
 	}
 	at.rev = rec.ModRevision
 	r, ok := record.DecodeTokens(rec.Value)
-	switch {
-	case !ok && record.Later(rec.Value) > 0:
+	if !ok && record.Later(rec.Value) > 0 {
 		return at, 0, record.Why(string(rec.Key), rec.Value) // it is not replaced
-	case !ok:
-		return at, 0, nil
+	}
+	if !ok {
+		r = record.Tokens{}
 	}
 	at.lease = clientv3.LeaseID(r.Lease)
-	passed := time.Duration(r.TTL) * time.Second
-	if clock != nil {
+	stored := rate.StoredTokens{Left: r.Left, Grace: time.Duration(r.GraceMS) * time.Millisecond}
+	measured := time.Duration(r.TTL) * time.Second
+	passed := measured
+	if ok && clock != nil {
 		if passed, err = t.passed(ctx, at.lease); err != nil {
 			return at, 0, err
 		}
 	}
-	return at, d.After(rate.StoredTokens{Left: r.Left, Grace: time.Duration(r.GraceMS) * time.Millisecond}, passed), nil
+	now := d.Again(stored, passed)
+	if d.Outlasts(stored, measured) {
+		if at, err = t.write(ctx, d, now, at); err != nil {
+			return at, 0, err
+		}
+		at.until = time.Time{} // it is no note
+	}
+	return at, now.Left, nil
+}
+
+// remeasure has the time since the stored tokens count for a slow rate that was just stored, also while no process has the
+// share. If that fails, it counts from when the next process reads them.
+func (s *Shares) remeasure(ctx context.Context, d rate.Division) {
+	if !d.Slow() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.Session.ReleaseTimeout())
+	defer cancel()
+	_, _, _ = s.stored().read(ctx, d)
 }
 
 // passed returns how long ago a lease was granted, at least. A member of etcd that does not know the lease knows nothing:

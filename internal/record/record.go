@@ -88,6 +88,8 @@ type Limit struct {
 type Rate struct {
 	PerSecond float64 `json:"per_second"`
 	Burst     int64   `json:"burst"`
+	// Former is how many shares a request from before this record takes up: 0 is 1. See rate.Former.
+	Former int64 `json:"former,omitempty"`
 }
 
 // Unsettled reports whether Through may be too low.

@@ -28,6 +28,11 @@ func theRest(t *testing.T, f testkit.Fixture, web, operator *concurrency.Session
 	require.NoError(t, err)
 	require.NoError(t, lim.Key("tenant-9").SetLimit(ctx, 1, concurrency.CreateLimit()))
 	require.NoError(t, lim.ClearLimit(ctx, "tenant-9"))
+	raised, err := concurrency.NewRateLimiter(web, "raised", concurrency.Rate{PerSecond: 20, Burst: 1}, nil)
+	require.NoError(t, err)
+	for _, burst := range []int{1, 20} {
+		require.NoError(t, raised.SetRate(ctx, concurrency.Rate{PerSecond: 20, Burst: burst}, concurrency.CreateLimit()))
+	}
 	failedRuns(t, web)
 	unlockedRuns(t, f, web, operator)
 	plans(t, f, operator)
