@@ -25,6 +25,7 @@ type localQueue struct {
 	mu      sync.Mutex
 	waiting list.List // of *localCall
 	fetches []*fetch  // oldest first
+	grants  []*fetch  // whose permits are being delivered
 	last    answered  // of the fetch before them, while calls wait
 	most    int       // the greatest length since a time that trim counts from
 	trims   bool      // trim is due
@@ -169,6 +170,9 @@ func (k *Keeper) runFetch(f *fetch) {
 	l.mu.Lock()
 	l.fetches = slices.DeleteFunc(l.fetches, func(o *fetch) bool { return o == f })
 	l.last = answered{f.before.Load(), k.Session.Lease()}
+	if err == nil {
+		l.grants = append(l.grants, f)
+	}
 	if first := l.waiting.Front(); err != nil && context.Cause(f.ctx) != errSurplus && first != nil {
 		l.remove(first, err)
 	}
@@ -177,6 +181,7 @@ func (k *Keeper) runFetch(f *fetch) {
 		k.deliver(h)
 	}
 	l.mu.Lock()
+	l.grants = slices.DeleteFunc(l.grants, func(o *fetch) bool { return o == f })
 	k.startFetches()
 	l.mu.Unlock()
 }
@@ -256,24 +261,26 @@ func (k *Keeper) pass(c *Key, from *Holder, now time.Duration) bool {
 const surplusStays = mostIdle
 
 // WithdrawSurplus withdraws the fetches that no call needs, and returns when their requests are being removed: they
-// are no reason to refuse a call of this process that does not wait. It reports whether there were any: one of them
-// may have been granted, and its key be idle.
+// are no reason to refuse a call of this process that does not wait. It waits for permits that are being delivered as well.
+// It reports whether there were any: one of them may have been granted, and its key be idle.
 func (k *Keeper) WithdrawSurplus(ctx context.Context) (any bool) {
 	l := &k.local
 	l.mu.Lock()
 	surplus := slices.Clone(l.fetches[min(len(l.fetches), l.needs(l.waiting.Len(), k.limitOr(math.MaxInt32))):])
+	grants := slices.Clone(l.grants)
 	l.mu.Unlock()
 	for _, f := range surplus {
 		f.cancel(errSurplus)
 	}
-	for _, f := range surplus {
+	ending := append(surplus, grants...)
+	for _, f := range ending {
 		select {
 		case <-f.ended:
 		case <-ctx.Done():
 			return true
 		}
 	}
-	return len(surplus) > 0
+	return len(ending) > 0
 }
 
 // Limit returns the newest limit that the session has seen, and counts how often it was lowered.
