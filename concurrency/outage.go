@@ -90,6 +90,14 @@ func (s semaphore) AskInOutage(idle func(now time.Time) (on, idle bool), answere
 // Closed reports whether the session is closed, or closing.
 func (s semaphore) Closed() bool { return s.queue != nil && s.queue.sess.Accepting().Err() != nil }
 
+// Closing returns a channel that is closed when the session is.
+func (s semaphore) Closing() <-chan struct{} {
+	if s.queue == nil {
+		return nil
+	}
+	return s.queue.sess.Accepting().Done()
+}
+
 // Answers reports whether the error of a call shows that etcd answers: a limit is reached, what is stored does not admit
 // the call, or etcd refuses what the call or its session asks for. A refusal by this process alone, such as of an option,
 // does not show that.

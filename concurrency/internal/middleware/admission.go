@@ -185,7 +185,7 @@ func (a *Admission) before(ctx context.Context, key string, each []concurrency.A
 		if stays(ctx, a.share) {
 			return nil, until, Invalid(fmt.Sprintf("acquire %q", key), errors.New("the context has a share of this limiter already: two calls that hold one permit each could wait for each other"))
 		}
-		if by, opts, err = a.turn(ctx, until); err != nil {
+		if by, opts, err = a.turn(ctx, key, until); err != nil {
 			return nil, by, err
 		}
 	}

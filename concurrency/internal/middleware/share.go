@@ -21,7 +21,7 @@ var errDraining = errors.New("work that began under the share of this process, i
 // turn waits, after an outage, until all work under the share has a permit or has ended. It returns
 // the end of the request's wait, and the options of a call for a permit with what is left of Wait.
 // until is zero for the first call of a request.
-func (a *Admission) turn(ctx context.Context, until time.Time) (by time.Time, opts []concurrency.AcquireOption, err error) {
+func (a *Admission) turn(ctx context.Context, key string, until time.Time) (by time.Time, opts []concurrency.AcquireOption, err error) {
 	v, _ := a.share.Enter(0, false)
 	if until.IsZero() {
 		until = time.Now().Add(a.Wait)
@@ -31,7 +31,7 @@ func (a *Admission) turn(ctx context.Context, until time.Time) (by time.Time, op
 	}
 	if v == share.Drain {
 		a.outage.Answered() // by a new lease
-		if err := a.drained(ctx, until); err != nil {
+		if err := a.drained(ctx, key, until); err != nil {
 			return until, nil, err
 		}
 	}
@@ -39,7 +39,8 @@ func (a *Admission) turn(ctx context.Context, until time.Time) (by time.Time, op
 }
 
 // drained waits until work under a permit may begin.
-func (a *Admission) drained(ctx context.Context, by time.Time) error {
+func (a *Admission) drained(ctx context.Context, key string, by time.Time) error {
+	closing := door.In(a.Limiter.Key(key)).Closing()
 	for {
 		wait := a.share.Draining()
 		if wait == nil {
@@ -53,6 +54,9 @@ func (a *Admission) drained(ctx context.Context, by time.Time) error {
 		select {
 		case <-wait:
 		case <-t.C:
+		case <-closing:
+			t.Stop()
+			return fmt.Errorf("acquire %q: %w", key, concurrency.ErrClosed)
 		case <-ctx.Done():
 			t.Stop()
 			return context.Cause(ctx)

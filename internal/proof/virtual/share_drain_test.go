@@ -72,6 +72,45 @@ func TestShareDrainsAPermit(t *testing.T) {
 	}
 }
 
+// A503: a request that waits until work under the share has a permit ends when the session is closed.
+func TestShareDrainEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		end := make(chan struct{})
+		finish := sync.OnceFunc(func() { close(end) })
+		defer finish()
+		flow := concurrency.ID("flow")
+		other := services(on[1:], limithttp.Share, new(peak), nil)[0]
+		s, patient := services(on[:1], limithttp.Share, new(peak), each(flow))[0], services(on[:1], limithttp.Share, new(peak), func(o *limithttp.Options) { o.Wait = time.Hour })[0]
+		s.slow = func(*http.Request) { <-end }
+		require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
+		time.Sleep(time.Minute)
+		inTheWay, err := other.lim.Key("slow").Acquire(t.Context(), flow)
+		require.NoError(t, err)
+		s.client.Refuse()
+		s.cutOff()
+		running := s.without("slow")
+		s.client.Heal()
+		time.Sleep(10 * time.Second)
+		status := make(chan int, 1)
+		go func() { status <- patient.get(context.Background(), "patient") }()
+		time.Sleep(10 * time.Second)
+		require.Empty(t, status, "it waits for the work's permit")
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			on[0].close(time.Second)
+		}()
+		begun := time.Now()
+		require.Equal(t, http.StatusServiceUnavailable, <-status)
+		require.Zero(t, time.Since(begun))
+		finish()
+		require.Equal(t, http.StatusOK, <-running)
+		<-closed
+		require.NoError(t, inTheWay.Release(t.Context()))
+	})
+}
+
 // transport returns what sends a request through a Transport of the service's limiter.
 func (s *service) transport(change func(*limithttp.Options)) func(tenant string) int {
 	s.t.Helper()
