@@ -33,7 +33,9 @@ type pool struct {
 	mu       sync.Mutex
 	leases   []*pooled
 	granting int        // grants in flight
+	began    moment     // when the latest of them was started
 	waiting  []*awaited // callers for which there is no lease, in order of arrival
+	arrived  int        // callers that have waited or wait
 	spare    int        // for how many more keys there should be leases: see demand
 	calm     int        // grants since a caller had to wait
 	granted  []*pooled  // leases that have not ended, oldest first
@@ -43,6 +45,7 @@ type pool struct {
 // awaited is a caller that waits for a lease.
 type awaited struct {
 	n    int
+	turn int           // its number, in order of arrival
 	done chan struct{} // closed when one of the next two is set
 	got  *pooled
 	err  error
@@ -141,13 +144,8 @@ func (p *pool) takeAt(ctx context.Context, n int, at moment) (*pooled, error) {
 	case w == nil:
 		return nil, ErrClosed
 	}
-	a, b, c := either.All(ctx)
-	select {
-	case <-w.done:
+	if p.await(ctx, w) {
 		return w.got, w.err
-	case <-a:
-	case <-b:
-	case <-c:
 	}
 	p.mu.Lock()
 	p.waiting = slices.DeleteFunc(p.waiting, func(o *awaited) bool { return o == w })
@@ -158,6 +156,39 @@ func (p *pool) takeAt(ctx context.Context, n int, at moment) (*pooled, error) {
 		}
 	}
 	return nil, ctx.Err()
+}
+
+// grantIsLate is after how long a caller that waits has a further lease granted: one request may hang while etcd answers others.
+const grantIsLate = time.Second
+
+// await waits until w has its lease or its error, and reports whether it has before ctx ends.
+func (p *pool) await(ctx context.Context, w *awaited) bool {
+	late := time.NewTicker(grantIsLate)
+	defer late.Stop()
+	a, b, c := either.All(ctx)
+	for {
+		select {
+		case <-w.done:
+			return true
+		case <-late.C:
+			p.another()
+		case <-a:
+			return false
+		case <-b:
+			return false
+		case <-c:
+			return false
+		}
+	}
+}
+
+// another starts a grant, for callers that wait, if the latest one is late.
+func (p *pool) another() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) > 0 && p.granting < grantsAtOnce && aged(p.began) >= grantIsLate {
+		p.start()
+	}
 }
 
 // assign returns a lease for n more keys, or a place in the queue for one; neither, if the session is closed.
@@ -174,8 +205,9 @@ func (p *pool) assign(n int, at moment) (*pooled, *awaited) {
 			return l, nil
 		}
 	}
-	w := &awaited{n: n, done: make(chan struct{})}
+	w := &awaited{n: n, turn: p.arrived, done: make(chan struct{})}
 	p.waiting = append(p.waiting, w)
+	p.arrived++
 	if len(p.granted)+len(p.leases) > 0 { // not the first ones
 		p.spare, p.calm = min(2*p.demand(), mostSpare), 0
 	}
@@ -221,7 +253,7 @@ func (p *pool) serve() {
 		l, _ := p.pick(w.n, at)
 		if l == nil {
 			if p.more(); p.granting == 0 {
-				p.failed(ErrClosed)
+				p.failed(ErrClosed, p.arrived)
 			}
 			return
 		}
@@ -278,44 +310,63 @@ func aged(t moment) time.Duration { return t.Age(now()) }
 
 // start requests a lease, and returns how many grants are in flight then. The caller holds mu.
 func (p *pool) start() int {
-	ok := p.sess.Background(func() {
-		sent := now()
-		call, cancel := commit.Call(p.sess.Context())
-		id, granted, err := engine.GrantLease(call, p.sess, p.ttl)
-		cancel()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.granting--
-		if err != nil {
-			p.failed(err)
-			return
-		}
-		if p.calm++; p.calm >= 16 {
-			p.spare, p.calm = p.spare/2, 0
-		}
-		l := &pooled{id: id, sent: sent}
-		p.leases = append(p.leases, l)
-		if p.window == 0 {
-			l.kept = newKeeping(sent, granted, marginOf(granted, p.sess.TTL(), p.sess.Margin()))
-			p.sess.Background(func() { p.renew(l) })
-		} else {
-			p.watchOver(l)
-		}
-		p.serve()
-	})
-	if ok {
+	if p.sess.Background(p.grant) {
 		p.granting++
+		p.began = now()
 	}
 	return p.granting
 }
 
-// failed gives those that wait the error of a grant. The caller holds mu.
-func (p *pool) failed(err error) {
-	for _, w := range p.waiting {
+// grant has a lease granted. The request is repeated until etcd answers it, as long as the session is open: its bound and that
+// of the callers that wait are not the same.
+func (p *pool) grant() {
+	ctx, g := p.sess.Context(), engine.NewGrant(p.sess)
+	var sent moment
+	var before int // how many callers had come when it was sent
+	granted, err := commit.Read(ctx, func(call context.Context) (time.Duration, error) {
+		p.mu.Lock()
+		sent, before = now(), p.arrived
+		p.mu.Unlock()
+		return g.Ask(call, p.ttl)
+	})
+	if err != nil {
+		g.Leave()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.granting--
+	switch {
+	case ctx.Err() != nil && err != nil:
+		p.failed(ErrClosed, p.arrived)
+		return
+	case err != nil:
+		p.failed(err, before)
+		return
+	}
+	if p.calm++; p.calm >= 16 {
+		p.spare, p.calm = p.spare/2, 0
+	}
+	l := &pooled{id: g.ID, sent: sent}
+	p.leases = append(p.leases, l)
+	if p.window == 0 {
+		l.kept = newKeeping(sent, granted, marginOf(granted, p.sess.TTL(), p.sess.Margin()))
+		p.sess.Background(func() { p.renew(l) })
+	} else {
+		p.watchOver(l)
+	}
+	p.serve()
+}
+
+// failed gives the error of a grant to the first callers, that many in all, that still wait. It says nothing to those that came
+// after the grant was sent: for them another one is started. The caller holds mu.
+func (p *pool) failed(err error, before int) {
+	for len(p.waiting) > 0 && p.waiting[0].turn < before {
+		w := p.waiting[0]
 		w.err = err
 		close(w.done)
+		p.waiting = p.waiting[1:]
 	}
-	p.waiting = nil
+	p.serve()
 }
 
 // forget removes a lease that does not exist in etcd.

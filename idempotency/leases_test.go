@@ -191,7 +191,7 @@ func TestLeasesForABurst(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close(context.Background()) })
 	for _, kind := range []func(*engine.Session, time.Duration) *pool{newWork, newRetention} {
 		p := kind(engine.Of(s), time.Hour)
-		held := client.Inject(embedtest.Fault{Method: "LeaseGrant", Times: 3, Do: embedtest.HoldResponse})
+		held := client.Inject(embedtest.Fault{Method: "LeaseGrant", Times: -1, Do: embedtest.HoldResponse})
 		const many = 2*perLease + 1
 		gone, giveUp := context.WithCancel(t.Context())
 		type taken struct {
@@ -216,6 +216,7 @@ func TestLeasesForABurst(t *testing.T) {
 		first := <-all
 		require.Equal(t, 0, first.n)
 		require.ErrorIs(t, first.err, context.Canceled)
+		held.Remove()
 		require.NoError(t, held.Release())
 		used := map[*pooled]int{}
 		for range many - 1 {
