@@ -27,6 +27,7 @@ type call struct {
 	set   *settings
 	bound context.Context // ends after the option Wait
 	outer context.Context // the caller's
+	seat  seat            // its place in the count of its scope
 	seen  bool            // the key had, or has, a record or a claim
 	begun time.Time       // when the call has begun
 	since time.Time       // when etcd was asked what it has not answered; zero while nothing is asked
@@ -49,6 +50,8 @@ func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
 		if lead {
 			a, rec, err := c.lead(ctx, f)
 			if a == nil {
+				s.scopes.leave(c.seat)
+				c.seat = seat{}
 				s.flights.end(c.entry.Ref, f, rec, c.seen)
 			}
 			if err != nil || a != nil {

@@ -128,7 +128,7 @@ func (c *call) admit(ctx context.Context, st state) (_ decision, at moment, err 
 	}
 	room, full := c.store.space.enough(at), false
 	if room && st.kv == nil {
-		if full, err = c.store.scopes.full(ctx, c.key.Scope); err != nil {
+		if full, err = c.store.scopes.full(ctx, c.key.Scope, &c.seat); err != nil {
 			return 0, at, err
 		}
 	}

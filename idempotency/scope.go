@@ -68,12 +68,19 @@ func (s *scopes) second(scope string) bool {
 	return s.several
 }
 
+// seat is the place that a call has taken in a count; the zero value is none.
+type seat struct {
+	of    *tally
+	count int // its number
+}
+
 // tally is the last count of a scope.
 type tally struct {
-	turn chan struct{} // held by the call that counts
-	n    int64         // keys, and the requests that this process has begun since
-	at   moment
-	took time.Duration
+	turn   chan struct{} // held by the call that counts
+	counts int           // that there were
+	n      int64         // keys, and the requests that this process has begun since, or may begin
+	at     moment
+	took   time.Duration
 }
 
 func (t *tally) fresh(most int) bool {
@@ -97,36 +104,51 @@ func (s *scopes) tally(scope string) *tally {
 }
 
 // take takes a place for one more record, if the count is fresh.
-func (s *scopes) take(t *tally) (known, full bool) {
+func (s *scopes) take(t *tally, by *seat) (known, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !t.fresh(s.most) {
 		return false, false
 	}
-	return true, t.take(s.most)
+	return true, t.take(s.most, by)
+}
+
+// leave gives back the place of a call that has begun no attempt. A later count knows nothing of it.
+func (s *scopes) leave(by seat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if by.of != nil && by.of.counts == by.count {
+		by.of.n--
+	}
 }
 
 // counted sets the count of a scope, and takes a place.
-func (s *scopes) counted(t *tally, n int64, asked moment) (full bool) {
+func (s *scopes) counted(t *tally, n int64, asked moment, by *seat) (full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.n, t.at, t.took = n, asked, aged(asked)
-	return t.take(s.most)
+	t.counts++
+	return t.take(s.most, by)
 }
 
-// take takes a place, if there is one. scopes.mu is held.
-func (t *tally) take(most int) (full bool) {
-	if t.n >= int64(most) {
+// take takes a place, if there is one and the call has none yet. scopes.mu is held.
+func (t *tally) take(most int, by *seat) (full bool) {
+	switch mine := (seat{t, t.counts}); {
+	case *by == mine:
+		return false
+	case t.n >= int64(most):
 		return true
+	default:
+		t.n++
+		*by = mine
+		return false
 	}
-	t.n++
-	return false
 }
 
 // full reports whether a scope has as many records as it may have, and takes a place if it has not. It returns an
 // error of etcd's or ctx's. A counter in etcd would be exact, but all claims of a scope would wait for
 // each other.
-func (s *scopes) full(ctx context.Context, scope string) (bool, error) {
+func (s *scopes) full(ctx context.Context, scope string, by *seat) (bool, error) {
 	if s.most <= 0 {
 		if s.most == 0 && s.second(scope) {
 			s.log.Warn("requests of several scopes without Options.MaxPerScope: one scope can use up etcd's space, and then no scope begins a request")
@@ -140,7 +162,7 @@ func (s *scopes) full(ctx context.Context, scope string) (bool, error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	if known, full := s.take(t); known {
+	if known, full := s.take(t, by); known {
 		return full, nil
 	}
 	var asked moment
@@ -151,7 +173,7 @@ func (s *scopes) full(ctx context.Context, scope string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return s.counted(t, n, asked), nil
+	return s.counted(t, n, asked, by), nil
 }
 
 // keysBelow counts the keys with a prefix, in a linearizable read.
