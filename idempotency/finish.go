@@ -192,6 +192,9 @@ func (a *Attempt) keepWriting(o *settlement) {
 
 // settled ends the attempt in this process, or lets it continue after a conflict.
 func (a *Attempt) settled(o *settlement, err error) {
+	if err != nil {
+		o.giveBack(a.store.retention.of(a.set.Retain))
+	}
 	if continues(err) {
 		a.settling.reopen()
 		a.life.Resume()

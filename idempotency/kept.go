@@ -85,6 +85,9 @@ func (k *kept) move(ctx context.Context, p *pool) (l *pooled, unchanged bool, er
 		})
 		switch {
 		case err != nil:
+			if !res.Doubt {
+				p.giveAll(l, 1+len(k.parts), 0)
+			}
 			return l, false, err
 		case res.Outcome == commit.LeaseGone:
 			return l, false, rpctypes.ErrLeaseNotFound
@@ -93,6 +96,7 @@ func (k *kept) move(ctx context.Context, p *pool) (l *pooled, unchanged bool, er
 			unchanged, err = k.putParts(ctx, l)
 			return l, unchanged, err
 		case !k.is(res.Found):
+			p.giveAll(l, 1+len(k.parts), 0)
 			return l, false, nil
 		}
 		k.mod = res.Found.ModRevision // that of a late copy, which has put it on the lease of an earlier move

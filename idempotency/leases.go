@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -62,33 +61,6 @@ type pooled struct {
 	ground *ground  // of its attempts, on the latest epoch, or nil
 }
 
-// newRetention returns the pool for records that are kept for d. A lease is assigned during a window,
-// so it lives longer than d by that.
-func newRetention(sess *engine.Session, d time.Duration) *pool {
-	window := max(min(d/20, 10*time.Minute), time.Second)
-	return &pool{sess: sess, ttl: d + window + writeReserve, window: window}
-}
-
-// retention has the pools for records that are kept, by the class of their time. It is safe for concurrent use.
-type retention struct {
-	sess  *engine.Session
-	mu    sync.Mutex
-	pools map[time.Duration]*pool
-}
-
-// of returns the pool for outcomes that are kept for d.
-func (r *retention) of(d time.Duration) *pool {
-	d = class(d)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.pools[d]
-	if p == nil {
-		p = newRetention(r.sess, d)
-		r.pools[d] = p
-	}
-	return p
-}
-
 // newWork returns the pool for records of attempts in progress. Its leases outlive the process, and the attempts on them, by d,
 // for the records of lost attempts, and its session in any case, even if a third of the TTL has passed
 // since the last renewal.
@@ -121,16 +93,6 @@ func grantedTo(ctx context.Context, sess *engine.Session, id clientv3.LeaseID) (
 	return time.Duration(max(0, seconds)) * time.Second, err
 }
 
-// class rounds a retention up by less than a twentieth, so that similar durations share leases.
-func class(d time.Duration) time.Duration {
-	s := math.Ceil(d.Seconds())
-	if s <= 20 {
-		return time.Duration(s) * time.Second
-	}
-	step := math.Pow(2, math.Floor(math.Log2(s/20)))
-	return time.Duration(math.Ceil(s/step)*step) * time.Second
-}
-
 // take returns a lease for n more keys, and waits for a grant if there is none. It returns an error of
 // etcd's or ctx's.
 func (p *pool) take(ctx context.Context, n int) (*pooled, error) { return p.takeAt(ctx, n, now()) }
@@ -151,9 +113,7 @@ func (p *pool) takeAt(ctx context.Context, n int, at moment) (*pooled, error) {
 	p.waiting = slices.DeleteFunc(p.waiting, func(o *awaited) bool { return o == w })
 	p.mu.Unlock()
 	if w.got != nil {
-		for range n {
-			p.give(w.got, false)
-		}
+		p.giveAll(w.got, n, 0)
 	}
 	return nil, ctx.Err()
 }
@@ -379,11 +339,31 @@ func (p *pool) forget(l *pooled) {
 // give returns the place of a key whose attempt has ended. left says that the key is, or may be, still
 // on the lease.
 func (p *pool) give(l *pooled, left bool) {
+	if left {
+		p.giveAll(l, 1, 1)
+	} else {
+		p.giveAll(l, 1, 0)
+	}
+}
+
+// giveAll is give for n keys, of which so many are left, or may be.
+func (p *pool) giveAll(l *pooled, n, left int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.live--
-	if !left {
-		l.used--
-		p.serve()
+	l.live -= n
+	if left == n {
+		return
 	}
+	l.used -= n - left
+	if p.window > 0 && !slices.Contains(p.leases, l) { // it was full: see pick
+		p.leases = append(p.leases, l)
+	}
+	p.serve()
+}
+
+// assigns reports whether a lease is still assigned, whatever is on it.
+func (p *pool) assigns(l *pooled, at moment) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !l.gone && l.sent.Age(at) < p.window
 }

@@ -36,6 +36,9 @@ type settlement struct {
 	rec    record.Attempt
 	text   []byte           // of rec; nil until it is made
 	full   *full            // as it was before its value was left out, if that may have been written
+	lease  *pooled          // on which the present try puts it, as the next one does; nil before
+	places int              // that it has there
+	placed bool             // the record was put there
 	partly clientv3.LeaseID // on which parts were put last while the record was as it is, or 0
 }
 

@@ -30,7 +30,7 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 	parts, pool := o.prepare(), s.retention.of(a.set.Retain)
 	s.space.writes(1+len(parts), max(len(o.text), o.rec.Size))
 	for ; ; o.asked = now() {
-		lease, err := pool.takeAt(ctx, 1+len(parts), o.asked)
+		lease, err := o.leaseOf(ctx, pool, 1+len(parts), o.asked)
 		if err != nil {
 			return err, true
 		}
@@ -75,9 +75,36 @@ func (o *settlement) write(ctx context.Context) (err error, again bool) {
 	}
 }
 
+// leaseOf returns a lease for n keys: that of the try before, as long as the pool assigns it. Each try would use up others, and
+// an outcome that etcd denies is tried for as long as the session is open.
+func (o *settlement) leaseOf(ctx context.Context, pool *pool, n int, at moment) (*pooled, error) {
+	if o.lease != nil && n <= o.places && pool.assigns(o.lease, at) {
+		return o.lease, nil
+	}
+	o.giveBack(pool)
+	lease, err := pool.takeAt(ctx, n, at)
+	if err == nil {
+		o.lease, o.places = lease, n
+	}
+	return lease, err
+}
+
+// giveBack gives back the places of a lease on which there is nothing, nor will be.
+func (o *settlement) giveBack(pool *pool) {
+	if o.lease == nil || o.doubt || o.placed {
+		return
+	}
+	left := 0
+	if o.partly == o.lease.id { // parts were put
+		left = o.places - 1
+	}
+	pool.giveAll(o.lease, o.places, left)
+	o.lease = nil
+}
+
 // written keeps what k is about for as long as its pool says, once the record of the outcome was written.
 func (o *settlement) written(ctx context.Context, k kept, lease *pooled, res commit.Amending) (err error, again bool) {
-	if res.Found != nil {
+	if o.placed = true; res.Found != nil {
 		k.parts = o.found(res.Found)
 		k.text = o.text
 	}
@@ -176,7 +203,7 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 	var lease *pooled
 	kv, pool := s.sess.KV(), s.retention.of(a.set.Retain)
 	if steps || o.ran {
-		if lease, err = pool.take(ctx, 1); err == nil {
+		if lease, err = o.leaseOf(ctx, pool, 1, now()); err == nil {
 			s.space.writes(1, len(text))
 			keep := free
 			keep.Then = []clientv3.Op{clientv3.OpPut(a.entry.Record, text, clientv3.WithLease(lease.id))}
@@ -195,8 +222,10 @@ func (o *settlement) release(ctx context.Context) (err error, again bool) {
 		return err, true
 	case res.Outcome == commit.Amended:
 		if lease == nil {
+			o.giveBack(pool)
 			return nil, false
 		}
+		o.placed = true
 		k := kept{kv: kv, entry: a.entry, text: []byte(text)}
 		err := k.prolong(ctx, pool, lease, res)
 		return err, err != nil
