@@ -58,9 +58,18 @@ func (w *away) ask(ctx context.Context, set *settings) (_ context.Context, answe
 			}
 		}
 	}
+	ctx, answered = within(ctx, bound)
+	return ctx, answered, nil
+}
+
+// within returns a ctx that also ends after that bound, unless answered is called before; 0 is none.
+func within(ctx context.Context, bound time.Duration) (_ context.Context, answered func()) {
+	if bound == 0 {
+		return ctx, func() {}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := time.AfterFunc(bound, func() { cancel(context.DeadlineExceeded) })
-	return ctx, func() { t.Stop() }, nil
+	return ctx, func() { t.Stop() }
 }
 
 // refused ends an outage if the error of a call shows that etcd has answered it.

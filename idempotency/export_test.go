@@ -29,7 +29,7 @@ func Flights(s *Store) int {
 
 // Withdrawals returns how many claims the Stores of a session are taking back.
 func Withdrawals(s *Store) (n int) {
-	s.withdrawals.of.Range(func(any, any) bool { n++; return true })
+	s.withdrawals.all.Range(func(any, any) bool { n++; return true })
 	return n
 }
 

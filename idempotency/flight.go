@@ -10,7 +10,7 @@ type flight struct {
 
 	mu     sync.Mutex
 	busy   bool  // an attempt at the request is known to be in progress, in any process
-	lease  int64 // then: of the attempt's session, as it was read first; 0 in this process
+	lease  int64 // then: of the attempt's session, as it was read last; 0 in this process
 	here   bool  // an attempt is in progress in this process
 	number int   // then: of the attempt
 	done   bool  // the flight has ended
@@ -22,8 +22,9 @@ type flight struct {
 	rechecks chan struct{} // nil until the leader waits for another process's attempt, or is asked to look
 }
 
-// signals are closed when the fields of their names are true. Most flights need none.
-type signals struct{ busy, here, done chan struct{} }
+// signals are closed when the fields of their names are true; found, and replaced, each time that the leader finds an attempt in
+// progress, which may be another one than before. Most flights need none.
+type signals struct{ found, here, done chan struct{} }
 
 // flights are the flights of a Store, by ref. It is safe for concurrent use.
 type flights struct {
@@ -45,14 +46,14 @@ func (s *flights) join(ref string, print prints) (f *flight, lead bool) {
 
 func (f *flight) prints() prints { return prints{payload: f.payload, also: f.also, old: f.old} }
 
-// followed returns the signals, for a call that follows.
-func (f *flight) followed() *signals {
+// followed returns the signals, for a call that follows, and whether an attempt is in progress.
+func (f *flight) followed() (_ signals, busy, here bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.signals == nil {
-		f.signals = &signals{signalOf(f.busy), signalOf(f.here), signalOf(f.done)}
+		f.signals = &signals{signalOf(false), signalOf(f.here), signalOf(f.done)}
 	}
-	return f.signals
+	return *f.signals, f.busy, f.here
 }
 
 func signalOf(is bool) chan struct{} {
@@ -63,7 +64,8 @@ func signalOf(is bool) chan struct{} {
 	return c
 }
 
-// markBusy records that an attempt is in progress, on that lease if it is in another process.
+// markBusy records that an attempt is in progress, of the session with that lease if it is in another process. It is called each
+// time that one is found.
 func (f *flight) markBusy(lease int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,12 +74,10 @@ func (f *flight) markBusy(lease int64) {
 
 // isBusy is markBusy. The caller holds mu.
 func (f *flight) isBusy(lease int64) {
-	if f.busy {
-		return
-	}
 	f.busy, f.lease = true, lease
 	if f.signals != nil {
-		close(f.signals.busy)
+		close(f.signals.found)
+		f.signals.found = make(chan struct{})
 	}
 }
 

@@ -25,7 +25,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 		answered()
 		s.away.refused(err)
 	}
-	pause, undo, confirmed, at := commit.Backoff{}, commit.Backoff{Most: 100 * time.Millisecond}, false, moment{}
+	pause, confirmed, at := commit.Backoff{}, false, moment{}
 	for err == nil {
 		c.seen, c.since = c.seen || st.kv != nil, time.Now()
 		next := c.decide(st, confirmed)
@@ -34,7 +34,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 				break
 			}
 		}
-		if st.live && (next == awaitAttempt || next == refuseInProgress) {
+		if next == awaitAttempt || next == awaitUndo || next == refuseInProgress {
 			f.markBusy(st.rec.Lease)
 		}
 		switch next {
@@ -51,7 +51,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 				return nil, nil, c.inProgress(ctx, st)
 			}
 		case awaitUndo:
-			if err = undo.Wait(ctx, nil); err == nil {
+			if err = c.awaitUndone(ctx, st); err == nil {
 				st, err = s.reader.read(ctx, c.entry, true, st.owner())
 			}
 		case askMajority:
@@ -117,7 +117,7 @@ func (c *call) outcome(ctx context.Context, st state) (*Outcome, state, error) {
 }
 
 func (c *call) decide(st state, confirmed bool) decision {
-	k := known{state: st, agrees: st.kv != nil && st.prints().agree(c.print), undoing: st.lost() && c.store.withdrawals.includes(st), confirmed: confirmed}
+	k := known{state: st, agrees: st.kv != nil && st.prints().agree(c.print), undoing: c.undoing(st), confirmed: confirmed}
 	return decide(k, asked{waits: c.set.waits() && c.bound.Err() == nil, refuses: c.set.OnLost == Refuse})
 }
 

@@ -13,42 +13,43 @@ import (
 // How a duplicate waits: for another call of this process, or for an attempt of another process.
 
 // follow waits for the call of this process that leads the flight. It returns nil if that call has
-// no outcome.
+// no outcome. A call that an attempt in progress refuses looks at each one that the leader finds.
 func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
-	signals := f.followed()
-	select {
-	case <-signals.busy:
-		c.seen, c.since = true, time.Time{}
-	case <-signals.done:
-		out, seen := f.result()
-		c.seen = c.seen || seen
-		return out, nil
-	case <-ctx.Done():
-		return nil, c.ended(ctx)
-	}
 	agrees := f.prints().agree(c.print)
-	var here <-chan struct{}
-	if !agrees || !c.set.waits() {
-		here = signals.here
-		if _, _, is := f.attempt(); !is {
-			if err := c.behind(ctx, f); err != nil {
-				return nil, err
+	silent, heard := within(ctx, c.set.silence) // as long as nothing is known
+	defer heard()
+	for {
+		signals, busy, isHere := f.followed()
+		var here, bound <-chan struct{}
+		if busy {
+			heard()
+			silent, bound = ctx, c.bound.Done()
+			c.seen, c.since = true, time.Time{}
+		}
+		if busy && (!agrees || !c.set.waits()) {
+			here = signals.here
+			if !isHere {
+				if err := c.behind(ctx, f); err != nil {
+					return nil, err
+				}
 			}
 		}
-	}
-	select {
-	case <-signals.done:
-		out, _ := f.result()
-		return out, nil
-	case <-here:
-		if !agrees {
-			return nil, c.mismatch(f.prints(), false)
+		select {
+		case <-signals.found:
+		case <-signals.done:
+			out, seen := f.result()
+			c.seen = c.seen || seen
+			return out, nil
+		case <-here:
+			if !agrees {
+				return nil, c.mismatch(f.prints(), false)
+			}
+			return nil, c.inProgress(ctx, c.ofFlight(f))
+		case <-bound:
+			return nil, c.inProgress(ctx, c.ofFlight(f))
+		case <-silent.Done():
+			return nil, c.ended(silent)
 		}
-		return nil, c.inProgress(ctx, c.ofFlight(f))
-	case <-c.bound.Done():
-		return nil, c.inProgress(ctx, c.ofFlight(f))
-	case <-ctx.Done():
-		return nil, c.ended(ctx)
 	}
 }
 
@@ -66,11 +67,12 @@ func (c *call) behind(ctx context.Context, f *flight) error {
 	if err != nil {
 		return c.because(asking, err)
 	}
-	if !st.live || !st.prints().agree(f.prints()) {
+	busy := st.live || c.undoing(st)
+	if !busy || !st.prints().agree(f.prints()) {
 		f.recheck()
 	}
 	switch {
-	case !st.live:
+	case !busy:
 		return nil
 	case !st.prints().agree(c.print):
 		return c.mismatch(st.prints(), false)
@@ -141,6 +143,7 @@ func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 			return st, err
 		}
 		w.read.Store(&st)
+		f.markBusy(st.rec.Lease)
 		if st.rec.Lease != owner { // another attempt has begun meanwhile
 			leave()
 			owner = st.rec.Lease
@@ -150,6 +153,25 @@ func (c *call) await(ctx context.Context, f *flight, st state) (state, error) {
 			}
 		}
 	}
+}
+
+// undoing reports whether the record in st is of a claim of this process whose function was never called, and is being removed.
+func (c *call) undoing(st state) bool { return st.lost() && c.store.withdrawals.of(st) != nil }
+
+// awaitUndone waits until such a record is removed, or is to be read again.
+func (c *call) awaitUndone(ctx context.Context, st state) error {
+	undone := c.store.withdrawals.of(st)
+	if undone == nil {
+		return nil
+	}
+	select {
+	case <-undone:
+	case <-time.After(c.store.sess.TTL()):
+	case <-c.bound.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // waiting is the watches of a call that waits.

@@ -18,7 +18,7 @@ import (
 // withdrawals are those that the Stores of a session have under way in the background. It is safe for concurrent use.
 type withdrawals struct {
 	sess *engine.Session
-	of   sync.Map // the records of their claims
+	all  sync.Map // by the records of their claims: a channel that is closed at the end
 }
 
 // allWithdrawals are those of all sessions that are open.
@@ -36,18 +36,22 @@ func withdrawalsOf(sess *engine.Session) *withdrawals {
 // run runs fn, which takes back the claim with that record, in the background. It returns false, and does
 // nothing, if the session has ended.
 func (w *withdrawals) run(text string, fn func()) bool {
-	w.of.Store(text, nil)
-	ok := w.sess.Background(func() { defer w.of.Delete(text); fn() })
+	undone := make(chan struct{})
+	w.all.Store(text, undone)
+	end := func() { w.all.Delete(text); close(undone) }
+	ok := w.sess.Background(func() { defer end(); fn() })
 	if !ok {
-		w.of.Delete(text)
+		end()
 	}
 	return ok
 }
 
-// includes reports whether the record in st is of a claim that is being taken back.
-func (w *withdrawals) includes(st state) bool {
-	_, ok := w.of.Load(string(st.kv.Value))
-	return ok
+// of returns a channel that is closed when the claim with the record in st was taken back, or nil if that is not under way.
+func (w *withdrawals) of(st state) <-chan struct{} {
+	if undone, ok := w.all.Load(string(st.kv.Value)); ok {
+		return undone.(chan struct{})
+	}
+	return nil
 }
 
 // withdrawal restores the record of a request as it was before a claim.
