@@ -113,7 +113,7 @@ func (s *scopes) take(t *tally, by *seat) (known, full bool) {
 	return true, t.take(s.most, by)
 }
 
-// leave gives back the place of a call that has begun no attempt. A later count knows nothing of it.
+// leave returns the place of a call that has begun no attempt. A later count knows nothing of it.
 func (s *scopes) leave(by seat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

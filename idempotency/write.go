@@ -89,7 +89,7 @@ func (o *settlement) leaseOf(ctx context.Context, pool *pool, n int, at moment) 
 	return lease, err
 }
 
-// giveBack gives back the places of a lease on which there is nothing, nor will be.
+// giveBack returns the places of a lease on which there is nothing, nor will be.
 func (o *settlement) giveBack(pool *pool) {
 	if o.lease == nil || o.doubt || o.placed {
 		return
