@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,11 +20,11 @@ import (
 
 // grants gives the first n grants of leases with less than that TTL in seconds a fault.
 func (d *desk) grants(n int, below int64, of etcdfake.Fault) {
+	var met atomic.Int64
 	d.client.Inject(func(m etcdfake.Message) etcdfake.Fault {
-		if r, ok := m.Body.(*pb.LeaseGrantRequest); !ok || r.TTL >= below || n == 0 {
+		if r, ok := m.Body.(*pb.LeaseGrantRequest); !ok || r.TTL >= below || n >= 0 && met.Add(1) > int64(n) {
 			return etcdfake.Fault{}
 		}
-		n--
 		return of
 	})
 }
