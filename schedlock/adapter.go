@@ -65,7 +65,7 @@ func NewAdapter(l *Locker, schedule Schedule, opts ...Option) (*Adapter, error) 
 // a tenth of an interval below ten seconds, before that.
 //
 // Start returns ErrInvalid if the name is out of range, or if the Adapter is for one job and has no
-// crontab or belongs to another job, and otherwise the errors of Locker.Do.
+// crontab or belongs to another job, and otherwise the errors of Locker.Do. A request that etcd refuses is repeated as by Job.Run.
 func (a *Adapter) Start(ctx context.Context, name string) (*Started, Result, error) {
 	if err := a.accept(name); err != nil {
 		err = fmt.Errorf("start job %q: %w", name, err)

@@ -94,6 +94,15 @@ func (a *Adapter) waitLost(j *job, tick time.Time, r request) bool {
 	defer stop()
 	ctx, intime := r.bound(ctx, tick, l.opts.Now())
 	defer intime()
-	next, err := (&claim{Locker: l, job: j, request: r}).obstacle(ctx, plan{tick: tick})
-	return err == nil && next.action == send
+	k := &claim{Locker: l, job: j, request: r}
+	var refused refusals
+	for {
+		next, err := k.obstacle(ctx, plan{tick: tick})
+		if err == nil {
+			return next.action == send
+		}
+		if refused.await(ctx, k, err) != nil {
+			return false
+		}
+	}
 }

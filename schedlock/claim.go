@@ -43,7 +43,8 @@ type claim struct {
 	*Locker
 	job *job
 	request
-	cooling bool // the tick was skipped since the job cools down
+	cooling   bool            // the tick was skipped since the job cools down
+	discarded <-chan struct{} // closed when the latest claim of unknown outcome is removed; nil: there is none
 }
 
 // seen is take as hooks see it.
@@ -90,7 +91,7 @@ func (k *claim) take(ctx context.Context, tick time.Time) (got *claimed, res Res
 	if c != nil {
 		c.begun = begun
 	}
-	if tooLate(ctx, err) && !errors.Is(err, ErrSettings) {
+	if tooLate(ctx, err) && !errors.Is(err, ErrSettings) && !(k.lasting && mendable(err)) {
 		if err != errLate { //nolint:errorlint // joined with what was in the way
 			k.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", k.job.name), zap.Time("tick", tick), zap.Error(err))
 		}
@@ -107,10 +108,16 @@ func (k *claim) ask(ctx, sent context.Context, p plan) (*claimed, Result, error)
 		return nil, res, err
 	}
 	var pause commit.Backoff
+	var refused refusals
 	for {
 		c, next, err := k.try(ctx, sent, p)
 		if err == nil && next.action == read {
 			next, err = k.obstacle(ctx, p)
+		}
+		if err != nil {
+			if err = refused.await(ctx, k, err); err == nil {
+				continue
+			}
 		}
 		if next.action == send {
 			if next.plan.seen = p.seen; next.plan.mod != p.mod {

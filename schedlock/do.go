@@ -111,7 +111,7 @@ func (l *Locker) scheduled(ctx context.Context, name string, fn Func, r request,
 	if !ok {
 		return Result{Job: name, Tick: tick.UTC(), Outcome: Late}, nil
 	}
-	r.tick, r.passed, r.fires, r.times = tick, passed, times.print(), times
+	r.tick, r.passed, r.fires, r.times, r.lasting = tick, passed, times.print(), times, true
 	r.next = times.after(tick)
 	if r.within == 0 && !r.next.IsZero() {
 		r.within = r.next.Sub(tick)
@@ -122,6 +122,7 @@ func (l *Locker) scheduled(ctx context.Context, name string, fn Func, r request,
 // call is do for one that does not know its fire times, with the result reported to Options.Done.
 func (l *Locker) call(ctx context.Context, name string, fn Func, r request, by any) (res Result, err error) {
 	defer l.reports.callDone(&res, &err)
+	r.lasting = true
 	if !r.tick.IsZero() {
 		return l.do(ctx, name, fn, r)
 	}

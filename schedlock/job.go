@@ -101,6 +101,9 @@ func (j *Job) Remove(ctx context.Context) error {
 // was run. Before the first tick there is none to run: Late. Up to 10 s before a fire time (a
 // twentieth of an interval below 200 s) the call is for that one and waits for it, since a timer may
 // be early after the wall clock was set back. To run the job now, see Trigger.
+//
+// Run is the only call for its tick in this process. So if etcd is out of space or refuses the client, it repeats the request, and
+// returns that error when it is too late for the tick.
 func (j *Job) Run() { j.locker.reports.result(j.RunContext(context.Background())) }
 
 // RunContext is Run with a ctx, and returns the result. It returns the errors of Locker.Do, ErrLost

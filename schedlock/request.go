@@ -24,6 +24,7 @@ type request struct {
 	standby   func(*job, time.Time, request) // is on standby in place of the call, or nil
 	apart     time.Duration                  // the least time after another tick, or 0
 	single    bool                           // the function can be called once only
+	lasting   bool                           // no other call of this process is for the tick, see refusals
 	starts    *starts                        // of the Job, or nil
 	asked     requestedRun                   // what has asked for the run, see RequestRun
 	own       bool                           // the ctx is that of etcd.own, and no caller's

@@ -173,9 +173,11 @@ func (k *claim) discard(c *claimed, pending *commit.PendingError) {
 	} else {
 		undo = append(undo, run)
 	}
-	done := k.starts.another() // what comes late puts the plan again
+	done, discarded := k.starts.another(), make(chan struct{}) // what comes late puts the plan again
+	k.discarded = discarded
 	if !k.sess.Background(func() {
 		defer done()
+		defer close(discarded)
 		ctx := k.sess.Context() // also after the end of the lease, which does not remove the record
 		if pending.DiscardWith(ctx, back, undo...) == nil {
 			_ = k.replan(ctx, c)

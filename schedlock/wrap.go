@@ -32,7 +32,7 @@ import (
 // the clocks go forward, and starts both times if the period is of whole days: so a second call of a process that comes 20 to 80
 // minutes less than the period after its first one starts as that of the next day.) So do not pass the wrapper to cron.WithChain, which
 // applies it to all jobs. Without LateBy, a tick starts within its period or not at all. Results go
-// to Options.Done and the session's Logger, as those of Job.Run.
+// to Options.Done and the session's Logger, as those of Job.Run, and a request that etcd refuses is repeated as there.
 //
 // Wrap returns ErrInvalid if the name, the period or an option is out of range, if options
 // contradict each other or the settings with which this process uses the job, and if J has methods

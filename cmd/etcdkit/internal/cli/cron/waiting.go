@@ -2,11 +2,15 @@ package cron
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // mostPatient bounds how long a call waits for etcd by default: cron sends what a call has said when that has ended.
@@ -25,24 +29,43 @@ func (o occasion) patience() time.Duration {
 	return min(o.interval(tick)/2, mostPatient)
 }
 
-// waiting calls call, and again while etcd does not answer and the command was not started, for --wait-for-etcd at most: cron calls
-// each machine once, and an outage of seconds at that time would leave the tick out on all of them. It returns an error of the
-// last call.
+// waiting calls call, and again while etcd does not answer or refuses it for what an operator can mend, and the command was not
+// started, for --wait-for-etcd at most: cron calls each machine once, and an outage of seconds at that time would leave the tick
+// out on all of them. It returns an error of the last call.
 func (v *scheduledRun) waiting(ctx context.Context, call func() error) error {
 	until := time.Now().Add(v.patient)
+	pause := commit.Backoff{Least: readEvery, Most: mostPause}
+	refused := false
 	for {
 		err := call()
-		if exit.CodeOf(err) != exit.Unreachable || v.started || ctx.Err() != nil || !time.Now().Before(until) {
+		away := exit.CodeOf(err) == exit.Unreachable
+		if !away && !mendable(err) || v.started || ctx.Err() != nil || !time.Now().Before(until) {
 			return err
 		}
-		if v.away.IsZero() {
+		wait := readEvery
+		switch {
+		case away && v.away.IsZero():
 			v.away = time.Now()
 			v.Say("etcd does not answer, and this call waits for it, until %s: %v", output.Instant(until), err)
+		case !away && !refused:
+			refused = true
+			v.Say("etcd refuses this call, which is repeated until %s: %v", output.Instant(until), err)
 		}
-		if err := verb.Pause(ctx, min(readEvery, time.Until(until))); err != nil {
+		if !away {
+			wait = pause.Next()
+		}
+		if err := verb.Pause(ctx, min(wait, time.Until(until))); err != nil {
 			return err
 		}
 	}
+}
+
+// mostPause is the longest pause, but for jitter, before a call that etcd has refused is repeated. Each call is a login.
+const mostPause = commit.DeniedPause
+
+// mendable reports whether etcd accepts a call again once an operator has made space, or has changed a user or a role.
+func mendable(err error) bool {
+	return exit.CodeOf(err) == exit.Denied || errors.Is(err, rpctypes.ErrNoSpace)
 }
 
 // answered says that etcd answers again, if it did not.

@@ -42,3 +42,23 @@ func TestJobsRunWaitsForEtcd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "run\n", string(text))
 }
+
+// A408: etcd is out of space when cron calls. The call is repeated, and the command runs when an operator has made space. It
+// ended at once, and the night was left out.
+func TestJobsRunWaitsForSpace(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	f.Etcd = embedtest.Start(t, nil)
+	require.NoError(t, f.Etcd.SetNoSpace(testkit.Context(t), true))
+	line := []string{"backup", "--cron", "0 0 * * *", "--", "echo", "run"}
+	p := f.JobRun(line...)
+	p.Says("etcd refuses this call, which is repeated until ")
+	at := f.JobRun(append([]string{"--wait-for-etcd", "0s"}, line...)...)
+	code, _ := at.All()
+	require.Equal(t, exit.Failed, code, at.Errs)
+	require.Contains(t, at.Errs.String(), "out of space")
+	require.NoError(t, f.Etcd.SetNoSpace(testkit.Context(t), false))
+	code, out := p.All()
+	require.Zero(t, code, p.Errs)
+	require.Equal(t, "run\n", out)
+}

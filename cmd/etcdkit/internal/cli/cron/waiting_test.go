@@ -1,10 +1,15 @@
 package cron
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/etcdkit/etcdkit/schedlock"
 )
 
 // A445: how long a call waits for etcd, if it is not asked to wait otherwise.
@@ -25,5 +30,16 @@ func TestPatience(t *testing.T) {
 			o.cron = InBerlin(t, c.cron)
 		}
 		require.Equal(t, c.want, o.patience(), name)
+	}
+}
+
+// A408: what an operator mends is waited for, and nothing else that etcd refuses.
+func TestMendable(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{rpctypes.ErrNoSpace, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty} {
+		require.True(t, mendable(fmt.Errorf("x: %w", err)), err)
+	}
+	for _, err := range []error{nil, errors.New("x"), rpctypes.ErrCorrupt, schedlock.ErrInvalid, schedlock.ErrSettings} {
+		require.False(t, mendable(err), err)
 	}
 }

@@ -1,0 +1,50 @@
+package schedlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/commit"
+)
+
+// mendable reports whether etcd has refused what it accepts once an operator has acted: it is out of space, or refuses the client.
+func mendable(err error) bool {
+	return errors.Is(err, rpctypes.ErrNoSpace) || commit.Denied(err) || commit.NeedsLogin(err)
+}
+
+// refusals are those of a call that is the only one of this process for its tick, such as that of a cron library. An etcd that
+// cannot be reached delays such a call until it is too late for the tick, and so does one that refuses it.
+type refusals struct {
+	pause commit.Backoff
+	said  bool
+}
+
+// await waits after an error, and returns nil if the call is to try again. Otherwise it returns the error, joined with why ctx
+// has ended. An earlier claim of the call whose outcome is unknown is removed then: it could keep the next one from the tick.
+func (r *refusals) await(ctx context.Context, k *claim, err error) error {
+	if !k.lasting || !mendable(err) || ended(ctx) != nil {
+		return err
+	}
+	if !r.said {
+		r.said, r.pause = true, commit.Backoff{Least: 100 * time.Millisecond, Most: 5 * time.Second}
+		k.log.Warn("etcd refuses to start a tick; this is repeated until it is too late for the tick", zap.String("job", k.job.name), zap.Time("tick", k.tick), zap.Error(k.sess.Explain(err)))
+	}
+	if r.pause.Wait(ctx, err) != nil {
+		return joinEnd(ctx, err)
+	}
+	if k.discarded == nil {
+		return nil
+	}
+	select {
+	case <-k.discarded:
+		k.discarded = nil
+		k.withdrawn = true // events of the removed claim may still arrive
+		return nil
+	case <-ctx.Done():
+		return joinEnd(ctx, err)
+	}
+}
