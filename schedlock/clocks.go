@@ -86,11 +86,17 @@ func (p *peer) read(kv *mvccpb.KeyValue, listed bool) {
 	p.readings = p.readings[max(0, len(p.readings)-samples):]
 }
 
-// ahead returns by how much the clock differs from a time of this process, and false if no event has shown it yet.
+// ahead returns by how much the clock differs from a time of this process, and false if no event has shown it yet. A listed
+// reading that is later than the events say shows that this process was suspended since them, or that the clock was set.
 func (p *peer) ahead(now time.Time) (d time.Duration, known bool) {
 	for _, r := range p.readings {
 		if off := r.now().Sub(now); !r.listed && (!known || off > d) {
 			d, known = off, true
+		}
+	}
+	for _, r := range p.readings {
+		if r.listed && r.now().Sub(now) > d+late {
+			return 0, false
 		}
 	}
 	return d, known

@@ -172,12 +172,15 @@ func (l *Queue) change(key string, kv *mvccpb.KeyValue, now int64) {
 // since, by the order as of settle: what is before it there, and has not ended, has its permits first.
 func (l *Queue) served(key string) bool {
 	e := l.entries[key]
+	if e == nil || e.seen == 0 && !l.details {
+		return false
+	}
 	slot, ok := l.keys().ParseSlot(key)
 	switch {
-	case e == nil || !ok || e.lease != slot.Lease:
+	case !ok || e.lease != slot.Lease:
 		return false
-	case e.seen != 0 || !l.details:
-		return e.seen != 0
+	case e.seen != 0:
+		return true
 	}
 	used := slot.Weight
 	for _, r := range l.order {

@@ -119,7 +119,7 @@ func (l *Life) awaited() context.Context {
 
 // End ends the life with a cause, and reports whether this call did. Cause
 // and the context change in one step: from then on Cause, Err and context.Cause of Context
-// agree, unless the ctx given to New had ended before.
+// agree, unless the ctx given to Begin had ended before.
 func (l *Life) End(cause error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
