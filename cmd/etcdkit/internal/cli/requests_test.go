@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -20,6 +21,7 @@ import (
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 	"github.com/etcdkit/etcdkit/internal/forms"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
@@ -52,6 +54,35 @@ func TestRequests(t *testing.T) {
 	f.Shell("requests get -N test orders K-1")
 	f.Shell("requests list -N test ordres")
 	f.Golden("requests")
+}
+
+// A423: the records of a large store are not read for two columns, unless that is asked for.
+func TestRequestsOfALargeStore(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	f.Orders()
+	space, err := keyspace.New(f.Prefix, "test")
+	require.NoError(t, err)
+	resp, err := f.Etcd.Client().Get(testkit.Context(t), space.Store("orders").Records(), clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+	require.NoError(t, err)
+	require.Len(t, resp.Kvs, 1)
+	like := string(resp.Kvs[0].Key)
+	for i := 0; i < 5000; i += 100 {
+		var puts []clientv3.Op
+		for n := range 100 {
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("%s%04d%s", like[:len(like)-8], i+n, like[len(like)-4:]), "what?"))
+		}
+		_, err := f.Etcd.Client().Txn(testkit.Context(t)).Then(puts...).Commit()
+		require.NoError(t, err)
+	}
+	shown := f.Shell("requests -N test")
+	require.Regexp(t, `orders +5004 +- +-\n`, shown.Out)
+	require.Equal(t, 1, strings.Count(shown.Err, "--all"), shown.Err)
+	shown = f.Shell("requests -N test -o json")
+	require.JSONEq(t, `{"schema":"etcdkit.stores/v1","stores":[{"name":"orders","keys":5004,"unknown":null,"unreadable":null}]}`, shown.Out)
+	shown = f.Shell("requests -N test --all")
+	require.Regexp(t, `orders +5004 +1 +5000\n`, shown.Out)
+	require.Empty(t, shown.Err)
 }
 
 func TestRequestsResolve(t *testing.T) {

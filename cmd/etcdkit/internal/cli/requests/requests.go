@@ -5,6 +5,7 @@ package requests
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,11 +22,13 @@ import (
 
 // Requests returns the verb requests.
 func Requests(c *verb.Call) *cobra.Command {
+	all := false
 	cmd := &cobra.Command{
 		Use:   "requests",
 		Short: "List the stores of idempotent requests; list, show, resolve and delete their records",
 		Long: `List the stores of package idempotency in a namespace. KEYS counts records; an attempt in progress counts
-twice. UNKNOWN and UNREADABLE want an operator: duplicates of the former are refused; "-" was not read in time.
+twice. UNKNOWN and UNREADABLE want an operator: duplicates of the former are refused; "-" was not read: in time, or in a store with
+more than 5000 keys without --all, which reads all records however long that takes.
 
 The subcommands show and change the records of a store. A record is named by its reference, REF, which
 is a hash: the idempotency keys of clients are not stored.`,
@@ -33,13 +36,14 @@ is a hash: the idempotency keys of clients are not stored.`,
 			"etcdkit requests list -N payments orders --state unknown\n" +
 			"etcdkit requests stats -N payments orders",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return listStores(cmd.Context(), c) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return listStores(cmd.Context(), c, all) },
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "count UNKNOWN and UNREADABLE in stores with more than 5000 keys as well")
 	cmd.AddCommand(requestList(c), requestStats(c), requestGet(c), requestResolve(c), requestDelete(c))
 	return cmd
 }
 
-func listStores(ctx context.Context, c *verb.Call) error {
+func listStores(ctx context.Context, c *verb.Call, all bool) error {
 	space, err := c.Etcd.Space()
 	if err != nil {
 		return err
@@ -65,7 +69,7 @@ func listStores(ctx context.Context, c *verb.Call) error {
 	if err != nil {
 		return err
 	}
-	countStates(ctx, c, stores)
+	countStates(ctx, c, stores, all)
 	if len(stores) == 0 {
 		fmt.Fprintf(c.Std.Err, "etcd has no request in namespace %s: 'etcdkit ls' without -N lists the namespaces\n", output.ShellWord(c.Etcd.Namespace))
 	}
@@ -84,8 +88,8 @@ func listStores(ctx context.Context, c *verb.Call) error {
 type shownStore struct {
 	Name       string `json:"name"`
 	Keys       int64  `json:"keys"`
-	Unknown    *int   `json:"unknown,omitempty"`    // records whose duplicates are refused, as etcdkit_requests counts them; nil: not read
-	Unreadable *int   `json:"unreadable,omitempty"` // records
+	Unknown    *int   `json:"unknown"`    // records whose duplicates are refused, as etcdkit_requests counts them; nil: not read
+	Unreadable *int   `json:"unreadable"` // records
 }
 
 func known(n *int) string {
@@ -95,15 +99,29 @@ func known(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// countStates reads the records of stores, as far as etcd answers and permits it within --command-timeout.
-func countStates(ctx context.Context, c *verb.Call, stores []shownStore) {
-	if len(stores) == 0 {
+// mostCounted is the number of keys of a store up to which its records are read without --all.
+const mostCounted = 5000
+
+// countStates reads the records of stores, as far as etcd answers and permits it within --command-timeout; with all, those of
+// large stores as well, without a bound.
+func countStates(ctx context.Context, c *verb.Call, stores []shownStore, all bool) {
+	large := func(s shownStore) bool { return s.Keys > mostCounted && !all }
+	if slices.ContainsFunc(stores, large) {
+		fmt.Fprintf(c.Std.Err, "UNKNOWN and UNREADABLE are not counted in stores with more than %d keys: --all reads all records\n", mostCounted)
+	}
+	if !slices.ContainsFunc(stores, func(s shownStore) bool { return !large(s) }) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
-	defer cancel()
+	if !all {
+		bounded, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
+		defer cancel()
+		ctx = bounded
+	}
 	_ = c.Open(ctx, "requests", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 		for i, of := range stores {
+			if large(of) {
+				continue
+			}
 			s, err := idempotency.NewStore(sess, of.Name, nil)
 			if err != nil {
 				continue
