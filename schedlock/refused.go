@@ -31,7 +31,7 @@ func (r *refusals) await(ctx context.Context, k *claim, err error) error {
 	}
 	if !r.said {
 		r.said, r.pause = true, commit.Backoff{Least: 100 * time.Millisecond, Most: 5 * time.Second}
-		k.log.Warn("etcd refuses to start a tick; this is repeated until it is too late for the tick", zap.String("job", k.job.name), zap.Time("tick", k.tick), zap.Error(k.sess.Explain(err)))
+		k.log.Warn("etcd refuses to start a tick, which is repeated", zap.String("job", k.job.name), zap.Time("tick", k.tick), zap.Error(k.sess.Explain(err)))
 	}
 	if r.pause.Wait(ctx, err) != nil {
 		return joinEnd(ctx, err)

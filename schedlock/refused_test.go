@@ -14,7 +14,7 @@ import (
 )
 
 // refusedText is logged at the first refusal.
-const refusedText = "etcd refuses to start a tick; this is repeated until it is too late for the tick"
+const refusedText = "etcd refuses to start a tick, which is repeated"
 
 // onlyCalls are the calls that are the only one of their process for a tick of midnight's day.
 func onlyCalls() map[string]func(ctx context.Context, in instance, fn schedlock.Func) (schedlock.Result, error) {
