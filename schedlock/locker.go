@@ -205,7 +205,6 @@ func (l *Locker) rewound() {
 	for _, j := range l.jobs.all() {
 		j.rewound()
 	}
-	l.resync()
 }
 
 // apply passes events on to their jobs. It ignores jobs that this process does not use.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -250,19 +251,35 @@ func send[R any](ctx context.Context, r recording, a *asked, request func() (R, 
 type recorded struct {
 	clientv3.KV
 	recording
+	meets func() met
+}
+
+// errFormer is the error of an answer that is of a history of etcd's which was taken back while it was under way. A read is
+// repeated, and what became of a write is asked for.
+var errFormer = errors.New("the answer is of a history of etcd's that was taken back meanwhile")
+
+// former reports whether an answer to what was sent after before is of a history that is over: what it shows would count in the
+// present one.
+func (r *recorded) former(before met, h *etcdserverpb.ResponseHeader) bool {
+	return h.GetRevision() >= before.seen && r.meets().of != before.of
 }
 
 func (r *recorded) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return send(ctx, r.recording, &asked{}, func() (*clientv3.GetResponse, error) { return r.KV.Get(ctx, key, opts...) })
+	before := r.meets()
+	resp, err := send(ctx, r.recording, &asked{}, func() (*clientv3.GetResponse, error) { return r.KV.Get(ctx, key, opts...) })
+	if err == nil && r.former(before, resp.Header) {
+		return nil, errFormer
+	}
+	return resp, err
 }
 
 func (r *recorded) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{Txn: r.KV.Txn(ctx), ctx: ctx, recording: r.recording}
+	return &txn{Txn: r.KV.Txn(ctx), ctx: ctx, recorded: r}
 }
 
 type txn struct {
 	clientv3.Txn
-	recording
+	*recorded
 	ctx   context.Context // of its one call
 	asked asked
 }
@@ -272,7 +289,12 @@ func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...)
 func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
 
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
-	return send(t.ctx, t.recording, &t.asked, t.Txn.Commit)
+	before := t.meets()
+	resp, err := send(t.ctx, t.recording, &t.asked, t.Txn.Commit)
+	if err == nil && t.former(before, resp.Header) {
+		return nil, errFormer
+	}
+	return resp, err
 }
 
 // leases is the API of leases, whose grants and renewals are recorded.

@@ -53,6 +53,7 @@ type Session struct {
 	source    *mirror.Source
 	nonces    atomic.Uint64 // the number of the latest Nonce
 	history   atomic.Pointer[mirror.History]
+	rewinding sync.Mutex // Rewind is under way
 
 	// creations and removals gather what callers write at the same time. They are apart, since a
 	// put fails where etcd has no space, and all that is in one Txn with it.
@@ -109,7 +110,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
 	}
 	s.denials = newDenials(opts.Log, s.Explain, in.asks)
-	s.kv = &recorded{s.etcd.KV, recording{&s.contact, in}}
+	s.kv = &recorded{s.etcd.KV, recording{&s.contact, in}, opening{s}.meets}
 	s.lease = leases{lease.Etcd(etcd, s.etcd.Leases), recording{&s.contact, in}}
 	s.history.Store(mirror.NewHistory())
 	seen := func() { s.contact.answer(nil, nil) }
@@ -208,6 +209,8 @@ func (s *Session) See(revision int64) { s.history.Load().See(revision) }
 // which was met before it was sent shows that this is due, at once; lists that stay older than what was
 // seen show it in time. Several calls find the same: for those after the first it does nothing.
 func (s *Session) Rewind(of *mirror.History) {
+	s.rewinding.Lock() // a call that comes second returns when all that was seen is forgotten, and the lease lost
+	defer s.rewinding.Unlock()
 	if !s.history.CompareAndSwap(of, mirror.NewHistory()) {
 		return
 	}

@@ -92,7 +92,7 @@ func Unanswered(err error) bool {
 func (s *calls) begin(ctx context.Context, opens bool) (context.Context, *call) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &call{cancel: cancel, term: s.term.Load(), opens: opens}
-	c.timer = time.AfterFunc(lateAfter, func() { s.isLate(c, c.timer) })
+	c.timer = time.AfterFunc(lateAfter, func() { s.isLate(c, nil) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.route) > 0 {
@@ -103,11 +103,14 @@ func (s *calls) begin(ctx context.Context, opens bool) (context.Context, *call) 
 	return ctx, c
 }
 
-// isLate records that a call is late. by is the timer that has fired: that of the call until a stream is open, and then
-// that of the stream.
+// isLate records that a call is late. by is the timer that has fired, of a stream that is open; nil is that of the call, which
+// counts until then.
 func (s *calls) isLate(c *call, by *time.Timer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if by == nil {
+		by = c.timer
+	}
 	if _, ok := s.under[c]; !ok || s.closed || by == c.timer && c.stream != nil {
 		return
 	}

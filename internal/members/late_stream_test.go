@@ -58,7 +58,7 @@ func TestOpenedAsItsTimerFires(t *testing.T) {
 		s.trouble = true
 		ctx, c := s.begin(t.Context(), true)
 		h := s.hold(ctx, c, opened{})
-		s.isLate(c, c.timer)
+		s.isLate(c, nil)
 		h.isLate()
 		require.Zero(t, s.late)
 		require.NoError(t, h.ends(nil))

@@ -137,9 +137,7 @@ func (j *joining) write(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ *T
 	oldest := j.writer.sent(c, &res, seen)
 	out := outcomeOf(res, err, seen, oldest)
 	if out == rewound {
-		if q.sess.Rewind(history); j.epoch.Valid() { // another call has found it before, and the epoch has begun since
-			out, history = written, q.sess.History()
-		}
+		q.sess.Rewind(history)
 	}
 	switch out {
 	case written:

@@ -118,8 +118,8 @@ func listChanges(ctx context.Context, c *verb.Call, name string, limit int) erro
 // isOf reports whether a change is of what has a name: with its kind or without, a limiter with its keys; "" is all.
 func isOf(c record.Change, name string) bool {
 	is := func(full string) bool {
-		_, bare, _ := strings.Cut(full, "/")
-		return full == name || bare == name || strings.HasPrefix(full, "limiter/") && (strings.HasPrefix(full, name+"/") || strings.HasPrefix(bare, name+"/"))
+		kind, bare, _ := strings.Cut(full, "/")
+		return full == name || bare == name || kind == "limiter" && strings.HasPrefix(bare, strings.TrimPrefix(name, "limiter/")+"/")
 	}
 	return name == "" || is(c.Name) || slices.ContainsFunc(c.Queues, is)
 }
