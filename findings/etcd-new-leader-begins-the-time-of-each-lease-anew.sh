@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Guess: a key on a lease that nobody renews is gone when the granted TTL has passed, or a little later: who waits for it bounds
+# Guess: a key on a lease without renewals is gone when the granted TTL has passed, or a little later: who waits for it bounds
 #   his wait by the TTL.
 # Really: a new leader of etcd begins the time of each lease anew, as each election and each moved leader does: the key of a
 #   process that died lives for up to its TTL longer per election, without a bound if elections go on. LeaseTimeToLive then has

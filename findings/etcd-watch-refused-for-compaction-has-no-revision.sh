@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Guess: each response of a watch says at which revision the server is: a consumer that is cut off, or is told that its revision
+# Guess: each response of a watch says at which revision the server is: a consumer that is cut off, or whose revision
 #   is compacted, goes on after resp.Header.Revision.
 # Really: the response that refuses a watch for a compacted revision has a header of revision 0, in 3.6 and 3.7: what goes on
 #   from it asks for revision 1, which is compacted as well, and is refused for ever. CompactRevision says from where there is
