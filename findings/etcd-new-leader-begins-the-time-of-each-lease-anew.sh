@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Guess: a key on a lease without renewals is gone when the granted TTL has passed, or a little later: who waits for it bounds
-#   his wait by the TTL.
+# Guess: a key on a lease without renewals is gone when the granted TTL has passed, or a little later: a wait for it is bounded
+#   by the TTL.
 # Really: a new leader of etcd begins the time of each lease anew, as each election and each moved leader does: the key of a
 #   process that died lives for up to its TTL longer per election, without a bound if elections go on. LeaseTimeToLive then has
 #   more left than before, and nothing in the answer says why. The remaining times that a leader hands on (checkpoints) are off by
