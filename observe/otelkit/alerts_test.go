@@ -20,7 +20,7 @@ import (
 
 const rulesFile = "../../docs/observability/alerts.yaml"
 
-var testsFiles = []string{"../../docs/observability/alerts_test.yaml", "../../docs/observability/alerts_healthy_test.yaml", "../../docs/observability/rare_alerts_test.yaml"}
+var testsFiles = []string{"../../docs/observability/alerts_test.yaml", "../../docs/observability/alerts_healthy_test.yaml"}
 
 // reported returns all metrics as OpenTelemetry's exporter for Prometheus writes them, with the labels of their series,
 // from calls of each operation and one event of each kind.

@@ -311,7 +311,7 @@ var byHand = []fault{
 			l, err := schedlock.New(f.sessions[1], nil)
 			require.NoError(f.T, err)
 			f.loop(every/100, func() error { // at each tick before the other
-				_, err := l.Do(f.ctx, "settings", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Every(5*every), schedlock.AtMost(time.Minute))
+				_, err := l.Do(f.ctx, "settings", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Every(2*every)) // at moments of its own, several within the range of the rule
 				return err
 			})
 		},
