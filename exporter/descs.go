@@ -48,7 +48,7 @@ func newDescs(namespace string) descs {
 	d.limiterDefault = limiter("limiter_default_limit", "Limit of each key of the limiter that has none of its own.")
 	d.limiterOwn = limiter("limiter_own_limits", "Keys of the limiter with a limit of their own, above 0.")
 	d.limiterKeys = limiter("limiter_keys", "Keys of the limiter with at least one request.")
-	d.limiterPaused = limiter("limiter_paused_keys", "Keys of the limiter with a limit of 0, beside others that are admitted.")
+	d.limiterPaused = limiter("limiter_paused_keys", "Keys of the limiter with a limit of 0 at which requests wait, beside others that are admitted.")
 	d.limiterFull = limiter("limiter_full_keys", "Keys of the limiter at which a request of weight 1 would wait, but for those that are paused.")
 
 	d.jobRun = job("job_last_run_timestamp_seconds", "Start of the latest recorded attempt.")

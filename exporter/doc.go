@@ -63,7 +63,7 @@
 //	etcdkit_limiter_keys                     keys with at least one request
 //	etcdkit_limiter_full_keys                those at which a request of weight 1 would wait, but for
 //	                                         paused ones
-//	etcdkit_limiter_paused_keys              those with a limit of 0, beside others that are
+//	etcdkit_limiter_paused_keys              those with a limit of 0 that have waits, beside others
 //	                                         admitted. Their waits do not count as the
 //	                                         oldest one
 //

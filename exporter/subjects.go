@@ -70,7 +70,11 @@ func jobSubjects(s *fleet.State, now int64) (out []subject) {
 			continue
 		}
 		h := j.History(time.UnixMilli(now))
-		out = append(out, subject{name: name, first: -int64(h.Lost + h.Repeated + h.Failed), samples: func(to []sample, d descs, now int64) []sample {
+		first := -int64(h.Lost + h.Repeated + h.Failed)
+		if forgotten {
+			first = never // a name of another program: real jobs come before it
+		}
+		out = append(out, subject{name: name, first: first, samples: func(to []sample, d descs, now int64) []sample {
 			if n > 0 {
 				to = append(to, d.of(d.foreign, "job", name).gauge(d.foreign, float64(n)))
 			}
@@ -124,7 +128,7 @@ func holds(to []sample, n fleet.Summary, d descs, of labels, now int64, overdue 
 
 func samplesOfLimiter(to []sample, lim *fleet.Limiter, d descs, name string, now int64) []sample {
 	of, n := d.of(d.held, "limiter", name), lim.Sum(now)
-	to = append(both(to, n.Summary, d, of, now), of.gauge(d.limiterOwn, float64(n.Own)), of.gauge(d.limiterKeys, float64(n.InUse)), of.gauge(d.limiterFull, float64(n.FullKeys)), of.gauge(d.limiterPaused, float64(n.Paused)))
+	to = append(both(to, n.Summary, d, of, now), of.gauge(d.limiterOwn, float64(n.Own)), of.gauge(d.limiterKeys, float64(n.InUse)), of.gauge(d.limiterFull, float64(n.FullKeys)), of.gauge(d.limiterPaused, float64(n.Blocked)))
 	if lim.Base.Rev != 0 && !lim.Base.Damaged {
 		to = append(to, of.gauge(d.limiterDefault, float64(lim.Base.Limit.Limit)))
 	}

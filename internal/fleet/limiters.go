@@ -74,6 +74,7 @@ type Sum struct {
 	InUse, FullKeys int // keys
 	Own             int // keys with a stored limit of their own, above 0
 	Paused          int // keys with a limit of 0, in which no request is admitted, beside others that are; their waits are in Waiting alone
+	Blocked         int // those of them at which requests wait
 	Unreadable      int // limits that cannot be read, of keys and the default
 	HasTotal        bool
 	Late            int // requests that hold for longer than their MaxHold
@@ -125,6 +126,9 @@ func (lim *Limiter) Sum(now int64) (out Sum) {
 		}
 		if !paused && n.Known && n.Limit == 0 { // its waits say nothing of the other keys
 			out.Paused++
+			if n.Waiting > 0 {
+				out.Blocked++
+			}
 		} else {
 			out.addWaits(n)
 		}

@@ -65,7 +65,7 @@ output that is closed (>&-) is /dev/null to this program, which takes them.`,
 	return cmd
 }
 
-// leaseSlack is how much longer the permit may last than its lease: etcd ends that within seconds.
+// leaseSlack is how much later than at its end etcd ends a lease: within seconds.
 const leaseSlack = 10 * time.Second
 
 // heldPermit is what `hold` prints as JSON.
@@ -90,7 +90,7 @@ type keeping struct {
 // read takes the argument, and checks it and the flags.
 func (k *keeping) read(f *pflag.FlagSet, name string) (err error) {
 	k.name = name
-	k.ask.lasts = k.lasts + leaseSlack
+	k.ask.lasts = 2*k.lasts + leaseSlack // a new leader of etcd's begins the lease anew: the permit is not overdue then
 	k.kind, err = k.ask.check(f)
 	switch {
 	case err != nil:
