@@ -47,7 +47,7 @@ func TestHold(t *testing.T) {
 	require.NoError(t, err)
 	request, ok := record.DecodeRequest(stored.Kvs[0].Value)
 	require.True(t, ok)
-	require.Equal(t, 30*time.Minute, request.MaxHold().Truncate(time.Minute), "a permit with a known end is none without a MaxHold")
+	require.Equal(t, time.Hour, request.MaxHold().Truncate(time.Minute), "a permit with a known end is none without a MaxHold; a new leader of etcd may begin its lease anew")
 	f.Shell("show -N test production")
 	f.Shell("hold -N test production --id deploy-42 --for 30m --no-wait")
 	f.Shell("hold -N test production --id deploy-43 --for 30m --no-wait")
