@@ -9,6 +9,7 @@ type flight struct {
 	old           []prints
 
 	mu     sync.Mutex
+	known  bool  // etcd has answered the leader
 	busy   bool  // an attempt at the request is known to be in progress, in any process
 	lease  int64 // then: of the attempt's session, as it was read last; 0 in this process
 	here   bool  // an attempt is in progress in this process
@@ -22,8 +23,8 @@ type flight struct {
 	rechecks chan struct{} // nil until the leader waits for another process's attempt, or is asked to look
 }
 
-// signals are closed when the fields of their names are true; found, and replaced, each time that the leader finds an attempt in
-// progress, which may be another one than before. Most flights need none.
+// signals are closed when the fields of their names are true; found, and replaced, when etcd has answered the leader, and
+// each time that it finds an attempt in progress, which may be another one than before. Most flights need none.
 type signals struct{ found, here, done chan struct{} }
 
 // flights are the flights of a Store, by ref. It is safe for concurrent use.
@@ -46,14 +47,15 @@ func (s *flights) join(ref string, print prints) (f *flight, lead bool) {
 
 func (f *flight) prints() prints { return prints{payload: f.payload, also: f.also, old: f.old} }
 
-// followed returns the signals, for a call that follows, and whether an attempt is in progress.
-func (f *flight) followed() (_ signals, busy, here bool) {
+// followed returns the signals, for a call that follows; whether etcd has answered the leader; and whether an attempt is in
+// progress, and in this process.
+func (f *flight) followed() (_ signals, known, busy, here bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.signals == nil {
 		f.signals = &signals{signalOf(false), signalOf(f.here), signalOf(f.done)}
 	}
-	return *f.signals, f.busy, f.here
+	return *f.signals, f.known, f.busy, f.here
 }
 
 func signalOf(is bool) chan struct{} {
@@ -62,6 +64,24 @@ func signalOf(is bool) chan struct{} {
 		close(c)
 	}
 	return c
+}
+
+// markKnown records that etcd has answered the leader.
+func (f *flight) markKnown() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.known {
+		f.known = true
+		f.signalFound()
+	}
+}
+
+// signalFound signals what the leader has found. The caller holds mu.
+func (f *flight) signalFound() {
+	if f.signals != nil {
+		close(f.signals.found)
+		f.signals.found = make(chan struct{})
+	}
 }
 
 // markBusy records that an attempt is in progress, of the session with that lease if it is in another process. It is called each
@@ -74,11 +94,8 @@ func (f *flight) markBusy(lease int64) {
 
 // isBusy is markBusy. The caller holds mu.
 func (f *flight) isBusy(lease int64) {
-	f.busy, f.lease = true, lease
-	if f.signals != nil {
-		close(f.signals.found)
-		f.signals.found = make(chan struct{})
-	}
+	f.known, f.busy, f.lease = true, true, lease
+	f.signalFound()
 }
 
 // markHere records that an attempt is in progress in this process.

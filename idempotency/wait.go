@@ -13,17 +13,21 @@ import (
 // How a duplicate waits: for another call of this process, or for an attempt of another process.
 
 // follow waits for the call of this process that leads the flight. It returns nil if that call has
-// no outcome. A call that an attempt in progress refuses looks at each one that the leader finds.
+// no outcome. A call that an attempt in progress refuses looks at each one that the leader finds. Once etcd has answered the
+// leader, the call waits for as long as its ctx: on its own it would find no more.
 func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 	agrees := f.prints().agree(c.print)
-	silent, heard := within(ctx, c.set.silence) // as long as nothing is known
+	silent, heard := within(ctx, c.set.silence) // as long as etcd has not answered
 	defer heard()
 	for {
-		signals, busy, isHere := f.followed()
+		signals, known, busy, isHere := f.followed()
 		var here, bound <-chan struct{}
-		if busy {
+		if known {
 			heard()
-			silent, bound = ctx, c.bound.Done()
+			silent = ctx
+		}
+		if busy {
+			bound = c.bound.Done()
 			c.seen, c.since = true, time.Time{}
 		}
 		if busy && (!agrees || !c.set.waits()) {
