@@ -312,6 +312,7 @@ func TestBodyBreaksOff(t *testing.T) {
 			require.NoError(t, err)
 			p := reply{resp, string(b)}.problem(t)
 			require.Equal(t, []any{408, idemhttp.CodeIncomplete, true}, []any{p.Status, p.Code, p.Retryable})
+			require.Contains(t, p.Detail, "An earlier one with its key may have executed") // A495
 			for n := range 2 {
 				require.Equal(t, n > 0, s.post("/", key, "all of it").replayed())
 			}
@@ -344,6 +345,7 @@ func TestErrorsOfABody(t *testing.T) {
 			mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })).ServeHTTP(w, r)
 			if kind == "application/proto" {
 				require.Contains(t, w.Body.String(), `"code":"`+c.rpc+`"`)
+				require.NotContains(t, w.Body.String(), "nothing has executed") // A495: the key is not looked up
 				continue
 			}
 			require.Equal(t, c.status, w.Code, c.err)

@@ -34,7 +34,7 @@
 //	| another virtual host (Options.Host)           | 422, also while that one is in progress    |
 //	| a duplicate is in progress                    | 409 and Retry-After; later, if Wait is set |
 //	| body has not arrived: the connection broke,   |                                            |
-//	| or the server's ReadTimeout has passed        | 408; nothing has executed                  |
+//	| or the server's ReadTimeout has passed        | 408; this request has not begun            |
 //	| body larger than MaxRequest                   | 413                                        |
 //	| response was recorded                         | a replay                                   |
 //	| response is withheld                          | 409 and Retry-After                        |
@@ -124,7 +124,7 @@
 // empty message. Of a failure they get its code. The client's deadline (Grpc-Timeout, Connect-Timeout-Ms) does not end the handler's context.
 //
 // The handler runs when the whole request was read. A stream whose client waits for answers before it sends
-// the next message ends with the client's deadline, and nothing has executed.
+// the next message ends with the client's deadline, and has not begun.
 //
 // Messages are compared as by idemgrpc, however they were encoded (Content). If the method is not in protobuf's
 // registry, the body is compared byte by byte, and a client that encodes a message with a map again may get

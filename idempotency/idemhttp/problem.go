@@ -63,7 +63,7 @@ var problems = map[Code]Problem{
 	CodeMalformed:   {Status: 400, Title: "Idempotency-Key is malformed"},
 	CodeBody:        {Status: 400, Title: "The request's body cannot be read"},
 	CodeScope:       {Status: 403, Title: "The request has no scope"},
-	CodeIncomplete:  {Status: 408, Title: "The request's body has not arrived", Detail: "Nothing has executed.", Retryable: true},
+	CodeIncomplete:  {Status: 408, Title: "The request's body has not arrived", Detail: "This request has not begun. An earlier one with its key may have executed: repeat it with the same key.", Retryable: true},
 	CodeInProgress:  {Status: 409, Title: "A request is outstanding for this Idempotency-Key", Retryable: true},
 	CodeUnknown:     {Status: 409, Title: "The outcome of the request with this Idempotency-Key is unknown", Detail: "It is not known what an earlier attempt has done. The request does not execute again until an operator has resolved it."},
 	CodeConflict:    {Status: 409, Title: "A condition of the request is no longer met", Detail: "The request has executed, and what it was to write together with its outcome was not written.", Retryable: true},

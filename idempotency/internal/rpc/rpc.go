@@ -45,7 +45,7 @@ var answers = map[middleware.Reason]answer{
 	middleware.NotKept:     {codes.FailedPrecondition, "NOT_KEPT", "the call was done, and its response was not kept"},
 	middleware.Stream:      {codes.Unimplemented, "STREAM", "streams cannot execute once for each key"},
 	middleware.TooLarge:    {codes.ResourceExhausted, "TOO_LARGE", "the message is too large"},
-	middleware.Incomplete:  {codes.Unavailable, "INCOMPLETE", "the message has not arrived whole, and nothing has executed"},
+	middleware.Incomplete:  {codes.Unavailable, "INCOMPLETE", "the message has not arrived whole, and this call has not begun: an earlier one with its key may have executed, so repeat it with the same key"},
 	middleware.Internal:    {codes.Internal, "INTERNAL", "the server cannot begin the call, or cannot record its outcome"},
 	middleware.Unreadable:  {codes.Internal, "UNREADABLE", "the recorded response cannot be read: an operator has to look at its record"},
 	middleware.ScopeFull:   {codes.ResourceExhausted, "SCOPE_FULL", "too many calls of this client are recorded"},
