@@ -321,26 +321,48 @@ func TestBodyBreaksOff(t *testing.T) {
 	}
 }
 
-// A465: which errors of a body are about its connection.
+// A465: which errors of a body are about its connection. A496: the early end of compressed data that has arrived is not.
 func TestErrorsOfABody(t *testing.T) {
 	t.Parallel()
 	mw := shared(t).instance(nil, nil).middleware(nil)
+	sized := func(r *http.Request) {
+		r.TransferEncoding, r.ContentLength = nil, 100
+		r.Header.Set("Content-Length", "100")
+	}
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(zip, "all of it")
+	require.NoError(t, zip.Close())
+	packed.Truncate(packed.Len() - 4)
+	unzip, err := gzip.NewReader(&packed)
+	require.NoError(t, err)
+	_, truncated := io.ReadAll(unzip)
+	coded := func(r *http.Request) { sized(r); r.Header.Set("Content-Encoding", "gzip") }
 	for _, c := range []struct {
 		err    error
 		status int
 		rpc    string
+		with   func(*http.Request)
 	}{
-		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, 408, "unavailable"},
-		{os.ErrDeadlineExceeded, 408, "unavailable"},
-		{io.ErrUnexpectedEOF, 408, "unavailable"},
-		{context.Canceled, 408, "unavailable"},
-		{errors.New("malformed chunked encoding"), 400, "invalid_argument"},
-		{gzip.ErrChecksum, 400, "invalid_argument"}, // of a handler in front that decompresses it
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, 408, "unavailable", nil},
+		{os.ErrDeadlineExceeded, 408, "unavailable", nil},
+		{io.ErrUnexpectedEOF, 408, "unavailable", nil},
+		{context.Canceled, 408, "unavailable", nil},
+		{errors.New("malformed chunked encoding"), 400, "invalid_argument", nil},
+		{io.ErrUnexpectedEOF, 408, "unavailable", sized},
+		{truncated, 400, "invalid_argument", coded}, // by a handler in front that decompresses it
+		{truncated, 400, "invalid_argument", func(r *http.Request) { sized(r); r.Header.Del("Content-Length") }},
+		{truncated, 400, "invalid_argument", func(r *http.Request) { r.TransferEncoding = nil }},
+		{os.ErrDeadlineExceeded, 408, "unavailable", coded},
+		{gzip.ErrChecksum, 400, "invalid_argument", nil}, // of a handler in front that decompresses it
 	} {
 		for _, kind := range []string{"text/plain", "application/proto"} {
 			r := httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("half of it"), iotest.ErrReader(c.err)))
 			r.Header.Set("Idempotency-Key", "k")
 			r.Header.Set("Content-Type", kind)
+			if r.TransferEncoding = []string{"chunked"}; c.with != nil {
+				c.with(r)
+			}
 			w := httptest.NewRecorder()
 			mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })).ServeHTTP(w, r)
 			if kind == "application/proto" {

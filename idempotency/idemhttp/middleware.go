@@ -148,7 +148,7 @@ func (c *config) content(r *http.Request) (body []byte, payload any, refused *Pr
 	case errors.Is(err, errConsumed):
 		c.ReportError(r, err)
 		return nil, nil, &Problem{Code: CodeInternal}
-	case brokeOff(err):
+	case brokeOff(r, err):
 		return nil, nil, &Problem{Code: CodeIncomplete}
 	case err != nil:
 		return nil, nil, &Problem{Code: CodeBody}

@@ -126,11 +126,11 @@ func read(r *http.Request, max int64) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// brokeOff reports whether err is that of a connection by which a body did not arrive, so that the same request can
-// succeed. Another error is about what has arrived.
-func brokeOff(err error) bool {
+// brokeOff reports whether err is that of a connection by which the body of r did not arrive, so that the same request can
+// succeed. Another error is about what has arrived, and so is the unexpected end of a body that is decoded.
+func brokeOff(r *http.Request, err error) bool {
 	_, network := errors.AsType[net.Error](err) // also of a deadline
-	return network || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled)
+	return network || errors.Is(err, context.Canceled) || errors.Is(err, io.ErrUnexpectedEOF) && !coded(r)
 }
 
 // unlessEmpty returns a Payload that refuses, and reports, an empty body without a Content-Length if no body of its type is
@@ -150,11 +150,14 @@ func neverEmpty(m media) bool { return named(m.name) == plainHTTP && (m.isJSON()
 
 // decoded reports whether n bytes, fewer than the Content-Length that the client has sent, can be
 // a whole body that a handler in front of the Middleware has decoded, rather than the rest of one
-// that it has read. The headers still have the coding then, or neither the coding nor the length.
-// (Of a body that was read, nothing is left.)
-func decoded(r *http.Request, n int64) bool {
+// that it has read. (Of a body that was read, nothing is left.)
+func decoded(r *http.Request, n int64) bool { return n > 0 && coded(r) }
+
+// coded reports whether a handler in front of the Middleware may decode the body: the headers still have the coding then, or
+// neither the coding nor the length.
+func coded(r *http.Request) bool {
 	_, sized := r.Header["Content-Length"]
-	return n > 0 && (!sized || r.Header.Get("Content-Encoding") != "")
+	return r.Header.Get("Content-Encoding") != "" || !sized && len(r.TransferEncoding) == 0
 }
 
 // again is a copy of a body, and the original, which is closed with it.
