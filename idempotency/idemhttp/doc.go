@@ -91,9 +91,9 @@
 //
 // A handler that writes nothing has answered 200, as in net/http. If its context has ended by then, or that of Client if
 // it has asked for it, it may have stopped for that reason: the attempt is lost, and the client gets a 409. The same holds
-// for a handler that has streamed a part of a response with status 2xx, and with Client also for one that has written a part
-// before its client left. A handler that has done all of its work shows it by a Content-Length, or calls Decide with
-// idempotency.Remember; the last frame of an RPC shows it, too.
+// if its own context has ended and it has streamed a part of a response with status 2xx, and with Client also if it has
+// begun such a response before its client left. A handler that has done all of its work shows it by a Content-Length, or
+// calls Decide with idempotency.Remember; the last frame of an RPC shows it, too.
 //
 // A 404 of a router is a final no, too. In front of a whole router, the Middleware replays the 404 of an instance
 // whose release does not have a new route yet to the next release: put it behind the router, around the routes that

@@ -123,7 +123,8 @@ func (v *visit) ended(a *idempotency.Attempt) contexts {
 
 // stops reports whether the handler may have returned because a context had ended: the response shows no end of its own.
 // A call of RPC shows it by its status or its last frame. A handler that streams nothing is taken for one that does not
-// look at the attempt's context, nor at that of a client that had left when the response began.
+// look at the attempt's context; and one that writes a part, for one that does not look at the context of a client that had
+// left when the response began.
 func (rec *recorder) stops(ended contexts) bool {
 	switch {
 	case rec.hijacked:
@@ -133,7 +134,7 @@ func (rec *recorder) stops(ended contexts) bool {
 	case rec.status >= http.StatusMultipleChoices, rec.protocol != plainHTTP, isCall(rec.r), rec.entire():
 		return false
 	case rec.live:
-		return ended.own || ended.client
+		return ended.own || ended.client && (!rec.gone || rec.taken == 0)
 	}
 	return ended.client && !rec.gone
 }

@@ -74,6 +74,26 @@ func TestSilentAfterTheEndOfItsContext(t *testing.T) {
 			<-client.Done()
 			_, _ = io.WriteString(w, "done")
 		}, true},
+		"the client has left before its stream": {func(w http.ResponseWriter, r *http.Request, leave, _ func()) {
+			client := idemhttp.Client(r.Context())
+			leave()
+			<-client.Done()
+			streaming(w, r, "data: 1\n\n")
+		}, true},
+		"the client has left before its large response": {func(w http.ResponseWriter, r *http.Request, leave, _ func()) {
+			client := idemhttp.Client(r.Context())
+			leave()
+			<-client.Done()
+			for range 2 {
+				_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
+			}
+		}, true},
+		"the client has left before its stream, which stays empty": {func(w http.ResponseWriter, r *http.Request, leave, _ func()) {
+			client := idemhttp.Client(r.Context())
+			leave()
+			<-client.Done()
+			streaming(w, r, "")
+		}, false},
 		"the client has left a stream, which does not ask": {func(w http.ResponseWriter, r *http.Request, leave, _ func()) {
 			_, _ = io.WriteString(w, "data: 1\n\n")
 			assert.NoError(t, http.NewResponseController(w).Flush())
