@@ -228,10 +228,52 @@ func TestIdempotencyWithEchoTooLate(t *testing.T) {
 
 // onError leaves an attempt as lost whose error echo cannot write any more, as docs/integrations.md has it.
 func onError(err error, c echo.Context) {
-	if c.Response().Committed { // too late to write err
+	if r := c.Response(); r.Committed && r.Status < 400 { // too late to write err
 		idemhttp.Decide(c.Request().Context(), idempotency.Abandon)
 	}
 	c.Echo().DefaultHTTPErrorHandler(err, c)
+}
+
+// A449: echo's RequestLogger with HandleError has echo write an error, and returns it: onError is called for it a second time.
+// It took the answer that it had written itself for half a response, so a final 422 was no outcome.
+func TestEchoErrorsThatAreWrittenTwice(t *testing.T) {
+	t.Parallel()
+	st := stores(t)[0]
+	for _, policy := range []idempotency.LostPolicy{idempotency.TakeOver, idempotency.Refuse} {
+		once := middleware(t, st, &idemhttp.Options{Each: func(*http.Request) []idempotency.Option {
+			return []idempotency.Option{idempotency.OnLost(policy)}
+		}})
+		for _, recipe := range []string{"route", "whole"} {
+			t.Run(fmt.Sprintf("%s, %d", recipe, policy), func(t *testing.T) {
+				t.Parallel()
+				var calls, errs atomic.Int64
+				e := echo.New()
+				e.HTTPErrorHandler = func(err error, c echo.Context) {
+					errs.Add(1)
+					onError(err, c)
+				}
+				logs := echomiddleware.RequestLoggerWithConfig(echomiddleware.RequestLoggerConfig{
+					HandleError: true, LogValuesFunc: func(echo.Context, echomiddleware.RequestLoggerValues) error { return nil },
+				})
+				handle := func(echo.Context) error {
+					calls.Add(1)
+					return echo.NewHTTPError(http.StatusUnprocessableEntity, "declined")
+				}
+				h, path := http.Handler(e), fmt.Sprintf("/%s/%d", recipe, policy)
+				if recipe == "route" {
+					e.POST(path, handle, echo.WrapMiddleware(once), writeErrors, logs)
+				} else {
+					e.POST(path, handle, logs)
+					h = once(e)
+				}
+				for n := range 2 {
+					a := send(t, h, path, "k")
+					require.Equal(t, []any{422, "{\"message\":\"declined\"}\n", n > 0}, []any{a.status, a.body, a.replayed})
+				}
+				require.Equal(t, []int64{1, 2}, []int64{calls.Load(), errs.Load()})
+			})
+		}
+	}
 }
 
 // A449: an error or a panic after echo has written the header was recorded as a success, and replayed: echo writes no error
