@@ -93,6 +93,21 @@ func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked }
 func (rec *recorder) fail() {
 	rec.after.Del("Content-Length") // of the other body
 	rec.status, rec.head, rec.body, rec.length, rec.frames = rec.failed, rec.after, rec.text, -1, nil
+	rec.failed, rec.over, rec.stopped = 0, false, false
+}
+
+// remember takes the response for what the handler wants to be recorded, which has said Remember of one of its statuses. It
+// reports whether that is the 5xx that came later: the client gets it.
+func (rec *recorder) remember(said word) bool {
+	first := said.counts(rec.status)
+	if first {
+		rec.trust()
+	}
+	if !rec.fell() || rec.live || !first && !said.counts(rec.failed) {
+		return false
+	}
+	rec.fail()
+	return true
 }
 
 // trust takes the response for whole as far as the handler can know it, which has said Remember: that a context has

@@ -87,16 +87,23 @@ func TestFailureOnTopOfASuccess(t *testing.T) {
 			w.(http.Flusher).Flush()
 		case "/decided":
 			idemhttp.Decide(r.Context(), idempotency.Remember)
+		case "/decided-of-201":
+			idemhttp.Decide(r.Context(), idempotency.Remember, http.StatusCreated)
+		case "/decided-of-500":
+			idemhttp.Decide(r.Context(), idempotency.Remember, http.StatusInternalServerError)
 		}
 		panic("after the charge")
 	}))
 	require.Equal(t, http.StatusInternalServerError, s.post("/", "k", "").StatusCode)
 	_, err := s.send(s.request("/streamed", "k", ""))
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	require.Equal(t, http.StatusInternalServerError, s.post("/decided", "k", "").StatusCode)
-	again := s.post("/decided", "k", "")
-	require.True(t, again.replayed())
-	require.Equal(t, []any{201, "true", ""}, []any{again.StatusCode, again.Header.Get("Idempotency-Body-Omitted"), again.body})
+	for _, path := range []string{"/decided", "/decided-of-201", "/decided-of-500"} {
+		for n := range 2 {
+			re := s.post(path, "k", "")
+			require.Equal(t, n > 0, re.replayed(), path)
+			require.Equal(t, []any{500, "", ""}, []any{re.StatusCode, re.Header.Get("Idempotency-Body-Omitted"), re.body}, path)
+		}
+	}
 }
 
 // half writes half a body of a success.

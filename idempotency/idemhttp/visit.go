@@ -69,7 +69,9 @@ func clientOf(ctx context.Context) context.Context {
 // one that Connect gives to its code.
 //
 // After Abandon, a response below 400 is withheld: the client gets a 409, or a response that breaks off. Remember also says
-// that the end of a context did not stop the handler.
+// that the end of a context did not stop the handler. A 5xx on top of the response, as of a recoverer, takes its place, and
+// is what Remember records, unless a Content-Length shows that the response is whole. If a part was sent, the response
+// breaks off, and duplicates get its status without a body. What was attached is written in neither case.
 func Decide(ctx context.Context, what idempotency.Action, statuses ...int) bool {
 	v, ok := ctx.Value(visitKey{}).(*visit)
 	if !ok {
@@ -89,8 +91,11 @@ func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Resul
 	said := v.said
 	v.over = true
 	v.mu.Unlock()
-	if said.what == idempotency.Remember && said.counts(rec.status) {
-		rec.trust()
+	replaced := false
+	if said.what == idempotency.Remember {
+		if replaced = rec.remember(said); replaced {
+			*res = *rec.end(c)
+		}
 	}
 	end := rec.judge()
 	r := middleware.Result{Action: end.kind.Action(), Failed: end.kind != middleware.Success, Because: end.text, Encode: func() []byte { return recorded(rec.r, res, end) }}
@@ -99,7 +104,7 @@ func (v *visit) decide(c *config, rec *recorder, res *Response) middleware.Resul
 	}
 	broken := end.kind == middleware.Broken
 	switch {
-	case said.counts(end.status) && !((broken || rec.unfinished()) && said.what == idempotency.Forget):
+	case replaced, said.counts(end.status) && !((broken || rec.unfinished()) && said.what == idempotency.Forget):
 		r.Action, r.Own = said.what, true
 	case broken || res.Hijacked:
 	default:
