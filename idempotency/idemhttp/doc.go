@@ -16,8 +16,9 @@
 // the request, or a 500 if etcd refuses the operations given to Attach; a response that was
 // already being streamed breaks off.
 //
-// A client that hangs up does not stop the handler, whose response is recorded. No client gets a whole response below 400
-// of an attempt that counts as lost, whether OnStatus or Decide has said Abandon: the response is withheld.
+// A client that hangs up does not stop the handler, whose response is recorded. If an attempt ends as lost, its response
+// below 400 is withheld, whether OnStatus or Decide has said Abandon: the client gets a 409, or a stream that breaks off. A
+// response that was sent while it was still being recorded can be of an attempt that is lost later.
 //
 // A replay has the status, headers, trailers and body of the handler's response, byte for byte,
 // except for Date, for headers about one connection (such as Transfer-Encoding), and for
