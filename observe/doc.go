@@ -27,7 +27,9 @@
 //   - Hooks are called without a lock of etcdkit's: a hook may call any method of the same session
 //     except Session.Close, which waits for the hooks.
 //   - A panic of a hook does not reach the call. Session.HookPanics counts such panics, the session logs a
-//     warning, and the hooks receive HookPanicked.
+//     warning, and the hooks receive HookPanicked. A hook that exits its goroutine (runtime.Goexit, which FailNow
+//     of a test calls) is counted as well, but ends the call: a permit, a run or an attempt that the call has
+//     just taken then stays until the session ends, and Session.Close waits for it.
 //   - A slow hook delays only the call that it reports on: no renewal of the lease, no end of another
 //     permit, no other call.
 //

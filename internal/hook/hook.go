@@ -246,7 +246,7 @@ func (s *Set) contain(which string, call func()) {
 		}
 		if v != nil {
 			s.panics.Add(1)
-			s.log.Warn("a hook has panicked; its report is lost, and the call continues: mend the hook (SessionOptions.Hooks)",
+			s.log.Warn("a hook has panicked or exited; its report is lost: mend the hook (SessionOptions.Hooks)",
 				zap.String("hook", which), zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
 			s.panicked(observe.HookPanicked{Namespace: s.namespace, Hook: which, Value: v})
 		}
