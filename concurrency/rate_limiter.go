@@ -360,8 +360,9 @@ type RateExceededError struct {
 	RetryAfter time.Duration
 	// Waiting is how many calls of Wait wait in this process, whose tokens come before that one.
 	Waiting int
-	// Starting says that this process has had no token since it began, or since it was idle: whether the
-	// fleet has exceeded the rate is not known. Its first token comes within about a second if not.
+	// Starting says that this process has had no token since it began, since it was idle, or since a change of the
+	// rate had it ask for its shares anew: whether the fleet has exceeded the rate is not known. Its first token comes
+	// within about a second if not.
 	Starting bool
 }
 

@@ -168,6 +168,7 @@ func (c *call) awaitUndone(ctx context.Context, st state) error {
 	if undone == nil {
 		return nil
 	}
+	c.since = time.Time{} // etcd is not asked meanwhile
 	select {
 	case <-undone:
 	case <-time.After(c.store.sess.TTL()):
@@ -175,6 +176,7 @@ func (c *call) awaitUndone(ctx context.Context, st state) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	c.since = time.Now()
 	return nil
 }
 

@@ -26,8 +26,11 @@ type refusals struct {
 // await waits after an error, and returns nil if the call is to try again. Otherwise it returns the error, joined with why ctx
 // has ended. An earlier claim of the call whose outcome is unknown is removed then: it could keep the next one from the tick.
 func (r *refusals) await(ctx context.Context, k *claim, err error) error {
-	if !k.lasting || !mendable(err) || ended(ctx) != nil {
+	switch {
+	case !k.lasting || !mendable(err):
 		return err
+	case ended(ctx) != nil:
+		return joinEnd(ctx, err)
 	}
 	if !r.said {
 		r.said, r.pause = true, commit.Backoff{Least: 100 * time.Millisecond, Most: 5 * time.Second}

@@ -164,7 +164,7 @@ func TestOnlyCallIsRefusedForLong(t *testing.T) {
 		end    func(in instance, cancel context.CancelFunc)
 		want   []error
 	}{
-		"too late": {lateBy: 300 * time.Millisecond, want: []error{rpctypes.ErrPermissionDenied}},
+		"too late": {lateBy: 2 * time.Second, want: []error{rpctypes.ErrPermissionDenied}},
 		"its ctx":  {end: func(_ instance, cancel context.CancelFunc) { cancel() }, want: []error{rpctypes.ErrPermissionDenied, context.Canceled}},
 		"Close":    {end: func(in instance, _ context.CancelFunc) { _ = in.sess.Close(endedCtx()) }, want: []error{schedlock.ErrClosed}},
 	} {

@@ -86,6 +86,9 @@ func (s *Shares) step(closing context.Context) bool {
 		o.Need = d.Need(s.demand.PerSecond(now), len(s.calls), o.Held)
 		s.do(rate.Next(rate.Survey(leasesOf(v, d), int64(s.Session.Lease()), d.Shares), o), d)
 	}
+	if len(s.granted) > 0 && time.Since(s.begun) < starting {
+		time.AfterFunc(stepEvery/10, s.prompt) // they may count soon
+	}
 	return true
 }
 
@@ -114,10 +117,11 @@ func (s *Shares) learn(d rate.Division, v mirror.View, read time.Time) {
 	former := FormerOf(v, d)
 	fit := d.Fit(created, former)
 	var counts, later, back []*Share
+	retired := false
 	for _, p := range slices.Concat(s.held, s.granted) {
 		switch i, shown := place[p.Token]; {
 		case shown && former.Retires(p.Token):
-			back = append(back, p)
+			back, retired = append(back, p), true
 		case shown && i < fit:
 			counts = append(counts, p)
 		case shown && int64(i) < d.Shares, p.Since.After(read):
@@ -131,6 +135,9 @@ func (s *Shares) learn(d rate.Division, v mirror.View, read time.Time) {
 	s.hold(counts)
 	if lost {
 		s.bucket.Void(time.Now())
+	}
+	if retired && len(counts) == 0 { // it begins anew: the shares that it asks for count when the others have returned theirs
+		s.begun, s.served = time.Now(), false
 	}
 	s.give(back, nil)
 }

@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
 )
@@ -96,6 +97,9 @@ func TestNoWaitBehindAnUndo(t *testing.T) {
 		require.Less(t, reads.Load()-before, int64(60))
 		_, _, err = a.Begin(within(t, time.Second), order("1"), "payload", idempotency.Wait(0))
 		require.ErrorIs(t, err, idempotency.ErrInProgress)
+		_, _, err = a.Begin(within(t, 3*time.Second), order("1"), "payload")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, concurrency.ErrUnavailable, "etcd answers")
 		allowed.Store(true)
 		time.Sleep(10 * time.Second)
 		end := <-call

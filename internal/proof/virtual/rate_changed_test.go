@@ -2,11 +2,13 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +153,43 @@ func TestRateIsDividedAnew(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A504: while a raised rate is divided anew, calls at half of the rate are hardly refused: a process that has to ask for its
+// shares anew counts as one that begins, for which a middleware waits whatever its Options.Wait is.
+func TestRaiseRefusesFewCalls(t *testing.T) {
+	t.Parallel()
+	bubble(t, 10, func(t *testing.T, on []*desk) {
+		first, full := concurrency.Rate{PerSecond: 100, Burst: 10}, concurrency.Rate{PerSecond: 100, Burst: 100}
+		ctx, stop := context.WithCancel(context.Background())
+		var load sync.WaitGroup
+		var refused, anew atomic.Int64
+		for _, d := range on {
+			load.Go(func() {
+				for l := d.adopting(first); ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+					err := l.Allow()
+					if e, ok := errors.AsType[*concurrency.RateExceededError](err); ok && e.Starting {
+						anew.Add(1)
+						short, cancel := context.WithTimeout(ctx, time.Second)
+						err = l.Wait(short)
+						cancel()
+					}
+					if err != nil && ctx.Err() == nil {
+						refused.Add(1)
+					}
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		refused.Store(0)
+		anew.Store(0)
+		require.NoError(t, on[0].adopting(full).SetRate(t.Context(), full))
+		time.Sleep(5 * time.Second)
+		stop()
+		load.Wait()
+		require.Less(t, refused.Load(), int64(10), "of 250; 14 and more if nothing waits")
+		require.NotZero(t, anew.Load())
+	})
 }
 
 // A501: beside a process that is cut off with shares from before a raise, no window has more than the new rate and burst;

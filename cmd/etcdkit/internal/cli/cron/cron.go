@@ -83,10 +83,12 @@ func Cron(c *verb.Call) *cobra.Command {
 		Args:    verb.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			jobs, err := v.read(cmd.Context(), args[0], cmd.InOrStdin())
-			if err != nil {
+			switch {
+			case err != nil && !v.check:
+				return exit.Served(cmd.Context(), err)
+			case err != nil:
 				return err
-			}
-			if v.check {
+			case v.check:
 				return v.print(jobs, time.Now())
 			}
 			return exit.Served(cmd.Context(), v.run(cmd.Context(), jobs))

@@ -52,8 +52,8 @@ without --verbose, so that cron sends no mail. 0 and a line on standard error if
 see --now. 75 and the
 reason if it was not run: the job is paused, an earlier run is active, a later tick was claimed, the run of this time
 was lost and may not be repeated, or the latest run is older than half of the time between two ticks and so is not
-the one of this call. 69 if etcd has not answered for --wait-for-etcd before the command was started: cron calls once, so a call
-waits, and a line on standard error says so. If etcd does not answer when the command has ended, the record of that is repeated
+the one of this call. 69 if etcd has not answered for --wait-for-etcd before the command was started, 77 or 1 if it has refused the call for as
+long: cron calls once, so a call waits, and a line on standard error says so; --wait-for-etcd 0s does not wait. If etcd does not answer when the command has ended, the record of that is repeated
 until etcd has it, or the lease has ended: up to --ttl.
 
 'etcdkit jobs history' shows the runs, and 'etcdkit jobs pause' keeps the command from running on all machines. All
@@ -117,7 +117,7 @@ func JobsRun(c *verb.Call) *cobra.Command {
 	f.IntVar(&v.retries, "retries", 0, "start a tick again so often if its run was lost; the work is done twice then, in part or in whole")
 	f.DurationVar(&v.Grace, "grace", 2*time.Second, "time between SIGTERM and SIGKILL")
 	f.DurationVar(&v.TTL, "ttl", 0, "how long after its machine has died a run is lost (default: 15s, or what --grace needs)")
-	f.DurationVar(&v.patient, "wait-for-etcd", 0, "how long to wait for an etcd that does not answer (default: half of the time between two ticks, at most 1h; with --now not at all)")
+	f.DurationVar(&v.patient, "wait-for-etcd", 0, "how long to wait for an etcd that does not answer, or refuses the call for space, a login or a permission (default: half of the time between two ticks, at most 1h; with --now not at all)")
 	f.BoolVar(&v.byHand, "now", false, "by hand: run the command at once, whether or not its time of --cron was run")
 	f.BoolVarP(&v.verbose, "verbose", "v", false, "print a line also if another machine has run the command")
 	f.BoolVar(&v.EndLeft, "end-left", false, "when the command has exited, end what it has left running (default: wait for it)")

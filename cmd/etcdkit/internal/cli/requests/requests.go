@@ -3,6 +3,7 @@
 package requests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -69,11 +70,11 @@ func listStores(ctx context.Context, c *verb.Call, all bool) error {
 	if err != nil {
 		return err
 	}
-	countStates(ctx, c, stores, all)
+	uncounted := countStates(ctx, c, stores, all)
 	if len(stores) == 0 {
 		fmt.Fprintf(c.Std.Err, "etcd has no request in namespace %s: 'etcdkit ls' without -N lists the namespaces\n", output.ShellWord(c.Etcd.Namespace))
 	}
-	return c.Print(struct {
+	err = c.Print(struct {
 		output.Form
 		Stores []shownStore `json:"stores"`
 	}{output.FormOf("stores"), stores}, func(t *output.Table) {
@@ -82,6 +83,7 @@ func listStores(ctx context.Context, c *verb.Call, all bool) error {
 			t.Row(s.Name, s.Keys, known(s.Unknown), known(s.Unreadable))
 		}
 	})
+	return cmp.Or(err, uncounted)
 }
 
 // shownStore is a store as JSON.
@@ -103,21 +105,21 @@ func known(n *int) string {
 const mostCounted = 5000
 
 // countStates reads the records of stores, as far as etcd answers and permits it within --command-timeout; with all, those of
-// large stores as well, without a bound.
-func countStates(ctx context.Context, c *verb.Call, stores []shownStore, all bool) {
+// large stores as well, without a bound. Then it returns why one could not be read, if it could not.
+func countStates(ctx context.Context, c *verb.Call, stores []shownStore, all bool) (failed error) {
 	large := func(s shownStore) bool { return s.Keys > mostCounted && !all }
 	if slices.ContainsFunc(stores, large) {
 		fmt.Fprintf(c.Std.Err, "UNKNOWN and UNREADABLE are not counted in stores with more than %d keys: --all reads all records\n", mostCounted)
 	}
 	if !slices.ContainsFunc(stores, func(s shownStore) bool { return !large(s) }) {
-		return
+		return nil
 	}
 	if !all {
 		bounded, cancel := context.WithTimeout(ctx, c.Etcd.Timeout)
 		defer cancel()
 		ctx = bounded
 	}
-	_ = c.Open(ctx, "requests", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
+	err := c.Open(ctx, "requests", &concurrency.SessionOptions{}, func(ctx context.Context, sess *concurrency.Session) error {
 		for i, of := range stores {
 			if large(of) {
 				continue
@@ -139,9 +141,14 @@ func countStates(ctx context.Context, c *verb.Call, stores []shownStore, all boo
 			if err == nil {
 				stores[i].Unknown, stores[i].Unreadable = &unknown, &unreadable
 			}
+			failed = cmp.Or(failed, err)
 		}
 		return nil
 	})
+	if !all {
+		return nil
+	}
+	return cmp.Or(failed, err)
 }
 
 // store runs fn with a store on a session, without a bound of its time.

@@ -26,12 +26,8 @@ func until[T any](ctx context.Context, read func() (T, error)) (T, error) {
 }
 
 // Input returns what a file has, or standard input for "-". It returns an error if that has more than most bytes or cannot be read,
-// and ctx's error if ctx ends first: a pipe that no process writes is not opened, and one that no process closes has no end. A
-// regular file is read to its end in any case.
+// and ctx's error if ctx ends first: a pipe that no process writes is not opened, and one that no process closes has no end.
 func Input(ctx context.Context, name string, stdin io.Reader, most int64) ([]byte, error) {
-	if info, err := os.Stat(name); name != "-" && err == nil && info.Mode().IsRegular() {
-		ctx = context.WithoutCancel(ctx)
-	}
 	return until(ctx, func() ([]byte, error) {
 		from := stdin
 		if name != "-" {
