@@ -178,7 +178,7 @@ func (k *claim) try(ctx, sent context.Context, p plan) (*claimed, decision, erro
 // obstacle reads why a claim had no effect, and waits on standby if that is decided. It returns what
 // to do then: send another claim, or skip the tick.
 func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
-	refused, freed := time.Now(), false
+	asked, freed, disagreed := time.Now(), false, false
 	for {
 		_, changed := k.job.seen(k.job.keys.Run(p.tick)) // before the read, so that no event is missed
 		st, err := k.look(ctx, p.tick)
@@ -199,11 +199,15 @@ func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
 			k.job.ahead.Do(func() { warnOfAhead(k.log, k.job.name, st.latest.Sub(now), k.Clocks()) })
 		}
 		next := st.decide(k.job.name, p.tick, k.request, k.sess.Lease())
+		if disagreed { // others may have started the tick meanwhile
+			next = st.declined(next, k.job.name, k.request, k.sess.Lease())
+		}
 		switch next.action {
 		case refuse:
 			// Settings may be those of a process that was killed, whose lease lasts for a TTL. Its tick would be started by none.
-			left := cmp.Or(k.opts.patience, k.sess.TTL()+time.Second) - time.Since(refused)
-			if k.timed() && errors.Is(next.err, ErrSettings) && left > 0 && waitEvent(ctx, left, changed) == nil {
+			left := cmp.Or(k.opts.patience, k.sess.TTL()+time.Second) - time.Since(asked)
+			disagreed = k.timed() && !next.taken && errors.Is(next.err, ErrSettings)
+			if disagreed && left > 0 && waitEvent(ctx, left, changed) == nil {
 				continue
 			}
 			k.sess.Background(func() { k.job.cooldown.revokeSpares() })

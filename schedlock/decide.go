@@ -36,6 +36,7 @@ type decision struct {
 	paused  *Pause
 	cooling bool  // of skip as StillRunning: no run is active, the job cools down
 	err     error // of refuse
+	taken   bool  // of refuse: another process has started the tick
 }
 
 // plan is how a claim is to be made, by what was read last.
@@ -109,12 +110,32 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 	case len(st.lock)+len(st.cooldown) > 0:
 		return st.skip(StillRunning)
 	}
-	mine := r.shared()
-	_, ok := agree(mine, p.settings)
-	if !ok && !(reschedules(mine, p.settings) && clientv3.LeaseID(st.settings[0].Lease) == own) {
-		return decision{action: refuse, err: &SettingsError{Job: job, Mine: mine, Theirs: p.settings}}
+	if err := st.disagree(job, r, own); err != nil {
+		return decision{action: refuse, err: err}
 	}
 	return decision{action: send, plan: p}
+}
+
+// disagree returns the *SettingsError of a request whose settings are not those in etcd, or nil.
+func (st state) disagree(job string, r request, own clientv3.LeaseID) error {
+	mine := r.shared()
+	theirs, _ := st.settled()
+	if _, ok := agree(mine, theirs); ok || reschedules(mine, theirs) && clientv3.LeaseID(st.settings[0].Lease) == own {
+		return nil
+	}
+	return &SettingsError{Job: job, Mine: mine, Theirs: theirs}
+}
+
+// declined turns the decision about a tick that this call could not start for its settings, while it was free, into their
+// error if the tick is no longer to be had: what others did about it would hide that this process starts none.
+func (st state) declined(next decision, job string, r request, own clientv3.LeaseID) decision {
+	if next.action == send || next.action == refuse {
+		return next
+	}
+	if err := st.disagree(job, r, own); err != nil {
+		return decision{action: refuse, err: err, taken: true}
+	}
+	return next
 }
 
 // orphaned returns the lease of a cooldown whose process has ended, as far as the leases of those that live show, and when it

@@ -306,14 +306,18 @@ var byHand = []fault{
 		cause: func(f *fleet) {
 			var once sync.Once
 			ran := make(chan struct{})
-			f.jobOf(f.sessions[0], "settings", func(context.Context) error { once.Do(func() { close(ran) }); return nil })
-			<-ran // its settings are the stored ones
-			l, err := schedlock.New(f.sessions[1], nil)
-			require.NoError(f.T, err)
-			f.loop(every/100, func() error { // at each tick before the other
-				_, err := l.Do(f.ctx, "settings", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Every(2*every)) // at moments of its own, several within the range of the rule
-				return err
-			})
+			call := func(s *concurrency.Session, pause time.Duration, fn schedlock.Func, opts ...schedlock.CallOption) {
+				l, err := schedlock.New(s, nil)
+				require.NoError(f.T, err)
+				opts = append(opts, schedlock.Every(2*every)) // several times within the range of the rule
+				f.loop(pause, func() error {
+					_, err := l.Do(f.ctx, "settings", fn, opts...)
+					return err
+				})
+			}
+			call(f.sessions[0], every/5, func(context.Context, *schedlock.Run) error { once.Do(func() { close(ran) }); return nil })
+			<-ran // its settings are the stored ones; at most ticks the other comes first
+			call(f.sessions[1], every/100, func(context.Context, *schedlock.Run) error { return nil }, schedlock.AtMost(time.Minute))
 		},
 		fires: []string{"EtcdkitSettingsDiffer settings"},
 	},

@@ -73,7 +73,7 @@ func requiredIDs() []string {
 	add("A", "%d", 400, 428)
 	add("A", "%d", 430, 438)
 	add("A", "%d", 440, 487)
-	add("A", "%d", 489, 504)
+	add("A", "%d", 489, 505)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
