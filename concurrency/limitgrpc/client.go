@@ -18,6 +18,9 @@ import (
 // *concurrency.RateExceededError. It returns concurrency.ErrInvalid if the limiter is nil and
 // Options.Rate as well, or an option is missing or out of range. The interceptor is safe for
 // concurrent use.
+//
+// gRPC may send a call several times under the same permit and token: as often as the retry policy of a service config
+// says, and again if the server has not seen it. grpc.WithDisableRetry leaves out the policy.
 func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryClientInterceptor, error) {
 	c, err := configure("unary client interceptor", lim, opts)
 	if err != nil {

@@ -48,12 +48,9 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			own.Body = body
 		}
 		defer res.outlive(ctx, c.Outage == Share) // after a panic as well
-		defer matched(r, own)
+		defer handBack(r, own)
 		middleware.Begins(ctx, next)
 		next.ServeHTTP(res.own(), own)
-		if own.MultipartForm != nil {
-			r.MultipartForm = own.MultipartForm // net/http removes the files of this one
-		}
 	})
 	if err == nil {
 		return
@@ -73,11 +70,15 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	}
 }
 
-// matched has the server's request show the pattern by which an http.ServeMux behind the Middleware has matched the
-// handler's, as without the Middleware: a log in front reads it. Its wildcards (PathValue) are seen behind the mux alone.
-func matched(r, own *http.Request) {
+// handBack has the server's request show what the handler's has got, as without the Middleware: the pattern by which an
+// http.ServeMux behind the Middleware has matched it, which a log in front reads (its wildcards, PathValue, are seen behind the
+// mux alone), and a form, whose files net/http removes.
+func handBack(r, own *http.Request) {
 	if own.Pattern != "" {
 		r.Pattern = own.Pattern
+	}
+	if own.MultipartForm != nil {
+		r.MultipartForm = own.MultipartForm
 	}
 }
 

@@ -71,11 +71,14 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			out.End() // it has failed or panicked, or there is nothing to read
 		}
 	}()
-	resp, err := t.base.RoundTrip(r.WithContext(out.Context))
+	own := r.WithContext(out.Context)
+	resp, err := t.base.RoundTrip(own)
 	if err != nil || resp == nil {
 		return nil, err
 	}
-	resp.Request = r
+	if resp.Request == nil || resp.Request == own { // or base's, with headers of its own: a redirect repeats its Idempotency-Key
+		resp.Request = r
+	}
 	if resp.Body == nil { // of a RoundTripper of the caller's own
 		if resp.ContentLength > 0 && r.Method != http.MethodHead {
 			return resp, nil // an http.Client says what is wrong

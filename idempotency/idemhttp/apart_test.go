@@ -33,6 +33,8 @@ func TestRequestsThatDifferInHeaders(t *testing.T) {
 		"a trace":      {header("Traceparent", "00-1"), header("Traceparent", "00-2"), ""},
 		"b3":           {header("X-B3-Traceid", "1"), header("X-B3-Traceid", "2"), ""},
 		"a count":      {header("X-Stainless-Retry-Count", "0"), header("X-Stainless-Retry-Count", "1"), ""},
+		"its request":  {header("X-Ms-Client-Request-Id", "1"), header("X-Ms-Client-Request-Id", "2"), ""},
+		"its time":     {header("X-Request-Start", "1"), header("X-Request-Start", "2"), ""},
 		"compressed":   {header("Accept-Encoding", "gzip"), func(*http.Request) {}, ""},
 		"the same":     {header("Stripe-Account", "acct_A"), header("Stripe-Account", "acct_A"), ""},
 	} {

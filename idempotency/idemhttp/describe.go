@@ -134,8 +134,11 @@ func sumOf(r *http.Request, sum func(io.Reader) ([]byte, error)) ([]byte, error)
 // sumOfPlain is sumOf for what a body says that is compressed by gzip: another release of an encoder
 // compresses the same in another way.
 func sumOfPlain(r *http.Request, sum func(io.Reader) ([]byte, error)) ([]byte, error) {
-	if !gzipped(r.Header) {
+	switch codings := codingsOf(r.Header); {
+	case len(codings) == 0:
 		return sumOf(r, sum)
+	case len(codings) > 1 || codings[0] != "gzip":
+		return nil, fmt.Errorf("its body is compressed by %s, and only gzip is read", strings.Join(codings, ", then by "))
 	}
 	return sumOf(r, func(body io.Reader) ([]byte, error) {
 		z, err := gzip.NewReader(body)
@@ -144,6 +147,19 @@ func sumOfPlain(r *http.Request, sum func(io.Reader) ([]byte, error)) ([]byte, e
 		}
 		return sum(z)
 	})
+}
+
+// codingsOf returns the codings of a body, in lower case and in the order in which they were applied.
+func codingsOf(h http.Header) []string {
+	var codings []string
+	for _, values := range h.Values("Content-Encoding") {
+		for coding := range strings.SplitSeq(values, ",") {
+			if coding = strings.ToLower(strings.TrimSpace(coding)); coding != "" && coding != "identity" {
+				codings = append(codings, coding)
+			}
+		}
+	}
+	return codings
 }
 
 // rewound returns a request's body from its beginning. A copy was read to describe the request, and the

@@ -94,6 +94,28 @@ func TestCallCompressedAnew(t *testing.T) {
 	require.ErrorContains(t, err, "not compressed by gzip")
 }
 
+// A591: a body that is compressed in another way than by gzip is refused with the name of that, and not as JSON or parts that
+// cannot be read; a form was compared by fields that its compressed bytes happened to have.
+func TestCallCompressedOtherwise(t *testing.T) {
+	t.Parallel()
+	for coding, want := range map[string]string{"zstd": "by zstd,", "br": "by br,", "deflate": "by deflate,", "gzip, BR": "by gzip, then by br,", "gzip,gzip": "by gzip, then by gzip,"} {
+		for _, media := range []string{"application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b", "text/plain"} {
+			r := outgoing(media, "(\xb5/\xfd")
+			r.Header.Set("Content-Encoding", coding)
+			_, err := describeCall(r)
+			require.ErrorContains(t, err, "its body is compressed "+want+" and only gzip is read", coding, media)
+			require.ErrorContains(t, err, "WithKey with an Attempt.ChildKey")
+		}
+	}
+	r := outgoing("application/json", "{}")
+	plain, err := describeCall(r)
+	require.NoError(t, err)
+	r.Header.Set("Content-Encoding", "identity")
+	same, err := describeCall(r)
+	require.NoError(t, err)
+	require.Equal(t, plain, same)
+}
+
 // A353: calls that differ only in the Opaque of their URL, which net/http sends in place of a path, had one key, so that
 // the second was answered with the result of the first.
 func TestOpaqueIsDescribed(t *testing.T) {

@@ -25,14 +25,13 @@ func Apart(headers map[string][]string) map[string]string {
 var (
 	volatileNames = []string{
 		"idempotency-key", "x-idempotency-key", "date", "user-agent", "referer", "proxy-authorization",
-		"traceparent", "tracestate", "baggage", "b3", "sentry-trace", "uber-trace-id", "grpc-trace-bin", "grpc-tags-bin", "newrelic", "elastic-apm-traceparent",
-		"x-request-id", "x-correlation-id", "x-amzn-trace-id", "x-cloud-trace-context", "x-client-trace-id", "x-stripe-client-telemetry",
+		"baggage", "b3", "grpc-tags-bin", "newrelic", "x-stripe-client-telemetry",
 		"amz-sdk-invocation-id", "amz-sdk-request", "grpc-timeout", "connect-timeout-ms", "x-envoy-expected-rq-timeout-ms",
 		"accept-encoding", "content-encoding", "content-length", "content-type", "grpc-encoding", "grpc-accept-encoding", "connect-content-encoding", "connect-accept-encoding",
 		"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect",
 	}
-	volatilePrefixes = []string{"x-b3-", "x-datadog-", "ot-tracer-", "x-instana-", "uberctx-"}
-	volatileParts    = []string{"retry", "attempt"} // as X-Retry-Count
+	volatilePrefixes = []string{"x-b3-", "x-datadog-", "x-dynatrace", "x-newrelic-", "ot-tracer-", "x-ot-", "x-instana-", "uberctx-"}
+	volatileParts    = []string{"retry", "attempt", "trace", "span-id", "spanid", "span-context", "request-id", "requestid", "request-start", "correlation"} // as X-Retry-Count and X-Ms-Client-Request-Id
 )
 
 func volatile(name string) bool {
