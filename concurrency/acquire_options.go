@@ -5,19 +5,16 @@ import (
 	"errors"
 	"math"
 	"time"
-	"unicode/utf8"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/queue"
+	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // AcquireOption changes one call that asks for a permit. If two options of a call set the
 // same thing, the last one counts.
 type AcquireOption func(*request)
-
-// maxNote bounds a note, in bytes.
-const maxNote = 1024
 
 // request is what one call asks for. Nothing changes it once newRequest has checked it: the state of
 // the call is in its attempt.
@@ -67,9 +64,9 @@ func ID(id string) AcquireOption { return func(r *request) { r.ID, r.hasID = id,
 // possibly only after another request has been granted the permit: see Semaphore.Evict.
 func TakeOver() AcquireOption { return func(r *request) { r.TakeOver = true } }
 
-// Note attaches a text for operators, up to 1024 bytes of valid UTF-8. It is stored in etcd
-// as it is, so it must not contain secrets.
-func Note(text string) AcquireOption { return func(r *request) { r.Note = text } }
+// Note attaches a text for operators. It is stored in etcd as it is, so it must not contain secrets. What exceeds 1024 bytes is
+// cut off, and what is not UTF-8 is replaced: a note refuses no work.
+func Note(text string) AcquireOption { return func(r *request) { r.Note = record.Text(text) } }
 
 // Wait bounds the wait to d: after it the call returns a *FullError (ErrFull) if no permit
 // was free, or an *UnavailableError (ErrUnavailable) if etcd does not answer, or did not
@@ -120,10 +117,6 @@ func newRequest(doing string, try bool, opts []AcquireOption) (request, error) {
 		return r, invalid("Wait(%v) is negative", r.wait)
 	case r.hasMaxHold && r.MaxHold < time.Millisecond:
 		return r, invalid("MaxHold(%v) is below a millisecond", r.MaxHold)
-	case len(r.Note) > maxNote:
-		return r, invalid("Note has %d bytes, more than %d", len(r.Note), maxNote)
-	case !utf8.ValidString(r.Note):
-		return r, invalid("Note %.20q is not valid UTF-8", r.Note)
 	case r.TakeOver && !r.hasID:
 		return r, invalid("TakeOver without ID: it names the request to evict")
 	case try && r.hasWait && r.wait > 0:

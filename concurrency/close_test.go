@@ -165,9 +165,12 @@ func TestClientClosedUnderSession(t *testing.T) {
 	require.ErrorIs(t, got(t, waiting, "the waiter returns"), concurrency.ErrClosed)
 	_, err := mu.Lock(context.Background())
 	require.ErrorIs(t, err, concurrency.ErrClosed)
+	require.ErrorContains(t, err, "etcd client is closed") // A631: one looked for a Close of the session
 	require.Eventually(t, func() bool { return s.Lease() == 0 }, soon, 5*time.Millisecond)
-	if s.Close(context.Background()) == nil { // the revocation was sent just before the connection was closed
+	if err := s.Close(context.Background()); err == nil { // the revocation was sent just before the connection was closed
 		require.Empty(t, f.Keys("/session/"))
+	} else {
+		require.ErrorContains(t, err, "the client was closed before its session")
 	}
 	f.NoKeys("/session/")
 }

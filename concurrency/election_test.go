@@ -194,7 +194,6 @@ func TestElectionBadInput(t *testing.T) {
 		"waiters below 0":   {concurrency.MaxWaiters(-1)},
 		"empty ID":          {concurrency.ID("")},
 		"take over nothing": {concurrency.TakeOver()},
-		"long note":         {concurrency.Note(strings.Repeat("x", 1025))},
 		"nil option":        {nil},
 	} {
 		_, err := el.Campaign(ctx, o...)

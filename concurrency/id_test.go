@@ -350,3 +350,24 @@ func TestWaitingIsReported(t *testing.T) {
 	require.NoError(t, p.Release(ctx))
 	require.NoError(t, granted(t, w, "at last").Release(ctx))
 }
+
+// A630: a note is for operators, and refuses no work: it is cut and made valid text, as that of a request is. One of 2,000
+// bytes, or an order number in Latin-1, was ErrInvalid, and the payment was not made.
+func TestNoteRefusesNoWork(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	s, _ := f.Session(nil)
+	sm := sem(t, s, "s", 1)
+	for note, want := range map[string]string{
+		strings.Repeat("é", 1000): strings.Repeat("é", 512),
+		"order \xff":              "order \uFFFD",
+		"as it is\n":              "as it is\n",
+	} {
+		require.NoError(t, sm.Do(ctxT(t), func(ctx context.Context, _ *concurrency.Permit) error {
+			st, err := sm.Status(ctx)
+			require.NoError(t, err)
+			require.Equal(t, want, st.Holders[0].Note)
+			return nil
+		}, concurrency.Note(note)))
+	}
+}

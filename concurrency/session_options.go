@@ -113,7 +113,11 @@ func (o *SessionOptions) withDefaults() (SessionOptions, error) {
 func (o *SessionOptions) check(shortest time.Duration) error {
 	switch {
 	case o.TTL < shortest || o.TTL > maxTTL || o.TTL%time.Second != 0:
-		return invalid("TTL %v is not a number of whole seconds from %v to %v", o.TTL, shortest, maxTTL)
+		hint := ""
+		if shortest == shortTTL {
+			hint = fmt.Sprintf("; with a Margin it may be shorter than %v", shortTTL)
+		}
+		return invalid("TTL %v is not a number of whole seconds from %v to %v%s", o.TTL, shortest, maxTTL, hint)
 	case o.Margin < lowestMargin || o.Margin > o.TTL/2:
 		return invalid("Margin %v is not between %v and half of the TTL of %v", o.Margin, lowestMargin, o.TTL)
 	case len(o.Owner) > maxOwner:

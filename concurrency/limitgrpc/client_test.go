@@ -315,7 +315,9 @@ func TestRetriesOfGRPC(t *testing.T) {
 	const policy = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.01s", "maxBackoff": "0.01s", "backoffMultiplier": 1, "retryableStatusCodes": ["UNAVAILABLE"]}}]}`
 	for sends, retries := range map[int64]grpc.DialOption{3: grpc.WithDefaultServiceConfig(policy), 1: grpc.WithDisableRetry()} {
 		in := newInstance(t, 1)
-		s := serve(t, nil, func(context.Context, *message) (*message, error) { return nil, status.Error(codes.Unavailable, "planned") }, nil,
+		s := serve(t, nil, func(context.Context, *message) (*message, error) {
+			return nil, status.Error(codes.Unavailable, "planned")
+		}, nil,
 			append(in.dialing(), grpc.WithDefaultServiceConfig(policy), retries)...)
 		require.Equal(t, codes.Unavailable, status.Code(s.call(of(ctxT(t), "acme"), "get")))
 		require.Equal(t, sends, s.calls.Load())

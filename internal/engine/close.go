@@ -67,14 +67,17 @@ func bury(s *Session, l *lease.Lease, cause error) {
 		}
 	}
 	if err != nil && !errors.Is(cause, lease.ErrGone) {
-		s.fail(leftToExpire(l, err)) // to etcd it may be alive, with what was held
+		s.fail(leftToExpire(s, l, err)) // to etcd it may be alive, with what was held
 	}
 }
 
 // leftToExpire is the error of Close for a lease of which etcd has not confirmed that it is revoked: what was held on it is
 // free once it expires. It may have ended before, by a revocation whose answer was lost or, if its presence key is gone,
 // with that key.
-func leftToExpire(l *lease.Lease, err error) error {
+func leftToExpire(s *Session, l *lease.Lease, err error) error {
+	if s.etcd.Ctx().Err() != nil {
+		err = fmt.Errorf("the client was closed before its session: %w", err)
+	}
 	return fmt.Errorf("close session: lease %016x is left to expire, unless it has ended: %w", l.ID(), err)
 }
 

@@ -13,7 +13,7 @@ import (
 var (
 	ErrInvalid = errors.New("invalid argument")
 	ErrLost    = errors.New("permit is lost")
-	ErrClosed  = errors.New("session is closed")
+	ErrClosed  = errors.New("session or its etcd client is closed")
 	ErrTooMany = errors.New("too many requests on one session")
 )
 

@@ -279,7 +279,7 @@ func (s *Session) run(e *Epoch) {
 			s.Post(observe.SessionClosed{Namespace: s.opts.Hooks.Namespace(), Owner: s.opts.Owner})
 			e.end(ErrClosed, errors.New("the session or its client was closed while it was held"))
 			if err := s.revoke(e.lease, ErrClosed); err != nil {
-				s.fail(leftToExpire(e.lease, err))
+				s.fail(leftToExpire(s, e.lease, err))
 			}
 			return
 		}

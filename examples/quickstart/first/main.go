@@ -13,12 +13,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/etcdkit/etcdkit/concurrency" // etcd has one of the same name
+	"github.com/etcdkit/etcdkit/concurrency" // etcd has one too
 )
 
 func main() {
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"127.0.0.1:2379"}, // yours
+		Endpoints: []string{"127.0.0.1:2379"}, DialTimeout: 5 * time.Second, // yours
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, client *clientv3.Client) error {
-	opening, cancel := context.WithTimeout(ctx, 5*time.Second) // in case there is no etcd
+	opening, cancel := context.WithTimeout(ctx, 5*time.Second) // if there is no etcd
 	defer cancel()
 	sess, err := concurrency.NewSession(opening, client, "payments", nil) // one per process
 	if err != nil {

@@ -59,7 +59,7 @@ func parsed(fset *token.FileSet, text string) (file *ast.File, err error) {
 }
 
 // droppedErrors returns what of a program or a fragment of Go a reader must not copy: an err that the next statement does not
-// look at, a session that is opened without a bound of its own, and what is like Go and no Go. Other text has none.
+// look at, a session or a client of etcd that is opened without a bound of its own, and what is like Go and no Go. Other text has none.
 func droppedErrors(text string) (found []string) {
 	fset := token.NewFileSet()
 	file, err := parsed(fset, text)
@@ -82,10 +82,33 @@ func droppedErrors(text string) (found []string) {
 			if ctx, plain := slices.Concat(n.Args, []ast.Expr{nil})[0].(*ast.Ident); ok && of.Sel.Name == "NewSession" && plain && ctx.Name == "ctx" {
 				found = append(found, fmt.Sprintf("line %d: NewSession waits for etcd as long as ctx: give it one with a deadline, such as opening", fset.Position(n.Pos()).Line))
 			}
+			if ok && of.Sel.Name == "New" && unbounded(n.Args) {
+				found = append(found, fmt.Sprintf("line %d: clientv3.New with a user waits for etcd without an end: give it a DialTimeout", fset.Position(n.Pos()).Line))
+			}
 		}
 		return true
 	})
 	return found
+}
+
+// unbounded reports whether the arguments of a call are a clientv3.Config without a DialTimeout.
+func unbounded(args []ast.Expr) bool {
+	if len(args) != 1 {
+		return false
+	}
+	lit, ok := args[0].(*ast.CompositeLit)
+	if !ok {
+		return false
+	}
+	of, ok := lit.Type.(*ast.SelectorExpr)
+	return ok && of.Sel.Name == "Config" && !slices.ContainsFunc(lit.Elts, func(e ast.Expr) bool {
+		kv, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			return false
+		}
+		name, ok := kv.Key.(*ast.Ident)
+		return ok && name.Name == "DialTimeout"
+	})
 }
 
 // codeIn returns the code of a doc comment.
@@ -136,6 +159,8 @@ func TestCopiedCodeLooksAtErrors(t *testing.T) {
 		"func f() error {\n\tx, err := g()\n\ts.err = 1\n\treturn err\n}": 1,
 		"s, err := concurrency.NewSession(ctx, c, \"a\", nil)":            1,
 		"s, err := concurrency.NewSession(opening, c, \"a\", nil)":        0,
+		"c, err := clientv3.New(clientv3.Config{Endpoints: all})":         1,
+		"c, err := clientv3.New(clientv3.Config{DialTimeout: d})":         0,
 		"$ etcdctl get err": 0,
 		"package main\n\nimport \"a\"\n\nfunc main() {\n\tx, err := a.F()\n\tuse(x)\n}": 1, // a whole program
 		"func f() {\n\tx, err := g(…)\n\tuse(x)\n\t…\n}":                                1, // with something left out

@@ -215,7 +215,7 @@ var mistakes = []mistake{
 	}, "new semaphore", `"render"`, "limit"},
 	{"The session is closed.", `concurrency.NewSemaphore(sess, "render", 3, nil)`, func(f *fixture) error {
 		return f.semaphore(f.closed, "render", 3)
-	}, "new semaphore", `"render"`, "session is closed"},
+	}, "new semaphore", `"render"`, "session or its etcd client is closed"},
 	{"Two programs have different limits.", `sem.Acquire(ctx)`, func(f *fixture) error {
 		require.NoError(f.t, f.acquire("mismatch", 3))
 		return f.acquire("mismatch", 4)
