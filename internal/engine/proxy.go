@@ -18,6 +18,7 @@ var errProxy = fmt.Errorf("etcd's gRPC proxy is between, through which watches l
 
 // openFirst is opening.once for a new session, which is refused behind a proxy.
 func openFirst(ctx context.Context, s *Session) (*Epoch, error) {
+	defer sayWhileOpening(s)()
 	if s.opts.AllowProxy {
 		return opening{s}.once(ctx)
 	}

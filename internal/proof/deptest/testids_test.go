@@ -76,6 +76,7 @@ func requiredIDs() []string {
 	add("A", "%d", 489, 505)
 	add("A", "%d", 590, 595)
 	add("A", "%d", 630, 632)
+	add("A", "%d", 638, 638)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
