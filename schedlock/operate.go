@@ -40,7 +40,7 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 		}
 	}
 	if err == nil {
-		err = operatorOf(l, name).operate(ctx, switched, rand.Text(), func(k keyspace.Job, at time.Time) clientv3.Op {
+		err = operatorOf(l, name).operate(ctx, pauses, rand.Text(), func(k keyspace.Job, at time.Time) clientv3.Op {
 			value.AtMS = at.UnixMilli()
 			return clientv3.OpPut(k.Pause(), value.Encode())
 		})
@@ -51,14 +51,15 @@ func (l *Locker) Pause(ctx context.Context, name, reason string, opts ...PauseOp
 // Resume lets a paused job start again, from its next tick on: OnMisfire(Once) starts no tick from
 // before the call. That is a matter of etcd's order if the job has started since. Otherwise it is the time of the
 // call by the clock of this process, kept within a minute of the clocks of the processes that run jobs; if it is
-// not, a warning is logged. With none alive, it is not before the plan was stamped last, once a day. Resuming a job that is not paused is no error.
+// not, a warning is logged. With none alive, it is not before the plan was stamped last, once a day. Resuming a job that is not paused
+// changes nothing, and is no error.
 // Resume returns ErrInvalid if the name is out of range, and ErrUnknownJob if nothing of the job is
 // in etcd and this Locker has not used it. After ErrClosed, ctx's error or an error of etcd's the
 // job may be paused or not.
 func (l *Locker) Resume(ctx context.Context, name string) error {
 	err := operatorOf(l, name).known(ctx)
 	if err == nil {
-		err = operatorOf(l, name).operate(ctx, switched, rand.Text(), func(k keyspace.Job, _ time.Time) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
+		err = operatorOf(l, name).operate(ctx, resumes, rand.Text(), func(k keyspace.Job, _ time.Time) clientv3.Op { return clientv3.OpDelete(k.Pause()) })
 	}
 	return l.about("resume", name, err)
 }

@@ -33,8 +33,9 @@ func operatorOf(l *Locker, name string) *operator {
 type operation int
 
 const (
-	switched operation = iota + 1 // Pause or Resume
-	aside                         // what says nothing about the ticks to come
+	pauses operation = iota + 1
+	resumes
+	aside // what says nothing about the ticks to come
 )
 
 // shows returns what a value shows of an operation whose answer was lost, and which was to replace the revision last. What
@@ -48,7 +49,7 @@ func (k operation) shows(nonce string, last int64) func([]byte) commit.Found {
 			return commit.Mine
 		case k == aside && r.Revision == 0 && r.AtMS != 0:
 			return commit.NotMade
-		case ok && k == switched && (r.AtMS == 0 || r.Revision != 0 && r.Revision <= last):
+		case ok && k != aside && (r.AtMS == 0 || r.Revision != 0 && r.Revision <= last):
 			return commit.NotMade
 		}
 		return commit.Another
@@ -63,8 +64,11 @@ func (o *operator) operate(ctx context.Context, kind operation, nonce string, ch
 	note := record.Operated{Nonce: nonce, By: engine.Author(ctx, o.sess)}
 	for {
 		kvs, err := o.get(ctx, func() []clientv3.Op {
-			return []clientv3.Op{clientv3.OpGet(o.keys.Operated()), clientv3.OpGet(o.space.Clocks(), clientv3.WithPrefix())}
+			return []clientv3.Op{clientv3.OpGet(o.keys.Operated()), clientv3.OpGet(o.space.Clocks(), clientv3.WithPrefix()), clientv3.OpGet(o.keys.Pause(), clientv3.WithKeysOnly())}
 		})
+		if err == nil && kind == resumes && len(kvs[2]) == 0 {
+			return nil // the ticks that were missed before are missed still
+		}
 		if err == nil {
 			var last int64
 			before := record.Operated{}
@@ -75,7 +79,7 @@ func (o *operator) operate(ctx context.Context, kind operation, nonce string, ch
 					return record.Why(string(kvs[0][0].Key), kvs[0][0].Value) // what it says of the ticks to come would be lost
 				}
 			}
-			if note.AtMS, note.Revision = before.AtMS, before.Revision; kind == switched {
+			if note.AtMS, note.Revision = before.AtMS, before.Revision; kind != aside {
 				note.AtMS, note.Revision = fleetTime(o.Locker, kvs[1]).UnixMilli(), 0
 			} else if note.Revision == 0 {
 				note.Revision = last // of the Pause or Resume before

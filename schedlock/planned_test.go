@@ -61,6 +61,43 @@ func TestNotOverdueAfterALongRun(t *testing.T) {
 	require.Equal(t, sunday.Add(time.Hour), st.Overdue(sunday.Add(2*time.Hour)))
 }
 
+// A572: to resume a job that is not paused changes nothing, so that the night that was left out is missed still: "resume all jobs"
+// after maintenance hid it from Status, jobs check and the alert, and OnMisfire did not make it up. Of two Resumes after a Pause
+// the first counts.
+func TestResumeOfAJobThatIsNotPaused(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(friday.Add(time.Minute))
+	operator := f.instance(nil, h.options())
+	planned := schedlock.Planned(schedlock.Crontab{Text: "0 9 * * *", Zone: time.UTC, Schedule: nine{}}, time.Hour)
+	in := f.instance(nil, h.options())
+	_, err := in.Do(ctx, "job", nothing, schedlock.Tick(friday), planned)
+	require.NoError(t, err)
+	require.NoError(t, in.sess.Close(ctx))
+	missed := func() time.Time {
+		t.Helper()
+		st, err := operator.Status(ctx, "job")
+		require.NoError(t, err)
+		return st.Missed(h.now())
+	}
+	saturday := friday.AddDate(0, 0, 1)
+	h.set(saturday.Add(3 * time.Hour))
+	require.Equal(t, saturday.Add(time.Hour), missed())
+	require.NoError(t, operator.Resume(ctx, "job"))
+	require.Equal(t, saturday.Add(time.Hour), missed())
+	require.Empty(t, f.Keys("/operation"))
+
+	require.NoError(t, operator.Pause(ctx, "job", "maintenance"))
+	require.NoError(t, operator.Resume(ctx, "job"))
+	require.Zero(t, missed())
+	sunday := saturday.AddDate(0, 0, 1)
+	h.set(sunday.Add(3 * time.Hour))
+	require.Equal(t, sunday.Add(time.Hour), missed())
+	require.NoError(t, operator.Resume(ctx, "job"))
+	require.Equal(t, sunday.Add(time.Hour), missed())
+}
+
 // A start that its plan says was due is overdue after half a minute, until it has come, or something keeps the job from it.
 // Pausing and resuming the job skips it.
 func TestOverdue(t *testing.T) {

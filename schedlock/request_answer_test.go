@@ -34,6 +34,7 @@ func TestRequestRunBesideAResume(t *testing.T) {
 					if serves && do == embedtest.DropResponse {
 						done.outcome(t, schedlock.Ran)
 					}
+					require.NoError(t, other.Pause(ctx, "job", "")) // otherwise Resume changes nothing
 					require.NoError(t, other.Resume(ctx, "job"))
 				}
 				fault := embedtest.Fault{Method: "Txn", Do: do, After: resume, Match: func(_ string, msg any) bool {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
 
 // Job is a line of a crontab.
@@ -139,6 +141,9 @@ func (j *Job) entitle(title string) (err error) {
 		return errors.New("the comment above it has no name: # job: NAME")
 	}
 	j.Name = words[0]
+	if err := keyspace.CheckJob(j.Name); err != nil {
+		return fmt.Errorf("the name in the comment above it: %w", err)
+	}
 	for _, option := range words[1:] {
 		name, value, _ := strings.Cut(option, "=")
 		switch name {

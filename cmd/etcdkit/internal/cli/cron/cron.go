@@ -150,13 +150,16 @@ func (v *cronRun) run(ctx context.Context, jobs []crontab.Job) error {
 		if err != nil {
 			return err
 		}
-		var lines sync.WaitGroup
-		for _, j := range jobs {
-			planned := schedlock.Crontab{Text: j.Schedule.Text(), Zone: j.Schedule.Location(), Schedule: j.Schedule}
-			job, err := l.Job(j.Name, planned, v.command(j), schedlock.AtMost(cmp.Or(j.AtMost, unbounded)), schedlock.Retries(j.Retries))
+		planned := make([]*schedlock.Job, len(jobs)) // all, before the first may start
+		for i, j := range jobs {
+			schedule := schedlock.Crontab{Text: j.Schedule.Text(), Zone: j.Schedule.Location(), Schedule: j.Schedule}
+			planned[i], err = l.Job(j.Name, schedule, v.command(j), schedlock.AtMost(cmp.Or(j.AtMost, unbounded)), schedlock.Retries(j.Retries))
 			if err != nil {
 				return exit.Usagef("line %d: %w", j.Line, err)
 			}
+		}
+		var lines sync.WaitGroup
+		for _, job := range planned {
 			lines.Go(func() { keepTime(ctx, job, time.Now) })
 		}
 		v.Say("%s; 'etcdkit jobs -N %s' shows them", output.Count(len(jobs), "line", "lines"), v.Call.Etcd.Namespace)
