@@ -54,7 +54,7 @@ func TestOnlyCallIsRefused(t *testing.T) {
 	t.Parallel()
 	for refusal, fault := range map[string]embedtest.Fault{
 		"no space":                       {Do: embedtest.FailWith, Err: rpctypes.ErrGRPCNoSpace},
-		"no space, and applied":          {Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace, Times: 1},
+		"no space, and applied":          {Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace, Skip: 1, Times: 1}, // the first claim of a job is void
 		"permission denied":              {Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied},
 		"authentication failed":          {Do: embedtest.FailWith, Err: rpctypes.ErrGRPCAuthFailed, Times: 2},
 		"permission denied after a copy": {Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCPermissionDenied, Times: 1},
@@ -115,7 +115,7 @@ func TestRefusedClaimIsRemovedFirst(t *testing.T) {
 	f := shared(t)
 	in := f.instance(nil, clock(midnight).options())
 	var starts atomic.Int64
-	in.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace})
+	applied := in.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.DropResponse, Err: rpctypes.ErrGRPCNoSpace})
 	removal := in.client.Inject(embedtest.Fault{Method: "Txn", Match: isRemoval, Do: embedtest.HoldRequest})
 	j, err := in.Job("job", schedlock.Periods(24*time.Hour), counted(&starts))
 	require.NoError(t, err)
@@ -125,6 +125,9 @@ func TestRefusedClaimIsRemovedFirst(t *testing.T) {
 		end <- answer{res, err}
 	}()
 	require.NoError(t, removal.WaitHit(ctxT(t)))
+	require.Equal(t, 1, applied.Hits())
+	require.Len(t, f.Keys("/run/"), 1)
+	require.Zero(t, starts.Load(), "the removal is not the end of a run")
 	select {
 	case a := <-end:
 		require.Fail(t, "it has not waited for the removal", "%v, %v", a.res, a.err)

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,6 +72,61 @@ func TestOnceAfterAnotherSchedule(t *testing.T) {
 					want = append(want, midnight.Add(at).Format(time.DateTime))
 				}
 				require.Equal(t, fmt.Sprint(want), fmt.Sprint(ticks[1:]))
+			})
+		})
+	}
+}
+
+// A514: the lock of a dead run exists when a process begins with another schedule, and by the time the lock is gone that process has
+// stored its own plan. What is missed is judged by the plan that it has found first.
+func TestOnceAfterAnotherScheduleBehindALock(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		deploy time.Duration // from the midnight after the run
+		want   []time.Duration
+	}{
+		"the former one was missed":     {23 * time.Hour, []time.Duration{22 * time.Hour}},
+		"before the former one was due": {8 * time.Hour, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, on []*desk) {
+				job := func(d *desk, at time.Duration, work schedlock.Func) (*schedlock.Locker, *schedlock.Job) {
+					d.open(concurrency.SessionOptions{TTL: 5 * time.Minute})
+					l := d.locker()
+					j, err := l.Job("job", daily(at), work, schedlock.OnMisfire(schedlock.Once), schedlock.AtMost(100*time.Hour))
+					require.NoError(t, err)
+					j.Next(time.Now())
+					return l, j
+				}
+				end, done := make(chan struct{}), make(chan struct{})
+				finish := sync.OnceFunc(func() { close(end) })
+				defer finish()
+				_, former := job(on[0], 9*time.Hour, func(context.Context, *schedlock.Run) error { <-end; return nil })
+				time.Sleep(time.Until(daily(9 * time.Hour).Next(time.Now().Add(time.Hour))))
+				go func() { defer close(done); former.Run() }()
+				midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+				time.Sleep(time.Until(midnight.Add(c.deploy)))
+				on[0].client.Stall()
+				var ticks []string
+				l, _ := job(on[1], 22*time.Hour, func(_ context.Context, r *schedlock.Run) error {
+					ticks = append(ticks, r.Tick().Format(time.DateTime))
+					return nil
+				})
+				time.Sleep(10 * time.Second)
+				st, err := l.Status(t.Context(), "job")
+				require.NoError(t, err)
+				require.True(t, st.Running, "its lock exists")
+				require.Equal(t, daily(22*time.Hour).Next(time.Now()), st.Plan.Due.UTC(), "its own plan is stored")
+				require.Empty(t, ticks)
+				time.Sleep(20 * time.Minute)
+				var want []string
+				for _, at := range c.want {
+					want = append(want, midnight.Add(at).Format(time.DateTime))
+				}
+				require.Equal(t, want, ticks)
+				on[0].client.Heal()
+				finish()
+				came(t, done, "the end of the lost run")
 			})
 		})
 	}
