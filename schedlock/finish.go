@@ -73,13 +73,15 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 	}
 	if !c.epoch.Valid() || k.late(plan{tick: c.tick, attempt: c.attempt}, k.opts.Now()) || !k.job.cooldown.lasts(ctx, c) {
 		err := k.withdraw(ctx, c)
-		k.sess.Background(func() {
-			if err != nil {
-				_ = k.withdraw(k.sess.Context(), c)
-			}
-			k.revoke(c.spare)
-		})
-		c.leave()
+		later := false
+		if err == nil {
+			k.sess.Background(func() { k.revoke(c.spare) })
+		} else {
+			_, later = k.remove(c, func(ctx context.Context) error { return k.withdraw(ctx, c) })
+		}
+		if !later {
+			c.leave()
+		}
 		c.begun()
 		return Result{Job: k.job.name, Tick: c.tick}, join.Errors(errNotStarted, err)
 	}

@@ -33,8 +33,9 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 	if !ok {
 		return nil, nil
 	}
+	waited := false // for, by Close, until the run has ended or what is left of the claim is removed
 	defer func() {
-		if got == nil {
+		if !waited {
 			leave()
 		}
 	}()
@@ -57,29 +58,42 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 		c.planned = k.planBefore(c, created.Also)
 		c.removable(k.job, created.Read)
 		afterClaim(k.Locker, k.job, c, p.mod)
+		waited = true
 		return c, nil
 	}
-	if pending, ok := errors.AsType[*commit.PendingError](err); ok {
-		k.discard(c, pending)
-		return nil, k.endError(sent, asked, err)
-	}
-	if errors.Is(err, commit.ErrGone) { // the lease of the session or of the cooldown has ended
-		k.revoke(c.spare) // a copy that was not answered may have put the cooldown, of a run that does not start
-		taken, err := k.takeBack(ctx, c)
-		if err != nil {
-			k.sess.Background(func() { _, _ = k.takeBack(k.sess.Context(), c) })
-			return nil, k.endError(ctx, asked, err)
-		}
-		if taken {
-			k.withdrawn, k.asked.mod = true, 0 // the request is used up
-		}
-		return nil, nil
-	}
-	k.job.cooldown.keep(c.spare)
 	if err == nil || errors.Is(err, commit.ErrOccupied) {
+		k.job.cooldown.keep(c.spare)
 		return nil, nil
 	}
-	return nil, k.endError(sent, asked, err)
+	waited, err = k.unclaimed(ctx, sent, asked, c, err)
+	return nil, err
+}
+
+// unclaimed takes the error of a claim that was sent, and returns that of the call, or nil if the claim has no effect. later reports
+// that what is left of the claim is removed in the background.
+func (k *claim) unclaimed(ctx, sent context.Context, asked time.Time, c *claimed, failed error) (later bool, err error) {
+	if pending, ok := errors.AsType[*commit.PendingError](failed); ok {
+		return k.discard(c, pending), k.endError(sent, asked, failed)
+	}
+	if !errors.Is(failed, commit.ErrGone) {
+		k.job.cooldown.keep(c.spare)
+		return false, k.endError(sent, asked, failed)
+	}
+	// The lease of the session or of the cooldown has ended. A copy that was not answered may have put the cooldown, of a run that
+	// does not start.
+	k.revoke(c.spare)
+	taken, err := k.takeBack(ctx, c)
+	if err != nil {
+		_, later = k.remove(c, func(ctx context.Context) error {
+			_, err := k.takeBack(ctx, c)
+			return err
+		})
+		return later, k.endError(ctx, asked, err)
+	}
+	if taken {
+		k.withdrawn, k.asked.mod = true, 0 // the request is used up
+	}
+	return false, nil
 }
 
 // draft returns a claim that is not sent yet.
@@ -163,9 +177,32 @@ func (k *claim) takeBack(ctx context.Context, c *claimed) (taken bool, err error
 	return true, k.withdraw(ctx, c)
 }
 
+// remove repeats, in the background, what removes a claim whose function is not called, until that is done or two seconds after the
+// session has closed. Close waits for it: the record of the claim has no lease, and would use the tick up. So does Remove of the job:
+// what comes late puts the plan again. ended is closed at the end. ok is false, and nothing is done, if the session has closed.
+func (k *claim) remove(c *claimed, removal func(context.Context) error) (ended <-chan struct{}, ok bool) {
+	done, end := k.starts.another(), make(chan struct{})
+	ok = k.sess.Later(func(ctx context.Context) {
+		defer c.leave()
+		defer done()
+		defer close(end)
+		pause := commit.Backoff{Most: 5 * time.Second}
+		for {
+			if err := removal(ctx); err == nil || pause.Wait(ctx, err) != nil {
+				break
+			}
+		}
+		k.revoke(c.spare) // if the session was lost, the cooldown may still be written
+	})
+	if !ok {
+		done()
+	}
+	return end, ok
+}
+
 // discard undoes, in the background, a claim whose outcome is unknown, and restores the record of the
-// previous attempt if there was one.
-func (k *claim) discard(c *claimed, pending *commit.PendingError) {
+// previous attempt if there was one. It returns false if the session has closed.
+func (k *claim) discard(c *claimed, pending *commit.PendingError) bool {
 	run := k.job.keys.Run(c.tick)
 	undo, back := []string{k.job.keys.Cooldown()}, []clientv3.Op(nil)
 	if c.before != "" {
@@ -173,22 +210,25 @@ func (k *claim) discard(c *claimed, pending *commit.PendingError) {
 	} else {
 		undo = append(undo, run)
 	}
-	done, discarded := k.starts.another(), make(chan struct{}) // what comes late puts the plan again
-	k.discarded = discarded
-	if !k.sess.Background(func() {
-		defer done()
-		defer close(discarded)
-		ctx := k.sess.Context() // also after the end of the lease, which does not remove the record
-		if pending.DiscardWith(ctx, back, undo...) == nil {
-			_ = k.replan(ctx, c)
-			_, _ = k.takeBack(ctx, c)
+	settled := false
+	discarded, ok := k.remove(c, func(ctx context.Context) (err error) { // also after the end of the lease, which does not remove the record
+		if !settled {
+			err = pending.DiscardWith(ctx, back, undo...)
 		}
-		k.revoke(c.spare) // if the session was lost, the cooldown may still be written
-	}) {
-		done()
+		if settled = err == nil; settled {
+			err = k.replan(ctx, c)
+			_, left := k.takeBack(ctx, c)
+			err = cmp.Or(err, left)
+		}
+		return err
+	})
+	if !ok {
 		pending.Abandon()
 		k.revoke(c.spare)
+		return false
 	}
+	k.discarded = discarded
+	return true
 }
 
 // withdraw undoes a claim whose function was not started, and restores the record of the previous
@@ -261,17 +301,30 @@ func (k *claim) replanned(c *claimed) []clientv3.Op {
 	if put == nil {
 		return nil
 	}
-	return []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(k.job.keys.Plan()), "=", c.plan)}, put, nil)}
+	return []clientv3.Op{k.inPlaceOf(c, put...)}
 }
 
-// replan takes back the plan of a claim alone.
+// inPlaceOf returns what changes the plan of a claim, for a Txn, if it is stored still.
+func (k *claim) inPlaceOf(c *claimed, ops ...clientv3.Op) clientv3.Op {
+	return clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(k.job.keys.Plan()), "=", c.plan)}, ops, nil)
+}
+
+// replan takes back the plan of a claim alone. While etcd is out of space it removes the plan: that says of a tick that it was
+// started, and the next claim or a process that has the job stores another one.
 func (k *claim) replan(ctx context.Context, c *claimed) error {
 	again := k.replanned(c)
 	if again == nil {
 		return nil
 	}
-	_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return k.kv.Txn(call).Then(again...).Commit()
-	})
+	send := func(ops ...clientv3.Op) error {
+		_, err := repeat(ctx, k.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
+			return k.kv.Txn(call).Then(ops...).Commit()
+		})
+		return err
+	}
+	err := send(again...)
+	if errors.Is(err, rpctypes.ErrNoSpace) { // deletions pass
+		err = send(k.inPlaceOf(c, clientv3.OpDelete(k.job.keys.Plan())))
+	}
 	return err
 }

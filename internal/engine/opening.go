@@ -81,7 +81,7 @@ func (o opening) repeated() *Epoch {
 // grant takes a lease.
 func (o opening) grant(ctx context.Context) (*lease.Lease, error) {
 	return lease.Grant(ctx, o.lease, lease.Options{
-		TTL: o.opts.TTL, Margin: o.opts.Margin, Log: o.opts.Log, Later: o.later, Renewed: o.renewed(),
+		TTL: o.opts.TTL, Margin: o.opts.Margin, Log: o.opts.Log, Later: func(fn func(context.Context)) { o.Later(fn) }, Renewed: o.renewed(),
 		Denied: func(err error) { o.denials.refused(deniedRenewal, err) },
 	})
 }

@@ -337,9 +337,10 @@ func (s *Session) revoke(l *lease.Lease, cause error) error {
 	return l.Revoke(s.late)
 }
 
-// later runs fn in the background, with a ctx that outlasts the session by two
-// seconds.
-func (s *Session) later(fn func(context.Context)) { s.Background(func() { fn(s.late) }) }
+// Later is Background for an fn whose ctx outlasts the session by two seconds: for what must not stay in etcd after it.
+func (s *Session) Later(fn func(context.Context)) bool {
+	return s.Background(func() { fn(s.late) })
+}
 
 // become sets the present epoch.
 func (s *Session) become(e *Epoch) {
