@@ -88,7 +88,7 @@ func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 // Close ends the session. Calls that wait, and new ones, return ErrClosed at once. Close then
 // waits until all permits are released and all runs of schedlock and attempts of idempotency
 // on this session have ended, or until ctx ends; those that are left then end with ErrClosed
-// as their cause. It revokes the lease, which releases them in etcd, and waits for the
+// as their cause. A claim whose function is not called counts until it is removed. Close revokes the lease, which releases them in etcd, and waits for the
 // goroutines of the session. A graceful stop is Close with a deadline; the end of a
 // context of Do would interrupt its work.
 //

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -85,7 +86,8 @@ func (p *planner) keep() {
 	ctx, cancel := l.untilClose(l.sess.Context())
 	defer cancel()
 	again := make(<-chan time.Time)
-	var written *engine.Epoch
+	refused := commit.Backoff{Least: 5 * time.Second, Most: commit.DeniedPause}
+	var written *engine.Epoch // nil after a refusal
 	for {
 		var over <-chan struct{}
 		if e, err := l.sess.Live(ctx); err == nil {
@@ -106,11 +108,14 @@ func (p *planner) keep() {
 		case <-ctx.Done():
 			return
 		}
-		wait := 5 * time.Second
+		written = nil
 		if e, err := l.sess.Live(ctx); err == nil && p.write(ctx, e) == nil && p.retire(ctx, e) == nil {
-			wait, written = p.rest(), e
+			written = e
+			refused.Reset()
+			again = time.After(p.rest())
+		} else {
+			again = time.After(refused.Next())
 		}
-		again = time.After(wait)
 	}
 }
 

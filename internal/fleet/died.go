@@ -96,6 +96,17 @@ func (d *deaths) ended(lease int64, owner string, works map[requestAt]struct{}, 
 	}
 	d.of[lease] = Died{owner, now, had}
 	maps.DeleteFunc(d.of, func(_ int64, of Died) bool { return now-of.At > diedFor })
+	d.latest()
+}
+
+// inherit takes over what an earlier list has seen, beside what was seen since this one was read.
+func (d *deaths) inherit(from deaths) {
+	maps.Copy(d.of, from.of)
+	d.latest()
+}
+
+// latest forgets all but the latest mostDied.
+func (d *deaths) latest() {
 	for len(d.of) > mostDied {
 		delete(d.of, slices.MinFunc(slices.Collect(maps.Keys(d.of)), func(a, b int64) int { return cmp.Compare(d.of[a].At, d.of[b].At) }))
 	}

@@ -140,6 +140,28 @@ func TestDiedLately(t *testing.T) {
 	require.Empty(t, h.deaths.holds, "what ended at another revision is forgotten")
 }
 
+// A515: processes that died while the namespace was read again are known to both lists: together so many at most are listed.
+func TestDiedWhileTheNamespaceWasReadAgain(t *testing.T) {
+	t.Parallel()
+	const now = 1000 * second
+	kill := func(h *history, n int64) {
+		lock, alive := h.space.Job("nightly").Lock(), h.open(n+1, fmt.Sprint("web-", n))
+		h.write(lock, "{}", n+1, now+n*second)
+		h.remove(now+n*second, lock, alive)
+	}
+	before, next := newHistory(t), newHistory(t)
+	for n := range int64(mostDied) {
+		kill(before, n)
+		kill(next, n+mostDied/2)
+	}
+	next.inherit(before.State)
+	var owners []string
+	for _, d := range next.Died(now+100*second, asItIs) {
+		owners = append(owners, d.Owner)
+	}
+	require.Equal(t, []string{"web-14", "web-13", "web-12", "web-11", "web-10", "web-9", "web-8", "web-7", "web-6", "web-5"}, owners)
+}
+
 // A433: what a process had is known after its death, by its names, of several sessions of one owner together, and so much at most. The
 // lease of a permit that outlives its process (A434) expires at its end, and nothing has died.
 func TestWhatTheDeadHad(t *testing.T) {

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -172,7 +171,7 @@ func (s *State) inherit(from *State) {
 			of.inherit(old.Keys[key])
 		}
 	}
-	maps.Copy(s.deaths.of, from.deaths.of)
+	s.deaths.inherit(from.deaths)
 	for l := range s.dirty {
 		l.from = from.asOf
 	}

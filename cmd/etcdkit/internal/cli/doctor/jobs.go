@@ -33,26 +33,29 @@ func (d *examination) unstarted(ctx context.Context, st schedlock.Status) (since
 			resumed = record.Time(min(at.AtMS, resumed.UnixMilli())) // of another clock
 		}
 	}
-	return ticks.Unstarted(dueOf(st, resumed), d.now()), nil
+	return ticks.Unstarted(dueOf(st, resumed, d.now()), d.now()), nil
 }
 
 // dueOf returns by when a job that has run is to start, by its period. A fire time that came during the latest run was
-// skipped.
-func dueOf(st schedlock.Status, resumed time.Time) time.Time {
-	latest := resumed
+// skipped. A start and an end that have not come yet are of a wrong clock, and do not count.
+func dueOf(st schedlock.Status, resumed, now time.Time) time.Time {
+	latest, ended := resumed, st.Last.End
+	if !record.HasCome(millis(ended), now) {
+		ended = time.Time{}
+	}
 	if st.Last.Tick.After(latest) {
 		latest = st.Last.Tick
 	}
-	if least := record.LeastOf(st.Settings); least > 0 {
-		run := record.Run{State: string(st.Last.State), StartMS: millis(st.Last.Start), EndMS: millis(st.Last.End), CooledMS: millis(st.Last.Cooled)}
+	if least := record.LeastOf(st.Settings); least > 0 && record.HasCome(millis(st.Last.Start), now) {
+		run := record.Run{State: string(st.Last.State), StartMS: millis(st.Last.Start), EndMS: millis(ended), CooledMS: millis(st.Last.Cooled)}
 		if free := record.Time(run.Free(least)); free.After(latest) {
 			latest = free
 		}
 	}
 	period, _ := record.PeriodOf(st.Settings)
 	next := ticks.Next(period, latest)
-	if !next.Before(st.Last.Start) && !next.After(st.Last.End) {
-		next = ticks.Next(period, st.Last.End)
+	if !next.Before(st.Last.Start) && !next.After(ended) {
+		next = ticks.Next(period, ended)
 	}
 	return next
 }

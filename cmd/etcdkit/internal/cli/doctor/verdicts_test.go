@@ -77,22 +77,28 @@ func TestDueOf(t *testing.T) {
 		last, resumed, ended, want float64
 		state                      schedlock.State
 		cooled                     float64
+		start                      float64 // if it is not that of the tick
 	}{
-		"a period":                       {hourly, 10, 0, 0, 11, schedlock.RunDone, 0},
-		"a period, resumed":              {hourly, 10, 12.5, 0, 13, schedlock.RunDone, 0},
-		"a period, and a cooldown":       {cools, 10, 0, 0, 12, schedlock.RunDone, 0},
-		"Unlock ends the cooldown":       {cools, 10, 0, 0, 11, schedlock.RunUnlocked, 0},
-		"a run outlasts the period":      {hourly, 10, 0, 12.5, 13, schedlock.RunDone, 0},
-		"a run ends before the next":     {hourly, 10, 0, 10.5, 11, schedlock.RunDone, 0},
-		"A336: unlocked after the run":   {cools, 10, 0, 10.1, 11, schedlock.RunDone, 10.5},
-		"A336: unlocked after a loss":    {cools, 10, 0, 0, 11, schedlock.RunLost, 10.5},
-		"A336: unlocked after the next":  {cools, 10, 0, 10.1, 12, schedlock.RunDone, 11.2},
-		"A336: unlocked by a fast clock": {cools, 10, 0, 10.1, 12, schedlock.RunDone, 40},
+		"a period":                       {hourly, 10, 0, 0, 11, schedlock.RunDone, 0, 0},
+		"a period, resumed":              {hourly, 10, 12.5, 0, 13, schedlock.RunDone, 0, 0},
+		"a period, and a cooldown":       {cools, 10, 0, 0, 12, schedlock.RunDone, 0, 0},
+		"Unlock ends the cooldown":       {cools, 10, 0, 0, 11, schedlock.RunUnlocked, 0, 0},
+		"a run outlasts the period":      {hourly, 10, 0, 12.5, 13, schedlock.RunDone, 0, 0},
+		"a run ends before the next":     {hourly, 10, 0, 10.5, 11, schedlock.RunDone, 0, 0},
+		"A336: unlocked after the run":   {cools, 10, 0, 10.1, 11, schedlock.RunDone, 10.5, 0},
+		"A336: unlocked after a loss":    {cools, 10, 0, 0, 11, schedlock.RunLost, 10.5, 0},
+		"A336: unlocked after the next":  {cools, 10, 0, 10.1, 12, schedlock.RunDone, 11.2, 0},
+		"A336: unlocked by a fast clock": {cools, 10, 0, 10.1, 12, schedlock.RunDone, 40, 0},
+		"A516: ended by a fast clock":    {hourly, 10, 0, 90, 11, schedlock.RunDone, 0, 0},
+		"A516: begun by a fast clock":    {cools, 10, 0, 90, 11, schedlock.RunDone, 0, 89},
 	} {
 		st := schedlock.Status{Settings: c.settings, Last: &schedlock.Record{State: c.state, Tick: at(c.last), Start: at(c.last).Add(time.Second), End: at(c.ended)}}
+		if c.start != 0 {
+			st.Last.Start = at(c.start)
+		}
 		if c.cooled != 0 {
 			st.Last.Cooled = at(c.cooled)
 		}
-		require.True(t, at(c.want).Equal(dueOf(st, at(c.resumed))), "%s: %v", name, dueOf(st, at(c.resumed)))
+		require.True(t, at(c.want).Equal(dueOf(st, at(c.resumed), at(48))), "%s: %v", name, dueOf(st, at(c.resumed), at(48)))
 	}
 }
