@@ -135,9 +135,9 @@ func (c *claim) send(ctx context.Context, before state) (commit.Result, error) {
 // same.
 func (c *claim) discard(pending *commit.PendingError, before state) {
 	s, w := c.store, c.withdrawal(before)
-	if !s.withdrawals.run(c.begun.Encode(), func() {
+	if !s.withdrawals.run(c.begun.Encode(), func(ctx context.Context) {
 		defer c.leave()
-		err := w.repeat(func(ctx context.Context) error {
+		err := w.repeat(ctx, func(ctx context.Context) error {
 			settled := pending.Settle(ctx)
 			return cmp.Or(w.try(ctx), settled)
 		})
@@ -161,11 +161,14 @@ func nearQuota(err error) error {
 // a lost attempt. If ctx ends before, the removal continues in the background, and withdraw returns
 // the error.
 func (c *claim) withdraw(ctx context.Context, before state) error {
-	defer c.leave()
 	s, w := c.store, c.withdrawal(before)
 	err := w.try(ctx)
-	if err == nil || !s.withdrawals.run(c.begun.Encode(), func() { s.work.give(c.work, w.finish() != nil) }) {
+	if err == nil || !s.withdrawals.run(c.begun.Encode(), func(ctx context.Context) {
+		defer c.leave()
+		s.work.give(c.work, w.repeat(ctx, w.try) != nil)
+	}) {
 		s.work.give(c.work, err != nil)
+		c.leave()
 	}
 	if err != nil {
 		err = nearQuota(because(ctx, err))

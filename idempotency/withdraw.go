@@ -33,13 +33,13 @@ func withdrawalsOf(sess *engine.Session) *withdrawals {
 	return w.(*withdrawals)
 }
 
-// run runs fn, which takes back the claim with that record, in the background. It returns false, and does
-// nothing, if the session has ended.
-func (w *withdrawals) run(text string, fn func()) bool {
+// run runs fn, which takes back the claim with that record, in the background, with a ctx that ends two seconds after the session
+// has closed: a record that stayed would be that of a lost attempt. It returns false, and does nothing, if the session has closed.
+func (w *withdrawals) run(text string, fn func(context.Context)) bool {
 	undone := make(chan struct{})
 	w.all.Store(text, undone)
 	end := func() { w.all.Delete(text); close(undone) }
-	ok := w.sess.Background(func() { defer end(); fn() })
+	ok := w.sess.Later(func(ctx context.Context) { defer end(); fn(ctx) })
 	if !ok {
 		end()
 	}
@@ -62,13 +62,10 @@ type withdrawal struct {
 	before state
 }
 
-// finish repeats try until it succeeds. It returns an error only if the session has ended.
-func (w withdrawal) finish() error { return w.repeat(w.try) }
-
 // repeat repeats a try until it succeeds, also while etcd refuses it, for lack of space for example. It returns an error
-// only if the session has ended.
-func (w withdrawal) repeat(try func(context.Context) error) error {
-	ctx, pause := w.reader.sess.Context(), commit.Backoff{Most: 5 * time.Second}
+// only if ctx has ended.
+func (w withdrawal) repeat(ctx context.Context, try func(context.Context) error) error {
+	pause := commit.Backoff{Most: 5 * time.Second}
 	for {
 		err := try(ctx)
 		if err == nil {

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -165,5 +166,53 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 		on[1].client.Heal()
 		close(end)
 		came(t, done, "the end of the lost run")
+	})
+}
+
+// changesRecord reports whether a message is a Txn that writes the record of a request, or deletes it.
+func changesRecord(m etcdfake.Message) (puts, deletes bool) {
+	txn, ok := m.Body.(*pb.TxnRequest)
+	if !ok {
+		return false, false
+	}
+	for _, op := range txn.Success {
+		puts = puts || strings.Contains(string(op.GetRequestPut().GetKey()), "/record/")
+		deletes = deletes || strings.Contains(string(op.GetRequestDeleteRange().GetKey()), "/record/")
+	}
+	return puts, deletes
+}
+
+// A518: the same of a request of idempotency. Its record would read as a lost attempt, which Refuse never executes again.
+func TestRemovalOfARequestOutlastsTheSession(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		s := on[0].storeOf(idempotency.Options{})
+		require.NoError(t, started(t, s, order("1")).Commit(t.Context(), nil))
+		var away atomic.Bool
+		removes := make(chan struct{})
+		removing := sync.OnceFunc(func() { close(removes) })
+		on[0].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+			switch puts, _ := changesRecord(m); {
+			case puts && !away.Swap(true):
+				return etcdfake.Fault{Err: etcdfake.ErrUnavailable}
+			case away.Load() && !m.Response:
+				return etcdfake.Fault{Err: etcdfake.ErrUnavailable, DropRequest: true}
+			}
+			return etcdfake.Fault{}
+		})
+		_, _, err := s.Begin(within(t, time.Second), order("2"), nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(2 * ttl)
+		require.Len(t, on[1].records(), 2, "it was applied")
+		on[0].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
+			if _, deletes := changesRecord(m); deletes {
+				removing()
+				return etcdfake.Fault{RequestDelay: time.Second}
+			}
+			return etcdfake.Fault{}
+		})
+		came(t, removes, "the removal")
+		on[0].close(0)
+		require.Len(t, on[1].records(), 1)
 	})
 }
