@@ -35,12 +35,10 @@ func trigger(ctx context.Context, l *schedlock.Locker, name, reason string) erro
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	why := "no live process has it by Locker.Job"
-	switch st, err := l.Status(ctx, name); {
-	case err == nil && st.Obstacle() != "":
-		why = st.Obstacle()
-	case err == nil && st.Plan != nil && st.Plan.Called && !st.Plan.Live:
-		why = "calls start it, and no process waits for requests between two of them"
+	st, err := l.Status(ctx, name)
+	why := st.Unanswered()
+	if err != nil {
+		why = fmt.Sprintf("why is not known: %v", err)
 	}
 	return changed{fmt.Errorf("no process has started job %q within %v: %s; one that receives the request within a minute may start it later", name, startBound, why)}
 }

@@ -124,7 +124,7 @@ func TestTexts(t *testing.T) {
 		job + ", attempt 1: job was unlocked":    &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrUnlocked},
 		job + ", attempt 1: run is lost: by ops": &schedlock.LostError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrLost, Reason: "by ops"},
 		"record the end of " + job + ", attempt 1: etcd has not confirmed it: session or its etcd client is closed": &schedlock.UnconfirmedError{Job: "sweep", Tick: at, Attempt: 1, Cause: schedlock.ErrClosed},
-		`job "sweep" is in use with other settings: here AtMost 1s; there AtMost 1h`:             &schedlock.SettingsError{Job: "sweep", Mine: "AtMost 1s", Theirs: "AtMost 1h"},
+		`job "sweep" is in use with other settings: here AtMost 1s; there AtMost 1h`:                                &schedlock.SettingsError{Job: "sweep", Mine: "AtMost 1s", Theirs: "AtMost 1h"},
 	} {
 		require.EqualError(t, err, want)
 		for sentinel, is := range map[error]bool{

@@ -199,6 +199,20 @@ func (s Status) Obstacle() string {
 	return ""
 }
 
+// Unanswered returns why no process has started a run that RequestRun has asked for, as a text, as far as etcd shows it
+// afterwards.
+func (s Status) Unanswered() string {
+	switch {
+	case s.Obstacle() != "":
+		return s.Obstacle()
+	case s.Plan != nil && s.Plan.Live:
+		return "a process has it, and could not start it when the request came: it was paused, ran, cooled down or was refused, and the log of that process says which; ask again"
+	case s.Plan != nil && s.Plan.Called:
+		return "calls start it, as those of 'etcdkit jobs run' in a crontab, and no process waits for requests between two of them; 'etcdkit jobs run --now' runs its command"
+	}
+	return "no live process has it by Locker.Job"
+}
+
 // Pause says which process paused a job, why and when. Its fields are zero if the stored pause cannot be read: the
 // job is paused all the same.
 type Pause struct {

@@ -73,7 +73,8 @@ func (j *Job) warnOfZone(first time.Time) {
 }
 
 // Remove says that this process does not have the job any more: call it after the cron library has removed it. Requests
-// for a run do not reach it, and if its settings are in force, they are not any more. If no other live process has it, its
+// for a run do not reach it, and if its settings are in force, they are not any more. Of several Jobs of the name the latest that
+// stays is planned and gets the requests. If no other live process has it, its
 // plan is removed, so that it has no next fire time and EtcdkitJobNotStarted waits for none; but a period stays in force if
 // another live process has run it without a Job (Do, wrappers). EtcdkitJobGone rings for a day if records stay, as they do
 // until Forget. Active runs continue, without further attempts. No other run of this Job starts after Remove has returned nil:
@@ -87,11 +88,10 @@ func (j *Job) Remove(ctx context.Context) error {
 	defer cancel()
 	j.starts.end()
 	of := l.job(j.name)
-	of.mu.Lock()
-	if of.asked == j {
-		of.asked, of.served = nil, 0 // a new Job looks at a request that this one has not started
+	if stays := of.gives(j); stays != nil {
+		l.plans.add(j.name, &stays.times)
+		l.sess.Background(func() { readRequested(l, of) })
 	}
-	of.mu.Unlock()
 	return l.about("remove", j.name, l.plans.remove(ctx, j.name, &j.times, j.starts))
 }
 

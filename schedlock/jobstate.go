@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,10 +40,10 @@ type job struct {
 	planned     record.Plan // in etcd, as far as events have shown it
 	shown       bool        // an event has shown it since plans were read
 	losses      losses
-	stamped     int64 // of the latest claim of this process, see stampOf
-	asked       *Job  // the one that runs what RequestRun asks for, or nil
-	served      int64 // mod revision of the latest request that this process has looked at
-	requestGone int64 // revision at which the latest request was started, or expired
+	stamped     int64  // of the latest claim of this process, see stampOf
+	jobs        []*Job // of this name that were asked for their fire times: the last one runs what RequestRun asks for
+	served      int64  // mod revision of the latest request that this process has looked at
+	requestGone int64  // revision at which the latest request was started, or expired
 }
 
 func newJob(name string, keys keyspace.Job, e *etcd) *job {
@@ -52,12 +53,31 @@ func newJob(name string, keys keyspace.Job, e *etcd) *job {
 	}
 }
 
+// gives takes a Job from those of this name. If it was the last one, it returns the one that is the last one now, or nil.
+func (j *job) gives(one *Job) (stays *Job) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	i := slices.Index(j.jobs, one)
+	last := i >= 0 && i == len(j.jobs)-1
+	if i >= 0 {
+		j.jobs = slices.Delete(j.jobs, i, i+1)
+	}
+	if !last {
+		return nil
+	}
+	j.served = 0 // another Job looks at a request that this one has not started
+	if len(j.jobs) > 0 {
+		stays = j.jobs[len(j.jobs)-1]
+	}
+	return stays
+}
+
 // idle reports whether no run of this process is active or has an end that etcd has not confirmed, and no Job takes requests
 // for runs.
 func (j *job) idle() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.asked == nil && len(j.runs) == 0 && len(j.open) == 0
+	return len(j.jobs) == 0 && len(j.runs) == 0 && len(j.open) == 0
 }
 
 // running reports whether a run of this process is active.

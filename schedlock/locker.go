@@ -188,7 +188,7 @@ func (l *Locker) resync() {
 		for _, r := range j.runs {
 			l.sess.Background(func() { _ = r.Check(r.claim.epoch.Context()) })
 		}
-		if j.asked != nil {
+		if len(j.jobs) > 0 {
 			l.sess.Background(func() { readRequested(l, j) })
 		}
 		if j.print != "" || len(j.claimed) > 0 || j.planned.Schedule != "" {

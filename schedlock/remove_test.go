@@ -224,6 +224,32 @@ func TestNewJobBesideRemove(t *testing.T) {
 	require.Len(t, f.Keys("/plan"), 1)
 }
 
+// A573: of two Jobs of a name the newer one is removed, as when a change of the configuration is taken back: the one that stays
+// has the plan, and runs what is requested. It had neither, and RequestRun returned nil.
+func TestRemoveOfTheNewerJob(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	in, operator := f.instance(nil, schedlock.Settled(clock(friday).options())), f.instance(nil, nil)
+	ran := make(chan int, 8)
+	job := func(n int) *schedlock.Job {
+		j, err := in.Job("job", nine{}, func(context.Context, *schedlock.Run) error { ran <- n; return nil })
+		require.NoError(t, err)
+		j.Next(friday)
+		in.waitPlan(t, "job", func(_ record.Plan, ok bool) bool { return ok })
+		return j
+	}
+	one, two, three := job(1), job(2), job(3)
+	require.NoError(t, two.Remove(ctx))
+	require.NoError(t, three.Remove(ctx))
+	in.waitPlan(t, "job", func(_ record.Plan, ok bool) bool { return ok })
+	_, err := operator.RequestRun(ctx, "job", "")
+	require.NoError(t, err)
+	require.Equal(t, 1, got(t, ran, "the one that stays"))
+	require.NoError(t, one.Remove(ctx))
+	require.Empty(t, f.Keys("/plan"))
+}
+
 // stumbling is nine, but panics when a claim asks for the plan that goes with it.
 type stumbling struct{ nine }
 

@@ -24,7 +24,7 @@ func (j *Job) register() {
 	l := j.locker
 	of := l.job(j.name)
 	of.mu.Lock()
-	of.asked = j
+	of.jobs = append(of.jobs, j)
 	of.mu.Unlock()
 	l.sess.Background(func() { readRequested(l, of) })
 	if of.losses.begin() {
@@ -47,10 +47,10 @@ func readRequested(l *Locker, j *job) {
 // requested starts what another process has asked for. The job must be locked.
 func (j *job) requested(kv *mvccpb.KeyValue) {
 	r, ok := record.DecodeRequestedRun(kv.Value)
-	one := j.asked
-	if !ok || one == nil || kv.ModRevision <= j.served {
+	if !ok || len(j.jobs) == 0 || kv.ModRevision <= j.served {
 		return
 	}
+	one := j.jobs[len(j.jobs)-1]
 	j.served = kv.ModRevision
 	one.locker.sess.Callback(func() {
 		res, err := one.runAsked(requestedRun{id: r.Nonce, mod: kv.ModRevision})

@@ -275,3 +275,19 @@ func TestObstacle(t *testing.T) {
 		require.Equal(t, want, st.Obstacle())
 	}
 }
+
+// A571: of a job that a live process has, which could not start it when the request came, nobody says that no process has it:
+// an operator restarted healthy services.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	for want, st := range map[string]schedlock.Status{
+		"a run is active":                      {Running: true, Plan: &schedlock.Plan{Live: true}},
+		"a process has it, and could not":      {Plan: &schedlock.Plan{Live: true}},
+		"a process has it,":                    {Plan: &schedlock.Plan{Live: true, Called: true}},
+		"calls start it":                       {Plan: &schedlock.Plan{Called: true}},
+		"no live process has it by Locker.Job": {Plan: &schedlock.Plan{}},
+		"no live process has it":               {},
+	} {
+		require.True(t, strings.HasPrefix(st.Unanswered(), want), st.Unanswered())
+	}
+}

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,19 +76,12 @@ func started(ctx, caller context.Context, l *schedlock.Locker, name, id string, 
 			if r, err := l.Requested(last, name, id); !errors.Is(err, schedlock.ErrGone) { // without etcd, it is not known
 				return r, err
 			}
-			return r, exit.Errorf(exit.NotAcquired, "job %s: no process has started it within %v: %s", name, wait, whyNot(last, l, name))
+			st, err := l.Status(last, name)
+			why := st.Unanswered()
+			if err != nil {
+				why = fmt.Sprintf("why is not known: %v", err)
+			}
+			return r, exit.Errorf(exit.NotAcquired, "job %s: no process has started it within %v: %s", name, wait, why)
 		}
 	}
-}
-
-// whyNot returns why no process has started a job.
-func whyNot(ctx context.Context, l *schedlock.Locker, name string) string {
-	st, err := l.Status(ctx, name)
-	switch {
-	case err == nil && st.Obstacle() != "":
-		return st.Obstacle()
-	case err == nil && st.Plan != nil && st.Plan.Called && !st.Plan.Live:
-		return "calls start it, as those of 'etcdkit jobs run' in a crontab, and no process waits for requests between two of them; 'etcdkit jobs run --now' runs its command"
-	}
-	return "no live process has it by Locker.Job"
 }
