@@ -81,7 +81,8 @@ func (e *ending) LateCause() error { return (*Attempt)(e).late() }
 func (e *ending) Ended(cause error) { (*Attempt)(e).overdue(cause) }
 
 // Context returns the attempt's context. It ends, with a cause, when the session or the lease of the record is lost
-// (ErrLost), when the session is closed (ErrClosed), after MaxExecution (ErrTooLong), and when the attempt is settled (ErrSettled).
+// (ErrLost), when etcd refuses a write of the attempt (ErrFenced), when the session is closed (ErrClosed), after MaxExecution
+// (ErrTooLong), and when the attempt is settled (ErrSettled).
 // It does not end with the caller's ctx: a client that disconnects does not stop its request. But while the function of Do
 // or Run is called, it ends when a permit or a run of a job is lost under which the ctx of Do or Run runs, with the *concurrency.LostError
 // or the run's error: other work may have the permit then, or run the job. The release of a permit and the end of a run do not
@@ -128,7 +129,7 @@ func (a *Attempt) Ref() Ref {
 // SetNote replaces the note of the request, once the work knows what an operator needs, such as the
 // number of the order that it has made: see the option Note. It costs one Txn, as a Step does. It returns
 // ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before or ends since its lease is gone, or an
-// error of etcd's.
+// error of etcd's. With ErrFenced, the attempt's context ends.
 func (a *Attempt) SetNote(text string) error {
 	if a == nil {
 		return none("set note of")
@@ -138,12 +139,13 @@ func (a *Attempt) SetNote(text string) error {
 }
 
 // rewrite changes the record of the attempt in progress.
-func (a *Attempt) rewrite(change func(*record.Attempt) error) error {
-	if err := a.lock(); err != nil {
+func (a *Attempt) rewrite(change func(*record.Attempt) error) (err error) {
+	if err = a.lock(); err != nil {
 		return err
 	}
+	defer func() { err = a.lost(err) }() // after unlock, for a hook that writes the record
 	defer a.unlock()
-	return a.lost(a.own.change(a.Context(), change))
+	return a.own.change(a.Context(), change)
 }
 
 // lock takes the right to write the record. It fails once the attempt is being settled.
@@ -230,7 +232,7 @@ func (a *Attempt) ChildKey(purpose string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:24])
 }
 
-// Err returns nil until the attempt's context ends, and then its cause: ErrLost, ErrClosed,
+// Err returns nil until the attempt's context ends, and then its cause: ErrLost, ErrFenced, ErrClosed,
 // ErrTooLong or ErrSettled, or the *concurrency.LostError of a permit. It reads the clocks itself, so it is right after a
 // pause of the process even if no timer has fired yet.
 func (a *Attempt) Err() error {

@@ -114,6 +114,9 @@ func (c *claim) lostWithSession() error {
 	return &lostError{text, cause}
 }
 
+// fenced returns the cause of an attempt that ends when etcd refuses a write of it.
+func (c *claim) fenced() error { return fmt.Errorf("attempt at %v: %w", c.key, ErrFenced) }
+
 func (c *claim) late() error {
 	return fmt.Errorf("run %v: %w: MaxExecution of %v has passed", c.key, ErrTooLong, c.set.MaxExecution)
 }

@@ -36,7 +36,7 @@ type Result[T any] struct {
 // NothingDone(err) if nothing was done, which releases the key, and Permanent(err) for a failure that
 // is recorded; OnError says it of whole kinds of errors. If fn panics, so does Do, and OnPanic decides.
 // If the attempt's context has ended when fn returns an error, the attempt counts as lost, and the
-// error is joined with the context's cause: ErrLost, ErrClosed, ErrTooLong or the *concurrency.LostError of a permit. Such
+// error is joined with the context's cause: ErrLost, ErrFenced, ErrClosed, ErrTooLong or the *concurrency.LostError of a permit. Such
 // an error is not final: another attempt may have begun, and may succeed.
 //
 // Otherwise Do returns the errors of Begin and of Commit; ErrInvalid for a nil fn and for such a T,

@@ -9,7 +9,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// How an attempt is lost that has not been settled: with its session, with the lease of its record, or after MaxExecution.
+// How an attempt is lost that has not been settled: with its session, with the lease of its record, when etcd refuses a write
+// of it, or after MaxExecution.
 
 // ungrounded is called when what the attempt depends on has ended.
 func (a *Attempt) ungrounded() {
@@ -23,6 +24,25 @@ func (a *Attempt) ungrounded() {
 	}
 	a.store.away.leave(a)
 	a.endFlight(nil) // duplicates in this process may take over, as those of other processes may
+}
+
+// lost returns the error of a change of the record while the attempt works: ErrLost in place of errRecordGone, and the cause
+// of the context's end if the change is fenced. Duplicates in this process may take over when the session's margin has passed.
+func (a *Attempt) lost(err error) error {
+	if errors.Is(err, errRecordGone) {
+		return a.lostWithSession()
+	}
+	fence, ok := errors.AsType[*fencedError](err)
+	if !ok || !a.life.End(a.fenced()) {
+		return err
+	}
+	cause := a.life.Cause()
+	a.seen.lost(cause)
+	if fence.found == nil {
+		logGone(a, cause)
+	}
+	a.giveUp(nil)
+	return cause
 }
 
 // overdue is called when MaxExecution has ended the attempt's context. If the function does not return

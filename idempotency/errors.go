@@ -86,7 +86,8 @@ var (
 	ErrNotRecorded = errors.New("outcome is not recorded yet")
 
 	// ErrFenced: this attempt is no longer the latest: another one has taken over, or the record
-	// was resolved, deleted, or changed by hand. The outcome or the recovery point of this attempt was not written.
+	// was resolved, deleted, or changed by hand. The outcome or the recovery point of this attempt was not written. It is
+	// also the cause of its context then, unless that has ended before.
 	ErrFenced = errors.New("another attempt has taken over")
 
 	// ErrLost is concurrency.ErrLost: the attempt's session, or the lease of its record, was lost during the

@@ -200,26 +200,28 @@ func (a *Attempt) settled(o *settlement, err error) {
 		a.life.Resume()
 		return
 	}
-	s, over, done := a.store, ErrSettled, o.outcome(err)
+	s, over, cause, done := a.store, ErrSettled, ErrSettled, o.outcome(err)
 	if errors.Is(err, ErrFenced) {
-		over = ErrFenced
-		s.count.add(&s.count.Fenced, 1)
+		over, cause = ErrFenced, a.fenced()
 		if mod := a.ghost(err); mod > 0 {
 			a.unclaim(mod)
 		}
 	}
-	unknown := o.state == "" && a.begun.Refuse
+	unknown := o.state == "" && a.begun.Refuse && !o.fenced
 	final := err == nil && (o.state != "" || !o.gone && a.uninterrupted())
 	a.settling.end(over, final, unknown, o.rec.Omitted)
 	as := o.end
 	if err == nil && o.rec.State == record.AttemptFailed { // also a final no that could not be kept as an outcome
 		as.state = record.AttemptFailed
 	}
-	if err == nil {
+	switch {
+	case over == ErrFenced || o.fenced:
+		s.count.add(&s.count.Fenced, 1)
+	case err == nil:
 		s.count.add(endings[as.state].count(&s.count.Stats), 1)
 	}
 	a.epoch.remove(a)
-	a.life.End(ErrSettled)
+	a.life.End(cause)
 	if done != nil {
 		if done.Omitted {
 			s.count.add(&s.count.Omitted, 1)

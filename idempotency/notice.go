@@ -31,12 +31,17 @@ func logLostAtWork(a *Attempt) {
 	case a.settling.open() != nil:
 		return
 	case a.epoch.Outlived():
-		a.store.log.Warn("the record of an attempt is gone before its function has returned: the next call executes the request", fieldsOf(a, zap.NamedError("because", cmp.Or(reason, cause)))...)
+		logGone(a, cmp.Or(reason, cause))
 		return
 	case !a.begun.Refuse:
 		return
 	}
 	a.store.log.Warn("the session of an attempt has ended before its function: the request is refused until Resolve", fieldsOf(a, zap.NamedError("because", cmp.Or(reason, cause)))...)
+}
+
+// logGone logs that the record of an attempt at work does not exist any more.
+func logGone(a *Attempt, because error) {
+	a.store.log.Warn("the record of an attempt is gone before its function has returned: the next call executes the request", fieldsOf(a, zap.NamedError("because", because))...)
 }
 
 // keepNone notes, and logs, that the outcome is recorded without its result.

@@ -116,6 +116,8 @@ func (e *execution) lost(cause error) {
 		reason = observe.TooLong
 	case errors.Is(cause, ErrClosed):
 		reason = observe.Closed
+	case errors.Is(cause, ErrFenced):
+		reason = observe.Fenced
 	}
 	e.end(observe.Lost, reason, cause)
 }

@@ -141,14 +141,6 @@ func (w *ownRecord) gone() error {
 	return errRecordGone
 }
 
-// lost returns the error of a change of the record while the attempt works: ErrLost in place of errRecordGone.
-func (c *claim) lost(err error) error {
-	if errors.Is(err, errRecordGone) {
-		return c.lostWithSession()
-	}
-	return err
-}
-
 // step returns the value of a step that was recorded. It finds out first whether one was whose put is in doubt. ctx
 // is the attempt's. The caller holds the turn.
 func (w *ownRecord) step(ctx context.Context, name string) ([]byte, bool, error) {

@@ -31,6 +31,7 @@ type settlement struct {
 	doubt  bool   // a try was not answered: a copy of it may be under way
 	denied moment // since when etcd denies what is attached, and would allow the rest; or zero
 	gone   bool   // the claim to be abandoned did not exist any more
+	fenced bool   // what is at its key then is not the record of this attempt
 	large  bool   // the value is too large for one message
 	stored []byte
 	rec    record.Attempt

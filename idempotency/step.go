@@ -20,8 +20,8 @@ const maxSteps = 512 << 10
 // the values of all steps together exceed 512 KiB, or what etcd or the client accepts in a message;
 // ErrUnreadable for a recorded value that is not a T; ErrInvalid for a nil fn or Attempt, for a name that was
 // used before, and for a T or a value that Do refuses; ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an
-// error of etcd's. If fn was called, Step returns its value with these errors, too; the value is not
-// recorded.
+// error of etcd's. With ErrFenced, the attempt's context ends. If fn was called, Step returns its value with these errors,
+// too; the value is not recorded.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (v T, err error) {
 	if a == nil {
 		return v, none(fmt.Sprintf("step %q of", name))
@@ -98,13 +98,13 @@ func (n *stepNames) free(name string) {
 func (c *claim) boundStep(name string) string { return bound(c.entry) + "/" + name }
 
 // recordedStep returns the value of a step that was recorded.
-func recordedStep(a *Attempt, name string) ([]byte, bool, error) {
-	if err := a.lock(); err != nil {
+func recordedStep(a *Attempt, name string) (value []byte, found bool, err error) {
+	if err = a.lock(); err != nil {
 		return nil, false, err
 	}
+	defer func() { err = a.lost(err) }() // as rewrite
 	defer a.unlock()
-	v, found, err := a.own.step(a.Context(), name)
-	return v, found, a.lost(err)
+	return a.own.step(a.Context(), name)
 }
 
 // recordStep adds a step to the record.

@@ -246,7 +246,7 @@ func (o *settlement) abandon(ctx context.Context) (err error, again bool) {
 	own := &o.a.own
 	o.gone = own.rec.State == record.AttemptLost // after MaxExecution
 	if err = own.lose(ctx); errors.Is(err, ErrFenced) {
-		o.gone, err = true, nil
+		o.gone, o.fenced, err = true, true, nil
 	}
 	return err, err != nil
 }
