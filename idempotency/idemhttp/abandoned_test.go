@@ -16,7 +16,7 @@ import (
 
 // A446: a recoverer behind the Middleware said Abandon of a handler that had panicked in the middle of a 201: its client got
 // the 201, with half a body of that Content-Length, and the request executed again. No client gets a whole response below
-// 400 of an attempt that counts as lost, whoever has said so.
+// 400 of an attempt that counts as lost, whether OnStatus or Decide has said so.
 func TestNoSuccessOfALostAttempt(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
