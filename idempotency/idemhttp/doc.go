@@ -182,8 +182,8 @@
 // answered with 500, as is any body whose Content-Length shows it. An empty body of JSON or in parts without a
 // Content-Length is answered with 400, and reported: a client that sends no body sends a Content-Length of 0. Of another
 // body without a length nothing shows it, nor of one that was read in part: what was read does not count. Put compression
-// in front of it, too; a response that was compressed behind it is replayed compressed, or, if it is gzip, decompressed
-// for a client that does not accept gzip.
+// in front of it, too; a response that was compressed behind it is replayed compressed, or, if it is gzip and no part (206),
+// decompressed for a client that does not accept gzip.
 //
 // A framework whose handlers return errors has to write them behind the Middleware. In echo,
 // wrap the whole echo.Echo with the Middleware, or use a middleware that calls Context.Error

@@ -62,6 +62,14 @@ func (c *config) stored(h, before http.Header, omitted bool) http.Header {
 	return out
 }
 
+// sendable returns the trailers that the client of a request can get: HTTP/1.0 has none.
+func sendable(r *http.Request, trailer http.Header) http.Header {
+	if !r.ProtoAtLeast(1, 1) {
+		return nil
+	}
+	return trailer
+}
+
 // trailers returns the trailers that a handler has set: under the names that it has announced,
 // and those with net/http's prefix.
 func trailers(h, announced http.Header) http.Header {

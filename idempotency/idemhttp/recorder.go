@@ -296,7 +296,7 @@ func (rec *recorder) send() {
 	if rec.hijacked {
 		return
 	}
-	trailer := trailers(rec.header, rec.head)
+	trailer := sendable(rec.r, trailers(rec.header, rec.head))
 	rec.settled = true
 	if !rec.live {
 		measure(rec.head, rec.r, rec.status, rec.body, trailer)

@@ -18,19 +18,19 @@ func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
 	h := w.Header()
 	maps.Copy(h, res.Header)
 	h.Set(c.ReplayedHeader, "true")
-	body := res.Body
+	body, trailer := res.Body, sendable(r, res.Trailer)
 	switch {
 	case res.Omitted:
 		h.Set(bodyOmitted, "true")
 		h.Del("Content-Length")
 		w.WriteHeader(res.Status)
 		return
-	case strings.EqualFold(h.Get("Content-Encoding"), "gzip") && !takesGzip(r.Header):
+	case res.Status != http.StatusPartialContent && gzipped(h) && !takesGzip(r.Header): // a range is one of the compressed body
 		if plain, ok := unpack(body, 8*int64(c.shared.Store.Options().MaxResult)); ok {
 			body = plain
 			h.Del("Content-Encoding")
 			dropDigests(h)
-			dropDigests(res.Trailer)
+			dropDigests(trailer)
 			if _, typed := h["Content-Type"]; !typed {
 				h["Content-Type"] = nil // keeps net/http from guessing one, as the coding did
 			}
@@ -43,13 +43,13 @@ func (c *config) replay(w http.ResponseWriter, r *http.Request, res *Response) {
 	if length := res.Header["Content-Length"]; empty(r, res.Status) && len(res.Body) == len(body) && len(length) > 0 {
 		h["Content-Length"] = length
 	}
-	measure(h, r, res.Status, body, res.Trailer)
+	measure(h, r, res.Status, body, trailer)
 	w.WriteHeader(res.Status)
 	if len(body) > 0 && !bodyless(res.Status) {
 		_, _ = w.Write(body)
 	}
-	unsize(w, r, res.Status, res.Trailer)
-	maps.Copy(h, res.Trailer)
+	unsize(w, r, res.Status, trailer)
+	maps.Copy(h, trailer)
 }
 
 // takesGzip reports whether a client accepts gzip; without Accept-Encoding it does.
