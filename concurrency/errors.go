@@ -9,6 +9,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/entry"
 	"github.com/etcdkit/etcdkit/internal/limit"
+	"github.com/etcdkit/etcdkit/internal/outage"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/share"
 )
@@ -33,7 +34,7 @@ var (
 	// is not known whether one is free. It always comes as an *UnavailableError. If ctx ended
 	// the wait, it is joined with ctx's error, and comes only if a request has failed, or etcd
 	// had not answered for half a second: with a shorter deadline ctx's error may be alone.
-	ErrUnavailable = errors.New("etcd is unavailable")
+	ErrUnavailable = outage.ErrUnavailable
 
 	// ErrHeld: a live request has the caller's ID already. It always comes as a
 	// *HeldError, which names its owner.

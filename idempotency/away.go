@@ -9,16 +9,10 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
-	"github.com/etcdkit/etcdkit/idempotency/internal/silence"
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/outage"
 )
-
-func init() {
-	silence.Bound = func(d time.Duration) any { return Option(func(s *settings) { s.silence = d }) }
-	silence.Said = func(err error) bool { return errors.Is(err, concurrency.ErrUnavailable) }
-}
 
 // away is what a Store knows while etcd does not answer: that it does not, and the requests at which this
 // process has made an attempt whose end etcd does not have. It is safe for concurrent use.

@@ -218,6 +218,9 @@ type settings struct {
 	silence   time.Duration // how long etcd's first answer is waited for; 0 is as long as ctx: see package silence
 }
 
+// BoundSilence is for package silence.
+func (s *settings) BoundSilence(d time.Duration) { s.silence = d }
+
 // Wait bounds how long a duplicate waits for the outcome of the attempt in progress: after d
 // Begin returns an *InProgressError. With 0 it does not wait at all. Without this option it
 // waits until ctx is done. The middlewares of idemhttp and idemgrpc have a Wait of their own, which

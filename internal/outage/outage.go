@@ -4,10 +4,14 @@
 package outage
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// ErrUnavailable is concurrency.ErrUnavailable.
+var ErrUnavailable = errors.New("etcd is unavailable")
 
 // Every is how often a request asks, in an outage, whether etcd answers again, and how long such a request
 // waits for an answer at most.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/idempotency/internal/silence"
+	"github.com/etcdkit/etcdkit/internal/outage"
 )
 
 // Reason is why a middleware answers in place of the handler. The texts are the codes of
@@ -79,7 +79,7 @@ func (s Settings) Refuse(client context.Context, k idempotency.Key, err error) R
 	}
 	left := client.Err() // that the client has left is not reported, unless etcd did not answer either
 	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Open: left == nil && errors.Is(err, idempotency.ErrUnseen)}
-	r.Report = left == nil || !errors.Is(err, left) || silence.Said(err)
+	r.Report = left == nil || !errors.Is(err, left) || errors.Is(err, outage.ErrUnavailable)
 	if errors.Is(err, idempotency.ErrNearQuota) {
 		r.Reason, r.Report = Full, true
 	}
