@@ -135,6 +135,7 @@ func TestWhatMakesRequestsTheSame(t *testing.T) {
 		{"/", "x", []with{header("Content-Type", "text/plain; charset=a")}, true, "/", "x", []with{header("Content-Type", "TEXT/plain")}},
 		{"/", `{"a":1,"b":2}`, nil, false, "/", `{"b":2,"a":1}`, nil},
 		{"/", "x", nil, true, "/", "x", []with{header("User-Agent", "another"), header("Authorization", "another")}},
+		{"/", "x", []with{header("If-Match", `"1"`)}, true, "/", "x", []with{header("If-Match", `"2"`), header("If-None-Match", "*"), header("Range", "bytes=0-1")}},
 	} {
 		key := fmt.Sprintf("k%d", n)
 		require.False(t, s.post(c.path, key, c.body, c.ws...).replayed())

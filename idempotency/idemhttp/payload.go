@@ -36,7 +36,8 @@ import (
 // The path and the query are those that the client has sent: a handler in front of the Middleware,
 // such as http.StripPrefix, changes nothing. Paths are the same if their segments are, percent-encoded
 // or not, as for http.ServeMux: /~ada and /%7Eada are, /a/b and /a%2Fb are not. The order of the
-// query's names does not count, nor do the media type's parameters.
+// query's names does not count, nor do the media type's parameters. No other header counts, such as If-Match,
+// If-None-Match or Range: a request under another condition needs another key, or gets a replay of the 412 or 304.
 func Content(r *http.Request, body []byte) (any, error) {
 	m := mediaOf(r.Header)
 	if callOf(r, m.name) != plainHTTP {
