@@ -253,7 +253,7 @@ func (rec *recorder) errorOfConnect() (e connectError, ok bool) {
 
 // plainBody returns the body of an error with these headers, not compressed.
 func plainBody(h http.Header, body []byte) []byte {
-	if h.Get("Content-Encoding") == "gzip" {
+	if gzipped(h) {
 		body, _ = unpack(body, maxLast)
 	}
 	return body

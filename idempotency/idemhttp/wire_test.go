@@ -137,15 +137,7 @@ func TestBodyOnTheWire(t *testing.T) {
 func TestCompressedResponseThatStays(t *testing.T) {
 	t.Parallel()
 	in := shared(t).instance(nil, nil)
-	zipped := func(b []byte) []byte {
-		var to bytes.Buffer
-		z := gzip.NewWriter(&to)
-		_, err := z.Write(b)
-		require.NoError(t, err)
-		require.NoError(t, z.Close())
-		return to.Bytes()
-	}
-	once := zipped([]byte("hello"))
+	once := zipped(t, []byte("hello"))
 	for name, h := range map[string]http.HandlerFunc{
 		"part": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -155,10 +147,41 @@ func TestCompressedResponseThatStays(t *testing.T) {
 		},
 		"twice": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Content-Encoding"] = []string{"gzip", "gzip"}
-			_, _ = w.Write(zipped(once))
+			_, _ = w.Write(zipped(t, once))
 		},
 	} {
 		first, again := twice(t, in.serve(nil, h), name, header("Accept-Encoding", "identity"))
 		same(t, first, again)
+	}
+}
+
+func zipped(t testing.TB, b []byte) []byte {
+	t.Helper()
+	var to bytes.Buffer
+	z := gzip.NewWriter(&to)
+	_, err := z.Write(b)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return to.Bytes()
+}
+
+// A535: names of codings are the same in any letter case (RFC 9110, 8.4.1). An error of Connect whose code is not final was
+// recorded for its status if its coding was written GZIP.
+func TestErrorInACodingOfAnyCase(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	for _, coding := range []string{"gzip", "GZIP"} {
+		s := in.serve(nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Encoding", coding)
+			w.WriteHeader(http.StatusConflict)
+			_, _ = w.Write(zipped(t, []byte(`{"code":"aborted"}`)))
+		})
+		for range 2 {
+			re := s.post("/", coding, "body", header("Accept-Encoding", "gzip"))
+			require.Equal(t, http.StatusConflict, re.StatusCode)
+			require.False(t, re.replayed(), coding)
+		}
+		require.EqualValues(t, 2, s.calls.Load())
 	}
 }
