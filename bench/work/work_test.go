@@ -50,7 +50,7 @@ func TestLocks(t *testing.T) {
 			}
 			s, err := e.crowd(t.Context(), l, Crowd{Processes: 3, Limit: 1})
 			if missing, ok := errors.AsType[measure.Unavailable](err); ok {
-				t.Skip(missing)
+				t.Skipf("there is no Redis to measure: %v", missing)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -143,7 +143,7 @@ func TestRequests(t *testing.T) {
 		t.Run(c.IDs[0], func(t *testing.T) {
 			samples, err := c.Run(t.Context())
 			if missing, ok := errors.AsType[measure.Unavailable](err); ok {
-				t.Skip(missing)
+				t.Skipf("there is no Redis to measure: %v", missing)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -52,7 +52,7 @@ func Idempotency(t *testing.T, cluster clientv3.Config, store Store, opts *Optio
 			err := p.Check(context.Background(), cluster, store, opts)
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
-				t.Skip(err)
+				t.Skipf("the store does not support what is promised: %v", err)
 			case err != nil:
 				t.Errorf("promised: %s\nbut: %v", p.Text, err)
 			}

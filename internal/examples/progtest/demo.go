@@ -30,7 +30,7 @@ func Run[Config any, Outcome any, Writer interface {
 	}
 	o, err := run(t.Context(), c, progress)
 	if errors.Is(err, embedtest.ErrExternal) {
-		t.Skip(err)
+		t.Skipf("the demo starts a cluster of its own: %v", err)
 	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &text)

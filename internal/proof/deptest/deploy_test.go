@@ -81,7 +81,7 @@ func TestReleaseCheckCompares(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"git", "bash"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip(err)
+			t.Skipf("git or bash is not installed: %v", err)
 		}
 	}
 	for name, tt := range map[string]struct {

@@ -90,20 +90,21 @@ func reasons(funcs []function, helpers map[string][]string) map[string][]string 
 // What only -short, an external cluster or another system skips is left out.
 func lacks(body *ast.BlockStmt) (whys []string) {
 	asks := false
+	elsewhere := func(x ast.Expr) bool {
+		return about(x, "Short", "External", "ErrExternal", "externalEndpoints", "EMBEDTEST_ENDPOINTS", "ErrUnsupported", "GOOS", "CanPause")
+	}
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.IfStmt:
-			return !about(n.Cond, "Short", "External", "externalEndpoints", "EMBEDTEST_ENDPOINTS", "GOOS", "CanPause")
+			return !elsewhere(n.Cond)
+		case *ast.CaseClause:
+			return !slices.ContainsFunc(n.List, elsewhere)
 		case *ast.CallExpr:
 			asks = asks || selects(n, "exec", "LookPath", "Command", "CommandContext") || selects(n, "os", "Getenv", "LookupEnv")
 			if selects(n, "", "Skip", "Skipf") && len(n.Args) > 0 {
-				switch reason := n.Args[0].(type) {
-				case *ast.BasicLit:
-					why, _ := strconv.Unquote(reason.Value)
-					why, _, _ = strings.Cut(why, "%")
-					whys = append(whys, strings.TrimRight(why, ": "))
-				case *ast.Ident: // that another function has found
-					asks, whys = true, append(whys, reason.Name)
+				asks = asks || len(n.Args) > 1 // it says what another function has found
+				if why := words(n.Args[0]); why != "" {
+					whys = append(whys, why)
 				}
 			}
 		}
@@ -113,6 +114,17 @@ func lacks(body *ast.BlockStmt) (whys []string) {
 		return nil
 	}
 	return whys
+}
+
+// words returns what a reason says whatever the test has found: its text until the first verb of the format.
+func words(reason ast.Expr) string {
+	text, ok := reason.(*ast.BasicLit)
+	if !ok {
+		return ""
+	}
+	why, _ := strconv.Unquote(text.Value)
+	why, _, _ = strings.Cut(why, "%")
+	return strings.TrimRight(why, ": ")
 }
 
 // about reports whether an expression has one of some names or texts.

@@ -70,6 +70,22 @@ func TestExternal(t *testing.T) {
 	_, _ = exec.LookPath("x")
 }
 
+func TestFound(t *testing.T) {
+	if missing, ok := errors.AsType[unavailable](run()); ok {
+		t.Skipf("there is no server: %v", missing)
+	}
+}
+
+func TestSystem(t *testing.T) {
+	if err := run(); errors.Is(err, errors.ErrUnsupported) {
+		t.Skipf("this system cannot do it: %v", err)
+	}
+	switch err := run(); {
+	case errors.Is(err, errors.ErrUnsupported):
+		t.Skipf("nor this: %v", err)
+	}
+}
+
 func TestChance(t *testing.T) {
 	if n == 0 {
 		t.Skip("asks for nothing")
@@ -85,7 +101,40 @@ func TestChance(t *testing.T) {
 	require.NoError(t, printLacking(&out, []string{"./a"}))
 	require.Equal(t, "if       A_DAY is not set: a.TestVariable\n"+
 		"if       there is no network: a.TestNetwork\n"+
+		"if       there is no server: a.TestFound\n"+
 		"if       there is no tool: a.TestTool, a.TestVariable\n", out.String())
+}
+
+// wordless returns the functions of a file that skip a test with a reason whose words only a run knows: no list could
+// have them. The error of a cluster that is another's has its words, and no list has it.
+func wordless(file *ast.File) (found []string) {
+	for _, decl := range file.Decls {
+		fn, ok := decl.(*ast.FuncDecl)
+		if !ok || fn.Body == nil {
+			continue
+		}
+		ast.Inspect(fn.Body, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if ok && selects(call, "", "Skip", "Skipf") && len(call.Args) > 0 && words(call.Args[0]) == "" && !about(call.Args[len(call.Args)-1], "ErrExternal") {
+				found = append(found, fn.Name.Name)
+			}
+			return true
+		})
+	}
+	return found
+}
+
+// A552: each test of this tree, of the benchmark and of the demos that is skipped says why in words that gate left-out prints.
+func TestSkipsHaveWords(t *testing.T) {
+	for body, want := range map[string]bool{
+		"t.Skip(err)": true, "t.Skipf(reason)": true, "t.Skipf(\"%v\", err)": true, "t.Skip(\"\")": true, "t.Run(\"a\", func(t *testing.T) { t.Skip(missing) })": true,
+		"t.Skip(\"there is no x\")": false, "t.Skipf(\"there is no %s\", x)": false, "tb.Skipf(\"%v\", ErrExternal)": false, "zap.Skip()": false,
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "", "package a\n\nfunc F(t *testing.T) {\n"+body+"\n}\n", parser.SkipObjectResolution)
+		require.NoError(t, err)
+		require.Equal(t, want, wordless(file) != nil, body)
+	}
+	require.Empty(t, inTests(t, wordless))
 }
 
 // untold returns the functions of a test file, or of a helper, that look for a tool and neither skip the test nor fail it if
@@ -148,10 +197,15 @@ func TestToolsAreAskedFor(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, silent, untold(file) != nil, body)
 	}
+	require.Empty(t, inTests(t, untold))
+}
+
+// inTests returns what is found in the tests and their helpers of all modules, with the file before it.
+func inTests(t *testing.T, find func(*ast.File) []string) (found []string) {
+	t.Helper()
 	t.Chdir("../../..")
 	here, err := foldersOf(".")
 	require.NoError(t, err)
-	var found []string
 	for _, dir := range here {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		require.NoError(t, err)
@@ -159,10 +213,10 @@ func TestToolsAreAskedFor(t *testing.T) {
 		for _, name := range files {
 			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 			require.NoError(t, err)
-			for _, function := range untold(file) {
+			for _, function := range find(file) {
 				found = append(found, name+": "+function)
 			}
 		}
 	}
-	require.Empty(t, found)
+	return found
 }
