@@ -17,7 +17,6 @@ type pkg struct {
 	etcd    bool   // its test binary links etcd's client or server
 	quiet   bool   // its test binary links the client alone, and no test of it sends an etcd anything, see asksNoEtcd
 	through bool   // its code asks an etcd through public packages of ours alone, see asksThrough
-	alone   bool   // its goroutines, if it has several, share nothing that changes, see runsAlone
 }
 
 func paths(all []pkg) (list []string) {
@@ -55,7 +54,6 @@ var unraced = []omission{
 	{"it reads the tree, and runs nothing of the product", func(p pkg) bool { return slices.Contains(readers, p.path) }},
 	{"it judges what other processes do: make verify races it", func(p pkg) bool { return slices.Contains(judges, p.path) }},
 	{"what it runs in virtual time is raced on a real etcd: make verify races it", func(p pkg) bool { return p.path == "./internal/proof/virtual" }},
-	{"no goroutine is started in it but by t.Parallel, and no function changes a variable of the package: make verify races it", func(p pkg) bool { return p.alone }},
 }
 
 var omissions = map[string][]omission{
@@ -138,7 +136,7 @@ func testedOf(listed string) (all []pkg) {
 		if path, ok := strings.CutSuffix(name, ".test"); ok {
 			path := "./" + short(path)
 			etcd := linksEtcd(deps)
-			all = append(all, pkg{path: path, etcd: etcd, quiet: etcd && asksNoEtcd(path, deps), through: etcd && asksThrough(path), alone: !etcd && runsAlone(path)})
+			all = append(all, pkg{path: path, etcd: etcd, quiet: etcd && asksNoEtcd(path, deps), through: etcd && asksThrough(path)})
 		}
 	}
 	return all

@@ -11,11 +11,11 @@ func TestChoose(t *testing.T) {
 	t.Parallel()
 	all := []pkg{
 		{path: "./concurrency", etcd: true}, {path: "./concurrency/limithttp", etcd: true}, {path: "./console", etcd: true}, {path: "./examples/fleet", etcd: true}, {path: "./internal/examples/program", etcd: true}, {path: "./examples-of-none", etcd: true},
-		{path: "./internal/proof/deptest", etcd: false}, {path: "./internal/queue", etcd: false}, {path: "./internal/ticks", alone: true}, {path: "./internal/rate", etcd: true, quiet: true}, {path: "./observe/otelkit", etcd: true, through: true},
+		{path: "./internal/proof/deptest", etcd: false}, {path: "./internal/queue", etcd: false}, {path: "./internal/ticks"}, {path: "./internal/rate", etcd: true, quiet: true}, {path: "./observe/otelkit", etcd: true, through: true},
 	}
 	for target, want := range map[string][]string{
-		"test":   {"./examples/fleet", "./internal/examples/program", "./internal/proof/deptest", "./internal/ticks"},
-		"race":   {"./concurrency", "./concurrency/limithttp", "./console", "./examples-of-none", "./internal/queue", "./internal/rate", "./observe/otelkit"},
+		"test":   {"./examples/fleet", "./internal/examples/program", "./internal/proof/deptest"},
+		"race":   {"./concurrency", "./concurrency/limithttp", "./console", "./examples-of-none", "./internal/queue", "./internal/ticks", "./internal/rate", "./observe/otelkit"},
 		"etcd37": {"./concurrency", "./concurrency/limithttp", "./examples-of-none"},
 	} {
 		run, out := choose(target, all)
