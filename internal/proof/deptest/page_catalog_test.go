@@ -82,21 +82,27 @@ var (
 // make checks targets and variables, and flags in ARGS by the program that the target builds.
 func (c *catalog) make(args []string) error {
 	var targets, given []string
+	vars := map[string]string{}
 	for _, arg := range args {
 		if m := variable.FindStringSubmatch(arg); m == nil {
 			targets = append(targets, arg)
 		} else if !regexp.MustCompile(`[( "]` + m[1] + `[):=]`).MatchString(c.makefile) {
 			return fmt.Errorf("the Makefile has no variable %s", m[1])
-		} else if m[1] == "ARGS" && strings.HasPrefix(m[2], "-") {
+		} else if vars[m[1]] = m[2]; m[1] == "ARGS" && strings.HasPrefix(m[2], "-") {
 			given = strings.Fields(m[2])
 		}
 	}
 	for _, target := range targets {
-		m := regexp.MustCompile(fmt.Sprintf(recipe, regexp.QuoteMeta(target))).FindStringSubmatch(c.makefile)
-		if m == nil {
+		lines, ok := c.recipeOf(target)
+		if !ok {
 			return fmt.Errorf("the Makefile has no target %s", target)
 		}
-		for _, program := range built.FindAllStringSubmatch(m[1], -1) {
+		if vars["TESTFLAGS"] != "" {
+			if err := c.testsOf(target, vars); err != nil {
+				return err
+			}
+		}
+		for _, program := range built.FindAllStringSubmatch(lines, -1) {
 			if path.Base(program[2]) == "gate" || given == nil {
 				continue
 			}
@@ -106,6 +112,14 @@ func (c *catalog) make(args []string) error {
 		}
 	}
 	return nil
+}
+
+// recipeOf returns the lines of a target, whose rule may be beside rules that set variables of it.
+func (c *catalog) recipeOf(target string) (lines string, ok bool) {
+	for _, m := range regexp.MustCompile(fmt.Sprintf(recipe, regexp.QuoteMeta(target))).FindAllStringSubmatch(c.makefile, -1) {
+		lines, ok = lines+m[1], true
+	}
+	return lines, ok
 }
 
 // goes checks the calls of the go command that pages have.
@@ -211,9 +225,12 @@ func (c *catalog) test(args []string, in string) error {
 	var dirs []string
 	run := ""
 	for i, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
 		switch {
+		case name == "-run" && value != "", name == "-bench" && value != "":
+			run = value
 		case strings.HasPrefix(arg, "./"):
-			dirs = append(dirs, path.Join(in, arg))
+			dirs = append(dirs, arg)
 		case i > 0 && (args[i-1] == "-run" && run == "" || args[i-1] == "-bench"): // -run ^$ -bench X
 			run = arg
 		}
@@ -226,16 +243,50 @@ func (c *catalog) test(args []string, in string) error {
 		return nil // in the folder in which the reader is
 	}
 	for _, dir := range dirs {
-		if !slices.ContainsFunc(c.files(dir), func(f file) bool {
+		if !slices.ContainsFunc(c.matching(dir, in), func(f file) bool {
 			return slices.ContainsFunc(f.ast.Decls, func(d ast.Decl) bool {
 				names := declared(d)
 				return len(names) == 1 && isTest.MatchString(names[0]) && pattern.MatchString(names[0])
 			})
 		}) {
-			return fmt.Errorf("%s has no test %s", dir, run)
+			return fmt.Errorf("%s has no test %s", path.Join(in, dir), run)
 		}
 	}
 	return nil
+}
+
+// matching returns the files of the packages that a pattern such as ./a or ./a/... matches in a module.
+func (c *catalog) matching(pattern, in string) (all []file) {
+	root, below := strings.CutSuffix(pattern, "...")
+	if !below {
+		return c.files(path.Join(in, pattern))
+	}
+	tr := c.modules[strings.TrimPrefix(in+"/", "/")]
+	if tr == nil {
+		return nil
+	}
+	for _, f := range tr.files {
+		if root = path.Clean(root); root == "." || within(f.dir, root) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// testsOf checks a call of make that says with TESTFLAGS which tests a target runs, of which packages.
+func (c *catalog) testsOf(target string, given map[string]string) error {
+	lines, _ := c.recipeOf(target)
+	calls := goTest.FindAllStringSubmatch(lines, -1)
+	i := slices.IndexFunc(calls, func(call []string) bool { return strings.Contains(call[2], "$(TESTFLAGS)") })
+	if i < 0 {
+		return fmt.Errorf("make %s runs no go test with TESTFLAGS", target)
+	}
+	call := calls[i]
+	dirs := "./..."
+	if strings.Contains(call[2], "$(PKGS)") {
+		dirs = cmp.Or(given["PKGS"], dirs)
+	}
+	return c.test(append(strings.Fields(given["TESTFLAGS"]), strings.Fields(dirs)...), call[1])
 }
 
 var isTest = regexp.MustCompile(`^(?:Test|Example|Fuzz|Benchmark)`)

@@ -70,6 +70,19 @@ func TestInTurn(t *testing.T) {
 	require.Empty(t, inTurn(ctx, steps, func(s step) outcome { return outcome{step: s, passed: true} }))
 }
 
+// The tests that a step leaves out by name exist, and the target that runs them runs all of them.
+func TestTestsByName(t *testing.T) {
+	t.Chdir("../../..")
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	require.Contains(t, string(makefile), "-run="+browserTests+" ", "make browser runs what the gate leaves out of integration")
+	for dir, pattern := range map[string]string{"integration": browserTests, "internal/proof/signals": alertTests} {
+		funcs, err := functionsOf(dir)
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(funcs, func(f function) bool { return regexp.MustCompile(pattern).MatchString(f.name) }), "%s has no test %s", dir, pattern)
+	}
+}
+
 // A step is a target of make, with its packages and with this program in front of go test. Its output
 // is printed as a whole, and what it leaves out is named.
 func TestDo(t *testing.T) {
