@@ -216,7 +216,7 @@ func TestElectionCycles(t *testing.T) {
 	for i := range all {
 		all[i].c.ResetRequests()
 	}
-	for range 100 {
+	for range 40 {
 		cycle()
 	}
 	f.NoKeys("/stop/")

@@ -59,7 +59,7 @@ func TestSmokeMany(t *testing.T) {
 		sm := sem(t, s, "x", 3)
 		for range 8 {
 			wg.Go(func() {
-				for range 20 {
+				for range 8 {
 					err := sm.Do(ctx, func(context.Context, *concurrency.Permit) error {
 						n := in.Add(1)
 						for {

@@ -73,7 +73,7 @@ func TestWatchOfBothLevels(t *testing.T) {
 	require.NoError(t, lim.Total().SetLimit(ctx, 3)) // an event of the total's limit alone
 	state(2, 0, 1)
 	before := reads.Hits()
-	for range 200 {
+	for range 40 {
 		_, err := lim.Key("z").TryAcquire(ctx)
 		require.ErrorIs(t, err, concurrency.ErrFull)
 		z, cancel := context.WithCancel(ctx)
