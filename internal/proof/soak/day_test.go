@@ -26,20 +26,20 @@ func TestMain(m *testing.M) {
 	embedtest.Main(m)
 }
 
-// What a day has.
+// What a day has: twelve hours, at whose end a few bytes of each call are found.
 const (
-	hours     = 24
+	hours     = 12
 	busy      = 50 * time.Minute // of each hour; the rest is a rest
 	compacted = 5 * time.Minute  // between two compactions
 	away      = 40 * time.Second // how long a process is cut off in each hour: its session is lost
 )
 
-// A223: after a day of mixed load, with a session lost and etcd without a leader in each hour, a process has no more
+// A223: after twelve hours of mixed load, with a session lost and etcd without a leader in each hour, a process has no more
 // memory and no more goroutines than in the morning, and etcd no more keys, leases and watches. It is not parallel, since
 // it measures its own process.
 func TestDay(t *testing.T) { //nolint:paralleltest // see above
 	if testing.Short() {
-		t.Skip("a day of virtual time takes most of a minute")
+		t.Skip("a day of virtual time takes half a minute")
 	}
 	begun := time.Now()
 	tally := NewTally()
