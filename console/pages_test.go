@@ -40,6 +40,7 @@ func TestPages(t *testing.T) {
 			require.NoError(t, err)
 			s.job("invoices", errors.New("disk is full"))
 			ref := s.lose("orders", "K-1")
+			led := map[string]bool{} // to a page
 			for path, texts := range map[string][]string{
 				"/":                                {"semaphore/charge", "1 at its limit", "in 1 queue, the oldest for", "election/shard", "5 per key, 9 in total", "<strong class=\"bad\">1</strong></li>\n<li><a href=\"sessions\">", "1 request of unknown outcome", "last run failed"},
 				"/queues":                          {"semaphore/charge", "election/shard", "at the limit", "Queues 1 to 3 of 3"},
@@ -68,8 +69,11 @@ func TestPages(t *testing.T) {
 					if strings.HasPrefix(to, "?") {
 						to = strings.TrimPrefix(strings.Split(path, "?")[0], "/") + to
 					}
-					a := s.get("/" + strings.TrimPrefix(to, "./"))
-					require.Equal(t, http.StatusOK, a.StatusCode, "%s: %s", path, to)
+					if to = "/" + strings.TrimPrefix(to, "./"); led[to] {
+						continue
+					}
+					led[to] = true
+					require.Equal(t, http.StatusOK, s.get(to).StatusCode, "%s: %s", path, to)
 				}
 			}
 			require.Equal(t, http.StatusNotFound, s.get("/job?name=none").StatusCode)
