@@ -16,7 +16,7 @@ import (
 // after each reconnection. What needs the events of a job keeps it: a run, a call on standby, a Job until Remove.
 func TestManyNames(t *testing.T) {
 	t.Parallel()
-	const few, names = 8, 200
+	const few, names = 8, 60
 	f := shared(t)
 	ctx := ctxT(t)
 	a, b := f.instance(nil, schedlock.Few(few)), f.instance(nil, nil)
