@@ -98,7 +98,7 @@ func TestDo(t *testing.T) {
 	require.False(t, g.do(t.Context(), step{target: "bad"}).passed)
 	for output, skipped := range map[string]bool{
 		"SKIP integration.TestConsoleInABrowser": true, "SKIP integration.TestConsoleByAxe": false, // axe-core alone is missing
-		"SKIP cron.TestCron: the machine is too busy for a TTL of 2 s": true,
+		"SKIP cron.TestCron: the machine is too busy for a TTL of 2 s":                                                  true,
 		"SKIP work.TestLocks/redsync: there is no Redis to measure: no redis-server in PATH, and REDIS_ADDR is not set": true,
 	} {
 		require.Equal(t, skipped, g.do(t.Context(), step{target: "good", run: []string{output}}).skipped, output)
