@@ -51,7 +51,7 @@ func TestAsksNoEtcdInThisTree(t *testing.T) {
 	}, through)
 	require.Equal(t, []string{
 		"./cmd/etcdkit", "./cmd/etcdkit/internal/cli/doctor", "./cmd/etcdkit/internal/cli/guarded", "./cmd/etcdkit/internal/cli/jobs", "./cmd/etcdkit/internal/cli/permits",
-		"./cmd/etcdkit/internal/cli/queues", "./cmd/etcdkit/internal/cli/requests", "./cmd/etcdkit/internal/cli/verb", "./concurrency/internal/middleware",
+		"./cmd/etcdkit/internal/cli/queues", "./cmd/etcdkit/internal/cli/requests", "./cmd/etcdkit/internal/cli/verb", "./cmd/etcdkit/internal/crontab", "./concurrency/internal/middleware",
 		"./idempotency/internal/middleware", "./idempotency/internal/rpc", "./internal/proof/check/replay", "./internal/proof/signals", "./internal/rate",
 	}, quiet)
 }
