@@ -179,7 +179,7 @@ func (l *RateLimiter) Wait(ctx context.Context) error {
 // SetRate changes the rate for all processes: see RateLimiter for when it is in force. A Burst of 0 keeps
 // the stored one, and is 1 if none is stored. A rate cannot be 0; to stop what it limits, use a Semaphore beside it.
 //
-// SetRate changes a rate that is stored. For another name it returns ErrNoLimit, since the name may
+// SetRate changes a rate that is stored; the same rate writes nothing. For another name it returns ErrNoLimit, since the name may
 // be misspelled, unless the option CreateLimit is given or this session has seen a rate of that name
 // before. It returns ErrInvalid if the rate is out of range, ErrClosed, ctx's error, or one of
 // etcd's; after the last two the rate may be changed or not. Of two concurrent calls the later one
@@ -191,12 +191,10 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 	if err == nil {
 		err = checkRate(Rate{r.PerSecond, cmp.Or(r.Burst, 1)})
 	}
-	var next rate.Division
 	if err == nil {
 		err = q.do(ctx, func(ctx context.Context) error {
-			return q.Set(ctx, func(was mirror.View) (_ int64, stored record.Rate) {
-				next, stored = ratelimit.Change(was, Rate{r.PerSecond, cmp.Or(r.Burst, int(was.Limits.Own.Rate.Burst), 1)}.pure())
-				return next.Shares, stored
+			return q.Set(ctx, func(was mirror.View) (int64, record.Rate) {
+				return ratelimit.Change(was, Rate{r.PerSecond, cmp.Or(r.Burst, int(was.Limits.Own.Rate.Burst), 1)}.pure())
 			}, c.create)
 		})
 	}
@@ -207,7 +205,7 @@ func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOptio
 		return q.failed("set rate of", err)
 	}
 	in.checked.Store(true) // this program agrees with the rate that it sets
-	in.shares.Replaced(ctx, next)
+	in.shares.Replaced(ctx)
 	return nil
 }
 
@@ -303,7 +301,8 @@ type RateStatus struct {
 	Unreadable error
 }
 
-// RateHolder is one session that has shares of a rate, or waits for some.
+// RateHolder is one session that has shares of a rate, or waits for some. Until its process has read a raise, each
+// of them counts as the number of shares of the raised rate that it takes up.
 type RateHolder struct {
 	Owner   string // SessionOptions.Owner of its session
 	Shares  int
@@ -322,24 +321,25 @@ func (l *RateLimiter) Status(ctx context.Context) (RateStatus, error) {
 		return RateStatus{}, q.failed("status of", err)
 	}
 	st := RateStatus{Name: q.name, Revision: v.Revision}
-	if d, err := ratelimit.DivisionOf(v); err == nil {
+	d, err := ratelimit.DivisionOf(v)
+	if err == nil {
 		st.Stored, st.Rate, st.Shares = true, publicRate(d.Rate), int(d.Shares)
 	} else if !errors.Is(err, limit.ErrNone) {
 		st.Unreadable = err
 	}
-	at, holding := map[int64]int{}, ratelimit.Holding(v, rate.Division{Shares: int64(st.Shares)})
-	for i, r := range v.Requests() {
-		n, known := at[r.Slot.Lease]
+	at := map[int64]int{}
+	for _, c := range ratelimit.ClaimsOf(v, d) {
+		n, known := at[c.Slot.Lease]
 		if !known {
 			n = len(st.Holders)
-			at[r.Slot.Lease] = n
-			d := describe(r)
-			st.Holders = append(st.Holders, RateHolder{Owner: d.Owner, Since: d.Requested})
+			at[c.Slot.Lease] = n
+			r := describe(c.Request)
+			st.Holders = append(st.Holders, RateHolder{Owner: r.Owner, Since: r.Requested})
 		}
-		if i < holding {
-			st.Holders[n].Shares++
+		if c.Holds {
+			st.Holders[n].Shares += int(c.Units)
 		} else {
-			st.Holders[n].Waiting++
+			st.Holders[n].Waiting += int(c.Units)
 		}
 	}
 	return st, nil

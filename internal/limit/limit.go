@@ -48,14 +48,14 @@ func change(v mirror.View, n int64) (r record.Limit, lowers bool) {
 	return r, lowers
 }
 
-// settled returns the record of a limit that was lowered, made exact by a view of the queue
-// just before that. ok is false if the view does not show which requests were admitted.
-func settled(r record.Limit, before mirror.View) (exact record.Limit, ok bool) {
+// settled returns the record of a limit that was lowered at a revision, made exact by a view of the
+// queue just before that. ok is false if the view does not show which requests were admitted.
+func settled(r record.Limit, at int64, before mirror.View) (exact record.Limit, ok bool) {
 	if before.Limits.Previous() > 0 || !before.Known {
 		return r, false
 	}
 	r.Through = max(r.Through, before.Through)
-	r.Settled = true
+	r.Settled, r.Rate = true, r.Rate.StoredAt(at)
 	return r, true
 }
 

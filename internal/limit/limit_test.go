@@ -114,11 +114,22 @@ func TestSettled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, ok := settled(lowered, c.before)
+			r, ok := settled(lowered, 60, c.before)
 			require.Equal(t, c.want, r)
 			require.Equal(t, c.ok, ok)
 		})
 	}
+}
+
+// A520: a rate whose record is stored again has requests weigh what they did, by the revision of the change.
+func TestRateIsStoredAgain(t *testing.T) {
+	t.Parallel()
+	lowered := record.Limit{Limit: 5, Previous: 9, Rate: record.Rate{PerSecond: 5, Burst: 5, Former: 3}}
+	exact, ok := settled(lowered, 60, mirror.View{Known: true})
+	require.True(t, ok)
+	require.Equal(t, record.Rate{PerSecond: 5, Burst: 5, Former: 3, Before: 60}, exact.Rate)
+	require.Equal(t, exact.Rate, exact.Rate.StoredAt(70), "and once more")
+	require.Equal(t, record.Rate{PerSecond: 5, Burst: 5}, record.Rate{PerSecond: 5, Burst: 5}.StoredAt(70), "all weigh one")
 }
 
 // A limit is remembered by its revision and value; an older one does not replace a newer one.
@@ -148,7 +159,7 @@ func TestReplaces(t *testing.T) {
 	t.Parallel()
 	was := record.Limit{Limit: 3, Nonce: "a", By: "one", AtMS: 5, Previous: 9}
 	mine := record.Limit{Limit: 1, Nonce: "b", By: "two", AtMS: 6}
-	exact, ok := settled(was, mirror.View{Known: true, Through: 80})
+	exact, ok := settled(was, 60, mirror.View{Known: true, Through: 80})
 	require.True(t, ok)
 	exact.Nonce = "c"
 	for name, c := range map[string]struct {

@@ -182,7 +182,7 @@ func (s *Store) Init(ctx context.Context, n int64, rate record.Rate) (Limit, err
 	}
 	r := record.Limit{Limit: n, Rate: rate, Initial: true, Settled: true}
 	if seen := s.Seen(); seen != nil {
-		r.Limit, r.Rate, r.Initial = seen.N, seen.Rate, seen.Initial
+		r.Limit, r.Rate, r.Initial = seen.N, seen.Rate.StoredAt(seen.Revs.Own), seen.Initial
 	}
 	for {
 		if s.Base == nil {
@@ -243,6 +243,8 @@ func (s *Store) swap(ctx context.Context, at Revs, r, was record.Limit, also ...
 // A limit is stored for a new name only if create is set; otherwise Set returns ErrNone. A name
 // of which a limit was seen, or that has live requests, is not new. That is decided at the
 // revision of the read: if a limit was stored then, the change is made only if it still is.
+//
+// A rate that is stored already is not stored again: requests would weigh anew (record.Rate).
 func (s *Store) Set(ctx context.Context, to Change, create bool, read func(context.Context) (mirror.View, error)) error {
 	tried := int64(0)
 	for {
@@ -263,6 +265,8 @@ func (s *Store) Set(ctx context.Context, to Change, create bool, read func(conte
 			tried = own.Rev
 			s.settle(ctx, own.Limit, at, nil)
 			continue
+		case own.Rev > 0 && rate != record.Rate{} && rate == own.Rate && n == own.Limit.Limit:
+			return nil
 		}
 		r, lowers := change(v, n)
 		r.Rate = rate
@@ -311,7 +315,7 @@ func (s *Store) settle(ctx context.Context, r record.Limit, at Revs, before *mir
 		v := mirror.Read(s.Keys, 0, base, kvs, at.Own)
 		before = &v
 	}
-	if exact, ok := settled(r, *before); ok {
+	if exact, ok := settled(r, at.Own, *before); ok {
 		exact.Nonce = rand.Text()
 		_, _, _ = commit.Swap(ctx, s.KV, s.Keys.Limit, at.Own, exact.Encode(), isOf(exact))
 	}

@@ -9,17 +9,14 @@ type Former struct {
 	Weight int64 // at least 1
 }
 
-// Units returns how many shares a request takes up that was created at a revision.
+// Units returns how many shares a request takes up that was created at a revision. If it is more than 1, a process that has
+// learned of the change returns the share of that request, and asks anew.
 func (f Former) Units(created int64) int64 {
 	if created < f.Before {
 		return f.Weight
 	}
 	return 1
 }
-
-// Retires reports whether a process that has learned of the change returns the share of that request, and asks anew: until
-// it has, the request takes up more than the share gives.
-func (f Former) Retires(created int64) bool { return f.Units(created) > 1 }
 
 // Change returns the division of a rate that replaces d, and what requests from before weigh in it, if they weigh so much
 // in d. If neither the rate nor the burst is lowered, then all shares of d together weigh no more than the new ones: a

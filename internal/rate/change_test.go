@@ -62,9 +62,8 @@ func TestFit(t *testing.T) {
 	} {
 		require.Equal(t, c.want, d.Fit(c.created, f), c.created)
 	}
-	require.True(t, f.Retires(49))
-	require.False(t, f.Retires(50))
-	require.False(t, Former{Before: 50, Weight: 1}.Retires(49))
+	require.EqualValues(t, 4, f.Units(49))
+	require.EqualValues(t, 1, f.Units(50))
 }
 
 // changed is a fleet whose rate is raised, again and again. Its processes learn of that when they read the queue.
@@ -87,8 +86,8 @@ func (c *changed) next() int64 { c.rev++; return c.rev }
 
 func (c *changed) raise(to Rate) {
 	weighs := int64(1)
-	if slices.ContainsFunc(c.requests, c.former.Retires) {
-		weighs = c.former.Weight
+	for _, r := range c.requests {
+		weighs = max(weighs, c.former.Units(r))
 	}
 	var weight int64
 	c.stored, weight = c.stored.Change(to, weighs)
@@ -103,7 +102,7 @@ func (c *changed) read(l *learner) {
 	for i, r := range c.requests {
 		switch {
 		case c.of[r] != l:
-		case c.former.Retires(r):
+		case c.former.Units(r) > 1:
 			retired = append(retired, r)
 		case i < fit:
 			l.counts = append(l.counts, r)

@@ -84,7 +84,7 @@ func (s *Shares) step(closing context.Context) bool {
 	}
 	if d.Shares > 0 {
 		o.Need = d.Need(s.demand.PerSecond(now), len(s.calls), o.Held)
-		s.do(rate.Next(rate.Survey(leasesOf(v, d), int64(s.Session.Lease()), d.Shares), o), d)
+		s.do(rate.Next(rate.Survey(leasesOf(ClaimsOf(v, d)), int64(s.Session.Lease()), d.Shares), o), d)
 	}
 	if len(s.granted) > 0 && time.Since(s.begun) < starting {
 		time.AfterFunc(stepEvery/10, s.prompt) // they may count soon
@@ -106,23 +106,24 @@ func (s *Shares) store(ctx context.Context) error {
 // the read shows among the first ones of the queue counts. So a process takes tokens by an older rate only for requests that
 // are older than the change. What was granted after the read began is not returned because of it.
 func (s *Shares) learn(d rate.Division, v mirror.View, read time.Time) {
-	s.division, s.fresh = d, read.Add(s.Session.TTL())
+	if d != s.division && !time.Now().Before(s.fresh) { // tokens have accrued by a rate that counted no more
+		s.bucket.Void(time.Now())
+	}
+	s.division, s.revision, s.fresh = d, v.Limits.Own.Rev, read.Add(s.Session.TTL())
 	if !read.Before(s.changed) {
 		s.changed = time.Time{}
 	}
-	place, created := map[int64]int{}, createdAt(v)
-	for i, token := range created {
-		place[token] = i
+	claims, place := ClaimsOf(v, d), map[int64]int{}
+	for i, c := range claims {
+		place[c.Create] = i
 	}
-	former := FormerOf(v, d)
-	fit := d.Fit(created, former)
 	var counts, later, back []*Share
 	retired := false
 	for _, p := range slices.Concat(s.held, s.granted) {
 		switch i, shown := place[p.Token]; {
-		case shown && former.Retires(p.Token):
+		case shown && claims[i].Units > 1:
 			back, retired = append(back, p), true
-		case shown && i < fit:
+		case shown && claims[i].Holds:
 			counts = append(counts, p)
 		case shown && int64(i) < d.Shares, p.Since.After(read):
 			later = append(later, p)
@@ -248,10 +249,14 @@ func DivisionOf(v mirror.View) (rate.Division, error) {
 	if stored.Rev == 0 {
 		return rate.Division{}, limit.ErrNone
 	}
-	d := rate.Division{Rate: rate.Rate{PerSecond: stored.Rate.PerSecond, Burst: stored.Rate.Burst}, Shares: stored.Limit.Limit}
 	if stored.Damaged {
 		return rate.Division{}, limit.Unreadable(stored)
 	}
+	return divisionOf(stored.Limit.Limit, stored.Rate)
+}
+
+func divisionOf(shares int64, r record.Rate) (rate.Division, error) {
+	d := rate.Division{Rate: rate.Rate{PerSecond: r.PerSecond, Burst: r.Burst}, Shares: shares}
 	if err := d.Rate.Check(); err != nil || d.Shares < 1 || d.Shares > d.Burst {
 		return rate.Division{}, fmt.Errorf("%w: it has no rate", limit.ErrUnreadable)
 	}
@@ -261,10 +266,14 @@ func DivisionOf(v mirror.View) (rate.Division, error) {
 // mostWeight bounds what is read: no division has more shares.
 const mostWeight = 64
 
-// FormerOf returns what requests from before the stored rate weigh.
-func FormerOf(v mirror.View, d rate.Division) rate.Former {
+// formerOf returns what requests from before the stored rate weigh.
+func formerOf(v mirror.View, d rate.Division) rate.Former {
 	own := v.Limits.Own
-	return rate.Former{Before: own.Rev, Weight: max(1, min(own.Rate.Former, d.Shares, mostWeight))}
+	before := own.Rate.Before
+	if before < 1 || before > own.Rev {
+		before = own.Rev
+	}
+	return rate.Former{Before: before, Weight: max(1, min(own.Rate.Former, d.Shares, mostWeight))}
 }
 
 // Stored returns the record of a rate, with what requests from before weigh.
@@ -275,38 +284,49 @@ func Stored(r rate.Rate, weight int64) record.Rate {
 	return record.Rate{PerSecond: r.PerSecond, Burst: r.Burst, Former: weight}
 }
 
-// Change returns what replaces the rate that a view shows, and its record.
-func Change(v mirror.View, to rate.Rate) (rate.Division, record.Rate) {
+// Change returns the number of shares, and the rate, that replace those that a view shows.
+func Change(v mirror.View, to rate.Rate) (int64, record.Rate) {
 	was, err := DivisionOf(v)
 	if err != nil {
-		d := rate.Divide(to)
-		return d, Stored(to, 1)
+		return rate.Divide(to).Shares, Stored(to, 1)
 	}
-	weighs, former := int64(1), FormerOf(v, was)
-	if slices.ContainsFunc(createdAt(v), former.Retires) {
-		weighs = former.Weight
+	if was.Rate == to {
+		return was.Shares, v.Limits.Own.Rate
+	}
+	weighs := int64(1)
+	for _, c := range ClaimsOf(v, was) {
+		weighs = max(weighs, c.Units)
 	}
 	d, weight := was.Change(to, weighs)
-	return d, Stored(to, weight)
+	return d.Shares, Stored(to, weight)
 }
 
-// Holding returns how many requests of a view have shares, from the first one on.
-func Holding(v mirror.View, d rate.Division) int { return d.Fit(createdAt(v), FormerOf(v, d)) }
+// Claim is what a request takes up of the shares.
+type Claim struct {
+	mirror.Request
+	Units int64 // how many: above 1 if it is from before the rate was changed, and its process has to ask anew
+	Holds bool  // whether it has them; otherwise it waits
+}
 
-// createdAt returns the revisions at which the requests were created, in order.
-func createdAt(v mirror.View) (created []int64) {
-	for _, r := range v.Requests() {
-		created = append(created, r.Create)
+// ClaimsOf returns what the requests of a view take up of a division, in order. All decisions over shares, and what
+// RateLimiter.Status shows, follow from it.
+func ClaimsOf(v mirror.View, d rate.Division) []Claim {
+	former, requests := formerOf(v, d), v.Requests()
+	claims, created := make([]Claim, len(requests)), make([]int64, len(requests))
+	for i, r := range requests {
+		claims[i], created[i] = Claim{Request: r, Units: former.Units(r.Create)}, r.Create
 	}
-	return created
+	for i := range d.Fit(created, former) {
+		claims[i].Holds = true
+	}
+	return claims
 }
 
 // leasesOf returns the leases of the requests, in order, each as often as its request takes up shares.
-func leasesOf(v mirror.View, d rate.Division) (leases []int64) {
-	former := FormerOf(v, d)
-	for _, r := range v.Requests() {
-		for range former.Units(r.Create) {
-			leases = append(leases, r.Slot.Lease)
+func leasesOf(claims []Claim) (leases []int64) {
+	for _, c := range claims {
+		for range c.Units {
+			leases = append(leases, c.Slot.Lease)
 		}
 	}
 	return leases

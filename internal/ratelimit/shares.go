@@ -50,6 +50,7 @@ type Shares struct {
 	bucket   rate.Bucket
 	demand   rate.Demand
 	division rate.Division // that was read last; zero while it is not known, as after an idle time
+	revision int64         // of its record
 	fresh    time.Time     // until when what was read last counts
 	changed  time.Time     // when this process has stored another rate, if it has not read it yet
 	tokens   known         // of a slow rate
@@ -303,12 +304,12 @@ func (s *Shares) InForce(otherwise rate.Rate) rate.Rate {
 }
 
 // Replaced has the loop read the rate, which this process has just stored.
-func (s *Shares) Replaced(ctx context.Context, d rate.Division) {
+func (s *Shares) Replaced(ctx context.Context) {
 	s.mu.Lock()
 	s.changed = time.Now()
 	s.mu.Unlock()
 	s.prompt()
-	s.remeasure(ctx, d)
+	s.remeasure(ctx)
 }
 
 // prompt has the loop take a step now. s.mu need not be held.

@@ -32,13 +32,16 @@ type known struct {
 	until time.Time        // until when the process may take tokens; zero: there is no note of that
 }
 
-// errOvertaken: another process has written the record.
-var errOvertaken = errors.New("the tokens were stored by another process")
+var (
+	// errOvertaken: another process has written the record.
+	errOvertaken = errors.New("the tokens were stored by another process")
+	// errRateChanged: the tokens were counted by a rate that is not stored any more.
+	errRateChanged = errors.New("the rate was changed")
+)
 
 // settle reads the stored tokens if the process has gained the share of a slow rate, and notes that it takes tokens if
 // there is one soon. It asks etcd, so s.mu is not held.
 func (s *Shares) settle(ctx context.Context) {
-	store := s.stored()
 	for range 3 { // another process may have written in between
 		s.mu.Lock()
 		load, note := s.due(time.Now())
@@ -46,7 +49,7 @@ func (s *Shares) settle(ctx context.Context) {
 			s.mu.Unlock()
 			return
 		}
-		d, at, share := s.division, s.tokens, s.held[0]
+		d, store, at, share := s.division, s.stored(s.revision), s.tokens, s.held[0]
 		s.mu.Unlock()
 		var left float64
 		var err error
@@ -60,7 +63,7 @@ func (s *Shares) settle(ctx context.Context) {
 			at, err = known{}, nil
 		}
 		s.mu.Lock()
-		if len(s.held) != 1 || s.held[0] != share { // it was lost meanwhile
+		if len(s.held) != 1 || s.held[0] != share || errors.Is(err, errRateChanged) { // it was lost, or the next step reads the rate
 			s.mu.Unlock()
 			return
 		}
@@ -122,7 +125,7 @@ func (s *Shares) leaving(now time.Time) *leftover {
 	if len(s.held) != 1 || !s.division.Slow() || s.tokens.of != s.held[0] || s.tokens.until.IsZero() || !now.Before(s.fresh) || !s.leases() {
 		return nil
 	}
-	return &leftover{s.stored(), s.division, s.bucket.Left(now), s.tokens}
+	return &leftover{s.stored(s.revision), s.division, s.bucket.Left(now), s.tokens}
 }
 
 // save stores what the process leaves.
@@ -134,11 +137,15 @@ func (l *leftover) save(ctx context.Context) {
 
 // store is where the tokens of one slow rate are stored.
 type store struct {
-	sess *engine.Session
-	keys keyspace.Tokens
+	sess  *engine.Session
+	keys  keyspace.Tokens
+	limit string
+	rev   int64 // of the record of the rate by which the tokens are counted: tokens are written only while that is stored
 }
 
-func (s *Shares) stored() store { return store{s.Session, s.Session.Space().Tokens(s.Queue.Name)} }
+func (s *Shares) stored(rate int64) store {
+	return store{s.Session, s.Session.Space().Tokens(s.Queue.Name), s.Queue.Keys.Limit, rate}
+}
 
 // slack is for the difference between the clocks of a process and of etcd, within a note: what the session leaves for it
 // within its lease.
@@ -193,13 +200,16 @@ func (t store) read(ctx context.Context, d rate.Division) (at known, left float6
 
 // remeasure has the time since the stored tokens count for a slow rate that was just stored, also while no process has the
 // share. If that fails, it counts from when the next process reads them.
-func (s *Shares) remeasure(ctx context.Context, d rate.Division) {
-	if !d.Slow() {
-		return
-	}
+func (s *Shares) remeasure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.Session.ReleaseTimeout())
 	defer cancel()
-	_, _, _ = s.stored().read(ctx, d)
+	l, ok, err := s.Queue.Limit.Read(ctx)
+	if err != nil || !ok {
+		return
+	}
+	if d, err := divisionOf(l.N, l.Rate); err == nil && d.Slow() {
+		_, _, _ = s.stored(l.Revs.Own).read(ctx, d)
+	}
 }
 
 // passed returns how long ago a lease was granted, at least. A member of etcd that does not know the lease knows nothing:
@@ -215,7 +225,7 @@ func (t store) passed(ctx context.Context, lease clientv3.LeaseID) (time.Duratio
 }
 
 // write stores the tokens in place of the record that was read or written, on a new lease. It returns errOvertaken if that
-// is not the record any more.
+// is not the record any more, and errRateChanged if the rate by which they are counted is not the one that is stored.
 func (t store) write(ctx context.Context, d rate.Division, stored rate.StoredTokens, was known) (at known, err error) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
@@ -229,7 +239,7 @@ func (t store) write(ctx context.Context, d rate.Division, stored rate.StoredTok
 		By: t.sess.Owner(), AtMS: time.Now().UnixMilli(),
 	}
 	resp, err := t.sess.KV().Txn(call).
-		If(clientv3.Compare(clientv3.ModRevision(t.keys.Left), "=", was.rev)).
+		If(clientv3.Compare(clientv3.ModRevision(t.keys.Left), "=", was.rev), clientv3.Compare(clientv3.ModRevision(t.limit), "=", t.rev)).
 		Then(clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Timer, "", clientv3.WithLease(lease))).
 		Else(clientv3.OpGet(t.keys.Left)).
 		Commit()
@@ -238,13 +248,24 @@ func (t store) write(ctx context.Context, d rate.Division, stored rate.StoredTok
 	}
 	rev := resp.Header.Revision
 	if !resp.Succeeded {
-		if rev = storedOn(resp.Responses[0].GetResponseRange().Kvs, lease); rev == 0 {
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if rev = storedOn(kvs, lease); rev == 0 {
 			t.revoke(lease)
+			if revisionOf(kvs) == was.rev {
+				return at, errRateChanged
+			}
 			return at, errOvertaken
 		}
 	}
 	t.revoke(was.lease)
 	return known{of: was.of, rev: rev, lease: lease, until: sent.Add(stored.Grace - t.slack())}, nil
+}
+
+func revisionOf(kvs []*mvccpb.KeyValue) int64 {
+	if len(kvs) == 0 {
+		return 0
+	}
+	return kvs[0].ModRevision
 }
 
 // storedOn returns the revision of a record on a lease, or 0 if it is on another one. A write that arrives twice finds

@@ -88,8 +88,18 @@ type Limit struct {
 type Rate struct {
 	PerSecond float64 `json:"per_second"`
 	Burst     int64   `json:"burst"`
-	// Former is how many shares a request from before this record takes up: 0 is 1. See rate.Former.
+	// Former is how many shares a request from before the change to this rate takes up: 0 is 1. See rate.Former.
 	Former int64 `json:"former,omitempty"`
+	// Before is the revision of that change. 0 is that of the record itself.
+	Before int64 `json:"before,omitempty"`
+}
+
+// StoredAt returns the rate of a record of that revision, to be stored again: what requests weigh in it does not change.
+func (r Rate) StoredAt(revision int64) Rate {
+	if r.Former > 1 && r.Before == 0 {
+		r.Before = revision
+	}
+	return r
 }
 
 // Unsettled reports whether Through may be too low.

@@ -30,9 +30,12 @@ func theRest(t *testing.T, f testkit.Fixture, web, operator *concurrency.Session
 	require.NoError(t, lim.ClearLimit(ctx, "tenant-9"))
 	raised, err := concurrency.NewRateLimiter(web, "raised", concurrency.Rate{PerSecond: 20, Burst: 1}, nil)
 	require.NoError(t, err)
-	for _, burst := range []int{1, 20} {
+	for _, burst := range []int{1, 3} {
 		require.NoError(t, raised.SetRate(ctx, concurrency.Rate{PerSecond: 20, Burst: burst}, concurrency.CreateLimit()))
 	}
+	_, err = f.Client().Delete(ctx, f.Root+"v1/test/rate/raised/limit") // by hand: it is stored again
+	require.NoError(t, err)
+	require.NoError(t, raised.Wait(ctx))
 	failedRuns(t, web)
 	unlockedRuns(t, f, web, operator)
 	plans(t, f, operator)
