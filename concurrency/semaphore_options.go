@@ -57,8 +57,8 @@ type SemaphoreOptions struct {
 	// limit that was lowered, when a call joins or leaves that queue next. TryAcquire and
 	// calls that are not plain in this way do not wait there: they wait in etcd, while permits pass
 	// between the calls of the process. Which permits pass, and what Token and Guard show afterwards, is as for Keep.
-	// When etcd was restored from a backup, calls in that queue may wait for up to one and a half
-	// TTLs until the session finds that out.
+	// When etcd was restored from a backup, calls in that queue of a process without a permit may wait
+	// for up to one and a half TTLs and three seconds until the session finds that out.
 	// The time begins with the grant: choose several times what a call holds its permit for, such
 	// as 20 ms for calls of 1 ms.
 	// At most a minute. Defaults to 0: permits do not pass between calls.

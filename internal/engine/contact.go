@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/lease"
 	"github.com/etcdkit/etcdkit/internal/members"
+	"github.com/etcdkit/etcdkit/internal/mirror"
 )
 
 const (
@@ -251,7 +253,8 @@ func send[R any](ctx context.Context, r recording, a *asked, request func() (R, 
 type recorded struct {
 	clientv3.KV
 	recording
-	meets func() met
+	meets  func() met
+	rewind func(of *mirror.History)
 }
 
 // errFormer is the error of an answer that is of a history of etcd's which was taken back while it was under way. A read is
@@ -280,19 +283,28 @@ func (r *recorded) Txn(ctx context.Context) clientv3.Txn {
 type txn struct {
 	clientv3.Txn
 	*recorded
-	ctx   context.Context // of its one call
-	asked asked
+	ctx    context.Context // of its one call
+	asked  asked
+	writes bool // whether it may write: etcd puts it in order after all that was committed before
 }
 
 func (t *txn) If(cmps ...clientv3.Cmp) clientv3.Txn { t.Txn = t.Txn.If(cmps...); return t }
-func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
-func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t.with(ops) }
+func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t.with(ops) }
+
+func (t *txn) with(ops []clientv3.Op) clientv3.Txn {
+	t.writes = t.writes || slices.ContainsFunc(ops, func(op clientv3.Op) bool { return op.IsPut() || op.IsDelete() })
+	return t
+}
 
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	before := t.meets()
 	resp, err := send(t.ctx, t.recording, &t.asked, t.Txn.Commit)
 	if err == nil && t.former(before, resp.Header) {
 		return nil, errFormer
+	}
+	if err == nil && t.writes && resp.Header.GetRevision() > 0 && resp.Header.GetRevision() < before.seen {
+		t.rewind(before.of)
 	}
 	return resp, err
 }

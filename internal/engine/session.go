@@ -110,7 +110,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
 	}
 	s.denials = newDenials(opts.Log, s.Explain, in.asks)
-	s.kv = &recorded{s.etcd.KV, recording{&s.contact, in}, opening{s}.meets}
+	s.kv = &recorded{s.etcd.KV, recording{&s.contact, in}, opening{s}.meets, s.Rewind}
 	s.lease = leases{lease.Etcd(etcd, s.etcd.Leases), recording{&s.contact, in}}
 	s.history.Store(mirror.NewHistory())
 	seen := func() { s.contact.answer(nil, nil) }
