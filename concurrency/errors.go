@@ -133,6 +133,9 @@ func (e *FullError) counts() string {
 	return fmt.Sprintf("%d of %d in use, %d waiting", e.Used, e.Limit, e.Waiting)
 }
 
+// isPaused reports whether the limit is known to be 0.
+func (e *FullError) isPaused() bool { return e.paused || e.Limit == 0 && !e.unseen }
+
 // Is reports whether target is ErrFull, or, for the middlewares, whether etcd has not shown why no permit is free.
 func (e *FullError) Is(target error) bool {
 	return target == ErrFull || e.unseen && !e.paused && target == share.ErrUnseen

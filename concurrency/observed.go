@@ -34,6 +34,9 @@ func endOfAsking(err, ended error, waited bool) (observe.Result, observe.Reason)
 	case errors.Is(err, ErrFull) && waited:
 		return observe.GaveUp, observe.Wait
 	}
+	if full, ok := errors.AsType[*FullError](err); ok && full.isPaused() {
+		return observe.Refused, observe.Paused
+	}
 	for _, refusal := range []struct {
 		err    error
 		reason observe.Reason

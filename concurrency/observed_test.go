@@ -80,6 +80,24 @@ func TestHooksSeeEachOutcome(t *testing.T) {
 			},
 			want: []string{"acquire: refused (full)"},
 		},
+		"refused: paused": {
+			do: func(t *testing.T, s seen, ctx context.Context) {
+				require.NoError(t, sem(t, s.other, "x", 1).SetLimit(ctx, 0, concurrency.CreateLimit()))
+				_, err := s.semaphore(1).TryAcquire(ctx)
+				require.ErrorIs(t, err, concurrency.ErrFull)
+			},
+			want: []string{"acquire: refused (paused)"},
+		},
+		"refused: paused key": {
+			do: func(t *testing.T, s seen, ctx context.Context) {
+				lim, err := concurrency.NewKeyedLimiter(s.session, "x", 1, nil)
+				require.NoError(t, err)
+				require.NoError(t, lim.Key("k").SetLimit(ctx, 0, concurrency.CreateLimit()))
+				_, err = lim.Key("k").Acquire(ctx, concurrency.Wait(0))
+				require.ErrorIs(t, err, concurrency.ErrFull)
+			},
+			want: []string{"acquire: refused (paused)"},
+		},
 		"refused: too many wait": {
 			do: func(t *testing.T, s seen, ctx context.Context) {
 				s.taken()

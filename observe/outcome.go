@@ -31,7 +31,7 @@ const (
 	TooMany    Reason = "too_many"    // the session, the limiter's keys or the scope of a request
 	Claimed    Reason = "claimed"     // the tick is claimed, or was executed
 	Busy       Reason = "busy"        // another run of the job is active
-	Paused     Reason = "paused"      // the job is paused
+	Paused     Reason = "paused"      // the job is paused; the limit is 0
 	Cooldown   Reason = "cooldown"    // the job cools down (schedlock.AtLeast)
 	Late       Reason = "late"        // it is too late for the tick
 	InProgress Reason = "in_progress" // another attempt at the request is in progress
