@@ -85,7 +85,7 @@ type connectServer struct {
 	deadline       atomic.Pointer[time.Time] // of the last attempt
 }
 
-func serveConnect(t testing.TB, opts *idemhttp.Options) *connectServer {
+func serveConnect(t testing.TB, opts *idemhttp.Options, own ...connect.HandlerOption) *connectServer {
 	t.Helper()
 	require.NoError(t, registered())
 	etcd := embedtest.Shared(t)
@@ -93,7 +93,7 @@ func serveConnect(t testing.TB, opts *idemhttp.Options) *connectServer {
 	mux := http.NewServeMux()
 	mux.Handle(payUnary, connect.NewUnaryHandler(payUnary, func(ctx context.Context, r *connect.Request[structpb.Struct]) (*connect.Response[structpb.Struct], error) {
 		return connect.NewResponse(r.Msg), s.end(ctx, r.Header())
-	}))
+	}, own...))
 	mux.Handle(payServer, connect.NewServerStreamHandler(payServer, func(ctx context.Context, r *connect.Request[structpb.Struct], out *connect.ServerStream[structpb.Struct]) error {
 		for range 3 {
 			if err := out.Send(r.Msg); err != nil {
@@ -101,14 +101,14 @@ func serveConnect(t testing.TB, opts *idemhttp.Options) *connectServer {
 			}
 		}
 		return s.end(ctx, r.Header())
-	}))
+	}, own...))
 	mux.Handle(payClient, connect.NewClientStreamHandler(payClient, func(ctx context.Context, in *connect.ClientStream[structpb.Struct]) (*connect.Response[structpb.Struct], error) {
 		last := new(structpb.Struct)
 		for in.Receive() {
 			last = in.Msg()
 		}
 		return connect.NewResponse(last), errors.Join(in.Err(), s.end(ctx, in.RequestHeader()))
-	}))
+	}, own...))
 	mux.Handle(payBidi, connect.NewBidiStreamHandler(payBidi, func(ctx context.Context, both *connect.BidiStream[structpb.Struct, structpb.Struct]) error {
 		for {
 			m, err := both.Receive()
@@ -122,7 +122,7 @@ func serveConnect(t testing.TB, opts *idemhttp.Options) *connectServer {
 				return err
 			}
 		}
-	}))
+	}, own...))
 	s.store = stores(t)[0]
 	s.Server = httptest.NewUnstartedServer(middleware(t, s.store, opts)(mux))
 	s.EnableHTTP2 = true

@@ -158,7 +158,7 @@ func (rec *recorder) stops(ended contexts) bool {
 // the response for a success.
 func (rec *recorder) withheld(end middleware.End, res middleware.Result) bool {
 	switch {
-	case rec.stopped:
+	case rec.stopped, rec.unread != nil:
 		return res.Action != idempotency.Remember
 	case rec.hijacked, end != middleware.Success && !rec.silent:
 		return false

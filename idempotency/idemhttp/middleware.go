@@ -138,6 +138,9 @@ var errNoOp = errors.New("Options.Op has returned no operation; ByPattern does i
 // content returns the body of a request and its payload, or the problem of a body that cannot be
 // used.
 func (c *config) content(r *http.Request) (body []byte, payload any, refused *Problem) {
+	if coding := otherCoding(r); coding != "" {
+		return nil, nil, &Problem{Code: CodeBody, Detail: fmt.Sprintf("Its messages are compressed by %q, and the end of the response would be, too: send them by gzip, or not compressed.", coding)}
+	}
 	body, err := read(r, c.MaxRequest)
 	var limit *http.MaxBytesError
 	switch {
@@ -189,13 +192,16 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		if middleware.RefusesBefore(next) {
 			ctx, nothingDone = middleware.Refusable(ctx)
 		}
-		handle(next, rec.own(), withoutDeadline(restored(r, context.WithValue(ctx, visitKey{}, v), body)), r)
+		handle(next, rec.own(), forHandler(restored(r, context.WithValue(ctx, visitKey{}, v), body)), r)
 		res := rec.end(c)
 		rec.stopped = rec.stops(v.ended(a))
 		what := v.decide(c, rec, res)
 		what.NothingDone = nothingDone()
 		if rec.cut() && !what.Own {
 			reports(errCut)
+		}
+		if rec.unread != nil && !what.Own {
+			reports(fmt.Errorf("%w, so its response is neither recorded nor sent", rec.unread))
 		}
 		failed = rec.fell()
 		return what

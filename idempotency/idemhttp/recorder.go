@@ -51,6 +51,7 @@ type recorder struct {
 	silent   bool        // the handler has returned and written nothing
 	gone     bool        // the client had left when the response began
 	stopped  bool        // a context of the handler has ended, and nothing shows a whole response
+	unread   error       // its last frame is there, and cannot be read
 	ended    bool        // the handler has returned
 	late     func(error) // is called for a write after that
 	visit    *visit      // the call of the handler

@@ -84,17 +84,6 @@ func named(media string) protocol {
 	return plainHTTP
 }
 
-// withoutDeadline returns a call without its deadline. It is the client's, and ends no attempt, as the
-// client's connection does not: a handler that it interrupts in the middle would execute again.
-func withoutDeadline(r *http.Request) *http.Request {
-	if protocolOfCall(r) != plainHTTP {
-		r.Header = r.Header.Clone()
-		r.Header.Del("Grpc-Timeout")
-		r.Header.Del("Connect-Timeout-Ms")
-	}
-	return r
-}
-
 // mediaType returns the type without its parameters, which may be malformed.
 func mediaType(h http.Header) string {
 	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
@@ -143,7 +132,7 @@ func (rec *recorder) judgeGRPC() ending {
 	case rec.written == 0:
 		places = append(places, rec.head)
 	case rec.frames != nil:
-		if end := rec.unread(); end != nil {
+		if end := rec.noEnd(); end != nil {
 			return *end
 		}
 		places = append(places, fieldsOf(rec.frames.last))
@@ -185,7 +174,7 @@ func fieldIn(places []http.Header, field string) (all []string) {
 
 // judgeConnectStream reads the end-of-stream message.
 func (rec *recorder) judgeConnectStream() ending {
-	if end := rec.unread(); end != nil {
+	if end := rec.noEnd(); end != nil {
 		return *end
 	}
 	return endOfStream(rec.frames.last)
@@ -203,8 +192,8 @@ func endOfStream(message []byte) ending {
 	return last.Error.end()
 }
 
-// unread returns the ending of a body whose last frame was not written or cannot be read.
-func (rec *recorder) unread() *ending {
+// noEnd returns the ending of a body whose last frame was not written or cannot be read.
+func (rec *recorder) noEnd() *ending {
 	err := rec.frames.end(rec.head)
 	switch {
 	case err == nil:
@@ -214,7 +203,8 @@ func (rec *recorder) unread() *ending {
 	case rec.frames.last == nil:
 		return &ending{kind: middleware.Broken, status: 500, text: err.Error()}
 	}
-	return &ending{kind: middleware.Failure, status: 500, text: err.Error()}
+	rec.unread = err // the client may read a success there
+	return &ending{kind: middleware.Broken, status: 500, text: err.Error()}
 }
 
 // judgeConnectUnary reads the status, and the code of an error.

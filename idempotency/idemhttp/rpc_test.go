@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,6 +87,9 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"twice", web, steps{body(string(frame(flagWebEnd, "grpc-status: 0\r\ngrpc-status: 14\r\n")))}, middleware.Failure, 500},
 		{"a second last frame", web, steps{body(string(append(frame(flagWebEnd, "grpc-status: 14\r\n"), frame(flagWebEnd, "grpc-status: 0\r\n")...)))}, middleware.Failure, 503},
 		{"no status in it", web, steps{body(string(frame(flagWebEnd, "x: y\r\n")))}, middleware.Broken, 500},
+		{"compressed", web, steps{head("Grpc-Encoding", "gzip"), body(string(frame(flagWebEnd|flagCompressed, zipped(t, "grpc-status: 5\r\n"))))}, middleware.Final, 404},
+		{"compressed by br", web, steps{head("Grpc-Encoding", "br"), body(string(frame(flagWebEnd|flagCompressed, "?")))}, middleware.Broken, 500},
+		{"too long", web, steps{body(string(frame(flagWebEnd, "grpc-status: 0\r\nx: "+strings.Repeat("x", maxLast))))}, middleware.Broken, 500},
 		{"in base64", text, steps{body(base64.StdEncoding.EncodeToString(frame(flagWebEnd, "grpc-status: 14\r\n")[:20]))}, middleware.Broken, 500},
 		{"in base64", text, steps{body(base64.StdEncoding.EncodeToString(frame(flagWebEnd, "grpc-status: 14\r\n")))}, middleware.Failure, 503},
 
@@ -93,6 +97,7 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"unavailable", stream, steps{body(string(frame(flagConnectEnd, `{"error":{"code":"unavailable"}}`)))}, middleware.Failure, 503},
 		{"no code", stream, steps{body(string(frame(flagConnectEnd, `{"error":{}}`)))}, middleware.Failure, 500},
 		{"no JSON", stream, steps{body(string(frame(flagConnectEnd, ``)))}, middleware.Failure, 500},
+		{"compressed by br", stream, steps{head("Connect-Content-Encoding", "br"), body(string(frame(flagConnectEnd|flagCompressed, "?")))}, middleware.Broken, 500},
 		{"no last message", stream, steps{body(string(frame(0, "{}")))}, middleware.Broken, 500},
 
 		{"success", json, steps{body(`{"code":"aborted"}`)}, middleware.Success, 200},
@@ -298,7 +303,7 @@ func TestConnectWithoutItsVersion(t *testing.T) {
 	r.Header.Set("Content-Type", json)
 	r.Header.Set("Connect-Timeout-Ms", "100")
 	require.Equal(t, connectUnary, protocolOfCall(r))
-	require.Empty(t, withoutDeadline(r).Header.Get("Connect-Timeout-Ms"))
+	require.Empty(t, forHandler(r).Header.Get("Connect-Timeout-Ms"))
 }
 
 // encoded returns a status as Grpc-Status-Details-Bin has it, before base64.
