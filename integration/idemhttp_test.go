@@ -53,6 +53,14 @@ func stores(t testing.TB) (all [2]*idempotency.Store) {
 	return all
 }
 
+// under returns a middleware of a store of its own, with that policy.
+func under(t testing.TB, policy idempotency.LostPolicy) func(http.Handler) http.Handler {
+	t.Helper()
+	return middleware(t, stores(t)[0], &idemhttp.Options{Each: func(*http.Request) []idempotency.Option {
+		return []idempotency.Option{idempotency.OnLost(policy)}
+	}})
+}
+
 type answer struct {
 	status   int
 	body     string

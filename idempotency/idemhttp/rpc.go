@@ -122,7 +122,7 @@ func (rec *recorder) judge() ending {
 	case connectUnary:
 		return rec.judgeConnectUnary()
 	}
-	return ofStatus(rec.status)
+	return rec.withoutCode()
 }
 
 // judgeGRPC reads Grpc-Status. In the headers it counts only without a body, as for clients.
@@ -227,18 +227,36 @@ func (rec *recorder) begin(more []byte) {
 // if that is the first member, where the libraries of Connect write it.
 func (rec *recorder) errorOfConnect() (e connectError, ok bool) {
 	if rec.begun != nil {
-		d := json.NewDecoder(bytes.NewReader(rec.begun))
-		for _, want := range []json.Token{json.Delim('{'), "code"} {
-			if is, err := d.Token(); err != nil || is != want {
-				return e, false
-			}
-		}
-		is, _ := d.Token()
-		e.Code, ok = is.(string)
+		e.Code, ok = firstCode(rec.begun).(string)
 		return e, ok && e.Code != ""
 	}
 	ok = rec.status >= 400 && json.Unmarshal(plainBody(rec.head, rec.body), &e) == nil && e.Code != ""
 	return e, ok
+}
+
+// firstCode returns the member "code" at the beginning of an object in JSON, a string or a float64; nil if there is none.
+func firstCode(begun []byte) json.Token {
+	d := json.NewDecoder(bytes.NewReader(begun))
+	for _, want := range []json.Token{json.Delim('{'), "code"} {
+		if is, err := d.Token(); err != nil || is != want {
+			return nil
+		}
+	}
+	is, _ := d.Token()
+	return is
+}
+
+// numberOfStatus returns the code of the status of gRPC that is the body, as grpc-gateway writes it: a number; 0 if it is none.
+func (rec *recorder) numberOfStatus() float64 {
+	if rec.begun != nil {
+		code, _ := firstCode(rec.begun).(float64)
+		return code
+	}
+	var st struct{ Code float64 }
+	if json.Unmarshal(plainBody(rec.head, rec.body), &st) != nil {
+		return 0
+	}
+	return st.Code
 }
 
 // plainBody returns the body of an error with these headers, not compressed.
@@ -249,31 +267,60 @@ func plainBody(h http.Header, body []byte) []byte {
 	return body
 }
 
-// aborted reports whether the response is Connect's error for a conflict with another call. A client that
+// aborted reports whether the response is Connect's or grpc-gateway's error for a conflict with another call. A client that
 // sends JSON without the optional Connect-Protocol-Version, such as curl, does not say that its request is a
-// call; of all codes, this is the one that ends in another way than its status.
+// call, nor does that of a gateway; of all codes, this is the one that ends in another way than its status.
 func (rec *recorder) aborted() bool {
 	if rec.status != http.StatusConflict || mediaType(rec.head) != "application/json" {
 		return false
 	}
 	e, ok := rec.errorOfConnect()
-	return ok && e.Code == forms.Codes[10].Name
+	return ok && e.Code == forms.Codes[10].Name || rec.numberOfStatus() == 10
 }
 
-// withoutCode returns the ending of a response that has no code of RPC. 404 to a call is the answer of a
-// router, or of an earlier release that does not have the procedure: clients take it for unimplemented.
+// withoutCode returns the ending of a response that has no code of RPC. To a call it is the answer of something in front of
+// the procedures, such as a router or a check of the codec: its client reads a code from the status. 404 means that this
+// release does not have the procedure.
 func (rec *recorder) withoutCode() ending {
 	if rec.status >= 400 {
 		if end := ofGateway(rec.status, plainBody(rec.head, rec.body)); end != nil {
 			return *end
 		}
 	}
-	if rec.status == http.StatusNotFound && protocolOfCall(rec.r) != plainHTTP {
-		end := ofCode(12)
-		end.text = "the handler has answered a call with 404, as for a procedure that it does not have"
-		return end
+	below := rec.protocol == connectUnary && bytes.HasPrefix(rec.begun, []byte("{")) // the code may be in what is not buffered
+	if protocolOfCall(rec.r) == plainHTTP || rec.status == http.StatusOK && !rec.foreign() || below {
+		return ofStatus(rec.status)
 	}
-	return ofStatus(rec.status)
+	end := ofCode(codeOfStatus(rec.status))
+	end.text = fmt.Sprintf("the handler has answered a call with status %d, type %q and no code: its client reads %s", rec.status, mediaType(rec.head), forms.Codes[end.code].Name)
+	return end
+}
+
+// foreign reports whether a response is not of the type that the client of the call reads.
+func (rec *recorder) foreign() bool {
+	asked, media := mediaType(rec.r.Header), mediaType(rec.head)
+	if asked == "" || media == "" {
+		return false
+	}
+	return named(media) == plainHTTP && media != asked
+}
+
+// codeOfStatus returns the code that a client of gRPC, gRPC-Web or Connect reads from a status of HTTP, if the response has
+// none. See http-grpc-status-mapping.md of gRPC.
+func codeOfStatus(status int) uint32 {
+	switch status {
+	case http.StatusBadRequest:
+		return 13
+	case http.StatusUnauthorized:
+		return 16
+	case http.StatusForbidden:
+		return 7
+	case http.StatusNotFound:
+		return 12
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return 14
+	}
+	return 2
 }
 
 // isCall reports whether a request is a call of RPC, also if only its path says so.

@@ -53,7 +53,13 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"no number", grpc, steps{trailer("Grpc-Status", "ok")}, middleware.Failure, 500},
 		{"no status", grpc, steps{body("m")}, middleware.Broken, 500},
 		{"409 to be repeated", "text/plain", steps{head("Retry-After", "1"), status(409)}, middleware.Interrupted, 409},
-		{"409", "text/plain", steps{status(409)}, middleware.Final, 409},
+		// A client of RPC reads UNKNOWN from a 409 without a code: that the thing exists already is ALREADY_EXISTS.
+		{"409", "text/plain", steps{status(409)}, middleware.Failure, 500},
+		{"400", "text/plain", steps{status(400)}, middleware.Failure, 500},
+		{"415", "text/plain", steps{status(415)}, middleware.Failure, 500},
+		{"429", "text/plain", steps{status(429)}, middleware.Failure, 503},
+		{"401", "text/plain", steps{status(401)}, middleware.Early, 401},
+		{"202", "text/plain", steps{status(202)}, middleware.Failure, 500},
 		{"a proxy's 503", grpc, steps{status(503)}, middleware.Failure, 503},
 		{"in the headers, of a body", grpc, steps{head("Grpc-Status", "0"), body("m")}, middleware.Broken, 500},
 		{"in both", grpc, steps{head("Trailer", "Grpc-Status"), head("Grpc-Status", "0"), body("m"), head("Grpc-Status", "14")}, middleware.Failure, 503},
@@ -75,7 +81,7 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"unknown, passed on", stream, steps{body(string(frame(flagConnectEnd, `{"error":`+string(forms.ConnectError(unknown.Proto()))+`}`)))}, middleware.Interrupted, 400},
 		{"unknown, passed on", json, steps{status(400), body(string(forms.ConnectError(unknown.Proto())))}, middleware.Interrupted, 400},
 		{"unknown, passed on", "text/plain", steps{head(outcomeHeader, "unknown"), status(409)}, middleware.Interrupted, 409},
-		{"another outcome", "text/plain", steps{head(outcomeHeader, "failed"), status(409)}, middleware.Final, 409},
+		{"another outcome", "text/plain", steps{head(outcomeHeader, "failed"), status(409)}, middleware.Failure, 500},
 		{"another kind", "application/grpcfoo", steps{body("m")}, middleware.Success, 200},
 
 		{"success", web, steps{body(string(frame(0, "m"))), body(string(frame(flagWebEnd, "grpc-status: 0\r\n")))}, middleware.Success, 200},
@@ -106,10 +112,10 @@ func TestEndsOfRPCs(t *testing.T) {
 		{"canceled", json, steps{status(499), body(`{"code":"canceled"}`)}, middleware.Interrupted, 499},
 		{"aborted, compressed", json, steps{head("Content-Encoding", "gzip"), status(409), body(zipped(t, `{"code":"aborted"}`))}, middleware.Interrupted, 409},
 		{"not Connect's", json, steps{status(409), body(`{"code":"E17"}`)}, middleware.Failure, 500},
-		{"no code", json, steps{status(409), body(`{}`)}, middleware.Final, 409},
+		{"no code", json, steps{status(409), body(`{}`)}, middleware.Failure, 500},
 
 		{"500 after the status", "text/plain", steps{status(201), body("half"), status(500)}, middleware.Broken, 201},
-		{"400 after the status", "text/plain", steps{status(201), body("half"), status(400)}, middleware.Success, 201},
+		{"400 after the status", "text/plain", steps{status(200), body("half"), status(400)}, middleware.Success, 200},
 		{"500 after 503", "text/plain", steps{status(503), status(500)}, middleware.Failure, 503},
 	} {
 		name := c.kind + ": " + c.name
@@ -270,7 +276,12 @@ func TestErrorsOfAGatewayThatCanChange(t *testing.T) {
 			require.Equal(t, want, end(status, string(body)), "%s, %d", reason, status)
 		}
 	}
-	require.Equal(t, middleware.Final, end(409, `{"code":10,"details":[{"domain":"shop.example","reason":"UNKNOWN"}]}`))
+	// A583: ABORTED of the service itself is a conflict with another call, whatever its details: it was recorded as final.
+	require.Equal(t, middleware.Interrupted, end(409, `{"code":10,"details":[{"domain":"shop.example","reason":"UNKNOWN"}]}`))
+	require.Equal(t, middleware.Interrupted, end(409, `{"code":10, "message":"`+strings.Repeat("x", 2<<10)+`"}`), "not buffered")
+	require.Equal(t, middleware.Final, end(409, `{"code":6,"details":[{"domain":"shop.example","reason":"UNKNOWN"}]}`))
+	require.Equal(t, middleware.Final, end(409, `{"code":"10"}`))
+	require.Equal(t, middleware.Final, end(422, `{"code":10}`), "another API's number")
 	require.Equal(t, middleware.Final, end(409, `{"note":"idempotency.etcdkit UNKNOWN"}`))
 }
 
