@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
@@ -65,6 +66,39 @@ func TestUnknownBehindAGateway(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 2, inner.calls.Load(), "once for each key")
+}
+
+// A582: under Refuse a condition that is not met leaves the request as unknown in the service, whose 409 was recorded as final
+// by a Middleware in front of it, and replayed after an operator had resolved the request.
+func TestConflictBehindAGateway(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	service := f.instance(nil, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})
+	inner := service.serve(nil, func(w http.ResponseWriter, r *http.Request) {
+		a, _ := idempotency.FromContext(r.Context())
+		a.Attach([]clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision("/no/such/key"), ">", 0)})
+		w.WriteHeader(http.StatusCreated)
+	})
+	to, err := url.Parse(inner.URL)
+	require.NoError(t, err)
+	front, err := idempotency.NewStore(service.sess, "front", &idempotency.Options{SingleTenant: true, CacheBytes: -1})
+	require.NoError(t, err)
+	mw, err := idemhttp.Middleware(front, nil)
+	require.NoError(t, err)
+	gateway := service.hosting(new(atomic.Int64), mw(httputil.NewSingleHostReverseProxy(to)))
+	var ref idempotency.Ref
+	for _, want := range []idemhttp.Code{idemhttp.CodeConflict, idemhttp.CodeUnknown, idemhttp.CodeUnknown} {
+		re := gateway.post("/pay", "k", "")
+		p := re.problem(t)
+		require.Equal(t, want, p.Code)
+		require.Equal(t, "unknown", re.Header.Get("Idempotency-Outcome"))
+		require.False(t, re.replayed())
+		ref = p.Ref
+	}
+	done := idemhttp.Response{Status: http.StatusCreated, Body: []byte("paid")}
+	require.NoError(t, service.Resolve(ctxT(t), ref, idempotency.WasDone(done.Encode())))
+	require.Equal(t, "paid", gateway.post("/pay", "k", "").body)
+	require.EqualValues(t, 1, inner.calls.Load())
 }
 
 // A284: an OnStatus that names one status, and returns what RememberFinal returns for the others, had the gateway record

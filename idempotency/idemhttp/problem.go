@@ -83,6 +83,12 @@ func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Re
 	c.answer(w, r, Problem{Code: Code(by.Reason), Ref: by.Ref, Note: by.Note}, by.RetryAfter)
 }
 
+// unresolved reports whether the record of a request that is answered by the code is unknown: an operator has to resolve it,
+// and the answer changes then. After is the Retry-After of an answer that changes without one.
+func unresolved(code Code, after time.Duration) bool {
+	return code == CodeUnknown || code == CodeConflict && after == 0
+}
+
 // answer writes a problem with the code, detail, reference and note of own. After is the Retry-After,
 // if it is above 0.
 func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, after time.Duration) {
@@ -91,7 +97,7 @@ func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, aft
 	if own.Detail != "" {
 		p.Detail = own.Detail
 	}
-	if p.Code == CodeConflict && after == 0 {
+	if p.Code == CodeConflict && unresolved(p.Code, after) {
 		p.Retryable = false
 		p.Detail += " It does not execute again until an operator has resolved it."
 	}
@@ -99,8 +105,8 @@ func (c *config) answer(w http.ResponseWriter, r *http.Request, own Problem, aft
 	h.Set("Cache-Control", "no-store")
 	h.Del("Content-Length") // of the handler's response
 	h.Del("Content-Encoding")
-	if p.Code == CodeUnknown {
-		h.Set(outcomeHeader, string(p.Code))
+	if unresolved(p.Code, after) {
+		h.Set(outcomeHeader, string(CodeUnknown))
 	}
 	if c.Docs != "" {
 		p.Type = c.Docs + "#" + string(p.Code)
