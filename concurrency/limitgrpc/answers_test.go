@@ -45,7 +45,7 @@ func TestStatusCodes(t *testing.T) {
 		{"session closed", concurrency.ErrClosed, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},
 		{"too many requests of the session", concurrency.ErrTooMany, codes.Unavailable, ReasonUnavailable, time.Second, 2 * time.Second, true},
 		{"evicted while it waited", &concurrency.LostError{Cause: concurrency.ErrEvicted}, codes.Unavailable, ReasonLost, time.Second, 2 * time.Second, true},
-		{"ID in use", &concurrency.HeldError{}, codes.Aborted, ReasonHeld, 0, 0, false},
+		{"ID in use", &concurrency.HeldError{}, codes.Aborted, ReasonHeld, time.Second, 2 * time.Second, false},
 		{"bad option, or a weight above a limit", concurrency.ErrInvalid, codes.Internal, ReasonInternal, 0, 0, true},
 		{"another limit is stored", &concurrency.LimitMismatchError{}, codes.Internal, ReasonInternal, 0, 0, true},
 		{"rate", &concurrency.RateExceededError{}, codes.Unavailable, ReasonRateExceeded, time.Second, 2 * time.Second, false},

@@ -38,7 +38,7 @@
 //	| follows from that                               | UNAVAILABLE, LOST and RetryInfo            |
 //	| the request was evicted while it waited         | UNAVAILABLE, LOST and RetryInfo            |
 //	| the call's context ended while it waited        | CANCELLED or DEADLINE_EXCEEDED             |
-//	| the ID of Options.Each is in use                | ABORTED, HELD                              |
+//	| the ID of Options.Each is in use                | ABORTED, HELD and RetryInfo                |
 //	| the key is empty or too long, an option of      | INTERNAL                                   |
 //	| Options.Each is wrong, its weight is above the  |                                            |
 //	| limit of the key or the total, a limit or rate  |                                            |

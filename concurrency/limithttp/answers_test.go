@@ -76,7 +76,7 @@ func TestStatusCodes(t *testing.T) {
 		{"session closed", concurrency.ErrClosed, 503, CodeUnavailable, "", "", 1, 2, true},
 		{"too many requests of the session", concurrency.ErrTooMany, 503, CodeUnavailable, "", "", 1, 2, true},
 		{"evicted while it waited", &concurrency.LostError{Cause: concurrency.ErrEvicted}, 503, CodeLost, "", "", 1, 2, true},
-		{"ID in use", &concurrency.HeldError{}, 409, CodeHeld, "", "", 0, 0, false},
+		{"ID in use", &concurrency.HeldError{}, 409, CodeHeld, "", "", 1, 2, false},
 		{"bad option, or a weight above a limit", concurrency.ErrInvalid, 500, CodeInternal, "", "", 0, 0, true},
 		{"another limit is stored", &concurrency.LimitMismatchError{}, 500, CodeInternal, "", "", 0, 0, true},
 		{"rate", &concurrency.RateExceededError{}, 503, CodeRateExceeded, capacity, "", 1, 2, false},

@@ -42,7 +42,7 @@
 //	| the permit was lost, and no response had begun   | 503 and Retry-After                       |
 //	| the request was evicted while it waited          | 503 and Retry-After                       |
 //	| the request's context ended while it waited      | 503, if the client is still there         |
-//	| the ID of Options.Each is in use                 | 409                                       |
+//	| the ID of Options.Each is in use                 | 409 and Retry-After                       |
 //	| the key is empty or too long, an option of       | 500                                       |
 //	| Options.Each is wrong, its weight is above the   |                                           |
 //	| limit of the key or the total, a limit or rate   |                                           |

@@ -80,7 +80,7 @@ func TestRefuse(t *testing.T) {
 		{"total", nil, fmt.Errorf("acquire: %w", &concurrency.FullError{Limit: 9, Used: 9, Level: "total"}), TotalFull, true, false},
 		{"total paused", nil, &concurrency.FullError{Level: "total"}, TotalFull, false, false},
 		{"etcd is slow", nil, errors.Join(&concurrency.FullError{Limit: 5}, share.ErrUnseen), Unavailable, true, false},
-		{"ID in use", nil, &concurrency.HeldError{}, Held, false, false},
+		{"ID in use", nil, &concurrency.HeldError{}, Held, true, false},
 		{"invalid", nil, concurrency.ErrInvalid, Internal, false, true},
 		{"mismatch", nil, &concurrency.LimitMismatchError{}, Internal, false, true},
 		{"evicted while it waited", nil, lost, Lost, true, true},

@@ -48,7 +48,7 @@ func (a *Admission) Refuse(ctx context.Context, key string, err error) Refusal {
 	case full != nil:
 		return Refusal{Reason: KeyFull, Limit: full.Limit, RetryAfter: a.after(KeyFull, key, full)}
 	case errors.Is(err, concurrency.ErrHeld):
-		return Refusal{Reason: Held}
+		return Refusal{Reason: Held, RetryAfter: a.after(Held, key, nil)}
 	case errors.Is(err, concurrency.ErrInvalid), errors.Is(err, concurrency.ErrLimitMismatch):
 		return Refusal{Reason: Internal, Report: true}
 	case errors.Is(err, concurrency.ErrLost), errors.Is(err, concurrency.ErrReleased):
