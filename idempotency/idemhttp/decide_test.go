@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 // A446, A447, A448: what follows a 201 with a part of its body, by all that can come together: a status of 5xx on top, the
@@ -41,7 +43,7 @@ func TestWhatFollowsAResponse(t *testing.T) {
 		res := v.decide(c, rec, response)
 
 		sure := whole || !second && !left // that the handler has written all of it
-		fails := second && !(whole && word == idempotency.Remember)
+		fails := second && !whole
 		replaced := fails && !flushed && word == idempotency.Remember // by the 500
 		require.Equal(t, fails && !replaced, rec.fell(), name)
 		require.Equal(t, word == idempotency.Remember || word == idempotency.DefaultAction && sure && !fails, res.Action == idempotency.Remember, name)
@@ -55,6 +57,64 @@ func TestWhatFollowsAResponse(t *testing.T) {
 		require.Equal(t, word == idempotency.Forget && sure && !fails, res.Action == idempotency.Forget, name)
 		if sent {
 			require.False(t, res.Failed, "what was attached is written: "+name)
+		}
+	}
+}
+
+// A586: a status on top of a response that is whole is ignored, as by net/http, and the 504 of a timeout that writes nothing else
+// on top of whole JSON. Any other leaves the attempt as lost, such as a recoverer's after that 504.
+func TestStatusOnTopOfAResponse(t *testing.T) {
+	t.Parallel()
+	const json, paid = "application/json; charset=utf-8", ` {"paid":1}` + "\n"
+	for name, c := range map[string]struct {
+		kind, body string
+		length     string
+		status     int
+		then       []int
+		text       string
+		want       middleware.End
+	}{
+		"nothing":               {"text/plain", "paid", "", 201, nil, "", middleware.Success},
+		"text":                  {"text/plain", "paid", "", 201, []int{504}, "", middleware.Broken},
+		"a length":              {"text/plain", "paid", "4", 201, []int{500}, "boom", middleware.Success},
+		"a length, 504":         {"text/plain", "paid", "4", 201, []int{504, 500}, "boom", middleware.Success},
+		"a part of a length":    {"text/plain", "paid", "5", 201, []int{504}, "", middleware.Broken},
+		"no content":            {"", "", "", 204, []int{504}, "", middleware.Success},
+		"a final no":            {json, paid, "", 422, []int{504}, "", middleware.Final},
+		"JSON":                  {json, paid, "", 201, []int{504}, "", middleware.Success},
+		"an array":              {"application/vnd.shop+json", "[1]", "", 201, []int{504, 504}, "", middleware.Success},
+		"JSON, compressed":      {json, zipped(t, paid), "", 201, []int{504}, "", middleware.Success},
+		"half JSON":             {json, `{"paid":`, "", 201, []int{504}, "", middleware.Broken},
+		"JSON, and more":        {json, paid + `{"`, "", 201, []int{504}, "", middleware.Broken},
+		"a number":              {json, "12", "", 201, []int{504}, "", middleware.Broken},
+		"JSON as text":          {"text/plain", paid, "", 201, []int{504}, "", middleware.Broken},
+		"500":                   {json, paid, "", 201, []int{500}, "", middleware.Broken},
+		"504 with a text":       {json, paid, "", 201, []int{504}, "gateway", middleware.Broken},
+		"a recoverer after 504": {json, paid, "", 201, []int{504, 500}, "", middleware.Broken},
+		"504 after a recoverer": {json, paid, "", 201, []int{500, 504}, "", middleware.Broken},
+		"JSON not buffered":     {json, "[" + strings.Repeat(" ", 2<<10) + "]", "", 201, []int{504}, "", middleware.Broken},
+	} {
+		rec := record(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), 1<<10, nil)
+		rec.Header().Set("Content-Type", c.kind)
+		if c.length != "" {
+			rec.Header().Set("Content-Length", c.length)
+		}
+		if strings.HasPrefix(c.body, "\x1f\x8b") {
+			rec.Header().Set("Content-Encoding", "gzip")
+		}
+		rec.WriteHeader(c.status)
+		_, _ = rec.Write([]byte(c.body))
+		for _, status := range c.then {
+			rec.WriteHeader(status)
+		}
+		_, _ = rec.Write([]byte(c.text))
+		res := rec.end(&config{})
+		end := rec.judge()
+		require.Equal(t, c.want, end.kind, "%s: %s", name, end.text)
+		require.Equal(t, c.status, res.Status, name)
+		require.Equal(t, c.want == middleware.Broken, res.Omitted, name)
+		if c.want != middleware.Broken {
+			require.Equal(t, c.body, string(res.Body), name)
 		}
 	}
 }

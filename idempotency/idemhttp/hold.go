@@ -1,6 +1,8 @@
 package idemhttp
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
@@ -76,9 +78,26 @@ func (rec *recorder) cut() bool {
 		!empty(rec.r, rec.status) && len(rec.head["Transfer-Encoding"]) == 0
 }
 
-// entire reports whether the response is whole by its Content-Length or its last frame, or since it has no body.
+// entire reports whether the response is whole by its Content-Length or its last frame, or since it has no body; or as JSON,
+// if it was late.
 func (rec *recorder) entire() bool {
-	return empty(rec.r, rec.status) || rec.length >= 0 && rec.taken >= rec.length || rec.frames != nil && rec.frames.over
+	return empty(rec.r, rec.status) || rec.length >= 0 && rec.taken >= rec.length || rec.frames != nil && rec.frames.over ||
+		rec.late504() && rec.wholeJSON()
+}
+
+// late504 reports whether what came on top of the response is the 504 of a timeout behind the Middleware, such as chi's, that waits
+// for its handler: it writes nothing else. A recoverer's status after it replaces it.
+func (rec *recorder) late504() bool {
+	return rec.failed == http.StatusGatewayTimeout && len(rec.text) == 0
+}
+
+// wholeJSON reports whether the body is an object or an array of JSON, of which a part has no end.
+func (rec *recorder) wholeJSON() bool {
+	if rec.over || !(media{name: mediaType(rec.head)}).isJSON() {
+		return false
+	}
+	body := bytes.TrimLeft(plainBody(rec.head, rec.body), " \t\r\n")
+	return len(body) > 0 && (body[0] == '{' || body[0] == '[') && json.Valid(body)
 }
 
 // unfinished reports whether the body has begun and is without its last frame, also if the client has left.
@@ -86,8 +105,9 @@ func (rec *recorder) unfinished() bool {
 	return rec.frames != nil && rec.written > 0 && !rec.frames.over
 }
 
-// fell reports whether a status of 5xx came on top of another one. The client gets it, or a response that breaks off.
-func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked }
+// fell reports whether a status of 5xx came on top of another one whose response nothing shows to be whole. The client gets it,
+// or a response that breaks off. On top of a whole response it is ignored, as net/http does.
+func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked && !rec.entire() }
 
 // fail puts the 5xx that came later, and what was written after it, in the place of a response that was not sent.
 func (rec *recorder) fail() {
@@ -100,23 +120,14 @@ func (rec *recorder) fail() {
 // reports whether that is the 5xx that came later: the client gets it.
 func (rec *recorder) remember(said word) bool {
 	first := said.counts(rec.status)
-	if first {
-		rec.trust()
+	if first { // that a context has ended did not stop the handler
+		rec.stopped = false
 	}
 	if !rec.fell() || rec.live || !first && !said.counts(rec.failed) {
 		return false
 	}
 	rec.fail()
 	return true
-}
-
-// trust takes the response for whole as far as the handler can know it, which has said Remember: that a context has
-// ended did not stop it, and a 5xx on top of a whole response is not about the request.
-func (rec *recorder) trust() {
-	rec.stopped = false
-	if rec.entire() {
-		rec.failed = 0
-	}
 }
 
 // contexts says which contexts of a handler have ended before its attempt was settled.

@@ -81,7 +81,7 @@ func (rec *recorder) WriteHeader(status int) {
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("idemhttp: invalid WriteHeader code %d", status)) // as net/http does
 	case rec.hijacked || rec.status != 0:
-		if status >= 500 && rec.status < 500 && rec.failed == 0 {
+		if status >= 500 && rec.status < 500 && (rec.failed == 0 || rec.late504()) {
 			rec.failed, rec.after = status, rec.header.Clone()
 		}
 		return
@@ -106,7 +106,7 @@ func (rec *recorder) WriteHeader(status int) {
 // Write writes a part of the body. It returns http.ErrBodyNotAllowed, http.ErrContentLength for
 // a part beyond the Content-Length, http.ErrHijacked or, if the body is not buffered and the attempt's
 // context has ended, the error of the connection. What is written after a 5xx on top of another status is no part of the
-// recorded body: the client gets it with the 5xx, up to max.
+// recorded body: if the 5xx counts, the client gets it with that, up to max.
 func (rec *recorder) Write(p []byte) (int, error) {
 	if rec.ended {
 		rec.late(errLate)
@@ -115,7 +115,7 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	if rec.hijacked {
 		return 0, http.ErrHijacked
 	}
-	if rec.fell() {
+	if rec.failed != 0 {
 		rec.text = append(rec.text, p[:min(len(p), rec.max-len(rec.text))]...)
 		return len(p), nil
 	}
@@ -214,7 +214,7 @@ func (rec *recorder) flush() error {
 		return errLate
 	case rec.hijacked:
 		return http.ErrHijacked
-	case rec.fell():
+	case rec.failed != 0:
 		return nil
 	}
 	if rec.status == 0 {
@@ -281,7 +281,7 @@ func (rec *recorder) end(c *config) *Response {
 	if len(rec.body) > 0 {
 		rec.sniff(nil)
 	}
-	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut() || rec.fell() && !rec.entire()
+	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut() || rec.fell()
 	header := c.stored(rec.head, rec.before, omitted)
 	if rec.length >= 0 && empty(rec.r, rec.status) {
 		header.Set("Content-Length", strconv.FormatInt(rec.length, 10))
