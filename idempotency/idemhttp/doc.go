@@ -54,13 +54,13 @@
 // the record: see idempotency.Store.Resolve, and Response.Encode for the result. Set Note, by which the
 // operator recognizes the request.
 //
-// The answer that an outcome is unknown has the header Idempotency-Outcome: unknown. If it passes through a
+// The answer that an outcome is unknown, or becomes so by a conflict under Refuse, has the header Idempotency-Outcome: unknown. If it passes through a
 // second Middleware, as of a gateway in front of the service, it is not recorded there: with TakeOver the next
 // duplicate asks the service again, so it gets the outcome once an operator has resolved the request there. With Refuse
 // it is unknown in front as well, since what else the gateway has done is not known: resolve the request of
 // the service first, and then that of the gateway, with the same result or, if the gateway does nothing but pass
 // requests on, with idempotency.NotDone and EvenIfAlive. A handler that makes a response of its own of that answer sets
-// the header, or calls Decide; grpc-gateway need not, whose errors have the reasons of idemgrpc in their JSON.
+// the header, or calls Decide; grpc-gateway need not, whose errors have the codes and the reasons of idemgrpc in their JSON.
 //
 // A client of gRPC, gRPC-Web or Connect gets an error of its protocol in place of a problem, with the code,
 // the ErrorInfo and the RetryInfo of package idemgrpc: see "Calls of RPC" below.
@@ -98,7 +98,8 @@
 //
 // A 404 of a router is a final no, too. In front of a whole router, the Middleware replays the 404 of an instance
 // whose release does not have a new route yet to the next release: put it behind the router, around the routes that
-// need it. Of a call of RPC, a 404 without a code is unimplemented, and not recorded.
+// need it. Of a call of RPC, a status without a code has the code that the client reads from it, none of which is recorded:
+// 404 is unimplemented, 400 internal, and 409, 413 and 415 are unknown.
 //
 // # At most one request
 //
@@ -121,8 +122,13 @@
 // arrived UNAVAILABLE with INCOMPLETE. The status of HTTP is the one
 // that the protocol gives to the code: Connect's for REUSED is 400, where a client of HTTP gets 422.
 //
+// A handler does not learn of codings that the client accepts beside gzip: in another one the end of a call could not be read.
+// A call of gRPC-Web or a stream of Connect whose messages are in another one is refused with PAYLOAD, since its answer would
+// be in the same. If an end cannot be read nevertheless, the attempt is lost, its response is withheld, and ReportError gets
+// an error.
+//
 // If a body was larger than MaxResponse, duplicates get NOT_KEPT: without its body, a response would be an
-// empty message. Of a failure they get its code. The client's deadline (Grpc-Timeout, Connect-Timeout-Ms) does not end the handler's context.
+// empty message. Of a failure they get its code. The client's deadline (Grpc-Timeout, Connect-Timeout-Ms) does not end the handler's context, of any request that has a key.
 //
 // The handler runs when the whole request was read. A stream whose client waits for answers before it sends
 // the next message ends with the client's deadline, and has not begun.
@@ -197,10 +203,15 @@
 // while the handler continues: with TakeOver a duplicate runs beside it, and with Refuse an operator
 // may resolve the request while its work continues.
 //
+// A timeout that waits for its handler, such as chi's Timeout, belongs in front as well: there its 504 comes too late. Behind,
+// it comes on top of the late response, which is the outcome if it shows that it is whole: by a Content-Length, a status
+// without a body, or as an object or array of JSON. Otherwise the attempt is lost, and the client gets the 504: the end of
+// its context may have cut the handler off.
+//
 // A middleware that recovers panics belongs in front, too. Behind, it makes a 500 of a panic, which
 // is a failure as above, also if a part of the response was written before: the client gets the 500, with what was written
-// after it, or a response that breaks off, also if the handler has said Remember, unless the first response is whole by its
-// Content-Length. But if it writes no such status, a response without a Content-Length looks whole. If it has to be behind,
+// after it, or a response that breaks off, also if the handler has said Remember. It is ignored, as by net/http, if the first
+// response is whole by its Content-Length or has no body. But if it writes no such status, a response without a Content-Length looks whole. If it has to be behind,
 // let it call Decide with idempotency.Abandon: then the response is withheld.
 //
 // Behind a Middleware of the same store that has begun a request, a second one passes it on, and its

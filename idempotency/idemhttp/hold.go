@@ -82,7 +82,7 @@ func (rec *recorder) cut() bool {
 // if it was late.
 func (rec *recorder) entire() bool {
 	return empty(rec.r, rec.status) || rec.length >= 0 && rec.taken >= rec.length || rec.frames != nil && rec.frames.over ||
-		rec.late504() && rec.wholeJSON()
+		rec.late504() && !rec.over && wholeJSON(rec.head, rec.body)
 }
 
 // late504 reports whether what came on top of the response is the 504 of a timeout behind the Middleware, such as chi's, that waits
@@ -91,12 +91,12 @@ func (rec *recorder) late504() bool {
 	return rec.failed == http.StatusGatewayTimeout && len(rec.text) == 0
 }
 
-// wholeJSON reports whether the body is an object or an array of JSON, of which a part has no end.
-func (rec *recorder) wholeJSON() bool {
-	if rec.over || !(media{name: mediaType(rec.head)}).isJSON() {
+// wholeJSON reports whether a body with these headers is an object or an array of JSON, of which a part has no end.
+func wholeJSON(h http.Header, body []byte) bool {
+	if !(media{name: mediaType(h)}).isJSON() {
 		return false
 	}
-	body := bytes.TrimLeft(plainBody(rec.head, rec.body), " \t\r\n")
+	body = bytes.TrimLeft(plainBody(h, body), " \t\r\n")
 	return len(body) > 0 && (body[0] == '{' || body[0] == '[') && json.Valid(body)
 }
 

@@ -40,7 +40,7 @@ type Code string
 const (
 	CodeMissing     Code = "missing"     // 400: no key
 	CodeMalformed   Code = "malformed"   // 400: the key is malformed
-	CodeBody        Code = "body"        // 400: the body is malformed, or Options.Payload refuses it
+	CodeBody        Code = "body"        // 400: the body is malformed, a call is in a coding that is not read, or Options.Payload refuses it
 	CodeScope       Code = "scope"       // 403: Options.Scope has returned an empty scope
 	CodeIncomplete  Code = "incomplete"  // 408: the body has not arrived: the connection broke, or the server's ReadTimeout has passed
 	CodeInProgress  Code = "in-progress" // 409: a duplicate is in progress, or the outcome is being recorded

@@ -246,14 +246,15 @@ func firstCode(begun []byte) json.Token {
 	return is
 }
 
-// numberOfStatus returns the code of the status of gRPC that is the body, as grpc-gateway writes it: a number; 0 if it is none.
-func (rec *recorder) numberOfStatus() float64 {
-	if rec.begun != nil {
-		code, _ := firstCode(rec.begun).(float64)
+// numberOfStatus returns the code of a status of gRPC in JSON, as grpc-gateway writes it: a number; 0 if it is none. begun is the
+// beginning of one that is not buffered.
+func numberOfStatus(begun, body []byte) float64 {
+	if begun != nil {
+		code, _ := firstCode(begun).(float64)
 		return code
 	}
 	var st struct{ Code float64 }
-	if json.Unmarshal(plainBody(rec.head, rec.body), &st) != nil {
+	if json.Unmarshal(body, &st) != nil {
 		return 0
 	}
 	return st.Code
@@ -275,7 +276,7 @@ func (rec *recorder) aborted() bool {
 		return false
 	}
 	e, ok := rec.errorOfConnect()
-	return ok && e.Code == forms.Codes[10].Name || rec.numberOfStatus() == 10
+	return ok && e.Code == forms.Codes[10].Name || numberOfStatus(rec.begun, plainBody(rec.head, rec.body)) == 10
 }
 
 // withoutCode returns the ending of a response that has no code of RPC. To a call it is the answer of something in front of
@@ -288,7 +289,7 @@ func (rec *recorder) withoutCode() ending {
 		}
 	}
 	below := rec.protocol == connectUnary && bytes.HasPrefix(rec.begun, []byte("{")) // the code may be in what is not buffered
-	if protocolOfCall(rec.r) == plainHTTP || rec.status == http.StatusOK && !rec.foreign() || below {
+	if protocolOfCall(rec.r) == plainHTTP || rec.status == http.StatusOK && !foreign(rec.r, rec.head) || below {
 		return ofStatus(rec.status)
 	}
 	end := ofCode(codeOfStatus(rec.status))
@@ -296,9 +297,9 @@ func (rec *recorder) withoutCode() ending {
 	return end
 }
 
-// foreign reports whether a response is not of the type that the client of the call reads.
-func (rec *recorder) foreign() bool {
-	asked, media := mediaType(rec.r.Header), mediaType(rec.head)
+// foreign reports whether a response with these headers is not of the type that the client of the call reads.
+func foreign(r *http.Request, head http.Header) bool {
+	asked, media := mediaType(r.Header), mediaType(head)
 	if asked == "" || media == "" {
 		return false
 	}
