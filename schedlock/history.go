@@ -55,7 +55,7 @@ type Record struct {
 }
 
 // History returns the records of a job, latest tick first, as of one revision of etcd. Records that
-// are damaged are left out. It returns ErrInvalid if the name is out of range, ErrUnknownJob if
+// are damaged are left out. The first may be of a tick that has not come, by a wrong clock: Status.Last leaves that out. It returns ErrInvalid if the name is out of range, ErrUnknownJob if
 // nothing of the job is in etcd, ErrClosed, ctx's error or an error of etcd's. It changes nothing.
 func (l *Locker) History(ctx context.Context, name string) ([]Record, error) {
 	j := recordsOf(l, name)

@@ -16,7 +16,7 @@ func latestOf(before, at int64, now time.Time) int64 {
 
 // counts reports whether the record of a tick counts at a time.
 func counts(tick int64, r Run, now time.Time) bool {
-	return record.HasCome(tick, now) && record.HasCome(r.Start, now)
+	return record.RunCounts(tick, r.Start, now)
 }
 
 // ends returns the latest end of a run, and of a run without an error, of those that have come at a time; or 0.

@@ -23,3 +23,8 @@ const mostAhead = time.Minute
 // HasCome reports whether a time, in milliseconds since 1970, that another process has recorded counts at a time of this clock.
 // A later one is of a wrong clock, and does not count until it has come: it would be the latest, and hide what is true.
 func HasCome(ms int64, now time.Time) bool { return ms <= now.Add(mostAhead).UnixMilli() }
+
+// RunCounts reports whether the record of a run counts at a time: its tick and its start, in milliseconds since 1970, have come.
+func RunCounts(tick, start int64, now time.Time) bool {
+	return HasCome(tick, now) && HasCome(start, now)
+}

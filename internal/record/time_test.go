@@ -34,5 +34,9 @@ func TestHasCome(t *testing.T) {
 		if got := HasCome(now.Add(ahead).UnixMilli(), now); got != want {
 			t.Errorf("%v ahead: %t, want %t", ahead, got, want)
 		}
+		at := now.Add(ahead).UnixMilli()
+		if RunCounts(at, 0, now) != want || RunCounts(0, at, now) != want {
+			t.Errorf("a run with a tick or a start %v ahead counts: not %t", ahead, want)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/verb"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -46,12 +48,19 @@ if the one before it has succeeded so recently.`,
 	return cmd
 }
 
+// counts reports whether the record of a run counts at a time: one of a wrong clock whose time has not come would hide the
+// runs before it.
+func counts(r schedlock.Record, now time.Time) bool {
+	return record.RunCounts(r.Tick.UnixMilli(), r.Start.UnixMilli(), now)
+}
+
 // succeeded returns the run by which a job is in order, or why it is not. records are its runs, the latest first; missed
 // is by when it was to start and has not, or zero.
 func succeeded(st schedlock.Status, records []schedlock.Record, missed time.Time, within time.Duration, now time.Time) (run schedlock.Record, why string) {
+	records = slices.DeleteFunc(slices.Clone(records), func(r schedlock.Record) bool { return !counts(r, now) })
 	switch {
 	case len(records) > 0 && records[0].State == schedlock.RunActive:
-		recent := len(records) > 1 && records[1].State == schedlock.RunDone && within > 0 && now.Sub(records[1].End) <= within
+		recent := len(records) > 1 && records[1].State == schedlock.RunDone && within > 0 && ago(records[1], now) <= within
 		if recent {
 			return records[1], ""
 		}
@@ -69,7 +78,7 @@ func succeeded(st schedlock.Status, records []schedlock.Record, missed time.Time
 		return run, "it has never run"
 	}
 	last := records[0]
-	switch ago := now.Sub(last.End); {
+	switch ago := ago(last, now); {
 	case last.State != schedlock.RunDone:
 		why = fmt.Sprintf("the run of tick %s: %s, attempt %d by %s", output.Instant(last.Tick), last.State, last.Attempt, output.OrDash(last.Owner))
 		if last.Error != "" { // of a lost run no process has said why
@@ -82,4 +91,12 @@ func succeeded(st schedlock.Status, records []schedlock.Record, missed time.Time
 		return run, "its fire times are not known, since etcd has no plan of it: --within says how long ago the latest run may have ended"
 	}
 	return last, ""
+}
+
+// ago returns how long ago a run has ended. An end that has not come is of a wrong clock: then it is how long ago it began.
+func ago(r schedlock.Record, now time.Time) time.Duration {
+	if !record.HasCome(r.End.UnixMilli(), now) {
+		return now.Sub(r.Start)
+	}
+	return now.Sub(r.End)
 }

@@ -53,13 +53,13 @@ func showRun(r schedlock.Record) shownRun {
 }
 
 // withSkipped adds to records, the latest first, the ticks between two of them that no process has
-// started, if the job has a period.
-func withSkipped(records []schedlock.Record, settings string) []shownRun {
+// started, if the job has a period. None was skipped before a record that does not count yet.
+func withSkipped(records []schedlock.Record, settings string, now time.Time) []shownRun {
 	out := make([]shownRun, 0, len(records))
 	period, known := record.PeriodOf(settings)
 	for i, r := range records {
 		out = append(out, showRun(r))
-		if !known || period < ticks.Smallest || i+1 == len(records) {
+		if !known || period < ticks.Smallest || i+1 == len(records) || !counts(r, now) {
 			continue
 		}
 		former := records[i+1]
@@ -93,7 +93,7 @@ ticks between two records that have none are shown as skipped.`,
 				return exit.Usagef("--limit %d is negative", limit)
 			}
 			return runsOf(cmd.Context(), c, "jobs history", args[0], func(st schedlock.Status, records []schedlock.Record) error {
-				runs := withSkipped(records, st.Settings)
+				runs := withSkipped(records, st.Settings, time.Now())
 				if limit > 0 && len(runs) > limit {
 					runs = runs[:limit]
 				}

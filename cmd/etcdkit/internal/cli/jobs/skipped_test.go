@@ -26,13 +26,14 @@ func TestSkippedTicks(t *testing.T) {
 		"one":              {periodic, []schedlock.Record{ran(10, 11), ran(0, 1)}, "10 done; 5 skipped 1 until 5: not stored; 0 done"},
 		"while it ran":     {periodic, []schedlock.Record{ran(20, 21), ran(0, 15)}, "20 done; 5 skipped 3 until 15: the run before; 0 done"},
 		"some of that":     {periodic, []schedlock.Record{ran(20, 21), ran(0, 14)}, "20 done; 5 skipped 3 until 15: not stored; 0 done"},
+		"one to come":      {periodic, []schedlock.Record{ran(55, 56), ran(10, 11), ran(0, 1)}, "55 done; 10 done; 5 skipped 1 until 5: not stored; 0 done"},
 		"by hand between":  {periodic, []schedlock.Record{ran(10, 11), ran(7, 8), ran(5, 6)}, "10 done; 7 done; 5 done"},
 		"times of day":     {"AtMost 1h0m0s, AtLeast 0s, Retries 0", []schedlock.Record{ran(50, 51), ran(0, 1)}, "50 done; 0 done"},
 		"no settings":      {"", []schedlock.Record{ran(50, 51), ran(0, 1)}, "50 done; 0 done"},
 		"damaged settings": {"Every 5ns", []schedlock.Record{ran(50, 51), ran(0, 1)}, "50 done; 0 done"},
 	} {
 		var got []string
-		for _, r := range withSkipped(c.records, c.settings) {
+		for _, r := range withSkipped(c.records, c.settings, at(20)) {
 			text := fmt.Sprintf("%d %s", r.Tick.Minute(), r.State)
 			if r.Skipped != nil {
 				reason, _, _ := strings.Cut(r.Error, ":")
