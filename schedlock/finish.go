@@ -85,6 +85,9 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 		c.begun()
 		return Result{Job: k.job.name, Tick: c.tick}, join.Errors(errNotStarted, err)
 	}
+	if k.asked.id != "" {
+		k.within = k.lateBy // the minute of a request bounds its first start alone
+	}
 	r.outcome = Result{Job: k.job.name, Tick: c.tick, Attempt: c.attempt, Token: c.token}
 	r.began = time.Now()
 	within, span := k.sess.Hooks().Start(ctx, r.describe())

@@ -65,7 +65,8 @@ func (j *job) requested(kv *mvccpb.KeyValue) {
 func (j *Job) runAsked(asked requestedRun) (res Result, err error) {
 	l := j.locker
 	defer l.reports.callDone(&res, &err)
-	r := request{settings: j.settings, starts: j.starts, asked: asked, own: true, within: requestedFor, times: &j.times, next: j.times.after(j.locker.opts.Now())}
+	next := j.times.after(l.opts.Now())
+	r := request{settings: j.settings, starts: j.starts, asked: asked, own: true, within: requestedFor, times: &j.times, again: next, next: next}
 	if late := j.settings.lateBy; late > 0 {
 		r.within = min(r.within, late)
 	}
