@@ -49,7 +49,7 @@ func TestCloseLeavesOwnRuns(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
 			other := f.instance(nil, nil)
-			_, err := other.Do(ctxT(t), "job", nothing, schedlock.Tick(anHourAgo))
+			_, err := other.Do(ctxT(t), "job", nothing, schedlock.Tick(anHourAgo), schedlock.Planned(grid(time.Minute), 0))
 			require.NoError(t, err)
 			done := make(calls, 10)
 			a := f.instance(nil, done.options())
@@ -82,7 +82,7 @@ func TestCloseByOwnRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := shared(t)
-			_, err := f.instance(nil, nil).Do(ctxT(t), "job", nothing, schedlock.Tick(anHourAgo))
+			_, err := f.instance(nil, nil).Do(ctxT(t), "job", nothing, schedlock.Tick(anHourAgo), schedlock.Planned(grid(time.Minute), 0))
 			require.NoError(t, err)
 			a, shut := f.instance(nil, nil), make(chan error, 1)
 			job, err := a.Job("job", grid(time.Minute), func(context.Context, *schedlock.Run) error {

@@ -32,7 +32,7 @@ func TestOnceAfterACooldownIsUnlocked(t *testing.T) {
 			least, most := schedlock.AtLeast(48*time.Hour), schedlock.AtMost(100*time.Hour)
 			a := f.instance(nil, clock(friday).options())
 			end := make(chan struct{})
-			started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(friday), schedlock.Retries(1), least, most)
+			started, done := do(ctx, a.Locker, "job", end, schedlock.Tick(friday), ofNine, schedlock.Retries(1), least, most)
 			got(t, started, "it starts")
 			if tt.lost {
 				a.client.Cut()

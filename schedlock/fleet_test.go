@@ -169,7 +169,7 @@ func TestTwoWeeksOfMissedTicks(t *testing.T) {
 			ctx := ctxT(t)
 			h := clock(time.Date(2026, 3, 15, 12, 0, 30, 0, time.UTC))
 			old := h.now().Add(-14 * 24 * time.Hour).Truncate(time.Minute)
-			_, err := f.instance(nil, h.options()).Do(ctx, "job", nothing, schedlock.Tick(old))
+			_, err := f.instance(nil, h.options()).Do(ctx, "job", nothing, schedlock.Tick(old), schedlock.Planned(grid(time.Minute), 0))
 			require.NoError(t, err)
 			var starts atomic.Int64
 			var over atomic.Bool // a process that looks for what was missed only now is closed while it does

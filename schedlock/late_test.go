@@ -42,7 +42,7 @@ func (f fixture) loseRun(ctx context.Context, tick time.Time, meanwhile func()) 
 			started <- r
 			<-ctx.Done() // the process makes no second attempt itself
 			return nil
-		}, schedlock.Tick(tick), schedlock.Retries(1))
+		}, schedlock.Tick(tick), ofNine, schedlock.Retries(1))
 		done <- answer{res, err}
 	}()
 	r := got(f.T, started, "attempt 1 starts")

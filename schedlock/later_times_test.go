@@ -24,7 +24,7 @@ func TestOnceAfterLaterValues(t *testing.T) {
 			f := shared(t)
 			h := clock(friday)
 			a := f.instance(nil, h.options())
-			_, err := a.Do(ctxT(t), "job", nothing, schedlock.Tick(friday), schedlock.Retries(1))
+			_, err := a.Do(ctxT(t), "job", nothing, schedlock.Tick(friday), ofNine, schedlock.Retries(1))
 			require.NoError(t, err)
 			h.set(friday.Add(time.Hour))
 			require.NoError(t, a.Pause(ctxT(t), "job", ""))

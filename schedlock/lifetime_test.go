@@ -241,7 +241,7 @@ func TestCloseWaitsForACatchUp(t *testing.T) {
 	f := shared(t)
 	ctx := ctxT(t)
 	a, b := f.instance(nil, nil), f.instance(nil, nil)
-	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(anHourAgo))
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(anHourAgo), schedlock.Planned(grid(time.Minute), 0))
 	require.NoError(t, err)
 	started, end := make(chan *schedlock.Run, 1), make(chan struct{})
 	job, err := a.Job("job", grid(time.Minute), func(ctx context.Context, r *schedlock.Run) error {

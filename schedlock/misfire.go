@@ -88,12 +88,13 @@ func (p past) since() time.Time {
 // dueBy returns the first tick after the last claimed one that a stored plan has, or the zero time if the present schedule has
 // that. The plan may be of the schedule that was in force before; or of the present one, written when that took its place.
 func (p past) dueBy(plan record.Plan, times *timetable, atLeast time.Duration, now time.Time) time.Time {
+	of := cmp.Or(plan.Schedule, plan.Former)
 	switch from := p.began.Add(atLeast); {
 	case p.last.IsZero():
 		return record.Time(plan.DueMS)
-	case plan.Schedule == "", ahead(plan, now): // nor is one of a wrong clock
+	case of == "", ahead(plan, now): // nor is one of a wrong clock
 		return time.Time{}
-	case !sameSchedule(plan.Schedule, times.stored()):
+	case !sameSchedule(of, times.stored()):
 		if due := plan.Due(p.last.UnixMilli()); due != 0 {
 			return record.Time(due)
 		}
@@ -138,9 +139,12 @@ func (j *Job) past(ctx context.Context) (past, error) {
 			p.began, p.ended = p.last, l.opts.Now()
 		}
 	}
-	if len(kvs[4]) > 0 {
+	switch {
+	case len(kvs[4]) > 0:
 		plan, _ := record.DecodePlan(kvs[4][0].Value)
 		p.due = p.dueBy(plan, &j.times, atLeast, l.opts.Now())
+	case !p.last.IsZero(): // it had no schedule: each run of a Job stores the plan, and its removal leaves the schedule
+		p.due = l.opts.Now()
 	}
 	if len(kvs[3]) > 0 { // possibly by Pause, but no tick can be claimed while the job is paused
 		r, _ := record.DecodeOperated(kvs[3][0].Value)

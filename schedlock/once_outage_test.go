@@ -23,7 +23,7 @@ func TestOnceAfterAnOutageOfItsStart(t *testing.T) {
 	a := f.instance(nil, h.options())
 	least, most := schedlock.AtLeast(0), schedlock.AtMost(100*time.Hour)
 	saturday, sunday := friday.AddDate(0, 0, 1), friday.AddDate(0, 0, 2)
-	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(friday), schedlock.Retries(1), least, most)
+	_, err := a.Do(ctx, "job", nothing, schedlock.Tick(friday), ofNine, schedlock.Retries(1), least, most)
 	require.NoError(t, err)
 
 	hb := clock(friday.Add(time.Hour))
@@ -41,7 +41,7 @@ func TestOnceAfterAnOutageOfItsStart(t *testing.T) {
 
 	h.set(saturday)
 	_, err = a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { h.set(sunday.Add(time.Minute)); return nil },
-		schedlock.Tick(saturday), schedlock.Retries(1), least, most)
+		schedlock.Tick(saturday), ofNine, schedlock.Retries(1), least, most)
 	require.NoError(t, err)
 	hb.set(sunday.Add(time.Hour))
 	inj.Remove()

@@ -196,7 +196,8 @@ const (
 	// is locked or cools down, the process waits for the end of that first. A tick that came after
 	// the last start was missed if that run was lost, or had ended before the tick came. Of a job
 	// that has never run, and of one whose schedule has changed since, ticks are missed from the first
-	// one on that was planned: no fire time of a new schedule from before that was in force.
+	// one on that was planned: no fire time of a new schedule from before that was in force. Of a job that
+	// ran without a schedule until now (Do without Planned) none was missed.
 	Once
 )
 

@@ -298,7 +298,7 @@ func planOf(kvs []*mvccpb.KeyValue) *Plan {
 		return nil
 	}
 	p, ok := record.DecodePlan(kvs[0].Value)
-	if !ok {
+	if !ok || p.Former != "" {
 		return nil
 	}
 	out := &Plan{Text: record.Text(p.Text), Zone: record.Text(p.Zone), Due: record.Time(p.DueMS), Called: p.Called, Late: time.Duration(p.LateMS) * time.Millisecond}

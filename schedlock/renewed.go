@@ -27,6 +27,11 @@ func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time, resumed
 // came before it.
 func renew(is, want record.Plan, now time.Time, resumed bool) (plan record.Plan, differs bool) {
 	switch {
+	case is.Former != "": // a fire time that no process had the job for is not due
+		if sameSchedule(is.Former, want.Schedule) && is.DueMS != 0 && is.DueMS <= is.AliveMS && !resumed && !ahead(is, now) {
+			want.DueMS = is.DueMS
+		}
+		return want, true
 	case !sameSchedule(is.Schedule, want.Schedule), resumed && is.DueMS <= now.UnixMilli(), ahead(is, now):
 		return want, true
 	case is.Until() > now.UnixMilli() || want.Until() == 0 && is.Until() == 0:

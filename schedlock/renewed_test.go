@@ -19,6 +19,9 @@ func TestRenewedPlan(t *testing.T) {
 	mine := func(due, last int64) *record.Plan {
 		return &record.Plan{Schedule: "mine", DueMS: due, NextMS: []int64{900, last}}
 	}
+	removed := func(schedule string, due, alive int64) *record.Plan {
+		return new(record.Plan{Schedule: schedule, DueMS: due, NextMS: []int64{due, 2000}}.Removed(alive))
+	}
 	for name, x := range map[string]struct {
 		stored  *record.Plan
 		value   string
@@ -31,6 +34,11 @@ func TestRenewedPlan(t *testing.T) {
 		"run out":                        {mine(900, 1000), "", false, record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{1100, 1200}}, true},
 		"of another schedule":            {&record.Plan{Schedule: "theirs", DueMS: 900, NextMS: []int64{900, 2000}}, "", false, want, true},
 		"not readable":                   {nil, "what?", false, want, true},
+		"A562: removed":                  {removed("mine", 1100, 500), "", false, want, true},
+		"A562: removed, was due":         {removed("mine", 400, 500), "", false, record.Plan{Schedule: "mine", DueMS: 400, NextMS: []int64{1100, 1200}}, true},
+		"A562: removed before it came":   {removed("mine", 600, 500), "", false, want, true},
+		"A562: removed, and resumed":     {removed("mine", 400, 500), "", true, want, true},
+		"A562: another was removed":      {removed("theirs", 400, 500), "", false, want, true},
 		"K28: resumed, one has come":     {mine(900, 1050), "", true, want, true},
 		"K28: resumed, before the first": {mine(1050, 1050), "", true, *mine(1050, 1050), false},
 	} {
@@ -46,6 +54,34 @@ func TestRenewedPlan(t *testing.T) {
 		require.Equal(t, x.differs, differs, name)
 		require.Equal(t, int64(7*len(kvs)), mod, name)
 	}
+}
+
+// A562: what is left of a plan that is removed, of which only OnMisfire knows: the schedule of a job that has run, and the fire time
+// that was due when its last process removed it.
+func TestWhatIsLeftOfAPlan(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1000)
+	for name, x := range map[string]struct {
+		due          int64
+		ran, retired bool
+		left         bool
+		alive        int64
+	}{
+		"has run":                     {1100, true, false, true, 1000},
+		"has run, retired":            {900, true, true, true, 800},
+		"has never run":               {1100, false, false, false, 0},
+		"has never run, is due":       {900, false, false, true, 1000},
+		"has never run, retired":      {900, false, true, false, 0},
+		"has never run, never at all": {0, false, false, false, 0},
+	} {
+		left, ok := former(record.Plan{Schedule: "mine", DueMS: x.due, NextMS: []int64{1100}, AliveMS: 800}, x.ran, x.retired, now)
+		require.Equal(t, x.left, ok, name)
+		if ok {
+			require.Equal(t, record.Plan{Former: "mine", DueMS: x.due, AliveMS: x.alive}, left, name)
+		}
+	}
+	_, ok := former(record.Plan{DueMS: 900}, true, false, now)
+	require.False(t, ok, "a plan that cannot be read")
 }
 
 // The fire times of a plan: the next three, and later ones for dense schedules, so that it lasts for an hour.

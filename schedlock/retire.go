@@ -2,12 +2,14 @@ package schedlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
@@ -136,7 +138,7 @@ func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 			if len(kv) == 0 {
 				continue
 			}
-			if plan, ok := record.DecodePlan(kv[0].Value); ok && old(plan, nil) {
+			if plan, ok := record.DecodePlan(kv[0].Value); ok && plan.Former == "" && old(plan, nil) {
 				if err := p.unplan(ctx, batch[n], old); err != nil {
 					return err
 				}
@@ -147,25 +149,45 @@ func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 }
 
 // unplan removes the plan of a job if no live process has the job and the plan, as it is read then, may be removed; old is nil if
-// any may. A pause keeps one that is old.
+// any may. A pause keeps one that is old. What OnMisfire needs of the plan is left, see former.
 func (p *planner) unplan(ctx context.Context, name string, old func(record.Plan, []*mvccpb.KeyValue) bool) error {
 	l := p.locker
 	keys := l.space.Job(name)
 	key := keys.Plan()
 	kvs, err := l.get(ctx, func() []clientv3.Op {
-		return []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix()), clientv3.OpGet(keys.Pause()), clientv3.OpGet(keys.Operated())}
+		return []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(l.space.Users(), clientv3.WithPrefix()), clientv3.OpGet(keys.Pause()), clientv3.OpGet(keys.Operated()),
+			clientv3.OpGet(keys.Runs(), clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))}
 	})
 	if err != nil || len(kvs[0]) == 0 || userOf(kvs[1], name) != "" || later(kvs[0][0]) {
 		return err
 	}
-	if plan, _ := record.DecodePlan(kvs[0][0].Value); old != nil && (len(kvs[2]) > 0 || !old(plan, kvs[3])) {
+	plan, _ := record.DecodePlan(kvs[0][0].Value)
+	if plan.Former != "" || old != nil && (len(kvs[2]) > 0 || !old(plan, kvs[3])) {
 		return nil
 	}
 	// A process that begins to use the job meanwhile stamps the plan.
-	_, err = repeat(ctx, l.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
-		return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0][0].ModRevision)).Then(clientv3.OpDelete(key)).Commit()
-	})
-	return err
+	send := func(op clientv3.Op) error {
+		_, err := repeat(ctx, l.etcd, func(call context.Context) (*clientv3.TxnResponse, error) {
+			return l.client.Txn(call).If(clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0][0].ModRevision)).Then(op).Commit()
+		})
+		return err
+	}
+	if left, ok := former(plan, len(kvs[4]) > 0, old != nil, l.opts.Now()); ok {
+		if err := send(clientv3.OpPut(key, left.Encode())); !errors.Is(err, rpctypes.ErrNoSpace) {
+			return err
+		}
+	}
+	return send(clientv3.OpDelete(key)) // which passes
+}
+
+// former returns what is left of a plan that is removed, and false if that would say nothing: the job has no record, and no fire time
+// was due, or too long ago.
+func former(p record.Plan, ran, retired bool, now time.Time) (record.Plan, bool) {
+	if retired {
+		return p.Removed(p.AliveMS), p.Schedule != "" && ran
+	}
+	due := p.DueMS != 0 && p.DueMS <= now.UnixMilli()
+	return p.Removed(now.UnixMilli()), p.Schedule != "" && (ran || due)
 }
 
 // unsettle removes the settings that a claim of this process has stored: they have the period, from which readers compute the

@@ -91,7 +91,7 @@ func (in instance) waitPlan(t *testing.T, name string, is func(p record.Plan, ok
 			return err == nil && is(record.Plan{}, false)
 		}
 		p, ok := record.DecodePlan(resp.Kvs[0].Value)
-		return is(p, ok)
+		return is(p, ok && p.Former == "")
 	}, soon, 5*time.Millisecond)
 }
 

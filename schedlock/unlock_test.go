@@ -67,7 +67,7 @@ func TestOnceAfterAnUnlock(t *testing.T) {
 	h := clock(friday)
 	least, most := schedlock.AtLeast(48*time.Hour), schedlock.AtMost(100*time.Hour)
 	a := f.instance(nil, h.options())
-	started, done := do(ctx, a.Locker, "job", nil, schedlock.Tick(friday), schedlock.Retries(1), least, most)
+	started, done := do(ctx, a.Locker, "job", nil, schedlock.Tick(friday), ofNine, schedlock.Retries(1), least, most)
 	got(t, started, "it starts")
 	require.NoError(t, a.Unlock(ctx, "job", "it hangs"))
 	got(t, done, "it ends")

@@ -113,6 +113,9 @@ func (j *Job) change(key string, kv *mvccpb.KeyValue, details bool, now int64) {
 	case j.queues.Plan():
 		if j.plan = (record.Plan{}); kv != nil {
 			j.plan, _ = record.DecodePlan(kv.Value)
+			if j.plan.Former != "" { // it was removed
+				j.plan = record.Plan{}
+			}
 		}
 	case j.queues.Settings():
 		j.Period, j.least, j.Settings = 0, 0, ""

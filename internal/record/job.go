@@ -118,6 +118,13 @@ type Plan struct {
 	Called   bool    `json:"called,omitempty"`  // calls have written it, of a job that no process has between two ticks
 	LateMS   int64   `json:"late_ms,omitempty"` // by how much these calls may come after a fire time
 	AliveMS  int64   `json:"alive,omitempty"`   // when a process had the job last, to within about a day
+	Former   string  `json:"former,omitempty"`  // the schedule of a plan that was removed: of that only due and alive are left
+}
+
+// Removed returns what is stored in place of a plan that is removed, of a job that a process had last at a time: one that has the
+// job later finds by it which fire times were missed.
+func (p Plan) Removed(alive int64) Plan {
+	return Plan{Former: p.Schedule, DueMS: p.DueMS, AliveMS: alive}
 }
 
 // Kept is how long a plan is kept after the last process that had the job was alive. One that calls have written counts for as

@@ -86,7 +86,8 @@ func unlockedRuns(t *testing.T, f testkit.Fixture, web, operator *concurrency.Se
 	require.NoError(t, control.Unlock(ctx, "cooled", "it may start again"))
 }
 
-// plans has a run that an operator asked for, of a job with many fire times, and the plan of a command that cron starts.
+// plans has a run that an operator asked for, of a job with many fire times, the plan of a command that cron starts, and what is left
+// of one that was removed.
 // It is of another session than the plan of the full run: the jobs of a session are those of one Locker.
 func plans(t *testing.T, f testkit.Fixture, operator *concurrency.Session) {
 	t.Helper()
@@ -105,6 +106,12 @@ func plans(t *testing.T, f testkit.Fixture, operator *concurrency.Session) {
 		rec, err := lk.Requested(ctx, "asked", id)
 		return err == nil && rec.State == schedlock.RunDone
 	}, testkit.Soon, 10*time.Millisecond)
+	removed, err := lk.Job("removed", minutes, func(context.Context, *schedlock.Run) error { return nil })
+	require.NoError(t, err)
+	removed.Next(friday)
+	_, err = removed.Trigger(ctx)
+	require.NoError(t, err)
+	require.NoError(t, removed.Remove(ctx))
 	_, err = lk.Do(ctx, "called", func(context.Context, *schedlock.Run) error { return nil }, schedlock.Tick(friday), schedlock.Planned(minutes, time.Hour))
 	require.NoError(t, err)
 }

@@ -26,7 +26,7 @@ func (d daily) Next(t time.Time) time.Time {
 
 // OnMisfire(Once) starts no tick of a new schedule from before that was in force, in each process of the deploy (A460 in
 // internal/proof/tested-failures.md): invoices of nine o'clock were moved to the evening at eight, and were sent at once, and in
-// the evening again. A tick that the former schedule has missed counts.
+// the evening again. A tick that the former schedule has missed counts. The same holds if the former process has removed its Job (A562).
 func TestOnceAfterAnotherSchedule(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -40,36 +40,114 @@ func TestOnceAfterAnotherSchedule(t *testing.T) {
 		"earlier in the day":            {9 * time.Hour, 7 * time.Hour, 8 * time.Hour, nil},
 		"the same one was missed":       {9 * time.Hour, 9 * time.Hour, 12 * time.Hour, []time.Duration{9 * time.Hour}},
 		"the same one is due":           {9 * time.Hour, 9 * time.Hour, 8 * time.Hour, nil},
+		"after a year":                  {9 * time.Hour, 22 * time.Hour, 365*24*time.Hour + 8*time.Hour, []time.Duration{364*24*time.Hour + 22*time.Hour}},
+	} {
+		for how, remove := range map[string]bool{"": false, ", removed": true} {
+			t.Run(name+how, func(t *testing.T) {
+				bubble(t, 1, func(t *testing.T, on []*desk) {
+					d := on[0]
+					var ticks []string
+					job := func(at time.Duration) *schedlock.Job {
+						d.open(concurrency.SessionOptions{TTL: 5 * time.Minute}) // for days
+						j, err := d.locker().Job("job", daily(at), func(_ context.Context, r *schedlock.Run) error {
+							ticks = append(ticks, r.Tick().Format(time.DateTime))
+							return nil
+						}, schedlock.OnMisfire(schedlock.Once))
+						require.NoError(t, err)
+						j.Next(time.Now())
+						time.Sleep(20 * time.Minute) // plans are written, and what was missed is run
+						return j
+					}
+					former := job(c.former)
+					time.Sleep(time.Until(daily(c.former).Next(time.Now())))
+					former.Run()
+					require.Len(t, ticks, 1)
+					midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+					if remove {
+						require.NoError(t, former.Remove(t.Context()))
+						st, err := d.locker().Status(t.Context(), "job")
+						require.NoError(t, err)
+						require.Nil(t, st.Plan)
+					}
+					require.NoError(t, d.session.Close(t.Context()))
+
+					time.Sleep(time.Until(midnight.Add(c.deploy)))
+					job(c.next)
+					require.NoError(t, d.session.Close(t.Context()))
+					job(c.next) // the next process of a rolling deploy
+					var want []string
+					for _, at := range c.want {
+						want = append(want, midnight.Add(at).Format(time.DateTime))
+					}
+					require.Equal(t, fmt.Sprint(want), fmt.Sprint(ticks[1:]))
+				})
+			})
+		}
+	}
+}
+
+// The plan of a job that no process has had for a week is retired, and what it says of missed ticks is left: OnMisfire(Once) decides
+// as before that. A job of calls without a schedule has missed none (A562).
+func TestOnceAfterARetiredPlan(t *testing.T) {
+	t.Parallel()
+	const nine, night = 9 * time.Hour, 22 * time.Hour
+	for name, c := range map[string]struct {
+		calls bool
+		next  time.Duration
+		want  time.Duration // before the midnight of the deploy, or 0 for none
+	}{
+		"the same schedule":        {false, nine, 15 * time.Hour},
+		"another one":              {false, night, 2 * time.Hour},
+		"calls without a schedule": {true, night, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, 1, func(t *testing.T, on []*desk) {
-				d := on[0]
+			bubble(t, 2, func(t *testing.T, on []*desk) {
 				var ticks []string
-				job := func(at time.Duration) *schedlock.Job {
-					d.open(concurrency.SessionOptions{TTL: 5 * time.Minute}) // for days
-					j, err := d.locker().Job("job", daily(at), func(_ context.Context, r *schedlock.Run) error {
-						ticks = append(ticks, r.Tick().Format(time.DateTime))
-						return nil
-					}, schedlock.OnMisfire(schedlock.Once))
+				run := func(_ context.Context, r *schedlock.Run) error {
+					ticks = append(ticks, r.Tick().Format(time.DateTime))
+					return nil
+				}
+				for _, d := range on {
+					d.open(concurrency.SessionOptions{TTL: 5 * time.Minute})
+				}
+				other, err := on[1].locker().Job("other", daily(nine), noWork)
+				require.NoError(t, err)
+				other.Next(time.Now())
+				l := on[0].locker()
+				if c.calls {
+					_, err = l.Do(t.Context(), "job", run)
+				} else {
+					var j *schedlock.Job
+					j, err = l.Job("job", daily(nine), run, schedlock.OnMisfire(schedlock.Once))
 					require.NoError(t, err)
 					j.Next(time.Now())
-					time.Sleep(20 * time.Minute) // plans are written, and what was missed is run
-					return j
+					time.Sleep(time.Until(daily(nine).Next(time.Now())))
+					_, err = j.RunContext(t.Context())
 				}
-				former := job(c.former)
-				time.Sleep(time.Until(daily(c.former).Next(time.Now())))
-				former.Run()
+				require.NoError(t, err)
 				require.Len(t, ticks, 1)
-				midnight := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-				require.NoError(t, d.session.Close(t.Context()))
+				require.NoError(t, on[0].session.Close(t.Context()))
+				time.Sleep(9 * 24 * time.Hour)
+				time.Sleep(time.Until(daily(8 * time.Hour).Next(time.Now())))
+				midnight := time.Now().Truncate(24 * time.Hour)
 
-				time.Sleep(time.Until(midnight.Add(c.deploy)))
-				job(c.next)
-				require.NoError(t, d.session.Close(t.Context()))
-				job(c.next) // the next process of a rolling deploy
+				st, err := on[1].locker().Status(t.Context(), "job")
+				require.NoError(t, err)
+				require.Nil(t, st.Plan, "it is retired")
+				for range 2 { // processes
+					on[0].open(concurrency.SessionOptions{TTL: 5 * time.Minute})
+					j, err := on[0].locker().Job("job", daily(c.next), run, schedlock.OnMisfire(schedlock.Once))
+					require.NoError(t, err)
+					j.Next(time.Now())
+					time.Sleep(20 * time.Minute)
+					st, err := on[1].locker().Status(t.Context(), "job")
+					require.NoError(t, err)
+					require.Zero(t, st.Missed(time.Now()), "nothing is due from before the deploy")
+					require.NoError(t, on[0].session.Close(t.Context()))
+				}
 				var want []string
-				for _, at := range c.want {
-					want = append(want, midnight.Add(at).Format(time.DateTime))
+				if c.want > 0 {
+					want = append(want, midnight.Add(-c.want).Format(time.DateTime))
 				}
 				require.Equal(t, fmt.Sprint(want), fmt.Sprint(ticks[1:]))
 			})
