@@ -198,7 +198,7 @@ func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
 		if now := k.opts.Now(); st.latest.After(now.Add(early)) {
 			k.job.ahead.Do(func() { warnOfAhead(k.log, k.job.name, st.latest.Sub(now), k.Clocks()) })
 		}
-		next := st.decide(k.job.name, p.tick, k.request, k.sess.Lease())
+		next := st.cooled(st.decide(k.job.name, p.tick, k.request, k.sess.Lease()), k.request, k.opts.Now())
 		if disagreed { // others may have started the tick meanwhile
 			next = st.declined(next, k.job.name, k.request, k.sess.Lease())
 		}

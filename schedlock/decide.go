@@ -106,7 +106,9 @@ func (st state) decide(job string, tick time.Time, r request, own clientv3.Lease
 	case len(st.pause) > 0:
 		return st.skip(Paused)
 	case len(st.lock) == 0 && len(st.cooldown) > 0 && p.attempt > 1:
-		return st.await(r)
+		next := st.await(r)
+		next.plan = p
+		return next
 	case len(st.lock)+len(st.cooldown) > 0:
 		return st.skip(StillRunning)
 	}
@@ -189,6 +191,20 @@ func (st state) await(r request) decision {
 		return decision{action: delegate, outcome: Claimed, owner: st.owner(Claimed)}
 	}
 	return decision{action: await, owner: st.owner(StillRunning)}
+}
+
+// cooled replaces the wait for the end of a cooldown by the end of the call if it is too late for an attempt then: otherwise the end
+// of a run that has failed would not be reported for as long.
+func (st state) cooled(next decision, r request, now time.Time) decision {
+	if next.action != await || next.plan.attempt == 0 {
+		return next
+	}
+	claim, ok := record.DecodeLock(st.cooldown[0].Value)
+	began := time.UnixMilli(min(claim.AtMS, now.UnixMilli())) // by another clock
+	if !ok || claim.AtMS == 0 || !r.late(next.plan, began.Add(r.atLeast).Add(next.plan.pause)) {
+		return next
+	}
+	return st.skip(Late)
 }
 
 // skip decides to return an outcome, with the owner of the run or the pause.

@@ -92,7 +92,8 @@ func AtMost(d time.Duration) Option {
 // that equals an interval, or is shorter by at most 50 ms (by a tenth of an interval below 500 ms),
 // is refused with ErrInvalid. So is one that is longer than fewer than a tenth of the intervals:
 // 23 hours for a daily job in a zone whose clocks change. A longer d is accepted, and skips ticks.
-// The answer does not depend on the time of the call.
+// With Retries a further attempt starts after d, and lasts d again: unless d skips ticks on purpose, twice d that is not below an
+// interval is refused in the same way. The answer does not depend on the time of the call.
 func AtLeast(d time.Duration) Option {
 	return option(func(s *settings) error {
 		s.atLeast = d
@@ -154,9 +155,9 @@ type afterFailure struct {
 // (Retries) are counted together: none starts as attempt n+2. A run that exceeded AtMost or was unlocked is not
 // tried again.
 //
-// A further attempt starts only if AtMost, from then on, ends before the next fire time, so that it is not in the way
-// of the next tick: set AtMost, which is an hour by default. If no interval of the job is long enough for that, RetryFailed
-// is refused with ErrInvalid. Like each attempt it starts within LateBy, never beside
+// A further attempt starts only if AtMost and AtLeast, from then on, end before the next fire time, so that it is not in the way
+// of the next tick: set AtMost, which is an hour by default. The pause begins when AtLeast of the run before has passed. If no
+// interval of the job is long enough for that, RetryFailed is refused with ErrInvalid. Like each attempt it starts within LateBy, never beside
 // another run, and not after a later tick was claimed. The process whose run has failed makes it, or another one whose
 // call is on standby, as for Retries, or that begins later, see Job.Next. Each measures the pause by its own clock from
 // when it has seen the failure. If etcd has not confirmed the record of the failure, the call waits for that, with a warning, as long as another
@@ -248,27 +249,44 @@ func newRequest(opts []CallOption) (request, error) {
 	return r, cmp.Or(r.check(r.every), r.checkFailed(r.every))
 }
 
-// checkFailed returns an error if AtMost leaves no time for a further attempt after a failure. interval is the time
-// between two ticks, or 0 if it is not known.
+// checkFailed returns an error if AtMost leaves no time for a further attempt after a failure, or AtLeast, which passes before the
+// pause and keeps the next tick from being skipped after the attempt. interval is the longest time between two ticks, or 0 if it is not
+// known.
 func (s settings) checkFailed(interval time.Duration) error {
-	if s.failed.most == 0 || interval == 0 || s.atMost < interval-s.failed.pause { // no sum, which could exceed a Duration
+	switch left := interval - s.failed.pause; { // no sum, which could exceed a Duration
+	case s.failed.most == 0 || interval == 0 || left > 0 && s.occupies() < left-s.atLeast:
 		return nil
+	case s.atMost < left:
+		return invalid("RetryFailed with AtLeast(%v): a further attempt starts after AtLeast and a pause of %v, and none ends with its AtMost(%v), and its own AtLeast, before the next tick, at most %v after the one before: set AtLeast lower, or leave one of the two out", s.atLeast, s.failed.pause, s.atMost, interval)
 	}
 	return invalid("RetryFailed: with AtMost(%v) and a pause of %v no further attempt ends before the next tick, at most %v after the one before: set AtMost lower, or the pause", s.atMost, s.failed.pause, interval)
 }
 
-// check returns an error if AtLeast ends just when the next tick comes, which would then be skipped.
-// interval is the time between two ticks, or 0 if it is not known.
+// occupies returns how long a run may keep the next one from starting.
+func (s settings) occupies() time.Duration { return max(s.atMost, s.atLeast) }
+
+// check returns an error if AtLeast ends just when the next tick comes, which would then be skipped, or that of an attempt after a
+// lost run ends after that. interval is the time between two ticks, or 0 if it is not known.
 func (s settings) check(interval time.Duration) error {
-	if s.atLeast == 0 || !tooClose(s.atLeast, interval) {
+	switch {
+	case s.atLeast == 0 || interval == 0 || s.atLeast > interval: // to skip ticks
 		return nil
+	case tooClose(s.atLeast, interval):
+		return tooLong(s.atLeast, interval, "")
+	case s.retries > 0 && outlasts(2*s.atLeast, interval):
+		return tooLongAgain(s.atLeast, interval, "")
 	}
-	return tooLong(s.atLeast, interval, "")
+	return nil
 }
 
 // tooLong is the error of an AtLeast that would skip a tick by accident. where says which one.
 func tooLong(atLeast, interval time.Duration, where string) error {
 	return invalid("AtLeast(%v) is as long as the time between two ticks, %v%s: it counts from the start, a little after the tick, so the next tick would be skipped; set it lower, or clearly longer to skip ticks", atLeast, interval, where)
+}
+
+// tooLongAgain is the error of an AtLeast that would skip a tick after a further attempt.
+func tooLongAgain(atLeast, interval time.Duration, where string) error {
+	return invalid("AtLeast(%v) with Retries: a further attempt after a lost run starts when AtLeast has passed and lasts as long again, so the next tick, %v after the one before%s, would be skipped; set AtLeast below half of that, or leave Retries out", atLeast, interval, where)
 }
 
 func checkLength(option string, d time.Duration) error {

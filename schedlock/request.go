@@ -15,7 +15,7 @@ type request struct {
 	within   time.Duration // the time after the tick in which an attempt may start; 0: until a later tick
 	again    time.Time     // if within is 0, the end of further attempts; zero: no end
 
-	next      time.Time                      // the next fire time, before which AtMost of an attempt after a failure ends; zero: not known
+	next      time.Time                      // the next fire time, before which AtMost and AtLeast of an attempt after a failure end; zero: not known
 	passed    <-chan struct{}                // closed when a later tick has come, or nil
 	times     *timetable                     // of which the claim stores the plan, or nil
 	called    bool                           // by Planned: no process has the job between two ticks
@@ -55,7 +55,7 @@ func (r request) tickAt(now time.Time) time.Time {
 // late reports whether it is too late to start an attempt at a tick.
 func (r request) late(p plan, now time.Time) bool {
 	tick, attempt := p.tick, p.attempt
-	if p.pause > 0 && !r.next.IsZero() && now.Add(r.atMost).After(r.next) {
+	if p.pause > 0 && !r.next.IsZero() && now.Add(r.occupies()).After(r.next) {
 		return true
 	}
 	if r.within > 0 {
@@ -103,7 +103,7 @@ func (r request) boundRetry(ctx context.Context, tick, now time.Time) (context.C
 	if r.within > 0 {
 		last = tick.Add(r.within)
 	}
-	if before := r.next.Add(-r.atMost); !r.next.IsZero() && (last.IsZero() || before.Before(last)) {
+	if before := r.next.Add(-r.occupies()); !r.next.IsZero() && (last.IsZero() || before.Before(last)) {
 		last = before
 	}
 	if !last.IsZero() {

@@ -126,20 +126,42 @@ func changes(zone *time.Location) (out []time.Time) {
 // closeTo returns the first interval that AtLeast of this length ends with, or that it outlasts although
 // it ends within nearly all others: then it leaves out a tick by accident.
 func closeTo(atLeast time.Duration, usual, all []interval) (hit interval, found bool) {
+	onPurpose := deliberate(atLeast, usual)
+	for _, i := range all {
+		if tooClose(atLeast, i.long) || atLeast > i.long && !onPurpose {
+			return i, true
+		}
+	}
+	return interval{}, false
+}
+
+// deliberate reports whether AtLeast of this length skips ticks on purpose.
+func deliberate(atLeast time.Duration, usual []interval) bool {
 	outlasted := 0
 	for _, i := range usual {
 		if atLeast > i.long {
 			outlasted++
 		}
 	}
-	deliberate := outlasted*seldom >= len(usual)
+	return outlasted*seldom >= len(usual)
+}
+
+// outlastedAgain returns the first interval that AtLeast outlasts after one further attempt, which starts when it has passed; none if
+// it skips ticks on purpose.
+func outlastedAgain(atLeast time.Duration, usual, all []interval) (hit interval, found bool) {
+	if deliberate(atLeast, usual) {
+		return interval{}, false
+	}
 	for _, i := range all {
-		if tooClose(atLeast, i.long) || atLeast > i.long && !deliberate {
+		if outlasts(2*atLeast, i.long) {
 			return i, true
 		}
 	}
 	return interval{}, false
 }
+
+// outlasts reports whether a cooldown ends when the next tick comes, or after that.
+func outlasts(d, interval time.Duration) bool { return d > interval || tooClose(d, interval) }
 
 // tooClose reports whether AtLeast ends just when the next tick comes.
 func tooClose(atLeast, interval time.Duration) bool {
@@ -165,6 +187,9 @@ func (tt *timetable) check(s settings, now time.Time) error {
 	usual, all := ask.intervals(changes(zone))
 	if i, found := closeTo(s.atLeast, usual, all); s.atLeast > 0 && found {
 		return tooLong(s.atLeast, i.long, ", after "+i.from.Format(time.RFC3339))
+	}
+	if i, found := outlastedAgain(s.atLeast, usual, all); s.atLeast > 0 && s.retries > 0 && found {
+		return tooLongAgain(s.atLeast, i.long, ", after "+i.from.Format(time.RFC3339))
 	}
 	return s.checkFailed(longestOf(all))
 }
