@@ -38,7 +38,7 @@ func TestUnlockByAFastClock(t *testing.T) {
 	}
 	t.Run("a missed tick is started", func(t *testing.T) {
 		t.Parallel()
-		f, _ := unlocked(t)
+		f, _ := unlocked(t, ofNine)
 		_, starts, reported := f.begins(saturday.Add(time.Hour))
 		res := got(t, reported, "it has looked for what was missed")
 		require.Equal(t, []any{schedlock.Ran, saturday}, []any{res.Outcome, res.Tick})
