@@ -76,7 +76,7 @@ func (j *Job) warnOfZone(first time.Time) {
 // for a run do not reach it, and if its settings are in force, they are not any more. Of several Jobs of the name the latest that
 // stays is planned and gets the requests. If no other live process has it, its
 // plan is removed, so that it has no next fire time and EtcdkitJobNotStarted waits for none; but a period stays in force if
-// another live process has run it without a Job (Do, wrappers). EtcdkitJobGone rings for a day if records stay, as they do
+// another live process has run it without a Job (Do, wrappers). EtcdkitJobGone rings if records stay, as they do
 // until Forget. Active runs continue, without further attempts. No other run of this Job starts after Remove has returned nil:
 // its calls return ErrInvalid, also those that wait for a tick, and Remove waits for the claims that are on their way to etcd, or in
 // a method of the schedule, and for plans that this process is writing. To use the job again, make a new Job. After ErrClosed, ctx's
