@@ -146,3 +146,41 @@ func TestTrapN2EvictionBesideAnAdmission(t *testing.T) {
 	require.Empty(t, f.Keys("/queue/"), "one Txn has removed both")
 	lostBy(t, q, concurrency.ErrEvicted)
 }
+
+// A600: a release whose answer is lost does not show that its request was in the key's queue when that was counted. A request
+// that was deleted by hand before is not counted less, so the next one joins no total beside a full key.
+func TestLostReleaseOfADeletedRequest(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"answered": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			s, c := f.Session(idle())
+			lim := totaled(t, s, "llm", 2, 5)
+			a := lim.Key("a")
+			require.NoError(t, acquire(t, ctx, a).Release(ctx), "it knows the limits")
+			deleted := acquire(t, ctx, a)
+			for _, key := range f.Keys("/queue/") {
+				_, err := f.Client().Delete(ctx, key)
+				require.NoError(t, err)
+			}
+			holders := []*concurrency.Permit{acquire(t, ctx, a), acquire(t, ctx, a)}
+			if lost {
+				fault := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.DropResponse})
+				require.NoError(t, deleted.Release(ctx), "it may have been removed by the request whose answer is lost")
+				require.Equal(t, 1, fault.Hits())
+			} else {
+				require.ErrorIs(t, deleted.Release(ctx), concurrency.ErrLost)
+			}
+			next := ask(t, ctx, a)
+			st, err := lim.Total().Status(ctx)
+			require.NoError(t, err)
+			require.Len(t, st.Holders, 2, "the limit of the key is 2")
+			waiting(t, next, "the key is full")
+			require.NoError(t, holders[0].Release(ctx))
+			granted(t, next, "one is free")
+			require.NoError(t, holders[1].Err())
+		})
+	}
+}

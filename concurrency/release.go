@@ -232,7 +232,9 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		}
 	}
 	p.epoch.Free(p.ticket.Ticket)
-	p.removed()
+	if removal == commit.Removed { // after a lost answer, the key may have been gone before it was counted
+		p.removed()
+	}
 	p.heldFor(held)
 	p.finishRelease(nil)
 	p.holdEnded(observe.Released, "", nil, held)

@@ -280,6 +280,9 @@ func (c *Ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) 
 	} else {
 		c.atOnce = others == 1 && rank.Fits(light, c.slot.Weight, limit)
 	}
+	if !c.atOnce {
+		c.next = nil // what was known of the queue was wrong: it waits, and finds that request when it is admitted
+	}
 	return c.atOnce, nil
 }
 

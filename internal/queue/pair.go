@@ -219,7 +219,7 @@ func (f *filling) saw(rev, weight int64) {
 	}
 }
 
-// gone counts a request less whose removal etcd has confirmed. sent is the revision of what was known
+// gone counts a request less of which etcd has confirmed that it was there and is removed. sent is the revision of what was known
 // when the removal was sent: if that is another one by now, what is known may lack the request already,
 // and it must not be counted less twice.
 func (f *filling) gone(token, weight, sent int64) {
@@ -252,7 +252,7 @@ func (p *pair) forget() {
 	p.filled = filling{}
 }
 
-// removes returns what is called when the removal of a request is confirmed, which is sent now.
+// removes returns what is called when etcd confirms that the removal of a request, which is sent now, has found it.
 func (p *pair) removes(c *Ticket) (confirmed func()) {
 	if p == nil {
 		return func() {}

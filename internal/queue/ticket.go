@@ -44,7 +44,8 @@ func (c *Ticket) Level() Level { return c.queue.Level() }
 // Ahead returns how many requests were before this one when it was written, as far as its Txn shows.
 func (c *Ticket) Ahead() int { return c.found.Ahead }
 
-// Leaves is called when the removal of a request that was admitted is sent, and removed when that is confirmed.
+// Leaves is called when the removal of a request that was admitted is sent, and removed when etcd confirms that it has found
+// the request.
 func (c *Ticket) Leaves() (removed func()) { return c.named.pair.removes(c) }
 
 // waiting is the call of a request that waits, a crowd.Caller.
