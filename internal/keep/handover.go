@@ -83,7 +83,7 @@ func (k *Keeper) Wait(ctx context.Context, permit *Holder) error {
 	}
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		if full := k.behind(); full != nil {
-			return &queue.WaitEnd{Full: full}
+			return full.Ends(1)
 		}
 	}
 	return err

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
@@ -27,6 +29,11 @@ type Full struct {
 }
 
 func (*Full) Error() string { return "the queue is full" }
+
+// full describes a queue that was counted or seen. No number is below 0: what is subtracted may not have been counted.
+func (q *Queue) full(limit, used int64, waiting int) *Full {
+	return &Full{queue: q, Limit: limit, Used: max(0, used), Waiting: max(0, waiting)}
+}
 
 // Level returns the level of a limiter whose queue this is.
 func (f *Full) Level() Level { return f.queue.Level() }
@@ -91,6 +98,15 @@ func (q *Queue) unseen() *Full { return &Full{queue: q, Limit: limit.SeenN(q.Lim
 // paused describes a queue of which etcd has shown that its limit is 0, and not which of its requests hold.
 func (q *Queue) paused() *Full { return &Full{queue: q, Unseen: true, Paused: true} }
 
+// Ends returns the end of a wait for a permit of that weight in the queue that f describes. If f does not show what has kept
+// the call waiting, the queue is one that was not seen.
+func (f *Full) Ends(weight int64) *WaitEnd {
+	if f.room(weight) {
+		f = f.queue.unseen()
+	}
+	return &WaitEnd{f}
+}
+
 // room reports whether a request of that weight would be admitted, so that the queue is not what has kept it from that.
 func (f *Full) room(weight int64) bool { return f.Waiting == 0 && rank.Fits(f.Used, weight, f.Limit) }
 
@@ -125,16 +141,15 @@ func (q *Queue) Followed() *Full {
 
 // fullShown describes the queue as a mirror has shown it, before the request that it was asked for.
 func (q *Queue) fullShown(b mirror.Brief) *Full {
-	f := &Full{queue: q, Limit: b.Limit, Used: b.Used, Waiting: b.Waiting}
 	if b.Waits {
-		f.Waiting--
+		b.Waiting--
 	}
-	return f
+	return q.full(b.Limit, b.Used, b.Waiting)
 }
 
 // fullView describes a queue as it was read, without one request.
 func (q *Queue) fullView(v mirror.View, own int64) *Full {
-	f := &Full{queue: q, Limit: v.Limit, Used: v.Used}
+	f := q.full(v.Limit, v.Used, 0)
 	for _, r := range v.Waiters {
 		if r.Create != own {
 			f.Waiting++
@@ -146,7 +161,7 @@ func (q *Queue) fullView(v mirror.View, own int64) *Full {
 // fullCount describes a queue of so many light requests. Its limit is above 0: at 0, counts do not show which of them
 // hold.
 func (q *Queue) fullCount(limit, requests int64) *Full {
-	return &Full{queue: q, Limit: limit, Used: min(limit, requests), Waiting: int(max(0, requests-limit))}
+	return q.full(limit, min(limit, requests), int(requests-limit))
 }
 
 // without reports whether a queue of light requests is too full for one more also when so many of them are gone.
@@ -190,7 +205,10 @@ func (q *Queue) fullOf(known bool, requests int64) *Full {
 	case l.N == 0:
 		return q.paused()
 	}
-	return q.fullCount(l.N, max(l.N, requests))
+	if requests > 0 {
+		requests = max(l.N, requests)
+	}
+	return q.fullCount(l.N, requests)
 }
 
 // behind is fullFound where that shows how many wait.
@@ -223,7 +241,7 @@ func (c *Ticket) fullNow(ctx context.Context) *Full {
 	if _, away := q.sess.Unavailable(); away || context.Cause(ctx) != ErrWaited {
 		return c.fullFound()
 	}
-	if now := q.recount.of(q.recounted); !now.Unseen || now.Paused {
+	if now := q.recount.of(c.recounted); !now.Unseen || now.Paused {
 		return &now
 	}
 	return c.fullFound()
@@ -250,17 +268,20 @@ func (r *recount) of(count func() *Full) Full {
 	return *r.full
 }
 
-// recounted counts the queue for a request in it.
-func (q *Queue) recounted() *Full {
+// recounted counts the queue beside the request. That may be gone, with its lease for example, and is not counted then.
+func (c *Ticket) recounted() *Full {
+	q := c.queue
 	ctx, cancel := context.WithTimeout(q.sess.Context(), causeFor) // the call's has ended
 	defer cancel()
-	t, _, err := q.Count(ctx)
-	if err == nil {
-		_, _, err = q.Limit.Learn(t.Records)
+	t, read, _, err := q.CountAnd(ctx, []clientv3.Op{clientv3.OpGet(c.Key, clientv3.WithCountOnly())})
+	if err != nil {
+		return q.unseen()
 	}
+	requests := t.Light + t.Others - read[0].GetResponseRange().Count
+	_, _, err = q.Limit.Learn(t.Records)
 	l := q.Limit.Seen()
 	if err == nil && l != nil && l.N > 0 && t.Others == 0 {
-		return q.fullCount(l.N, t.Light-1)
+		return q.fullCount(l.N, requests)
 	}
-	return q.fullOf(err == nil, t.Light+t.Others-1)
+	return q.fullOf(err == nil, requests)
 }

@@ -24,6 +24,9 @@ func (h *Holds) Add(d time.Duration) {
 	h.sum, h.squares = h.sum*holdsKeep+s, h.squares*holdsKeep+s*s
 }
 
+// mostRetryAfter bounds the estimate, which a time.Duration might not hold.
+const mostRetryAfter = 100 * 365 * 24 * time.Hour
+
 // RetryAfter estimates when a request that found so many others waiting would be admitted: a permit
 // that is held at any moment is held for the mean of the squares over twice the mean, from then on,
 // which is longer than half of the mean if a few are held long (N13 in internal/proof/tested-failures.md). It is
@@ -35,5 +38,6 @@ func (h *Holds) RetryAfter(waiting, limit int) time.Duration {
 		return 0
 	}
 	rest := h.squares / (2 * h.sum)
-	return time.Duration(rest * float64(waiting+1) / float64(limit) * float64(time.Second))
+	after := rest * float64(waiting+1) / float64(limit) * float64(time.Second)
+	return time.Duration(min(after, float64(mostRetryAfter)))
 }

@@ -112,7 +112,7 @@ func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o o
 	}
 	o = outlook{
 		answer: rank.Enter, fits: requests < seen.N, free: seen.N - requests, revision: l.Revision, limits: seen.Revs,
-		full: &Full{queue: q, Limit: seen.N, Used: seen.N, Waiting: int(requests - seen.N)},
+		full: q.fullCount(seen.N, requests),
 	}
 	if others >= room {
 		o.answer = rank.Refuse

@@ -75,10 +75,10 @@ func (p *pair) join(ctx context.Context, key *joining, c *Ticket, begun time.Tim
 		e.Withdraw(c.Ticket, c.DeletionRefused())
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			full := p.total.unseen()
-			if t != nil && !t.fullFound().room(t.slot.Weight) {
+			if t != nil {
 				full = t.fullFound()
 			}
-			err = &WaitEnd{full}
+			err = full.Ends(c.slot.Weight)
 		}
 		return nil, err
 	}

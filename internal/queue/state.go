@@ -120,5 +120,8 @@ func (p *pair) cause(f *Full) *Full {
 	if err != nil || st.Joins == 0 {
 		return f
 	}
-	return p.total.fullView(st.all, 0)
+	if full := p.total.fullView(st.all, 0); !full.room(1) {
+		return full
+	}
+	return f // the total has room by now
 }

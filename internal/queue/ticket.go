@@ -107,7 +107,7 @@ func (c *Ticket) await(ctx context.Context, e *engine.Epoch, begun time.Time) er
 	case crowd.TooHeavy:
 		return q.tooHeavy(c.slot.Weight, r.Seen.Limit)
 	case crowd.Ended:
-		return &WaitEnd{full}
+		return full.Ends(c.slot.Weight)
 	}
 	return r.Err
 }
