@@ -215,3 +215,30 @@ func TestWaitEndsBetweenFetches(t *testing.T) {
 	inj.Remove()
 	require.NoError(t, inj.Release())
 }
+
+// A602: the request of a third call, above MaxPermits, ends neither of the first two, whose requests wait in etcd.
+func TestLocalQueueAtMaxPermits(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	held := acquire(t, ctx, sem(t, s, "x", 5), concurrency.Weight(5))
+	o := idle()
+	o.MaxPermits = 2
+	own, _ := f.Session(o)
+	sm, err := concurrency.NewSemaphore(own, "x", 5, &concurrency.SemaphoreOptions{Handover: time.Minute})
+	require.NoError(t, err)
+	var calls []<-chan answer
+	for i := range 2 {
+		calls = append(calls, ask2(ctx, sm))
+		f.queued(2 + i)
+	}
+	third := ask2(ctx, sm)
+	require.Eventually(t, func() bool { return concurrency.LocalCalls(sm) == 3 }, soon, tick)
+	require.NoError(t, held.Release(ctx))
+	for _, call := range calls {
+		require.NoError(t, granted(t, call, "its request waited").Release(ctx))
+	}
+	if a := got(t, third, "two are granted"); a.err != nil {
+		require.ErrorIs(t, a.err, concurrency.ErrTooMany, "it comes while both are held")
+	}
+}

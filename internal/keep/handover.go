@@ -161,7 +161,8 @@ func (k *Keeper) limitOr(other int64) int64 {
 	return k.Limit()
 }
 
-// runFetch is the life of a fetch.
+// runFetch is the life of a fetch. If it fails, the first call ends with its error, unless another fetch is under way or being
+// delivered: that is for the same call, and the next fetches start when it ends.
 func (k *Keeper) runFetch(f *fetch) {
 	defer f.cancel(nil)
 	defer close(f.ended)
@@ -170,10 +171,15 @@ func (k *Keeper) runFetch(f *fetch) {
 	l.mu.Lock()
 	l.fetches = slices.DeleteFunc(l.fetches, func(o *fetch) bool { return o == f })
 	l.last = answered{f.before.Load(), k.Session.Lease()}
+	failed := err != nil && context.Cause(f.ctx) != errSurplus
+	if failed && len(l.fetches)+len(l.grants) > 0 {
+		l.mu.Unlock()
+		return
+	}
 	if err == nil {
 		l.grants = append(l.grants, f)
 	}
-	if first := l.waiting.Front(); err != nil && context.Cause(f.ctx) != errSurplus && first != nil {
+	if first := l.waiting.Front(); failed && first != nil {
 		l.remove(first, err)
 	}
 	l.mu.Unlock()

@@ -50,3 +50,36 @@ func TestTryWaitsForAPermitThatIsDelivered(t *testing.T) {
 		require.False(t, k.WithdrawSurplus(t.Context()), "nothing is left")
 	})
 }
+
+// A602: the error of one fetch ends no call while another fetch is under way, or is being delivered: that one is for the first
+// call. The last one that fails ends it.
+func TestFailedFetchBesideAnother(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]func(l *localQueue) *[]*fetch{
+		"under way": func(l *localQueue) *[]*fetch { return &l.fetches },
+		"delivered": func(l *localQueue) *[]*fetch { return &l.grants },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := New(Options{Handover: 1, Session: new(engine.Session), Queue: &queue.Queue{Reader: queue.Reader{Limit: new(limit.Store)}}, Ended: func() {}})
+			k.Fetch = func(context.Context, func(*queue.Full)) (*Holder, error) { return nil, engine.ErrTooMany }
+			l := &k.local
+			w := &localCall{got: make(chan error, 1)}
+			w.place = l.waiting.PushBack(w)
+			l.length.Add(1)
+			run := func(others ...*fetch) {
+				f := &fetch{ended: make(chan struct{})}
+				f.ctx, f.cancel = context.WithCancelCause(t.Context())
+				l.fetches = append(l.fetches, f)
+				*of(l) = append(*of(l), others...)
+				k.runFetch(f)
+			}
+			run(&fetch{})
+			require.Empty(t, w.got, name)
+			require.Equal(t, 1, k.Waiting(), name)
+			*of(l) = nil
+			run()
+			require.ErrorIs(t, <-w.got, engine.ErrTooMany, name)
+			require.Zero(t, k.Waiting(), name)
+		})
+	}
+}
