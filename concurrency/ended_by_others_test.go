@@ -2,6 +2,7 @@ package concurrency_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +133,51 @@ func TestReleaseReadsTheReasonUntilItIsKnown(t *testing.T) {
 			} else {
 				require.NoError(t, p.Release(ctx))
 			}
+		})
+	}
+}
+
+// A603: a request that is admitted at its key and waits for the total holds nothing yet. Whatever ends it, its call's error has
+// the token that Status of the key has shown.
+func TestTokenOfARequestThatWaitsForTheTotal(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(ctx context.Context, key *concurrency.Semaphore, token int64) error{
+		"EvictToken": func(ctx context.Context, key *concurrency.Semaphore, token int64) error {
+			return key.EvictToken(ctx, token, "enough")
+		},
+		"ReleaseID": func(ctx context.Context, key *concurrency.Semaphore, _ int64) error { return key.ReleaseID(ctx, "i") },
+		"TakeOver": func(ctx context.Context, key *concurrency.Semaphore, _ int64) error {
+			ask2(ctx, key, concurrency.ID("i"), concurrency.TakeOver())
+			return nil
+		},
+		"RequestStop": func(ctx context.Context, key *concurrency.Semaphore, token int64) error {
+			return key.RequestStop(ctx, token, "enough")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, ctx := shared(t), ctxT(t)
+			s, _ := f.Session(idle())
+			o, _ := f.Session(idle())
+			lim, there := totaled(t, s, "llm", 1, 1), totaled(t, o, "llm", 1, 1)
+			first := acquire(t, ctx, lim.Key("a"))
+			call := ask(t, ctx, lim.Key("a"), concurrency.ID("i"))
+			ask(t, ctx, there.Key("b"))
+			require.NoError(t, first.Release(ctx), "the call's request joins the total, behind that of the other key")
+			var shown concurrency.Request
+			require.Eventually(t, func() bool {
+				total, err := there.Total().Status(ctx)
+				st, err2 := there.Key("a").Status(ctx)
+				if err != nil || err2 != nil || len(total.Waiters) != 1 || len(st.Waiters) != 1 {
+					return false
+				}
+				shown = st.Waiters[0]
+				return shown.WaitsFor == concurrency.LevelTotal && shown.Token != total.Waiters[0].Token
+			}, soon, tick)
+			require.NoError(t, end(ctx, there.Key("a"), shown.Token))
+			lost, ok := errors.AsType[*concurrency.LostError](got(t, call, "it has ended").err)
+			require.True(t, ok)
+			require.Equal(t, shown.Token, lost.Token)
 		})
 	}
 }

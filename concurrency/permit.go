@@ -186,7 +186,7 @@ func (p *Permit) register() error {
 	case err != nil:
 		return err
 	case left.Notice != nil:
-		return p.queue.endingBy(p.ticket, *left.Notice)
+		return p.queue.endingBy(p.ticket.Token, *left.Notice)
 	case left.Asked != nil:
 		p.kept.ForEpoch().StepDown(*left.Asked) // not to be kept, either
 	}
@@ -244,12 +244,12 @@ func (p *Permit) Deadline() time.Time { return p.life.Deadline() }
 // lostWithSession returns the cause of a permit that ends with its session.
 func (p *Permit) lostWithSession() *LostError {
 	cause, reason := p.epoch.Why()
-	return p.queue.ending(p.ticket, cause, reason.Error())
+	return p.queue.ending(p.ticket.Token, cause, reason.Error())
 }
 
 // heldTooLong returns the cause of a permit that MaxHold ends.
 func (p *Permit) heldTooLong() error {
-	return p.queue.ending(p.ticket, ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.maxHold))
+	return p.queue.ending(p.ticket.Token, ErrTooLong, fmt.Sprintf("MaxHold of %v has passed", p.maxHold))
 }
 
 // after follows an end by MaxHold, which releases the permit, or one that Err has found
@@ -280,10 +280,10 @@ func (p *Permit) lose(lost *LostError) (report func()) {
 // keyGone ends a permit whose key is gone from etcd. A notice of the process that deleted it arrives on
 // another watch, and so does the deletion of the session's presence key, if the lease has ended.
 func (p *Permit) keyGone() {
-	lost := p.queue.ending(p.ticket, ErrLost, "its key was deleted")
+	lost := p.queue.ending(p.ticket.Token, ErrLost, "its key was deleted")
 	switch n, err := p.epoch.FindNotice(p.Context(), p.ticket.Ticket); {
 	case n != nil:
-		lost = p.queue.endingBy(p.ticket, *n)
+		lost = p.queue.endingBy(p.ticket.Token, *n)
 	case err != nil:
 		lost.Reason += fmt.Sprintf("; whether another process did that is not known: %v", p.queue.sess.Explain(err))
 	case p.epoch.Vanished(p.Context()):
@@ -329,19 +329,19 @@ func (h *held) Vacate(cause error) bool {
 }
 
 // Ending names the token.
-func (h *held) Ending() error { return h.queue.ending(h.ticket, ErrReleased, "") }
+func (h *held) Ending() error { return h.queue.ending(h.ticket.Token, ErrReleased, "") }
 
 // KeyGone asks etcd for the reason.
 func (h *held) KeyGone() { h.permit().keyGone() }
 
 // Lose implements engine.Holder, as do the following methods.
 func (h *held) Lose(cause, reason error) (report func()) {
-	return h.permit().lose(h.queue.ending(h.ticket, cause, reason.Error()))
+	return h.permit().lose(h.queue.ending(h.ticket.Token, cause, reason.Error()))
 }
 
 // Evicted ends it by a notice.
 func (h *held) Evicted(n record.Notice) (report func()) {
-	return h.permit().lose(h.queue.endingBy(h.ticket, n))
+	return h.permit().lose(h.queue.endingBy(h.ticket.Token, n))
 }
 
 // StepDown asks its holder to release it.

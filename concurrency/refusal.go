@@ -42,7 +42,7 @@ func (a *attempt) public(err error) error {
 	case *entry.Mismatch:
 		return &LimitMismatchError{Name: v.Name, Level: Level(v.Level), Stored: int(v.Stored), Wanted: int(v.Wanted)}
 	case *queue.Noticed:
-		return a.queue.endingBy(v.Ticket, v.Notice)
+		return a.queue.endingBy(v.Token, v.Notice)
 	case *queue.TooHeavy:
 		return shownBy{tooHeavy(Level(v.At), v.Weight, v.Most)}
 	case *queue.Outage:

@@ -126,7 +126,7 @@ func (p *Permit) releaseAfterWork(ctx context.Context) error {
 // continues in the background.
 func (p *Permit) startRelease(ctx context.Context) error {
 	held := time.Since(p.since)
-	if !p.released.Load() && (p.Err() != nil || !p.life.End(p.queue.ending(p.ticket, ErrReleased, ""))) {
+	if !p.released.Load() && (p.Err() != nil || !p.life.End(p.queue.ending(p.ticket.Token, ErrReleased, ""))) {
 		lost, _ := errors.AsType[*LostError](p.Err())
 		p.finishRelease(lost.loss())
 		p.hold.overrun()
@@ -206,7 +206,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 		case err != nil:
 			return err
 		case n != nil:
-			p.conclude(p.queue.endingBy(p.ticket, *n), held)
+			p.conclude(p.queue.endingBy(p.ticket.Token, *n), held)
 			return nil
 		}
 		if removal != commit.Partial {
@@ -223,7 +223,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 			return engine.ErrEpoch
 		}
 		if removal != commit.Vanished {
-			lost := p.queue.ending(p.ticket, ErrLost, "its key was gone before it was released")
+			lost := p.queue.ending(p.ticket.Token, ErrLost, "its key was gone before it was released")
 			if gone {
 				lost = p.lostWithSession()
 			}
@@ -245,7 +245,7 @@ func (p *Permit) answered(ctx context.Context, removal commit.Removal, held time
 // of that has come: then its key is gone, whatever becomes of the release's own answer.
 func (p *Permit) endedByOthers() *LostError {
 	if n := p.epoch.Notice(p.ticket.Ticket); n != nil {
-		return p.queue.endingBy(p.ticket, *n)
+		return p.queue.endingBy(p.ticket.Token, *n)
 	}
 	return nil
 }

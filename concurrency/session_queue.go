@@ -62,16 +62,16 @@ func (q *sessionQueue) named(doing string, err error) error {
 
 // ending returns the end of a request or its permit. One in the queue of a total has the name of its
 // key, as the permit has in all other reports.
-func (q *sessionQueue) ending(t *queue.Ticket, cause error, reason string) *LostError {
-	return &LostError{Name: q.name, Token: t.Token, Cause: cause, Reason: reason}
+func (q *sessionQueue) ending(token int64, cause error, reason string) *LostError {
+	return &LostError{Name: q.name, Token: token, Cause: cause, Reason: reason}
 }
 
 // endingBy returns the end of a request or its permit by a notice.
-func (q *sessionQueue) endingBy(t *queue.Ticket, n record.Notice) *LostError {
+func (q *sessionQueue) endingBy(token int64, n record.Notice) *LostError {
 	if n.Cause == record.CauseReleased {
-		return q.ending(t, ErrReleased, noticeReason(n))
+		return q.ending(token, ErrReleased, noticeReason(n))
 	}
-	return q.ending(t, ErrEvicted, noticeReason(n))
+	return q.ending(token, ErrEvicted, noticeReason(n))
 }
 
 // noticeReason returns the holder that has left a notice, and its reason.

@@ -117,7 +117,7 @@ func (c *Call) admitted(ctx context.Context, cancel context.CancelCauseFunc, e *
 		return first, nil, err
 	}
 	if !admitted || q.pair != nil {
-		defer e.WhileWaiting(first.Ticket, func(n record.Notice) { cancel(&Noticed{first, n}) })()
+		defer e.WhileWaiting(first.Ticket, func(n record.Notice) { cancel(&Noticed{first.Token, n}) })()
 	}
 	if !admitted && first.next == nil {
 		first.came = came

@@ -56,9 +56,10 @@ type InUse struct {
 
 func (*InUse) Error() string { return "the ID is in use" }
 
-// Noticed is the end of a request by a notice of another session.
+// Noticed is the end of a request that waits by a notice of another session. It has the token that the request has at its key,
+// which is the one that is shown while it waits there or for a total.
 type Noticed struct {
-	Ticket *Ticket
+	Token  int64
 	Notice record.Notice
 }
 

@@ -132,5 +132,5 @@ func TestRequestOfAnotherSessionIsEnded(t *testing.T) {
 	var noticed *queue.Noticed
 	require.ErrorAs(t, testkit.Got(t, ended, "the call returns"), &noticed)
 	require.Equal(t, "stuck", noticed.Notice.Reason)
-	require.Equal(t, st.Waiters[0].Create, noticed.Ticket.Token)
+	require.Equal(t, st.Waiters[0].Create, noticed.Token)
 }

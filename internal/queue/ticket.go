@@ -116,7 +116,7 @@ func (c *Ticket) await(ctx context.Context, e *engine.Epoch, begun time.Time) er
 // returns etcd's error then.
 func (c *Ticket) whyGone(ctx context.Context, e *engine.Epoch, begun time.Time) error {
 	if n := e.Notice(c.Ticket); n != nil {
-		return &Noticed{c, *n}
+		return &Noticed{c.Ticket.Token, *n}
 	}
 	// If all requests of a lease have gone, the first few calls find that out.
 	leave, err := c.queue.Turn(ctx, &c.queue.sess.Asking, begun)
@@ -138,7 +138,7 @@ func (c *Ticket) whyGone(ctx context.Context, e *engine.Epoch, begun time.Time) 
 	})
 	switch {
 	case n != nil:
-		return &Noticed{c, *n}
+		return &Noticed{c.Ticket.Token, *n}
 	case err != nil && ctx.Err() == nil && e.Valid():
 		return err
 	}
