@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,20 +108,30 @@ func (c *Ticket) hasRoom(ctx context.Context) error {
 		return nil
 	}
 	q := c.queue
-	if seen := q.Limit.Seen(); !ok || seen == nil || seen.Lowered { // holders above a lowered limit are no waiters, and counts do not show them
+	// Counts show neither holders above a lowered limit, which are no waiters, nor which requests are being removed.
+	if seen := q.Limit.Seen(); !ok || seen == nil || seen.Lowered || len(c.leaving) > 0 {
 		v, err := q.Read(ctx)
 		if err != nil {
 			return err
 		}
-		for len(v.Waiters) > 0 && v.Waiters[len(v.Waiters)-1].Create >= c.Token {
-			v.Waiters = v.Waiters[:len(v.Waiters)-1]
-		}
-		full = q.fullView(v, 0)
+		full = q.full(v.Limit, v.Used, waitersBefore(v.Queue, c.Token, c.leaving))
 	}
 	if full.Waiting < most {
 		return nil
 	}
 	return full
+}
+
+// waitersBefore returns how many requests would wait before one with that token if those that are leaving were gone.
+func waitersBefore(q rank.Queue, token int64, leaving map[string]bool) (waiters int) {
+	q.Reset(slices.DeleteFunc(slices.Concat(q.Holders(), q.Waiters()), func(e rank.Entry) bool { return leaving[e.Key] }))
+	q.Admit()
+	for _, e := range q.Waiters() {
+		if e.Create < token {
+			waiters++
+		}
+	}
+	return waiters
 }
 
 // notPaused returns ErrAnew if the key of a request that is admitted in the total is paused: the request
@@ -166,7 +177,11 @@ func (w second) occupied() error { return ErrAnew } // its name is that of the r
 func (w second) ticket(try bool) *Ticket {
 	slot := w.of.slot
 	slot.Try = try
-	return &Ticket{Ticket: w.of.Ticket, queue: w.Queue, named: w.of.queue, call: w.Call, slot: slot, Key: w.Queue.Keys.Slot(slot)}
+	t := &Ticket{Ticket: w.of.Ticket, queue: w.Queue, named: w.of.queue, call: w.Call, slot: slot, Key: w.Queue.Keys.Slot(slot)}
+	if w.MaxTotalWaiters > 0 {
+		t.leaving = w.epoch.Leaving(w.Queue.numbered)
+	}
+	return t
 }
 
 // txn is the Txn that writes the request. Its nonce is that of the request at the key, by which it is found
