@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/entry"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/queue"
@@ -101,7 +102,7 @@ func (a *attempt) waitEnded(timed context.Context, at *queue.Full, err error) er
 	case own != nil && at != nil:
 		return fmt.Errorf("%w while it was queued: %s", own, q.full(at).counts())
 	case own != nil:
-		return err
+		return engine.EndedBy(own, err)
 	case at != nil:
 		return at
 	}

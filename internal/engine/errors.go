@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"unicode/utf8"
@@ -60,3 +61,23 @@ var (
 	// are still in etcd is not known, and the revisions that were seen may be used again.
 	errRewound = errors.New("etcd's history was taken back: a backup was restored")
 )
+
+// closing returns the error of a call that has failed after Close had begun. own is the error of its own ctx, or nil.
+func closing(own, err error) error {
+	switch {
+	case own == nil:
+		return ErrClosed
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return EndedBy(own, err)
+	}
+	return err
+}
+
+// EndedBy returns the error of a call whose ctx has ended with own, which it matches: the call may have failed with another
+// end, that of the session or its lease, at the same moment.
+func EndedBy(own, err error) error {
+	if errors.Is(err, own) {
+		return err
+	}
+	return own
+}

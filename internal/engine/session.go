@@ -237,7 +237,7 @@ func (s *Session) Background(fn func()) bool {
 	return true
 }
 
-// Do runs a call that ends when Close begins, with ErrClosed then.
+// Do runs a call that ends when Close begins, with ErrClosed then: what it was changing may be changed or not.
 func (s *Session) Do(ctx context.Context, call func(context.Context) error) error {
 	if s.accept.Err() != nil {
 		return ErrClosed
@@ -248,8 +248,8 @@ func (s *Session) Do(ctx context.Context, call func(context.Context) error) erro
 	open, cancel := s.Open(ctx)
 	defer cancel()
 	err := call(open)
-	if err != nil && s.accept.Err() != nil && ctx.Err() == nil {
-		return ErrClosed
+	if err != nil && s.accept.Err() != nil {
+		err = closing(ctx.Err(), err)
 	}
 	return err
 }
