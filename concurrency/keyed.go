@@ -171,7 +171,7 @@ func (l *KeyedLimiter) Total() *Semaphore {
 //
 // It returns ErrNoLimit if no default is stored, unless the option CreateLimit is given, since the
 // name may be misspelled; ErrInvalid if n is below 0 or above math.MaxInt32; ErrClosed, ctx's error,
-// or one of etcd's; after the last two the default may be changed or not.
+// or one of etcd's; after the last three the default may be changed or not.
 func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOption) error {
 	c, err := newLimitChange(n, opts)
 	if err == nil {
@@ -188,7 +188,7 @@ func (l *KeyedLimiter) SetDefault(ctx context.Context, n int, opts ...SetLimitOp
 // again, at once and for all processes. A small record stays for the key, so that no late
 // copy of an earlier change takes effect. Without such a limit it does nothing. It returns ErrInvalid
 // for a key that is empty or longer than 255 bytes, ErrClosed, ctx's error, or one of etcd's; after
-// the last two the limit may be cleared or not.
+// the last three the limit may be cleared or not.
 func (l *KeyedLimiter) ClearLimit(ctx context.Context, key string) error {
 	q := l.Key(key).in().queue
 	if err := q.do(ctx, func(ctx context.Context) error { return q.Set(ctx, limit.To(limit.Inherit), true) }); err != nil {

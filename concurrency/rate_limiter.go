@@ -182,7 +182,7 @@ func (l *RateLimiter) Wait(ctx context.Context) error {
 // SetRate changes a rate that is stored; the same rate writes nothing. For another name it returns ErrNoLimit, since the name may
 // be misspelled, unless the option CreateLimit is given or this session has seen a rate of that name
 // before. It returns ErrInvalid if the rate is out of range, ErrClosed, ctx's error, or one of
-// etcd's; after the last two the rate may be changed or not. Of two concurrent calls the later one
+// etcd's; after the last three the rate may be changed or not. Of two concurrent calls the later one
 // wins, in etcd's order.
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...SetLimitOption) error {
 	in := l.in()

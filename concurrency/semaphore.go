@@ -226,7 +226,7 @@ func (s semaphore) terms() terms {
 // CreateLimit is given or this session has seen a limit of that name before.
 //
 // It returns ErrInvalid if n is below 0 or above math.MaxInt32, ErrNoLimit, ErrClosed, ctx's
-// error, or one of etcd's; after the last two the limit may be changed or not. Of two
+// error, or one of etcd's; after the last three the limit may be changed or not. Of two
 // concurrent calls the later one wins, in etcd's order.
 func (s *Semaphore) SetLimit(ctx context.Context, n int, opts ...SetLimitOption) error {
 	q := s.in().queue
@@ -279,7 +279,7 @@ func (s *Semaphore) Watch(ctx context.Context) iter.Seq2[Status, error] {
 // Token where it does.
 //
 // It returns ErrNotHeld if no live request has this ID, ErrInvalid, ErrClosed, ctx's error or
-// one of etcd's; after the last two the request may be gone or not. It does not work while
+// one of etcd's; after the last three the request may be gone or not. It does not work while
 // etcd is out of space.
 func (s *Semaphore) Evict(ctx context.Context, id, reason string) error {
 	return owners{s.in().queue}.endID(ctx, id, nil, record.Notice{Cause: record.CauseEvicted, Reason: reason})
@@ -317,7 +317,7 @@ func (s *Semaphore) ReleaseID(ctx context.Context, id string, opts ...ReleaseOpt
 // released. To end a permit without its holder's consent, use EvictToken.
 //
 // It returns ErrNotHeld if no live request has this token; ErrInvalid, ErrClosed, ctx's error or one of
-// etcd's. After the last two the request may have been stored or not; RequestStop may be called again:
+// etcd's. After the last three the request may have been stored or not; RequestStop may be called again:
 // the first request that arrives gives the reason.
 func (s *Semaphore) RequestStop(ctx context.Context, token int64, reason string) error {
 	return owners{s.in().queue}.requestStop(ctx, token, reason)

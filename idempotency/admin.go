@@ -134,8 +134,8 @@ func (s *Store) Get(ctx context.Context, ref Ref) (r Record, out *Outcome, err e
 // change between the look at it and the call: pass OnlyRevision. Delete returns ErrInProgress, as an
 // *InProgressError; ErrAlive, without EvenIfAlive, for a lost attempt whose process lives, also if an operator
 // has recorded its outcome, and for a record of a later version, which may be of an attempt in progress; ErrNotFound,
-// ErrInvalid, ErrClosed, ErrConflict if the record has changed meanwhile, ctx's error or one of etcd's;
-// after the last two the record may be deleted or not, and after an ErrConflict that names a lost answer it may have
+// ErrInvalid, ErrConflict if the record has changed meanwhile, ErrClosed, ctx's error or one of etcd's;
+// after the last three the record may be deleted or not, and after an ErrConflict that names a lost answer it may have
 // been deleted, and made again since.
 func (s *Store) Delete(ctx context.Context, ref Ref, opts ...ChangeOption) error {
 	o, err := operatorOf(ctx, s, ref, opts)
@@ -161,7 +161,7 @@ func (s *Store) Delete(ctx context.Context, ref Ref, opts ...ChangeOption) error
 // the attempt's process lives, without EvenIfAlive; ErrConflict if the request is in another state, or changes
 // meanwhile; ErrInvalid, too, for a result that the entry in Record.Via cannot replay, or if the request's store has another
 // Codec than this one knows (Options.Codec, OldCodecs), or none, since the services could not read the result; ErrNotFound, ErrTooLarge for a result of more than 128 KiB,
-// ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last two the outcome may be recorded or not, and after
+// ErrUnreadable, ErrClosed, ctx's error or one of etcd's; after the last three the outcome may be recorded or not, and after
 // an ErrConflict that names a lost answer it may have been recorded, and replaced since.
 func (s *Store) Resolve(ctx context.Context, ref Ref, what Resolution, opts ...ChangeOption) error {
 	err := what.given()
