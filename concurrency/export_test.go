@@ -6,6 +6,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/crowd"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
 )
@@ -69,3 +70,6 @@ func LimitOf(s *Semaphore) int64 { return s.in().keeper.Limit() }
 
 // LocalCalls returns how many calls wait in a semaphore's local queue.
 func LocalCalls(s *Semaphore) int { return s.in().keeper.Waiting() }
+
+// SeenLimit returns the limit that a semaphore's session has seen last.
+func SeenLimit(s *Semaphore) int64 { return limit.SeenN(s.in().queue.Limit) }

@@ -194,3 +194,28 @@ func TestTryTooHeavyForALoweredLimit(t *testing.T) {
 	require.ErrorIs(t, err, concurrency.ErrInvalid)
 	require.Empty(t, f.Keys("queue/"))
 }
+
+// A607: the limit of a key that was deleted by hand is not stored again: the default is in force for the key, also if the key was
+// paused. Its calls go by the default from then on.
+func TestDeletedLimitOfAKey(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(nil)
+	lim, err := concurrency.NewKeyedLimiter(s, "llm", 2, nil)
+	require.NoError(t, err)
+	a := lim.Key("a")
+	require.NoError(t, acquire(t, ctx, a).Release(ctx), "its default is stored")
+	require.NoError(t, a.SetLimit(ctx, 0))
+	paused := ask(t, ctx, a)
+	_, err = f.Client().Delete(ctx, f.Keys("/key/a/limit")[0])
+	require.NoError(t, err)
+	granted(t, paused, "the default is in force")
+	acquire(t, ctx, a)
+	st, err := a.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 2}, []int{st.Limit, st.Used})
+	_, err = a.TryAcquire(ctx)
+	require.ErrorContains(t, err, "2 of 2 in use, 0 waiting")
+	require.EqualValues(t, 2, concurrency.SeenLimit(a))
+	require.Empty(t, f.Keys("/key/a/limit"))
+}

@@ -179,3 +179,33 @@ func TestReplaces(t *testing.T) {
 	}
 	require.Equal(t, commit.Another, replaces(mine, was)([]byte("damaged")))
 }
+
+// A607: a key has the default again once its own limit is read as gone, and has its own again only by a later record. A read
+// of before does not count, nor one of which that is not known.
+func TestOwnLimitIsGone(t *testing.T) {
+	t.Parallel()
+	kv := func(n, revision int64) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Value: []byte(record.Limit{Limit: n, Settled: true}.Encode()), ModRevision: revision}
+	}
+	base := kv(2, 5)
+	s := &Store{See: func(int64) {}, Base: &Base{See: func(int64) {}}}
+	for _, c := range []struct {
+		read Records
+		seen int64
+	}{
+		{Records{Own: kv(0, 10), Base: base, At: 12}, 0},
+		{Records{Base: base}, 0},
+		{Records{Base: base, At: 9}, 0},
+		{Records{Base: base, At: 13}, 2},
+		{Records{Own: kv(0, 10), Base: base, At: 12}, 2},
+		{Records{Own: kv(7, 11), Base: base}, 2},
+		{Records{Base: kv(3, 14), At: 14}, 3},
+		{Records{Own: kv(0, 10), Base: kv(3, 14), At: 15}, 3},
+		{Records{Own: kv(4, 15), Base: kv(3, 14), At: 15}, 4},
+	} {
+		_, ok, err := s.Learn(c.read)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, c.seen, s.Seen().N, "%+v", c)
+	}
+}

@@ -54,7 +54,10 @@ func SeenN(k Setting) int64 {
 }
 
 // Records are the records of a limit as they were read, each nil if it does not exist.
-type Records struct{ Own, Base *mvccpb.KeyValue }
+type Records struct {
+	Own, Base *mvccpb.KeyValue
+	At        int64 // the revision of the read, or 0 if that is not known
+}
 
 // Revs returns the revisions of the records.
 func (r Records) Revs() Revs {

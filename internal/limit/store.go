@@ -47,6 +47,20 @@ type Store struct {
 type seen struct {
 	Limit
 	own, base string
+	without   int64 // a revision at which the queue had no record of its own, or 0
+}
+
+// later reports whether what was read replaces what was seen last.
+func (l *seen) later(last *seen) bool {
+	switch {
+	case last == nil:
+		return true
+	case l.Revs.Own == 0 && last.Revs.Own > 0: // it was deleted by hand, unless this is an older read
+		return l.without > last.Revs.Own && l.Revs.Base >= last.Revs.Base
+	case l.Revs.Own > 0 && l.Revs.Own <= last.without:
+		return false
+	}
+	return l.Revs.after(last.Revs)
 }
 
 // Seen returns the limit that was seen last, or nil.
@@ -113,7 +127,7 @@ func (s *Store) Read(ctx context.Context) (l Limit, ok bool, err error) {
 		if err != nil || len(resp.Kvs) == 0 {
 			return Limit{}, false, err
 		}
-		return s.Learn(Records{Own: resp.Kvs[0]})
+		return s.Learn(Records{Own: resp.Kvs[0], At: resp.Header.Revision})
 	}
 	resp, err := commit.Read(ctx, func(call context.Context) (*clientv3.TxnResponse, error) {
 		return s.KV.Txn(call).Then(s.Reads()...).Commit()
@@ -121,7 +135,9 @@ func (s *Store) Read(ctx context.Context) (l Limit, ok bool, err error) {
 	if err != nil {
 		return Limit{}, false, err
 	}
-	return s.Learn(s.Records(resp.Responses))
+	read := s.Records(resp.Responses)
+	read.At = resp.Header.Revision
+	return s.Learn(read)
 }
 
 // Learn returns the limit of the records that were read, nil for one that does not exist, and
@@ -151,7 +167,11 @@ func (s *Store) Learn(read Records) (l Limit, ok bool, err error) {
 		return Limit{}, false, nil
 	}
 	l = Limit{N: r.Limit.Limit, Initial: r.Initial, Lowered: max(limits.Own.Previous, r.Previous) > 0, Rate: r.Rate, Revs: revs}
-	s.saw(&seen{l, values[0], values[1]})
+	now := &seen{Limit: l, own: values[0], base: values[1]}
+	if own == nil {
+		now.without = read.At
+	}
+	s.saw(now)
 	return l, true, nil
 }
 
@@ -160,8 +180,11 @@ func (s *Store) saw(l *seen) {
 	s.See(max(l.Revs.Own, l.Revs.Base))
 	for {
 		last := s.seen.Load()
-		if last != nil && !l.Revs.after(last.Revs) {
+		if !l.later(last) {
 			return
+		}
+		if last != nil {
+			l.without = max(l.without, last.without)
 		}
 		if s.seen.CompareAndSwap(last, l) {
 			if s.Changed != nil && last != nil && last.N != l.N && last.Revs.Own != l.Revs.Own {

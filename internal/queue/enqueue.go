@@ -261,6 +261,7 @@ func (c *Ticket) admitted(ctx context.Context, read []*etcdserverpb.ResponseOp) 
 	}
 	n := q.Counted(c.foreign, read)
 	light, others := n.Light, n.Others
+	n.Records.At = c.Token
 	seen, stored, err := q.Limit.Learn(n.Records)
 	if err == nil && !stored { // it was deleted by hand
 		_, err = q.Limit.Init(ctx, c.call.Limit, c.call.Rate)

@@ -95,6 +95,7 @@ func (r *Reader) List(ctx context.Context, opts ...clientv3.OpOption) (l Listing
 		l.Records.Base = limit.First(resp.Responses[1])
 	}
 	r.See(l.Revision)
+	l.Records.At = l.Revision
 	l.Requests, l.Count = found.Kvs, found.Count
 	if len(found.Kvs) > 0 && string(found.Kvs[0].Key) == r.Keys.Limit {
 		l.Records.Own, l.Requests, l.Count = found.Kvs[0], found.Kvs[1:], l.Count-1

@@ -50,7 +50,9 @@ func (r *Reader) CountAnd(ctx context.Context, more []clientv3.Op) (t Tally, and
 	}
 	r.See(resp.Header.Revision)
 	n := len(resp.Responses) - len(more)
-	return r.Counted(foreign, resp.Responses[:n]), resp.Responses[n:], resp.Header.Revision, nil
+	t = r.Counted(foreign, resp.Responses[:n])
+	t.Records.At = resp.Header.Revision
+	return t, resp.Responses[n:], resp.Header.Revision, nil
 }
 
 // maxForeign is the greatest number of foreign keys that a request reads beside the counts.
