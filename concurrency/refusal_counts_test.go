@@ -52,12 +52,9 @@ func TestWaitEndsAtAnEmptyQueue(t *testing.T) {
 
 // A601: whatever ends a wait, and when, no refusal has a number below 0, or counts with which the call would have been admitted.
 func TestRefusalsOfAStorm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it sends for three seconds")
-	}
 	t.Parallel()
 	f, ctx := shared(t), ctxT(t)
-	end, stop := context.WithTimeout(ctx, 3*time.Second)
+	end, stop := context.WithTimeout(ctx, 900*time.Millisecond)
 	defer stop()
 	var all sync.WaitGroup
 	var sessions []*concurrency.Session
