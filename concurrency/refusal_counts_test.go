@@ -54,7 +54,7 @@ func TestWaitEndsAtAnEmptyQueue(t *testing.T) {
 func TestRefusalsOfAStorm(t *testing.T) {
 	t.Parallel()
 	f, ctx := shared(t), ctxT(t)
-	end, stop := context.WithTimeout(ctx, 900*time.Millisecond)
+	end, stop := context.WithTimeout(ctx, 1500*time.Millisecond)
 	defer stop()
 	var all sync.WaitGroup
 	var sessions []*concurrency.Session
@@ -73,7 +73,7 @@ func TestRefusalsOfAStorm(t *testing.T) {
 		}
 	}
 	for range 2 {
-		time.Sleep(time.Second) // the storm goes on
+		time.Sleep(500 * time.Millisecond) // the storm goes on
 		require.NoError(t, f.ExpireLease(ctx, sessions[rand.IntN(len(sessions))].Lease()))
 	}
 	all.Wait()
