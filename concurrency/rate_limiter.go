@@ -135,9 +135,10 @@ func checkRate(r Rate) error {
 //
 //   - a *RateExceededError (ErrRateExceeded) if there is no token, which is also so while this
 //     process has no share of the rate yet: the call makes it acquire one;
-//   - an *UnavailableError (ErrUnavailable) if this process has no share and etcd does not answer;
+//   - an *UnavailableError (ErrUnavailable) if this process may take no token because etcd does not answer;
 //   - a *RateMismatchError (ErrLimitMismatch) if the stored rate is not this program's;
-//   - ErrClosed, ErrTooMany, or an error of etcd's that keeps this process from acquiring a share.
+//   - ErrClosed; or what keeps this process from taking any token although etcd answers: ErrTooMany, an
+//     error of etcd's, or that of a stored rate that cannot be read.
 func (l *RateLimiter) Allow() error {
 	in := l.in()
 	err := in.public(in.shares.Allow(in))
@@ -158,10 +159,9 @@ func (l *RateLimiter) Allow() error {
 // when the turn would come. The call has failed even if its turn would have come earlier after all, because
 // SetRate raises the rate or a call before it ends without a token: call again.
 //
-// Otherwise it returns a *RateMismatchError (ErrLimitMismatch); ErrClosed; ErrTooMany; an error of
-// etcd's that keeps this process from acquiring a share; or ctx's error. If the call has waited, that
-// is joined with an *UnavailableError (ErrUnavailable) if this process has no share and etcd does not
-// answer, and with a *RateExceededError (ErrRateExceeded) otherwise. No token is taken then.
+// Otherwise it returns a *RateMismatchError (ErrLimitMismatch); ErrClosed; what keeps this process from
+// taking any token although etcd answers, as Allow does; or ctx's error. If the call has waited, that is joined with
+// what Allow would return then, such as an *UnavailableError or a *RateExceededError. No token is taken then.
 func (l *RateLimiter) Wait(ctx context.Context) error {
 	in := l.in()
 	var begun time.Time

@@ -2,11 +2,13 @@ package concurrency_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -101,6 +103,28 @@ func (x *twiceTxn) Commit() (*clientv3.TxnResponse, error) {
 		}
 	}
 	return send()
+}
+
+// A610: on a real etcd, the answers to the first writes of the tokens are lost: the whole burst is there, and no more.
+func TestSlowRateLosesAnswers(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	for _, lost := range []int{1, 3} {
+		s, c := f.Session(idle())
+		writes := func(_ string, msg any) bool {
+			r, ok := msg.(*etcdserverpb.TxnRequest)
+			return ok && len(r.Success) > 0 && strings.HasSuffix(string(r.Success[0].GetRequestPut().GetKey()), "/left")
+		}
+		inj := c.Inject(embedtest.Fault{Method: "Txn", Match: writes, Do: embedtest.DropResponse, Times: lost})
+		l := rateLimiter(t, s, fmt.Sprint("seldom", lost), 1e-4, 3)
+		for range 3 {
+			require.NoError(t, l.Wait(ctxT(t)))
+		}
+		require.Equal(t, lost, inj.Hits())
+		within, cancel := context.WithTimeout(ctxT(t), soon)
+		require.ErrorIs(t, l.Wait(within), concurrency.ErrRateExceeded)
+		cancel()
+	}
 }
 
 // A record that cannot be read is one of no tokens, and it is replaced.

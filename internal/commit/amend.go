@@ -21,7 +21,7 @@ type Amendment struct {
 	// Doubt says that an earlier call with this amendment has ended with an error: a copy of it may be under way.
 	Doubt bool
 	// Same returns a put of the present value of Key. It shuts out late copies after a
-	// condition in If was not met. It is not needed without If.
+	// condition in If was not met. It is not needed without If, nor if such a condition will never be met.
 	Same func() clientv3.Op
 	Together
 }
@@ -109,7 +109,7 @@ func (a Amendment) found(ctx context.Context, kv clientv3.KV, read []*etcdserver
 		stands = kvs[0]
 	}
 	switch {
-	case stands != nil && stands.ModRevision == a.Mod && !doubt:
+	case stands != nil && stands.ModRevision == a.Mod && (!doubt || a.Same == nil):
 		return Amending{Outcome: Unmet, Mod: a.Mod, Read: read[1:]}, false, nil
 	case stands != nil && stands.ModRevision == a.Mod:
 		// A copy of it may be under way and may find the conditions met.

@@ -93,6 +93,21 @@ func TestAmend(t *testing.T) {
 	}
 }
 
+// An amendment whose condition will never be met needs nothing that shuts out late copies.
+func TestAmendUnmetForEver(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, embedtest.Shared(t))
+	a := f.amendment()
+	a.Same, a.If = nil, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(f.prefix+"cond"), "=", a.Mod)}
+	inj := f.client.Inject(embedtest.Fault{Method: "Txn", Do: embedtest.FailWith})
+	res, err := commit.Amend(ctxT(t), f.client, a)
+	require.NoError(t, err)
+	require.Equal(t, 1, inj.Hits())
+	require.Equal(t, commit.Unmet, res.Outcome)
+	require.Equal(t, a.Mod, res.Mod)
+	require.Equal(t, "before", string(f.get(f.key()).Kvs[0].Value))
+}
+
 // L3: without space an amendment that puts fails, with nothing done, and one that only
 // deletes passes.
 func TestAmendWithoutSpace(t *testing.T) {

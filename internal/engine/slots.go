@@ -69,6 +69,23 @@ func (s *slots) TakeSlot(ctx context.Context, queue string) (int, error) {
 	return n, nil
 }
 
+// Spare returns how many requests more the session may have now, in all queues.
+func Spare(s *Session) int {
+	s.mu.Lock()
+	e := s.current
+	s.mu.Unlock()
+	if e == nil {
+		return s.opts.MaxPermits
+	}
+	return e.slots.spare()
+}
+
+func (s *slots) spare() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, s.most-s.used+len(s.deleting)-s.waits)
+}
+
 // await waits until a slot is free for this call. s.mu is held, but not meanwhile.
 func (s *slots) await(ctx context.Context) (err error) {
 	ready := make(chan struct{})

@@ -65,8 +65,8 @@ func (s *Shares) step(closing context.Context) bool {
 		s.end()
 		return false
 	}
-	if s.trouble = s.Session.Explain(err); err != nil && (s.lacks() || !time.Now().Before(s.fresh)) {
-		s.fail(s.trouble)
+	if s.trouble.read = s.Session.Explain(err); err != nil && s.unread(time.Now()) {
+		s.fail(s.trouble.read)
 	}
 	if d.Shares > 0 {
 		s.learn(d, v, read)
@@ -82,9 +82,16 @@ func (s *Shares) step(closing context.Context) bool {
 		s.running, s.division = false, rate.Division{} // no step reads it from now on
 		return false
 	}
-	if d.Shares > 0 {
+	leases, own := leasesOf(ClaimsOf(v, d)), int64(s.Session.Lease())
+	if slices.Contains(leases, own) { // its request waits, or has the share
+		s.trouble.acquire = nil
+	}
+	switch {
+	case o.Idle: // also if the rate cannot be read
+		s.do(rate.Next(rate.Seen{}, o), d)
+	case d.Shares > 0:
 		o.Need = d.Need(s.demand.PerSecond(now), len(s.calls), o.Held)
-		s.do(rate.Next(rate.Survey(leasesOf(ClaimsOf(v, d)), int64(s.Session.Lease()), d.Shares), o), d)
+		s.do(rate.Next(rate.Survey(leases, own, d.Shares), o), d)
 	}
 	if len(s.granted) > 0 && time.Since(s.begun) < starting {
 		time.AfterFunc(stepEvery/10, s.prompt) // they may count soon
@@ -156,10 +163,19 @@ func (s *Shares) do(next rate.Step, d rate.Division) {
 		s.give(back, left)
 	}
 	s.withdraw(int(next.Withdraw))
-	for range next.Ask {
+	for range mayAsk(int(next.Ask), len(s.held)+len(s.asks)+len(s.granted), engine.Spare(s.Session)) {
 		s.ask(d)
 	}
 	s.arm()
+}
+
+// mayAsk returns for how many of n shares a process asks, if its session may have some requests more: for no more than that,
+// and for one if it has none. The error of that one is why its calls fail.
+func mayAsk(n, has, spare int) int {
+	if has == 0 {
+		spare = max(spare, 1)
+	}
+	return min(n, spare)
 }
 
 // withdraw withdraws requests, the newest ones first, and returns shares that do not count yet.
@@ -208,12 +224,13 @@ func (s *Shares) answered(a *request, p *Share, err error) {
 	case err == nil && (a.withdrawn || s.Session.Accepting().Err() != nil):
 		s.give([]*Share{p}, nil)
 	case err == nil:
+		s.trouble.acquire = nil
 		s.granted = append(s.granted, p)
 		context.AfterFunc(p.Permit.Context(), func() { s.drop(p) })
 		s.prompt() // it counts when the queue was read
 	case !a.withdrawn && !errors.Is(err, engine.ErrClosed) && s.Session.Accepting().Err() == nil: // else end has the error
-		s.trouble = err
-		if len(s.held) == 0 {
+		if len(s.held)+len(s.asks)+len(s.granted) == 0 {
+			s.trouble.acquire = err
 			s.fail(err)
 		}
 	}

@@ -21,6 +21,14 @@ type Exceeded struct {
 
 func (*Exceeded) Error() string { return "there is no token" }
 
+// trouble is why the process may take no token, as far as etcd has said so: the last error of each kind, until the same
+// succeeds.
+type trouble struct {
+	read    error // the queue of shares, or the rate, cannot be read
+	tokens  error // the tokens of a slow rate cannot be read, or the process cannot note that it takes some
+	acquire error // no share can be acquired
+}
+
 // WaitEnd is the end of a wait by its ctx, with why there was no token until then.
 type WaitEnd struct{ Ctx, For error }
 

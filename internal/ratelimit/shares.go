@@ -62,8 +62,8 @@ type Shares struct {
 	asks     []*request    // requests that wait, oldest first
 	calls    []*call       // calls of Wait, oldest first
 	timer    *time.Timer   // for the next token, while calls wait
-	trouble  error         // why no share can be acquired
-	user     User          // that was called last
+	trouble  trouble
+	user     User // that was called last
 	running  bool
 	wake     chan struct{} // has the loop take a step now
 }
@@ -136,10 +136,7 @@ func (s *Shares) Wait(ctx context.Context, u User) error {
 	} else if err := <-c.done; err == nil { // it got its token as ctx ended
 		return nil
 	}
-	if out := s.unavailable(); out != nil {
-		return &WaitEnd{ctx.Err(), out}
-	}
-	return &WaitEnd{ctx.Err(), s.exceeded(len(s.calls))}
+	return &WaitEnd{ctx.Err(), s.noToken()}
 }
 
 // use has the loop run, for a call. s.mu is held, as in all methods below that do not lock it.
@@ -149,7 +146,7 @@ func (s *Shares) use(u User) error {
 	}
 	s.user = u
 	if !s.running {
-		s.begun, s.served = time.Now(), false
+		s.begun, s.served, s.trouble = time.Now(), false, trouble{}
 		s.demand.Touch(s.begun)
 		if s.running = s.Session.Background(s.loop); !s.running {
 			return engine.ErrClosed
@@ -194,10 +191,13 @@ func (s *Shares) count(now time.Time) {
 // whole rate. That counts the calls that wait before it: if one of them ends without a token, or the rate is raised, the
 // turn would have come earlier; its caller may call again.
 func (s *Shares) refuseLate(from int) {
+	now := time.Now()
 	if s.division.Shares == 0 || !s.changed.IsZero() || s.division.Slow() && s.tokens.of == nil { // when there are tokens is not known
 		return
 	}
-	now := time.Now()
+	if s.refusal(now) != nil { // the next step ends the calls that it keeps from tokens
+		return
+	}
 	left := s.bucket.Left(now)
 	stay := s.calls[:from:from]
 	for _, c := range s.calls[from:] {
@@ -325,20 +325,33 @@ func (s *Shares) noToken() error {
 	if out := s.unavailable(); out != nil {
 		return out
 	}
-	if s.trouble != nil && s.lacks() {
-		return s.trouble
+	if err := s.refusal(time.Now()); err != nil {
+		return err
 	}
 	return s.exceeded(len(s.calls))
 }
 
-// lacks reports whether the process has no share, or one whose tokens it has not read.
-func (s *Shares) lacks() bool {
-	return len(s.held) == 0 || s.tokens.of == nil && s.division.Slow()
+// refusal returns the trouble that keeps the process from taking any token now, or nil.
+func (s *Shares) refusal(now time.Time) error {
+	switch t := s.trouble; {
+	case t.read != nil && s.unread(now):
+		return t.read
+	case t.tokens != nil && !s.takes(now):
+		return t.tokens
+	case len(s.held) == 0:
+		return t.acquire
+	}
+	return nil
 }
 
-// unavailable returns a *queue.Outage if etcd keeps the process from acquiring a share.
+// unread reports whether the process has to read the queue, or the tokens of a slow rate, before it may take one.
+func (s *Shares) unread(now time.Time) bool {
+	return len(s.held) == 0 || s.division.Slow() && s.tokens.of == nil || !now.Before(s.fresh)
+}
+
+// unavailable returns a *queue.Outage if etcd keeps the process from taking tokens.
 func (s *Shares) unavailable() error {
-	if o, ok := s.Session.Unavailable(); ok && (len(s.held) == 0 || !s.takes(time.Now())) {
+	if o, ok := s.Session.Unavailable(); ok && (s.unread(time.Now()) || !s.takes(time.Now())) {
 		return &queue.Outage{Outage: o}
 	}
 	return nil

@@ -52,3 +52,13 @@ func TestRateShareIsLost(t *testing.T) {
 	require.False(t, s.take())
 	require.Len(t, s.wake, 1, "the loop asks for another one")
 }
+
+// A process asks for no more shares than its session may have requests, but for one if it has none.
+func TestMayAsk(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ n, has, spare, want int }{
+		{8, 0, 100, 8}, {8, 0, 5, 5}, {8, 5, 0, 0}, {3, 2, 1, 1}, {8, 0, 0, 1}, {0, 0, 0, 0}, {0, 0, 5, 0}, {1, 3, 9, 1},
+	} {
+		require.Equal(t, c.want, mayAsk(c.n, c.has, c.spare), c)
+	}
+}

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -30,11 +31,15 @@ type known struct {
 	rev   int64            // of the record; 0 if there is none
 	lease clientv3.LeaseID // by which the time since the record is measured
 	until time.Time        // until when the process may take tokens; zero: there is no note of that
+	// unsure are the leases of writes without an answer: the record may be on one of them by now.
+	unsure []clientv3.LeaseID
 }
 
 var (
 	// errOvertaken: another process has written the record.
 	errOvertaken = errors.New("the tokens were stored by another process")
+	// errExpired: a write took longer than its lease lasts. It has stored nothing.
+	errExpired = errors.New("the lease of the tokens expired before etcd stored them")
 	// errRateChanged: the tokens were counted by a rate that is not stored any more.
 	errRateChanged = errors.New("the rate was changed")
 )
@@ -46,6 +51,7 @@ func (s *Shares) settle(ctx context.Context) {
 		s.mu.Lock()
 		load, note := s.due(time.Now())
 		if !load && !note {
+			s.trouble.tokens = nil
 			s.mu.Unlock()
 			return
 		}
@@ -54,7 +60,7 @@ func (s *Shares) settle(ctx context.Context) {
 		var left float64
 		var err error
 		if load {
-			at, left, err = store.read(ctx, d)
+			at, left, err = store.read(ctx, d, at.unsure)
 		} else {
 			at, err = store.write(ctx, d, rate.StoredTokens{Grace: s.Session.TTL() + store.slack()}, at)
 		}
@@ -71,10 +77,12 @@ func (s *Shares) settle(ctx context.Context) {
 			s.bucket.Void(time.Now())
 		}
 		if err != nil {
+			s.tokens.unsure = at.unsure
 			s.unsettled(ctx, err)
 			s.mu.Unlock()
 			return
 		}
+		s.trouble.tokens = nil
 		if s.tokens = at; load {
 			s.bucket.Load(time.Now(), left)
 		}
@@ -96,13 +104,15 @@ func (s *Shares) due(now time.Time) (load, note bool) {
 	return false, next <= noteBefore && now.After(s.tokens.until.Add(-s.Session.TTL()/2))
 }
 
-// unsettled ends the calls that wait, if etcd has refused what settle asks for, or its answer is of a later release. If it
-// does not answer, the next step asks again.
+// unsettled ends the calls that wait, if etcd has refused what settle asks for, or its answer is of a later release, and the
+// process may take no token. If etcd does not answer, the next step asks again.
 func (s *Shares) unsettled(ctx context.Context, err error) {
 	_, later := errors.AsType[record.UnreadableError](err)
-	if ctx.Err() == nil && (later || !commit.Transient(err)) {
-		s.trouble = s.Session.Explain(err)
-		s.fail(s.trouble)
+	if ctx.Err() != nil || !later && commit.Transient(err) {
+		return
+	}
+	if s.trouble.tokens = s.Session.Explain(err); !s.takes(time.Now()) {
+		s.fail(s.trouble.tokens)
 	}
 }
 
@@ -119,10 +129,12 @@ type leftover struct {
 	at     known
 }
 
-// leaving returns what the process leaves if it returns all of its shares now, or nil: it has taken no token, so the record
-// is right as it is, or it does not know whether it still has the share, so the record says that it may have taken all.
+// leaving returns what the process leaves if it returns all of its shares now, or nil: the record is right as it is, since the
+// process has noted nothing, or the process does not know whether it still has the share, so the record says that it may have
+// taken all.
 func (s *Shares) leaving(now time.Time) *leftover {
-	if len(s.held) != 1 || !s.division.Slow() || s.tokens.of != s.held[0] || s.tokens.until.IsZero() || !now.Before(s.fresh) || !s.leases() {
+	noted := !s.tokens.until.IsZero() || len(s.tokens.unsure) > 0
+	if len(s.held) != 1 || !s.division.Slow() || s.tokens.of != s.held[0] || !noted || !now.Before(s.fresh) || !s.leases() {
 		return nil
 	}
 	return &leftover{s.stored(s.revision), s.division, s.bucket.Left(now), s.tokens}
@@ -153,8 +165,9 @@ func (t store) slack() time.Duration { return t.sess.Margin() }
 
 // read returns the record, and how many tokens there are at least. Without a record no token was ever taken. A record that
 // measures less time than d needs, or that is damaged, is replaced: otherwise processes that live for seconds, and take no
-// token, would each find the same.
-func (t store) read(ctx context.Context, d rate.Division) (at known, left float64, err error) {
+// token, would each find the same. unsure are those of known, and so they are after an error.
+func (t store) read(ctx context.Context, d rate.Division, unsure []clientv3.LeaseID) (at known, left float64, err error) {
+	at.unsure = unsure
 	resp, err := t.sess.Read(ctx, t.keys.Range, clientv3.WithPrefix())
 	if err != nil {
 		return at, 0, err
@@ -208,7 +221,7 @@ func (s *Shares) remeasure(ctx context.Context) {
 		return
 	}
 	if d, err := divisionOf(l.N, l.Rate); err == nil && d.Slow() {
-		_, _, _ = s.stored(l.Revs.Own).read(ctx, d)
+		_, _, _ = s.stored(l.Revs.Own).read(ctx, d, nil)
 	}
 }
 
@@ -224,69 +237,75 @@ func (t store) passed(ctx context.Context, lease clientv3.LeaseID) (time.Duratio
 	return time.Duration(max(0, ttl.GrantedTTL-ttl.TTL-1)) * time.Second, nil // the rest is in whole seconds, rounded down
 }
 
-// write stores the tokens in place of the record that was read or written, on a new lease. It returns errOvertaken if that
-// is not the record any more, and errRateChanged if the rate by which they are counted is not the one that is stored.
+// write stores the tokens on a new lease, in place of the record that was read or written, or of one that an earlier write
+// without an answer has stored. It returns errOvertaken if the record is another one, and errRateChanged if the rate by which
+// the tokens are counted is not the one that is stored. After errors but errOvertaken was is still right: it is returned, with
+// the lease among the unsure ones if the tokens may be stored on it, now or later.
 func (t store) write(ctx context.Context, d rate.Division, stored rate.StoredTokens, was known) (at known, err error) {
 	call, cancel := commit.Call(ctx)
 	defer cancel()
 	sent := time.Now()
 	lease, granted, err := engine.GrantLease(call, t.sess, d.Fills(stored).Truncate(time.Second))
 	if err != nil {
-		return at, err
+		return was, err
 	}
 	rec := record.Tokens{
 		Left: stored.Left, Lease: int64(lease), TTL: int64(granted / time.Second), GraceMS: stored.Grace.Milliseconds(),
 		By: t.sess.Owner(), AtMS: time.Now().UnixMilli(),
 	}
-	resp, err := t.sess.KV().Txn(call).
-		If(clientv3.Compare(clientv3.ModRevision(t.keys.Left), "=", was.rev), clientv3.Compare(clientv3.ModRevision(t.limit), "=", t.rev)).
-		Then(clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Timer, "", clientv3.WithLease(lease))).
-		Else(clientv3.OpGet(t.keys.Left)).
-		Commit()
-	if err != nil { // it may be stored
-		return at, err
+	put := commit.Amendment{
+		Key: t.keys.Left, Mod: was.rev, Mine: func(kv *mvccpb.KeyValue) bool { return leaseOf(kv) == lease },
+		If:   []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(t.limit), "=", t.rev)},
+		Then: []clientv3.Op{clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Timer, "", clientv3.WithLease(lease))},
 	}
-	rev := resp.Header.Revision
-	if !resp.Succeeded {
-		kvs := resp.Responses[0].GetResponseRange().Kvs
-		if rev = storedOn(kvs, lease); rev == 0 {
-			t.revoke(lease)
-			if revisionOf(kvs) == was.rev {
-				return at, errRateChanged
-			}
-			return at, errOvertaken
-		}
+	out, err := commit.Amend(call, t.sess.KV(), put)
+	if err == nil && out.Outcome == commit.Overtaken && slices.Contains(was.unsure, leaseOf(out.Found)) {
+		put.Mod = out.Found.ModRevision // no other one of them can be stored any more
+		out, err = commit.Amend(call, t.sess.KV(), put)
 	}
-	t.revoke(was.lease)
-	return known{of: was.of, rev: rev, lease: lease, until: sent.Add(stored.Grace - t.slack())}, nil
+	switch {
+	case err != nil && out.Doubt:
+		was.unsure = append(slices.Clip(was.unsure), lease)
+		return was, err
+	case err != nil:
+		t.revoke(lease)
+		return was, err
+	case out.Outcome == commit.Unmet, put.Mod == 0 && out.Outcome == commit.Overtaken && out.Found == nil:
+		t.revoke(lease)
+		return was, errRateChanged
+	case out.Outcome == commit.Overtaken:
+		t.revoke(append([]clientv3.LeaseID{lease}, was.unsure...)...)
+		return known{}, errOvertaken
+	case out.Outcome != commit.Amended:
+		return was, errExpired
+	}
+	t.revoke(append([]clientv3.LeaseID{was.lease}, was.unsure...)...)
+	return known{of: was.of, rev: out.Mod, lease: lease, until: sent.Add(stored.Grace - t.slack())}, nil
 }
 
-func revisionOf(kvs []*mvccpb.KeyValue) int64 {
-	if len(kvs) == 0 {
+// leaseOf returns the lease by which the time since a record is measured, or 0. A write that arrives twice, or whose answer
+// was lost, finds itself by it: to revoke its lease would take the record for one without a clock, whose tokens are all there.
+func leaseOf(kv *mvccpb.KeyValue) clientv3.LeaseID {
+	if kv == nil {
 		return 0
 	}
-	return kvs[0].ModRevision
+	r, ok := record.DecodeTokens(kv.Value)
+	if !ok {
+		return 0
+	}
+	return clientv3.LeaseID(r.Lease)
 }
 
-// storedOn returns the revision of a record on a lease, or 0 if it is on another one. A write that arrives twice finds
-// itself: to revoke its lease would take the record for one without a clock, whose tokens are all there.
-func storedOn(kvs []*mvccpb.KeyValue, lease clientv3.LeaseID) int64 {
-	for _, kv := range kvs {
-		if r, ok := record.DecodeTokens(kv.Value); ok && r.Lease == int64(lease) {
-			return kv.ModRevision
+// revoke revokes leases that no key needs, in the background. Otherwise they would exist until the bucket is full.
+func (t store) revoke(leases ...clientv3.LeaseID) {
+	for _, id := range leases {
+		if id == 0 {
+			continue
 		}
+		t.sess.Background(func() {
+			call, cancel := context.WithTimeout(context.Background(), t.sess.ReleaseTimeout())
+			defer cancel()
+			_, _ = t.sess.Etcd().Revoke(call, id)
+		})
 	}
-	return 0
-}
-
-// revoke revokes a lease that no key needs, in the background. Otherwise it would exist until the bucket is full.
-func (t store) revoke(id clientv3.LeaseID) {
-	if id == 0 {
-		return
-	}
-	t.sess.Background(func() {
-		call, cancel := context.WithTimeout(context.Background(), t.sess.ReleaseTimeout())
-		defer cancel()
-		_, _ = t.sess.Etcd().Revoke(call, id)
-	})
 }

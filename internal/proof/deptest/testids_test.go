@@ -83,6 +83,7 @@ func requiredIDs() []string {
 	add("A", "%d", 580, 586)
 	add("A", "%d", 590, 595)
 	add("A", "%d", 600, 607)
+	add("A", "%d", 610, 613)
 	add("A", "%d", 630, 632)
 	add("A", "%d", 638, 638)
 	add("U", "%d", 1, 11)

@@ -22,17 +22,13 @@ import (
 // join starts one more process on the etcd of a desk. end closes its session, or, if it is killed, leaves that to its lease.
 func (d *desk) join(t *testing.T) (process *desk, end func(killed bool)) {
 	t.Helper()
-	client := d.server.NewClient()
-	p := &desk{t: t, server: d.server, client: client, begun: time.Now()}
-	var err error
-	p.session, err = concurrency.NewSession(t.Context(), client.Client, "test", &concurrency.SessionOptions{TTL: ttl, Margin: margin, Prefix: prefix})
-	require.NoError(t, err)
+	p := d.limited(t, 0)
 	return p, func(killed bool) {
 		if killed {
-			client.Refuse()
+			p.client.Refuse()
 		}
 		p.close(time.Second)
-		client.Close()
+		p.client.Close()
 	}
 }
 
