@@ -218,3 +218,15 @@ func fill(t *testing.T, sess *concurrency.Session) {
 	_, err = idempotency.Do(ctx, st, idempotency.Key{Scope: "t", Op: "pay", ID: "1"}, nil, func(context.Context, *idempotency.Attempt) (int, error) { return 7, nil })
 	require.NoError(t, err)
 }
+
+// A540: a verb that serves returns the error that came before the signal, although its session closes after that.
+func TestErrorBeforeASignalThatServes(t *testing.T) {
+	t.Parallel()
+	f := clitest.New(t)
+	failed := exit.Errorf(exit.Usage, "listen: address already in use")
+	ctx, signal := context.WithCancel(testkit.Context(t))
+	err := f.Call(io.Discard).Connected(ctx, &concurrency.SessionOptions{}, func(context.Context, *clientv3.Client, *concurrency.Session) error { return failed })
+	signal()
+	require.ErrorIs(t, exit.Served(ctx, err), failed)
+	require.Equal(t, exit.Usage, exit.CodeOf(err))
+}

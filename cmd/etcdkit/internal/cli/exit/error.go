@@ -54,13 +54,27 @@ type Interrupted struct{ syscall.Signal }
 // Error names the signal.
 func (i Interrupted) Error() string { return "ended by a signal: " + i.Signal.String() }
 
-// Served returns an error of a verb that serves until a signal ends it, and nil if ctx has ended: that is its end also
-// while etcd is away or denies what the end needs.
-func Served(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+// early is an error that has come before the signal that ends a verb.
+type early struct{ error }
+
+func (e early) Unwrap() error { return e.error }
+
+// Early returns an error of a verb that serves, marked if ctx has not ended: no signal is its reason, and Served returns it
+// also if a signal comes while the verb closes what it has. err may be nil, and then nil is returned.
+func Early(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
 	}
-	return err
+	return early{err}
+}
+
+// Served returns an error of a verb that serves until a signal ends it, and nil if ctx has ended, unless Early has marked the
+// error: a signal is the verb's end also while etcd is away or denies what the end needs.
+func Served(ctx context.Context, err error) error {
+	if _, marked := errors.AsType[early](err); marked || ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // OrInterrupted returns an error: Interrupted, by the signal that has canceled ctx, if err is of that, and otherwise err.

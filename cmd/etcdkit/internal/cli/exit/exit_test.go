@@ -81,3 +81,21 @@ func TestDeniedAdvice(t *testing.T) {
 		}
 	}
 }
+
+// A540: what serves until a signal ends it failed, and exited with 0, if a signal came while it closed its session. Of an error that
+// has come after the signal it exits with 0.
+func TestErrorBeforeASignal(t *testing.T) {
+	t.Parallel()
+	failed := &Error{Usage, errors.New("listen: address already in use")}
+	ctx, signal := context.WithCancelCause(t.Context())
+	before := fmt.Errorf("serve: %w", Early(ctx, failed))
+	require.NoError(t, Early(ctx, nil))
+	require.ErrorIs(t, Served(ctx, failed), failed, "no signal has come")
+	signal(Interrupted{syscall.SIGTERM})
+	require.ErrorIs(t, Served(ctx, before), failed)
+	require.Equal(t, Usage, CodeOf(before))
+	require.EqualError(t, before, "serve: listen: address already in use")
+	require.NoError(t, Served(ctx, failed))
+	require.NoError(t, Served(ctx, Early(ctx, failed)))
+	require.NoError(t, Served(ctx, nil))
+}

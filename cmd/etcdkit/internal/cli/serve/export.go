@@ -95,7 +95,7 @@ func serve(ctx context.Context, c *verb.Call, address string, exp *exporter.Expo
 		t.Line("metrics at http://" + lis.Addr().String() + "/metrics")
 	})
 	if err == nil {
-		err = <-ended
+		err = exit.Early(ctx, <-ended)
 	}
 	cancel()
 	closing, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

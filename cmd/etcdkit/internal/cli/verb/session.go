@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/fleet"
@@ -71,7 +72,7 @@ func (c *Call) Ending(
 		defer cancel()
 		_ = sess.Close(closing) // at worst its lease expires
 	}()
-	return WithReason(client, fn(ctx, client, sess))
+	return exit.Early(ctx, WithReason(client, fn(ctx, client, sess)))
 }
 
 // Owner is the name by which other processes see the session of a verb. Notices and records have it, so
