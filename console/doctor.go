@@ -107,6 +107,14 @@ func (c *console) examine(ctx context.Context) (all findings, _ error) {
 	return append(all, doctor.Named("session", c.own())...), nil
 }
 
+// alarmsEvery is how often the members are asked for alarms while the overview is read.
+const alarmsEvery = 5 * time.Second
+
+// alarms returns what the doctor finds of the alarms. Each member lists those of all, so a slow one is not awaited.
+func (c *console) alarms(ctx context.Context) (findings, error) {
+	return doctor.Alarms(doctor.Ask(ctx, c.inner.Etcd().Client, slow, slow)), nil
+}
+
 // streamsEvery is how often connections are made to count the streams that they may have: nothing changes that while the
 // same processes run.
 const streamsEvery = time.Minute

@@ -61,12 +61,15 @@ func readOverview(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
-	o := overview{totals: all.totals, Unused: all.unused, Prefix: q.console.inner.Space().Root(), Problems: all.problems[:min(len(all.problems), mostProblems)], Rows: q.console.history.trends(all.rows[:min(len(all.rows), mostBusy)], st.asOf)}
-	o.Omitted = len(all.problems) - len(o.Problems)
+	o := overview{totals: all.totals, Unused: all.unused, Prefix: q.console.inner.Space().Root(), Rows: q.console.history.trends(all.rows[:min(len(all.rows), mostBusy)], st.asOf)}
 	_, o.Namespace = q.console.inner.Space().Parts()
-	ctx, cancel := context.WithTimeout(q.Context(), patience) // they are a courtesy
+	ctx, cancel := context.WithTimeout(q.Context(), patience) // the page is shown without what is read of etcd here
 	defer cancel()
 	q.Request = q.WithContext(ctx)
+	alarms, _, _ := readFor(q, "alarms", alarmsEvery, q.console.alarms) // the doctor says why they are not known
+	problems := worstFirst(slices.Concat(problemsOfEtcd(alarms), all.problems))
+	o.Problems = problems[:min(len(problems), mostProblems)]
+	o.Omitted = len(problems) - len(o.Problems)
 	names, _, err := readFor(q, "namespaces", time.Minute, q.console.namespaces)
 	if err == nil { // a role may permit this namespace alone
 		o.Further = len(names) > mostNamespaces

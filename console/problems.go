@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -96,6 +97,18 @@ func worstFirst(all []problem) []problem {
 	slices.SortStableFunc(all, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
+	return all
+}
+
+// problemsOfEtcd returns the alarms of etcd that the doctor has found. While one has failed, no write of the namespace succeeds.
+func problemsOfEtcd(alarms findings) (all []problem) {
+	for _, f := range alarms {
+		p := problem{mark: mark{"warn", f.Text}, Kind: "cluster", Name: "etcd", Href: "doctor", weight: 1}
+		if f.Level == doctor.Fail {
+			p.Shape, p.weight = "bad", 4
+		}
+		all = append(all, p)
+	}
 	return all
 }
 
