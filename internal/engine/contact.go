@@ -293,8 +293,17 @@ func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...)
 func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t.with(ops) }
 
 func (t *txn) with(ops []clientv3.Op) clientv3.Txn {
-	t.writes = t.writes || slices.ContainsFunc(ops, func(op clientv3.Op) bool { return op.IsPut() || op.IsDelete() })
+	t.writes = t.writes || slices.ContainsFunc(ops, writes)
 	return t
+}
+
+// writes reports whether an operation may write, also one of several that were gathered in a Txn.
+func writes(op clientv3.Op) bool {
+	if !op.IsTxn() {
+		return op.IsPut() || op.IsDelete()
+	}
+	_, then, otherwise := op.Txn()
+	return slices.ContainsFunc(then, writes) || slices.ContainsFunc(otherwise, writes)
 }
 
 func (t *txn) Commit() (*clientv3.TxnResponse, error) {
