@@ -40,8 +40,9 @@ type Result[T any] struct {
 // an error is not final: another attempt may have begun, and may succeed.
 //
 // Otherwise Do returns the errors of Begin and of Commit; ErrInvalid for a nil fn and for such a T,
-// before anything is claimed; a *FailedError if a failure is recorded; and an *OmittedError if the request was done
-// and its result was not kept. With ErrNotRecorded and ErrFenced, Result.Value is the value of fn.
+// before anything is claimed; a *FailedError if a failure is recorded; an *OmittedError if the request was done
+// and its result was not kept; and ErrUnreadable for a recorded object none of whose members T has, as of another function
+// whose requests have the same Key.Op and ID. With ErrNotRecorded and ErrFenced, Result.Value is the value of fn.
 // So it is with ErrInvalid for a value that has no JSON or that JSON changes; that request is recorded
 // as done, without the value. ErrConflict, for a condition given to Attach, counts as an error of fn; if etcd refuses
 // what was given to Attach (ErrInvalid), the attempt counts as lost.

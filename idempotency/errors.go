@@ -66,7 +66,7 @@ var (
 	ErrUnseen = errors.New("nothing is known of the request")
 
 	// ErrUnreadable: the record was not written by a release that this one can read, or its
-	// result by a Codec that this Store does not have. The function does not run.
+	// result by a Codec that this Store does not have, or by a function with another result. The function does not run.
 	ErrUnreadable = errors.New("record cannot be read")
 
 	// ErrTooLarge: a recovery point, or a result given to Resolve, is larger than a record may

@@ -43,7 +43,7 @@ func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error
 	}()
 	stored, found, err := recordedStep(a, name)
 	if err == nil && found {
-		if err = decodeResult(stored, &v); err != nil {
+		if err = decodeOwn(stored, &v, "give each step a name of its own"); err != nil {
 			err = fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/etcdkit/etcdkit/internal/canonical"
 )
@@ -62,6 +63,52 @@ func decodeResult(text []byte, v any) error {
 	return json.Unmarshal(text, v)
 }
 
+// decodeOwn decodes what a function has recorded. Members that the type does not have are passed over, since a later release
+// of the program may have added them. But if it has none of them, another function has recorded them, and they would be
+// read as a zero value. Instead names what to change then.
+func decodeOwn(text []byte, v any, instead string) error {
+	if err := decodeResult(text, v); err != nil {
+		return err
+	}
+	if of := reflect.ValueOf(v).Elem(); foreign(text, of) {
+		return fmt.Errorf("it was recorded by a function with another result: none of its members is one of %v; %s", of.Type(), instead)
+	}
+	return nil
+}
+
+// foreign reports whether JSON that was read into v is an object with members, none of which the type of v has. It is
+// false for a type that reads its own JSON, and for one without fields, which claims nothing.
+func foreign(text []byte, v reflect.Value) bool {
+	for v.Kind() == reflect.Pointer && !v.IsNil() && !canonical.Reads(v.Type()) {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct || !v.IsZero() || v.NumField() == 0 || canonical.Reads(v.Type()) {
+		return false
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(text, &members) != nil {
+		return false
+	}
+	for name := range members {
+		if !unknownMember(name, v.Type()) {
+			return false
+		}
+	}
+	return len(members) > 0
+}
+
+// unknownMember reports whether encoding/json passes over a member of that name when it reads a struct of the type.
+func unknownMember(name string, of reflect.Type) bool {
+	text, err := json.Marshal(map[string]any{name: nil})
+	if err != nil {
+		return false
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err = d.Decode(reflect.New(of).Interface())
+	return err != nil && strings.HasPrefix(err.Error(), "json: unknown field") // no other error: a field may refuse null
+}
+
 // decodeResolved decodes what an operator has recorded. A member that the type does not have is an error: JSON for
 // another type would be read as a zero value, and nothing would show it. Of a function's own result such members are
 // passed over, since a later release of the program may have added them.
@@ -99,11 +146,13 @@ func (r *Outcome) unpack(key Key, v any) error {
 	case r.Omitted:
 		return &OmittedError{Key: key, Outcome: r}
 	}
-	decode := decodeResult
+	var err error
 	if r.Resolved != "" {
-		decode = decodeResolved
+		err = decodeResolved(r.Value, v)
+	} else {
+		err = decodeOwn(r.Value, v, "give each operation a Key.Op of its own")
 	}
-	if err := decode(r.Value, v); err != nil {
+	if err != nil {
 		return fmt.Errorf("%v: %w: %w", key, ErrUnreadable, err)
 	}
 	return nil

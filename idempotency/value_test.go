@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"math/big"
@@ -182,4 +183,85 @@ func back(t *testing.T, at time.Time) (b time.Time) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &b))
 	return b
+}
+
+type (
+	billed   struct{ Receipt string }
+	longer   struct{ Receipt, Carrier string }
+	sent     struct{ Sent bool }
+	embedded struct{ billed }
+	bespoke  struct{ N int }
+	nothing  struct{}
+	touchy   struct{ N noNull }
+	noNull   int
+)
+
+func (b *bespoke) UnmarshalJSON([]byte) error { b.N = 0; return nil }
+func (n *noNull) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		return errors.New("null is refused")
+	}
+	return json.Unmarshal(b, (*int)(n))
+}
+
+// replayedAs returns what Do returns of a recorded result.
+func replayedAs[T any](t *testing.T, in instance, text string) (T, error) {
+	t.Helper()
+	k := key(rand.Text())
+	require.NoError(t, begin(t, in, k).Commit(ctxT(t), []byte(text)))
+	res, err := idempotency.Do(ctxT(t), in.Store, k, "payload", func(context.Context, *idempotency.Attempt) (v T, err error) {
+		return v, errors.New("it runs again")
+	})
+	require.NotErrorIs(t, err, idempotency.ErrInvalid)
+	return res.Value, err
+}
+
+// A620: the result of another function was replayed as a zero value, without an error: two operations had one Key.Op. A
+// result with members that the type does not have yet, or not any more, is replayed.
+func TestResultOfAnotherFunction(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	refused := func(_ any, err error) {
+		t.Helper()
+		require.ErrorIs(t, err, idempotency.ErrUnreadable)
+		require.ErrorContains(t, err, "Key.Op")
+	}
+	read := func(want any) func(any, error) {
+		return func(v any, err error) {
+			t.Helper()
+			require.NoError(t, err)
+			require.Equal(t, want, v)
+		}
+	}
+	as := func(v any, err error) (any, error) { return v, err }
+	for _, text := range []string{`{"Receipt":"r"}`, `{"Receipt":"r","Sent2":null}`} {
+		refused(as(replayedAs[sent](t, in, text)))
+		refused(as(replayedAs[*sent](t, in, text)))
+		refused(as(replayedAs[touchy](t, in, text)))
+		read(billed{"r"})(as(replayedAs[billed](t, in, text)))
+		read(longer{Receipt: "r"})(as(replayedAs[longer](t, in, text)))
+		read(embedded{billed{"r"}})(as(replayedAs[embedded](t, in, text)))
+		read(bespoke{})(as(replayedAs[bespoke](t, in, text)))
+		read(nothing{})(as(replayedAs[nothing](t, in, text)))
+	}
+	for _, text := range []string{`{}`, `{"Receipt":""}`, `{"receipt":"","Carrier":"dhl"}`, `null`} {
+		read(billed{})(as(replayedAs[billed](t, in, text)))
+	}
+	read(touchy{})(as(replayedAs[touchy](t, in, `{"N":0}`)))
+	read(sent{})(as(replayedAs[sent](t, in, `{"Sent":false,"Receipt":"r"}`)))
+	read(map[string]string{"Receipt": "r"})(as(replayedAs[map[string]string](t, in, `{"Receipt":"r"}`)))
+	read(any(map[string]any{"Receipt": "r"}))(as(replayedAs[any](t, in, `{"Receipt":"r"}`)))
+}
+
+// A620: so it was with the recovery point of another function under the name of a step.
+func TestStepOfAnotherFunction(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	a := begin(t, in, key("1"))
+	_, err := idempotency.Step(a, "step", func(context.Context) (billed, error) { return billed{"r"}, nil })
+	require.NoError(t, err)
+	require.NoError(t, a.Abandon(ctxT(t)))
+	_, err = idempotency.Step(begin(t, in, key("1")), "step", func(context.Context) (sent, error) { return sent{}, nil })
+	require.ErrorIs(t, err, idempotency.ErrUnreadable)
+	require.ErrorContains(t, err, "a name of its own")
 }

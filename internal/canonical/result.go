@@ -59,8 +59,8 @@ var (
 	number          = reflect.TypeFor[json.Number]()
 )
 
-// reads reports whether a type reads its own JSON.
-func reads(t reflect.Type) bool {
+// Reads reports whether a type reads its own JSON.
+func Reads(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(unmarshaler) || p.Implements(textUnmarshaler)
 }
@@ -75,9 +75,9 @@ func (c *reading) check(t reflect.Type, addr bool, path string) error {
 	defer func() { c.within[of] = false }()
 	if k := t.Kind(); k != reflect.Pointer && k != reflect.Interface {
 		writes := marshals(t) || addr && marshals(reflect.PointerTo(t))
-		c.inexact = c.inexact || writes || reads(t) || t == number
+		c.inexact = c.inexact || writes || Reads(t) || t == number
 		switch {
-		case writes && !reads(t) && c.reads:
+		case writes && !Reads(t) && c.reads:
 			return fmt.Errorf("%s: %v writes its own JSON and has no UnmarshalJSON or UnmarshalText to read it", path, t)
 		case writes:
 			return c.besidePromoted(t, addr, path)
