@@ -102,3 +102,20 @@ func TestOldSecrets(t *testing.T) {
 	require.NoError(t, begin(t, a, key("3")).Commit(ctxT(t), nil))
 	replayed(t, b, key("3"))
 }
+
+// A621: two processes with different secrets refuse each other's requests. The error said that the payload differs, and
+// nothing led to the deployment.
+func TestMismatchNamesTheSecret(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a, b := f.instance(nil, nil), f.instance(nil, &idempotency.Options{Secret: []byte("another, of one process")})
+	require.NoError(t, begin(t, a, key("1")).Commit(ctxT(t), nil))
+	_, _, err := b.Begin(ctxT(t), key("1"), "payload")
+	require.ErrorIs(t, err, idempotency.ErrMismatch)
+	require.ErrorContains(t, err, "another Options.Secret")
+	// Where the payloads are known to be equal, so are the secrets.
+	require.NoError(t, begin(t, a, key("2"), idempotency.AlsoCompare("x")).Commit(ctxT(t), nil))
+	_, _, err = a.Begin(ctxT(t), key("2"), "payload", idempotency.AlsoCompare("y"))
+	require.ErrorIs(t, err, idempotency.ErrMismatch)
+	require.NotContains(t, err.Error(), "Secret")
+}
