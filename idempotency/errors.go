@@ -36,7 +36,7 @@ var (
 
 	// ErrUnknown: it is not known what an attempt has done, since it was lost or has failed without
 	// saying so, and the policy is Refuse: an operator has to call Resolve. It always comes as an
-	// *UnknownError.
+	// *UnknownError, which Do and Run join to the error of the function that has failed.
 	ErrUnknown = errors.New("outcome is unknown")
 
 	// ErrFailed: the request failed, and the failure was recorded. It always comes as a

@@ -137,6 +137,9 @@ func (a *Attempt) finishLater(o *settlement, why error) error {
 	s := a.store
 	if o.state == "" {
 		a.leave() // the end of the session says the same
+		if a.begun.Refuse {
+			a.settling.doubted()
+		}
 	}
 	s.count.add(&s.count.Pending, 1)
 	if !s.sess.Callback(func() {

@@ -16,11 +16,20 @@ func init() { notice.Of = func(a any) error { return noticeOf(a.(*Attempt)) } }
 
 // noticeOf returns what an operator should know of an attempt that was settled, or nil.
 func noticeOf(a *Attempt) error {
-	unknown, unkept := a.settling.notice()
-	if unknown {
-		return &UnknownError{Key: a.key, Ref: Ref(a.entry.Ref), Owner: a.begun.Owner, Attempt: a.begun.Number, Note: *a.own.note.Load()}
+	if unknown := unknownOf(a); unknown != nil {
+		return unknown
 	}
+	_, unkept := a.settling.notice()
 	return unkept
+}
+
+// unknownOf returns an *UnknownError for an attempt whose request is refused until Resolve, since it was abandoned, and nil
+// for any other.
+func unknownOf(a *Attempt) error {
+	if unknown, _ := a.settling.notice(); !unknown {
+		return nil
+	}
+	return &UnknownError{Key: a.key, Ref: Ref(a.entry.Ref), Owner: a.begun.Owner, Attempt: a.begun.Number, Note: *a.own.note.Load()}
 }
 
 // logLostAtWork logs that the session has ended under a function whose request another one does not take over, or the

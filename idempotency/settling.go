@@ -21,7 +21,7 @@ type settling struct {
 	then    []clientv3.Op // attached, as ifs
 	final   bool          // no other attempt can have begun before it was over
 
-	unknown bool  // it is over, and the request is refused until Resolve
+	unknown bool  // it was abandoned, and the request is refused until Resolve
 	unkept  error // why the outcome is recorded without its result
 }
 
@@ -87,6 +87,13 @@ func (x *settling) end(over error, final, unknown, unkept bool) {
 	if !unkept {
 		x.unkept = nil // it was of a Commit that has met a condition
 	}
+}
+
+// doubted notes that the end of an abandoned attempt is being written, whose request is refused until Resolve.
+func (x *settling) doubted() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unknown = true
 }
 
 // omitted notes why the outcome is recorded without its result.

@@ -152,8 +152,9 @@
 // metrics belong outside of it, or Options.Key returns false for them: an orchestrator that gets no
 // answer ends the process. Those of gRPC pass, as does its reflection. Put it directly behind
 // that of idemhttp: a replay needs no permit, and a request that is refused, also by a 409, is not recorded and
-// executes when it is repeated, under idempotency.Refuse too. With another handler in between, which may have done
-// something, the status decides, and of a 409 its Retry-After. Behind idemhttp a client that leaves does not end the wait. In front of idemhttp, each replay needs a
+// executes when it is repeated, under idempotency.Refuse too. An http.ServeMux may be between. With another handler in
+// between, which may have done something, the status decides, and of a 409 its Retry-After. Behind idemhttp a client that
+// leaves does not end the wait. In front of idemhttp, each replay needs a
 // permit. In either order a lost permit ends the context of the handler. A second Middleware of the same Limiter within the first is an error
 // (500), since two requests could wait for each other; of another Limiter it is fine, and the waits
 // add up.

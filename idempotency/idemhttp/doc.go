@@ -54,7 +54,9 @@
 // the record: see idempotency.Store.Resolve, and Response.Encode for the result. Set Note, by which the
 // operator recognizes the request.
 //
-// The answer that an outcome is unknown, or becomes so by a conflict under Refuse, has the header Idempotency-Outcome: unknown. If it passes through a
+// The answer that an outcome is unknown, or becomes so by a conflict under Refuse, has the header
+// Idempotency-Outcome: unknown. So has the first answer, the response of the attempt itself, unless it was streamed; its
+// Retry-After is removed, since a repetition is not executed. If it passes through a
 // second Middleware, as of a gateway in front of the service, it is not recorded there: with TakeOver the next
 // duplicate asks the service again, so it gets the outcome once an operator has resolved the request there. With Refuse
 // it is unknown in front as well, since what else the gateway has done is not known: resolve the request of
@@ -82,8 +84,8 @@
 // 407, 421, 425, 429) the next duplicate runs the handler again, with idempotency.TakeOver; with
 // idempotency.Refuse it gets a 409 until an operator has called Resolve, since no status proves that
 // nothing was done. The handler says that with Decide; or the refusal comes from in front of the
-// Middleware, where authentication belongs, or from a limit of limithttp directly behind it. The whole table, for this
-// package, for idemgrpc and for Do, is in docs/guarantees.md.
+// Middleware, where authentication belongs, or from a limit of limithttp directly behind it, or with nothing but an
+// http.ServeMux between. The whole table, for this package, for idemgrpc and for Do, is in docs/guarantees.md.
 //
 // A call of gRPC, gRPC-Web or Connect is judged by its code, as behind idemgrpc, wherever its protocol
 // puts it, streams included: "unavailable" with status 200 is not recorded. A failure that a handler says
@@ -168,7 +170,8 @@
 // # Where to put it
 //
 // Put the Middleware behind authentication and logging, and in front of the handler; that of limithttp directly behind
-// it, so that a replay needs no permit and a request that is refused may be repeated.
+// it, or with nothing but an http.ServeMux between, so that a replay needs no permit and a request that is refused may be
+// repeated.
 //
 // Whether it is in front of http.StripPrefix, a router or a rewriting, or behind, does not matter: a
 // request is known by the path that the client has sent, however that is percent-encoded. What a

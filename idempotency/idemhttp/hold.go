@@ -116,6 +116,16 @@ func (rec *recorder) fail() {
 	rec.failed, rec.over, rec.stopped = 0, false, false
 }
 
+// doubt has a response that is not sent yet say that the outcome is unknown, as the answer to the next duplicate does: a
+// repetition would not be executed, so it says no time for one.
+func doubt(rec *recorder) {
+	if rec.live || rec.hijacked {
+		return
+	}
+	rec.head.Set(outcomeHeader, string(CodeUnknown))
+	rec.head.Del("Retry-After")
+}
+
 // remember takes the response for what the handler wants to be recorded, which has said Remember of one of its statuses. It
 // reports whether that is the 5xx that came later: the client gets it.
 func (rec *recorder) remember(said word) bool {

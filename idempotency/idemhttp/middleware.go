@@ -188,15 +188,14 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		rec.ctx = ctx
 		v.client, release = middleware.NewClient(ctx, client)
 		defer release()
-		nothingDone := func() bool { return false }
-		if middleware.RefusesBefore(next) {
-			ctx, nothingDone = middleware.Refusable(ctx)
-		}
+		ctx, refused := middleware.Refusable(ctx, called(next, r))
 		handle(next, rec.own(), forHandler(restored(r, context.WithValue(ctx, visitKey{}, v), body)), r)
 		res := rec.end(c)
 		rec.stopped = rec.stops(v.ended(a))
 		what := v.decide(c, rec, res)
-		what.NothingDone = nothingDone()
+		nothingDone, because := refused()
+		what.NothingDone = nothingDone
+		what.Because += because
 		if rec.cut() && !what.Own {
 			reports(errCut)
 		}
@@ -210,6 +209,9 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	case refused == nil && !(failed && rec.live):
 		if failed {
 			rec.fail()
+		}
+		if middleware.IsUnknown(a) {
+			doubt(rec)
 		}
 		rec.send()
 		whole = true

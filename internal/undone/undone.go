@@ -19,23 +19,29 @@ func Is(next any) bool {
 }
 
 // Call is one call of a handler, and whether nothing was done in it. It is safe for concurrent use.
-type Call struct{ undone, begun atomic.Bool }
+type Call struct {
+	direct         bool
+	refused, begun atomic.Bool
+}
 
 type callKey struct{}
 
-// With returns a context in which Report reports that nothing was done.
-func With(ctx context.Context) (context.Context, *Call) {
-	c := &Call{}
+// With returns a context for a call of next, in which a Handler can report that it has refused the request.
+func With(ctx context.Context, next any) (context.Context, *Call) {
+	c := &Call{direct: Is(next)}
 	return context.WithValue(ctx, callKey{}, c), c
 }
 
-// Undone reports whether nothing was done, as Report has reported.
-func (c *Call) Undone() bool { return c.undone.Load() }
+// Undone reports whether nothing was done: next has refused the request, as Report has reported.
+func (c *Call) Undone() bool { return c.direct && c.refused.Load() }
 
-// Report reports that nothing was done, unless a handler has begun.
+// Between reports whether a Handler has refused a request of next, which may have done something.
+func (c *Call) Between() bool { return !c.direct && c.refused.Load() }
+
+// Report reports that a Handler has refused the request, unless a handler has begun.
 func Report(ctx context.Context) {
 	if c, ok := ctx.Value(callKey{}).(*Call); ok && !c.begun.Load() {
-		c.undone.Store(true)
+		c.refused.Store(true)
 	}
 }
 

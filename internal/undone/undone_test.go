@@ -15,15 +15,22 @@ func (refuser) RefusesBefore() {}
 // nothing is reported (A267 in internal/proof/tested-failures.md).
 func TestCall(t *testing.T) {
 	t.Parallel()
-	ctx, c := With(t.Context())
+	ctx, c := With(t.Context(), refuser{})
 	require.False(t, c.Undone())
 	Report(context.WithoutCancel(ctx))
 	require.True(t, c.Undone())
+	require.False(t, c.Between())
 
-	ctx, c = With(t.Context())
+	ctx, c = With(t.Context(), refuser{})
 	Begin(ctx)
 	Report(ctx)
 	require.False(t, c.Undone())
+
+	ctx, c = With(t.Context(), nil)
+	require.False(t, c.Between())
+	Report(ctx)
+	require.False(t, c.Undone())
+	require.True(t, c.Between())
 
 	Begin(t.Context())
 	Report(t.Context())

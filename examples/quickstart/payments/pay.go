@@ -32,7 +32,7 @@ func pay(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, errDeclined):
 		http.Error(w, err.Error(), http.StatusPaymentRequired) // a final no, which is recorded
-	case errors.Is(err, errNotSent):
+	case errors.Is(err, errNotSent): // as for a concurrency.ErrFull, of a limit around charge
 		idemhttp.Decide(r.Context(), idempotency.Forget, http.StatusServiceUnavailable) // nothing was done
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	case err != nil:

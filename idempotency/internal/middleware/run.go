@@ -48,9 +48,9 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 	withhold := false
 	defer func() {
 		switch known := notice.Of(a); {
-		case known != nil && err != nil:
+		case known != nil && err != nil && !errors.Is(err, idempotency.ErrUnknown): // which it is joined with
 			report(fmt.Errorf("%w; %w", err, known))
-		case known != nil:
+		case known != nil && err == nil:
 			report(known)
 		case err != own: //nolint:errorlint // joined with an error of settling, it is reported
 			report(err)
@@ -89,7 +89,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 	case a.Certain(err) && !withhold:
 		return nil
 	case errors.Is(err, idempotency.ErrConflict):
-		if errors.Is(notice.Of(a), idempotency.ErrUnknown) {
+		if IsUnknown(a) {
 			return &Refusal{Reason: Conflict, Ref: a.Ref()}
 		}
 		return &Refusal{Reason: Conflict, RetryAfter: retryAfter}
@@ -98,6 +98,9 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 	}
 	return &Refusal{Reason: InProgress, RetryAfter: retryAfter}
 }
+
+// IsUnknown reports whether an attempt was abandoned, and its request is refused until an operator has resolved it.
+func IsUnknown(a *idempotency.Attempt) bool { return errors.Is(notice.Of(a), idempotency.ErrUnknown) }
 
 // Plain returns an error that a handler has returned without its word, for the client.
 func Plain(err error) error { return word.Plain(err) }

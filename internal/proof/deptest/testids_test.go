@@ -85,6 +85,7 @@ func requiredIDs() []string {
 	add("A", "%d", 590, 595)
 	add("A", "%d", 600, 607)
 	add("A", "%d", 610, 613)
+	add("A", "%d", 620, 623)
 	add("A", "%d", 630, 632)
 	add("A", "%d", 638, 638)
 	add("U", "%d", 1, 11)
