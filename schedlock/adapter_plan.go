@@ -14,7 +14,7 @@ type adapterPlan struct {
 	job     string  // for which Start was called, or that Plan has named; "" before that
 	named   bool    // by Plan
 	stored  string  // the job and the crontab of which the plan is stored, or ""
-	starts  *starts // of the calls of Start until Remove; nil before the plan is stored
+	starts  *starts // of the calls of Start until Remove; nil before the crontab is set
 }
 
 // SetCrontab sets the text from which the scheduler has parsed the schedule, and the zone in which it is
@@ -110,12 +110,12 @@ func (a *Adapter) storePlan() {
 	a.mu.Lock()
 	p := &a.plan
 	name, as := p.job, p.job+" "+p.crontab
+	if p.crontab != "" && (p.starts == nil || p.starts.over()) {
+		p.starts = newStarts()
+	}
 	begin := p.crontab != "" && p.named && p.stored != as
 	if begin {
 		p.stored = as
-		if p.starts == nil || p.starts.over() {
-			p.starts = newStarts()
-		}
 	}
 	a.mu.Unlock()
 	if begin {
@@ -124,10 +124,14 @@ func (a *Adapter) storePlan() {
 }
 
 // Remove says that this process does not have the job any more, as Job.Remove does: Start returns ErrInvalid until
-// SetCrontab or Plan is called again. Without Plan it does nothing. After ErrClosed, ctx's error or an error of etcd's
-// the plan may be removed or not; it can be called again.
+// SetCrontab or Plan is called again. Without Plan the plan that a claim has stored stays, for the other processes. Remove
+// returns ErrInvalid if the ticks are periods: Locker.Remove takes the names of such jobs. After ErrClosed, ctx's error or an
+// error of etcd's the plan may be removed or not; it can be called again.
 func (a *Adapter) Remove(ctx context.Context) error {
 	l := a.locker
+	if a.times == nil {
+		return fmt.Errorf("remove the job of an adapter: %w", invalid("the ticks are periods, so the adapter is for any number of jobs: call Locker.Remove with the name of each"))
+	}
 	ctx, cancel := l.untilClose(ctx)
 	defer cancel()
 	a.mu.Lock()
@@ -135,8 +139,11 @@ func (a *Adapter) Remove(ctx context.Context) error {
 	a.plan.stored = ""
 	starts.end() // here, so that a Plan or SetCrontab that comes after this finds that it has ended
 	a.mu.Unlock()
-	if !named {
+	switch {
+	case name == "": // no call has named it
 		return nil
+	case !named:
+		return l.about("remove", name, l.plans.unuse(ctx, name, starts))
 	}
 	return l.about("remove", name, l.plans.remove(ctx, name, a.times, starts))
 }

@@ -77,7 +77,7 @@ var (
 // neither a period nor a schedule agree with any.
 //
 // The settings of the process that used the job first are in force until its session ends, it begins
-// to close while no run of the job is active, or it calls Job.Remove, and then those of the next process
+// to close while no run of the job is active, or it calls Remove (of Job, Locker or gocronlock.Cron), and then those of the next process
 // that claims a tick. A call for a fire time waits for that, for a TTL and a second at most, since that
 // process may have died. The process whose
 // settings are in force can change the fire times, by a new Job. errors.Is matches it with

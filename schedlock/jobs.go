@@ -97,3 +97,10 @@ func (s *jobs) all() []*job {
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Values(s.byRange))
 }
+
+// revokeSpares is that of the cooldowns of all of them, after the session has closed.
+func (s *jobs) revokeSpares() {
+	for _, j := range s.all() {
+		j.cooldown.revokeSpares()
+	}
+}

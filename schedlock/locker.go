@@ -116,7 +116,7 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 		func() { sess.Source().Follow(ctx, l.space.Clocks(), 0, l.clocks) },
 		func() { l.clocks.publish(sess.Accepting(), sess, o.beat) },
 		func() { <-sess.Accepting().Done(); giveUpSettings(ctx, l) },
-		func() { <-ctx.Done(); l.revokeAllSpares() },
+		func() { <-ctx.Done(); l.jobs.revokeSpares() },
 	} {
 		open = open && sess.Background(work)
 	}
@@ -247,11 +247,4 @@ func (l *Locker) horizonAt(now time.Time) time.Time { return now.Add(l.opts.MaxS
 func (l *Locker) outdated() time.Time {
 	slowest, _ := l.clocks.slowest(l.sess.Lease())
 	return slowest.Add(-l.opts.KeepFor)
-}
-
-// revokeAllSpares is revokeSpares for all jobs, after the session has closed.
-func (l *Locker) revokeAllSpares() {
-	for _, j := range l.jobs.all() {
-		j.cooldown.revokeSpares()
-	}
 }

@@ -90,13 +90,33 @@ func (l *Locker) Unlock(ctx context.Context, name, reason string, opts ...Unlock
 	return l.about("unlock", name, err)
 }
 
+// Remove says that this process does not use a job any more of which it has no Job: by Do, Wrap or gocronlock.New. If its
+// settings are in force, they are not any more, and a call of another process may have others. Call it when the calls for the
+// job have returned: a later one uses the job again. An active run continues. Records and plan stay until Forget.
+//
+// Remove returns ErrInUse if this process has the job by Job or gocronlock.Cron.Plan, which have a Remove of their own, and
+// ErrInvalid if the name is out of range. After ErrClosed, ctx's error or an error of etcd's the settings may be in force or not;
+// it can be called again.
+func (l *Locker) Remove(ctx context.Context, name string) error {
+	err := checkName(name)
+	if err == nil && l.plans.has(name) {
+		err = fmt.Errorf("%w by this process: call Remove of its Job, or of what gocronlock.NewCron returned", ErrInUse)
+	}
+	if err == nil {
+		ctx, cancel := l.untilClose(ctx)
+		defer cancel()
+		err = l.plans.unuse(ctx, name, nil)
+	}
+	return l.about("remove", name, err)
+}
+
 // Forget removes what etcd has of a job that no process uses any more: its records, its plan and its pause. Then
 // Jobs does not list it. Its ticks up to the latest record stay refused as Late for a day, so that a
 // process that was suspended does not start one of them again. After that day it could, if its LateBy
 // allows. A later tick starts as that of a new job.
 //
 // Forget returns ErrInUse, and removes nothing, if the job runs or cools down, if a live process has it by
-// Job or gocronlock.Cron.Plan, has stored its settings or has claimed one of the recorded ticks, if this Locker uses it, or if something
+// Job or gocronlock.Cron.Plan, has stored its settings (see Remove) or has claimed one of the recorded ticks, if this Locker uses it, or if something
 // of the job changes meanwhile. A live process that uses the job otherwise and has no part in what is recorded
 // cannot be known: for that process it is a new job. Forget returns ErrUnknownJob if nothing of the job
 // is in etcd, and ErrInvalid if the name is out of range. After ErrClosed, ctx's error or an error of

@@ -280,3 +280,112 @@ func TestRemoveAfterAPanicOfTheSchedule(t *testing.T) {
 	require.PanicsWithValue(t, "stumbles", func() { _, _ = job.RunContext(ctx) })
 	require.NoError(t, job.Remove(ctx))
 }
+
+// A575: a process has removed a job that it had without a Job or a plan. Its settings are not in force any more: another process
+// has others, and runs the next tick. The job is forgotten when no process lives that has claimed a recorded tick.
+func TestRemoveWithoutPlan(t *testing.T) {
+	t.Parallel()
+	for name, use := range map[string]func(t *testing.T, in instance, d time.Duration) (run func() error, remove func(context.Context) error){
+		"gocronlock.NewCron": func(t *testing.T, in instance, d time.Duration) (func() error, func(context.Context) error) {
+			c, err := gocronlock.NewCron[gocronLock](in.Locker, anyCron{}, schedlock.AtMost(d))
+			require.NoError(t, err)
+			require.NoError(t, c.Remove(ctxT(t)), "it was not called")
+			require.NoError(t, c.IsValid("0 9 * * *", time.UTC, friday))
+			return lockOnce(t, c), c.Remove
+		},
+		"gocronlock.New": func(t *testing.T, in instance, d time.Duration) (func() error, func(context.Context) error) {
+			g, err := gocronlock.New[gocronLock](in.Locker, 24*time.Hour, schedlock.AtMost(d))
+			require.NoError(t, err)
+			return lockOnce(t, g), func(ctx context.Context) error { return in.Remove(ctx, "job") }
+		},
+		"Do": func(t *testing.T, in instance, d time.Duration) (func() error, func(context.Context) error) {
+			return func() error {
+				res, err := in.Do(ctxT(t), "job", nothing, schedlock.Every(24*time.Hour), schedlock.AtMost(d))
+				require.True(t, err != nil || res.Outcome == schedlock.Ran, res)
+				return err
+			}, func(ctx context.Context) error { return in.Remove(ctx, "job") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := shared(t)
+			ctx := ctxT(t)
+			h := clock(friday)
+			a, b, operator := f.instance(nil, h.options()), f.instance(nil, schedlock.Settled(h.options())), f.instance(nil, nil)
+			first, remove := use(t, a, time.Minute)
+			require.NoError(t, first())
+			require.ErrorIs(t, operator.Forget(ctx, "job"), schedlock.ErrInUse)
+			require.NoError(t, remove(ctx))
+			require.Empty(t, f.Keys("/settings"))
+			require.NoError(t, remove(ctx), "again")
+			h.set(friday.AddDate(0, 0, 1))
+			second, remove := use(t, b, time.Hour)
+			require.NoError(t, second())
+			require.NoError(t, remove(ctx))
+			require.ErrorContains(t, operator.Forget(ctx, "job"), "has run it")
+			require.NoError(t, a.sess.Close(ctx))
+			require.NoError(t, b.sess.Close(ctx))
+			require.NoError(t, operator.Forget(ctx, "job"))
+		})
+	}
+}
+
+// lockOnce calls as gocron does.
+func lockOnce(t *testing.T, g interface {
+	Lock(ctx context.Context, key string) (gocronLock, error)
+}) func() error {
+	return func() error {
+		lock, err := g.Lock(ctxT(t), "job")
+		if err != nil {
+			return err
+		}
+		return lock.Unlock(ctxT(t))
+	}
+}
+
+// A575: without a plan, too, a job of gocron starts nothing after Remove until gocron sets the crontab, and Remove waits for a
+// claim that is on its way.
+func TestRemoveWithoutPlanEndsCalls(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	h := clock(friday)
+	in := f.instance(nil, h.options())
+	c, err := gocronlock.NewCron[gocronLock](in.Locker, anyCron{})
+	require.NoError(t, err)
+	require.NoError(t, c.IsValid("0 9 * * *", time.UTC, friday))
+	held := in.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Skip: 1, Do: embedtest.HoldRequest}) // the first one finds no settings
+	run, done := lockOnce(t, c), make(chan error, 1)
+	go func() { done <- run() }()
+	require.NoError(t, held.WaitHit(ctx))
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, c.Remove(short), context.DeadlineExceeded)
+	require.NoError(t, held.Release())
+	require.NoError(t, got(t, done, "it runs"))
+	require.NoError(t, c.Remove(ctx))
+	require.Empty(t, f.Keys("/settings"))
+	require.Len(t, f.Keys("/plan"), 1, "that of the claim")
+	h.set(friday.AddDate(0, 0, 1))
+	require.ErrorIs(t, run(), schedlock.ErrInvalid)
+	require.NoError(t, c.IsValid("0 9 * * *", time.UTC, friday))
+	require.NoError(t, run())
+}
+
+// A575: Locker.Remove is not for a job that this process has by a Job or a plan, and an Adapter of Periods has no job of its own.
+func TestRemoveByName(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	in := f.instance(nil, clock(friday).options())
+	job, err := in.Job("job", nine{}, nothing)
+	require.NoError(t, err)
+	job.Next(friday)
+	require.ErrorIs(t, in.Remove(ctx, "job"), schedlock.ErrInUse)
+	require.NoError(t, job.Remove(ctx))
+	require.NoError(t, in.Remove(ctx, "job"))
+	require.ErrorIs(t, in.Remove(ctx, ""), schedlock.ErrInvalid)
+	a, err := schedlock.NewAdapter(in.Locker, schedlock.Periods(time.Hour))
+	require.NoError(t, err)
+	require.ErrorIs(t, a.Remove(ctx), schedlock.ErrInvalid)
+}

@@ -85,6 +85,16 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable, cal
 		l.jobs.release(l.job(name))
 	}
 	p.mu.Unlock()
+	if err := p.unuse(ctx, name, calls); err != nil || p.has(name) { // another Job of the name, possibly a new one
+		return err
+	}
+	return p.unplan(ctx, name, nil)
+}
+
+// unuse removes the settings that this process has stored, when the calls that may start the job have ended, unless it has
+// the job by a Job or a plan. A plan by calls stays: other processes may have the job, and none is known to.
+func (p *planner) unuse(ctx context.Context, name string, calls *starts) error {
+	l := p.locker
 	if err := calls.wait(ctx); err != nil {
 		return l.waitError(ctx, err)
 	}
@@ -98,14 +108,14 @@ func (p *planner) remove(ctx context.Context, name string, times *timetable, cal
 	if err != nil {
 		return l.endError(ctx, asked, err)
 	}
-	if err := p.publish(ctx, e); err != nil || p.has(name) { // another Job of the name, possibly a new one
+	if err := p.publish(ctx, e); err != nil || p.has(name) {
 		return err
 	}
 	if err := p.unsettle(ctx, e, name); err != nil {
 		return err
 	}
 	l.job(name).unsettled()
-	return p.unplan(ctx, name, nil)
+	return nil
 }
 
 // has reports whether this process has the job.

@@ -9,7 +9,7 @@ import (
 // errRemoved refuses the calls of a Job after Remove.
 var errRemoved = invalid("the job was removed from this process (Remove): to use it again, make a new one")
 
-// starts are the calls of a Job that may start a run, until Remove ends them. nil is that of calls without a Job. It is safe
+// starts are the calls of a Job that may start a run, until Remove ends them. nil is that of calls without a Job or a crontab. It is safe
 // for concurrent use.
 type starts struct {
 	removed context.Context // ends with Remove

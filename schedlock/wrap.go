@@ -20,7 +20,8 @@ import (
 // A cron library does not pass the fire time to a job. So every, the period of the schedule, makes
 // the ticks, as the option Every does. For jobs at times of day use Locker.Job, which knows its
 // schedule. Without one there is no next fire time before the first run, and no alert that the job does not
-// start: an alert on the age of its latest success replaces it (docs/observability.md, Jobs).
+// start: an alert on the age of its latest success replaces it (docs/observability.md, Jobs). When the library has removed
+// the job, call Locker.Remove: otherwise its settings stay in force until the session ends.
 //
 // The wrapped job gets no context: it is not notified when its run is lost, nor when AtMost, one
 // hour by default, has passed. A job that continues after AtMost may overlap with its next run, and

@@ -36,7 +36,8 @@ type Cron[L interface{ Unlock(context.Context) error }] struct {
 //	err = daily.Plan("invoices")
 //
 // Without Plan each claim stores the plan, as that of a call with schedlock.Planned. When gocron runs the job no more, as after
-// WithLimitedRuns, call Remove or, without Plan, Forget of the schedlock.Locker.
+// WithLimitedRuns, call Remove, so that its settings are not in force any more. Forget of the schedlock.Locker removes what etcd
+// has of the job when no process lives that has it or has claimed a recorded tick.
 //
 // cron has the fire times: gocron's own Cron, or another. RunNow of gocron runs the latest tick
 // that has come, if it was not run. Fire times that gocron adds to those of its Cron, by
@@ -87,9 +88,9 @@ func (g *Cron[L]) Plan(name string) error {
 	return g.adapter.Plan(name)
 }
 
-// Remove says that this process does not have the job any more, as schedlock.Job.Remove does: call it after RemoveJob of gocron. Without
-// Plan it does nothing. After ErrClosed, ctx's error or an error of etcd's the plan may be
-// removed or not; it can be called again.
+// Remove says that this process does not have the job any more, as schedlock.Job.Remove does: call it after RemoveJob of gocron. Until
+// gocron sets the crontab again, Lock returns ErrInvalid. Without Plan the plan that a claim has stored stays, for the other
+// processes. After ErrClosed, ctx's error or an error of etcd's the plan may be removed or not; it can be called again.
 func (g *Cron[L]) Remove(ctx context.Context) error { return g.adapter.Remove(ctx) }
 
 // schedule is a Cron of gocron that is safe for concurrent use: plans are written in the background, and IsValid sets

@@ -46,7 +46,8 @@ type Locker[L interface{ Unlock(context.Context) error }] struct {
 // also when the clocks go forward and two of its calls come within one day in UTC: so a second call of a process that comes 20 to
 // 80 minutes less than the period after its first one starts as that of the next day. For other jobs at
 // times of day see NewCron. The locker knows no schedule: before its first run a job has no next fire time, and an alert
-// on the age of its latest success replaces one that it does not start (docs/observability.md, Jobs).
+// on the age of its latest success replaces one that it does not start (docs/observability.md, Jobs). After RemoveJob of gocron
+// call Remove of the schedlock.Locker: otherwise the settings of the job stay in force until the session ends.
 //
 // Without schedlock.LateBy, a tick starts within its period or not at all, and Lock returns one second, or a
 // tenth of a period below ten seconds, before gocron's next call: gocron skips a fire time that has
