@@ -62,7 +62,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	log := o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner))
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout, AllowProxy: o.AllowProxy,
-		Log: log, Hooks: hook.New(o.Hooks, namespace, log),
+		ReportEvery: o.ReportEvery, Log: log, Hooks: hook.New(o.Hooks, namespace, log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new session in %q, client with Endpoints %v: %w", namespace, etcd.Endpoints(), err)
@@ -88,7 +88,8 @@ func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 // Close ends the session. Calls that wait, and new ones, return ErrClosed at once. Close then
 // waits until all permits are released and all runs of schedlock and attempts of idempotency
 // on this session have ended, or until ctx ends; those that are left then end with ErrClosed
-// as their cause. A claim whose function is not called counts until it is removed. Close revokes the lease, which releases them in etcd, and waits for the
+// as their cause. So give ctx a deadline, and call Close outside of such work, for whose end it would wait. After ReportEvery a
+// warning names what it waits for. A claim whose function is not called counts until it is removed. Close revokes the lease, which releases them in etcd, and waits for the
 // goroutines of the session. A graceful stop is Close with a deadline; the end of a
 // context of Do would interrupt its work.
 //
@@ -98,7 +99,7 @@ func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 // and leaves that goroutine alone.
 //
 // The revocation does not depend on ctx: it happens even if ctx had ended before the call,
-// and is bounded by two seconds. Close returns ctx's error if it had to end what was held, and
+// and is bounded by two seconds. Close returns ctx's error with the names of what was held if it had to end that, and
 // an error of etcd's if etcd has not confirmed that the lease was revoked, or a lease that was lost
 // before and may still exist: unless it has ended, it then expires after its TTL.
 // In every case the session is closed. Close may be called again, also concurrently: each call

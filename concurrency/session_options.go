@@ -57,8 +57,8 @@ type SessionOptions struct {
 	// Defaults to false.
 	AllowProxy bool
 
-	// ReportEvery is the time between two events observe.Waiting of one call that waits. Defaults
-	// to 10 s.
+	// ReportEvery is the time between two events observe.Waiting of one call that waits, and that after which Close logs what it
+	// waits for. Defaults to 10 s.
 	ReportEvery time.Duration
 
 	// Logger receives what an operator should know as warnings, such as lost sessions, foreign keys, refused

@@ -32,15 +32,6 @@ func (s *Session) forget(n int) {
 	}
 }
 
-// stillHeld reports whether a permit is held that its holder has not released. One whose
-// release etcd has not confirmed is not: revoking the lease frees it as well.
-func (s *Session) stillHeld() bool {
-	s.mu.Lock()
-	held, e := s.held, s.current
-	s.mu.Unlock()
-	return e == nil && held > 0 || e != nil && held > e.roll.releasing()
-}
-
 // fail notes an error for Close to return.
 func (s *Session) fail(err error) {
 	s.mu.Lock()
@@ -95,14 +86,7 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.refuse()
-	select {
-	case <-s.idle:
-	case <-s.ctx.Done():
-	case <-ctx.Done():
-		if s.ctx.Err() == nil && s.stillHeld() {
-			s.fail(fmt.Errorf("close session: permits, runs or attempts had not ended: %w", ctx.Err()))
-		}
-	}
+	s.awaitHolders(ctx)
 	s.stop()
 	s.shut.Do(func() {
 		<-s.ran // it may still start a last request to etcd

@@ -184,10 +184,10 @@ func (e *Epoch) Drop(t *Ticket) {
 }
 
 // Enter counts one more holder that Close waits for, until leave is called or the epoch ends.
-// ok is false, and nothing is counted, if the epoch has ended or Close has begun.
-func (e *Epoch) Enter() (leave func(), ok bool) {
-	h := &Entered{}
-	if !e.Valid() || !e.EnterAs(h) {
+// It is a run of a job with that name. ok is false, and nothing is counted, if the epoch has ended or Close has begun.
+func (e *Epoch) Enter(job string) (leave func(), ok bool) {
+	h := &Entered{epoch: e}
+	if !e.Valid() || !e.roll.enter(h, job) {
 		return nil, false
 	}
 	return h.Leave, true
@@ -199,15 +199,15 @@ type Entered struct {
 	left  atomic.Bool
 }
 
-// EnterAs is Enter of an epoch of which the caller has found just now that it is valid.
+// EnterAs is Enter for another holder, of an epoch of which the caller has found just now that it is valid.
 func (e *Epoch) EnterAs(h *Entered) bool {
 	h.epoch = e
-	return e.roll.enter()
+	return e.roll.enter(h, "")
 }
 
 // Leave ends the wait of Close. It may be called more than once.
 func (h *Entered) Leave() {
-	if !h.left.Swap(true) && h.epoch.roll.leave() {
+	if !h.left.Swap(true) && h.epoch.roll.leave(h) {
 		h.epoch.sess.forget(1)
 	}
 }

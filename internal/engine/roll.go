@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -14,10 +15,12 @@ type Ticket struct {
 	Stored
 	Queue  string // the range of its queue's keys
 	Number int    // of its slot
+	Note   string // of its call, for operators
 
 	left  Mail          // guarded by the roll
 	wake  chan struct{} // likewise; closed by a notice, nil unless one is awaited
 	asked func()        // likewise; called when it is asked to stop while it waits, nil unless it waits
+	since time.Time     // likewise; when it began to hold
 	freed bool          // guarded by the slots
 }
 
@@ -76,7 +79,8 @@ type roll struct {
 	begun    int64               // the next number
 	early    map[int64]*early    // by token: for one of those, perhaps
 	holders  map[*Ticket]Holder
-	entered  int // holders that have no request here
+	entered  int                  // holders that have no request here
+	runs     map[*Entered]holding // those of them that are runs of jobs
 }
 
 // early is kept until all creations before number until have ended: the request of a later
@@ -103,7 +107,7 @@ func (e *early) keep(m Mail) {
 func newRoll(remember func() bool) *roll {
 	return &roll{
 		remember: remember,
-		written:  map[int64][]*Ticket{}, creating: map[*Ticket]int64{}, early: map[int64]*early{}, holders: map[*Ticket]Holder{},
+		written:  map[int64][]*Ticket{}, creating: map[*Ticket]int64{}, early: map[int64]*early{}, holders: map[*Ticket]Holder{}, runs: map[*Entered]holding{},
 	}
 }
 
@@ -237,7 +241,7 @@ func (r *roll) add(t *Ticket, h Holder) (Mail, error) {
 	case !r.remember():
 		return Mail{}, ErrClosed
 	}
-	r.holders[t] = h
+	r.holders[t], t.since = h, time.Now()
 	return t.left, nil
 }
 
@@ -258,25 +262,28 @@ func (r *roll) Holds(queue string, token int64) bool {
 }
 
 // enter counts one more holder that has no request here, and returns false if all has ended
-// or Close has begun. It is only a number: what one holder registered would have to be
-// undone by leave, or stay until the lease ends.
-func (r *roll) enter() bool {
+// or Close has begun. For one that is no run of a job it is only a number.
+func (r *roll) enter(h *Entered, job string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended || !r.remember() {
 		return false
 	}
 	r.entered++
+	if job != "" {
+		r.runs[h] = holding{job: job, since: time.Now()}
+	}
 	return true
 }
 
 // leave is for a holder that has entered, and is called once. It returns false if the end
 // has counted this holder already.
-func (r *roll) leave() bool {
+func (r *roll) leave(h *Entered) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.ended {
 		r.entered--
+		delete(r.runs, h)
 	}
 	return !r.ended
 }
@@ -306,7 +313,7 @@ func (r *roll) end(cause, reason error) (holders map[*Ticket]Holder, held int, f
 	r.ended, r.cause, r.reason = true, cause, reason
 	holders, held = r.holders, len(r.holders)+r.entered
 	r.inUse = held > 0
-	r.holders, r.entered = map[*Ticket]Holder{}, 0
+	r.holders, r.entered, r.runs = map[*Ticket]Holder{}, 0, nil
 	return holders, held, true
 }
 

@@ -243,9 +243,9 @@ func TestRollEnds(t *testing.T) {
 	released := written(r, "q", 2)
 	_, err = r.add(released, &fake{free: true})
 	require.NoError(t, err)
-	require.True(t, r.enter())
-	require.True(t, r.enter())
-	require.True(t, r.leave())
+	require.True(t, r.enter(&Entered{}, ""))
+	require.True(t, r.enter(&Entered{}, ""))
+	require.True(t, r.leave(&Entered{}))
 	require.Equal(t, 1, r.releasing())
 
 	lost, why := errors.New("lost"), errors.New("why")
@@ -261,8 +261,8 @@ func TestRollEnds(t *testing.T) {
 	require.Empty(t, holders)
 	cause, reason := r.Why()
 	require.Equal(t, []error{lost, why}, []error{cause, reason})
-	require.False(t, r.enter())
-	require.False(t, r.leave(), "the end has counted it")
+	require.False(t, r.enter(&Entered{}, ""))
+	require.False(t, r.leave(&Entered{}), "the end has counted it")
 	require.False(t, r.drop(released), "this one, too")
 	require.Zero(t, r.releasing())
 }

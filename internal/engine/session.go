@@ -27,12 +27,12 @@ import (
 
 // Options configure a Session. All fields are set but Hooks, which may be nil.
 type Options struct {
-	TTL            time.Duration
-	Margin         time.Duration
+	TTL, Margin    time.Duration
 	Owner          string // by which other processes see the session
 	MaxPermits     int
 	ReleaseTimeout time.Duration // how long a call waits for etcd to confirm the end of its work
 	AllowProxy     bool          // work through etcd's gRPC proxy
+	ReportEvery    time.Duration // after which Close says what it waits for
 	Log            *zap.Logger
 
 	Hooks *hook.Set
@@ -82,6 +82,7 @@ type Session struct {
 	rush context.CancelFunc // when a ctx of Close has ended
 	left context.Context    // ends two seconds after rush was called and ctx has ended: Close leaves its callbacks
 	shut sync.Once
+	said sync.Once // what Close waits for
 
 	mu       sync.Mutex
 	current  *Epoch             // nil between leases

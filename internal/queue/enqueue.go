@@ -173,7 +173,7 @@ func (w first) request(ctx context.Context, try bool, ifs []clientv3.Cmp) (*Tick
 	}
 	slot := keyspace.Slot{Lease: int64(e.Lease()), Number: number, Weight: w.Weight, Try: try}
 	stored := engine.Stored{Key: q.Keys.Slot(slot), Next: q.pair.keys(slot)}
-	c := &Ticket{Ticket: &engine.Ticket{Queue: q.numbered, Number: number, Stored: stored}, queue: q, named: q, call: w.Call, slot: slot, Key: stored.Key}
+	c := &Ticket{Ticket: &engine.Ticket{Queue: q.numbered, Number: number, Note: w.Note, Stored: stored}, queue: q, named: q, call: w.Call, slot: slot, Key: stored.Key}
 	tx := w.creation(c, w.value(q.sess.Nonce()), ifs) // with the lease in the key's name the nonce makes the value unique
 	q.pair.with(w.joining, c, &tx)
 	e.Writes(c.Ticket)

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/etcdkit/etcdkit/internal/keyspace"
+)
+
+// holding is one of those that Close waits for.
+type holding struct {
+	job   string // of which it is a run, or empty
+	key   string // of the request of a permit, or empty
+	token int64
+	note  string
+	since time.Time
+}
+
+// namesHeld bounds how many of what Close waits for are named.
+const namesHeld = 5
+
+// stillHeld reports whether a permit is held that its holder has not released. One whose
+// release etcd has not confirmed is not: revoking the lease frees it as well.
+func (s *Session) stillHeld() bool {
+	s.mu.Lock()
+	held, e := s.held, s.current
+	s.mu.Unlock()
+	return e == nil && held > 0 || e != nil && held > e.roll.releasing()
+}
+
+// awaitHolders waits until nothing is held, or the session or ctx ends. What is still held is logged once, after ReportEvery, and
+// is in the error of Close if ctx ends the wait.
+func (s *Session) awaitHolders(ctx context.Context) {
+	began, late := time.Now(), time.NewTimer(s.opts.ReportEvery)
+	defer late.Stop()
+	for {
+		select {
+		case <-s.idle:
+			return
+		case <-s.ctx.Done():
+			return
+		case <-late.C:
+			s.said.Do(func() {
+				s.opts.Log.Warn("Close waits for what is still held", zap.Duration("for", time.Since(began).Round(time.Millisecond)), zap.String("held", s.heldNow()))
+			})
+		case <-ctx.Done():
+			if s.ctx.Err() == nil && s.stillHeld() {
+				s.fail(fmt.Errorf("close session: %s had not ended: %w", s.heldNow(), ctx.Err()))
+			}
+			return
+		}
+	}
+}
+
+// heldNow names what Close waits for, the longest held first.
+func (s *Session) heldNow() string {
+	s.mu.Lock()
+	e := s.current
+	s.mu.Unlock()
+	if e == nil {
+		return heldText(s.space, nil, 0, time.Time{})
+	}
+	named, attempts := e.roll.holdings()
+	return heldText(s.space, named, attempts, time.Now())
+}
+
+// heldText is the text of what is held at a time.
+func heldText(s keyspace.Space, named []holding, attempts int, at time.Time) string {
+	if len(named)+attempts == 0 {
+		return "permits, runs or attempts"
+	}
+	slices.SortFunc(named, func(a, b holding) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.token, b.token)) })
+	var parts []string
+	for _, h := range named[:min(len(named), namesHeld)] {
+		parts = append(parts, h.text(s, at))
+	}
+	if more := len(named) - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	if attempts > 0 {
+		parts = append(parts, fmt.Sprintf("attempts of requests: %d", attempts))
+	}
+	return fmt.Sprintf("%d permits, runs or attempts (%s)", len(named)+attempts, strings.Join(parts, "; "))
+}
+
+// text names one of them.
+func (h holding) text(s keyspace.Space, at time.Time) string {
+	text := fmt.Sprintf("job %q", h.job)
+	if h.key != "" {
+		text = fmt.Sprintf("%s, token %d", queueOf(s, h.key), h.token)
+	}
+	text += fmt.Sprintf(", for %v", at.Sub(h.since).Round(time.Millisecond))
+	if h.note != "" {
+		text += fmt.Sprintf(", note %q", h.note)
+	}
+	return text
+}
+
+// queueOf returns the kind and the name of the queue of a request.
+func queueOf(s keyspace.Space, in string) string {
+	for _, kind := range []keyspace.Kind{keyspace.Semaphore, keyspace.Mutex, keyspace.Election, keyspace.Rate} {
+		if name, ok := s.ParseQueue(kind, in); ok {
+			return fmt.Sprintf("%s %q", kind, name)
+		}
+	}
+	name, ok := s.ParseLimiter(in)
+	if !ok {
+		return in
+	}
+	if key, ok := s.Limiter(name).ParseKey(in); ok {
+		return fmt.Sprintf("limiter %q, key %q", name, key)
+	}
+	return fmt.Sprintf("limiter %q", name)
+}
+
+// holdings returns what is held: the permits that are not released and the runs, and how many attempts there are.
+func (r *roll) holdings() (named []holding, attempts int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t, h := range r.holders {
+		if !h.Released() {
+			named = append(named, holding{key: t.Key, token: t.Token, note: t.Note, since: t.since})
+		}
+	}
+	for _, h := range r.runs {
+		named = append(named, h)
+	}
+	return named, r.entered - len(r.runs)
+}
