@@ -86,7 +86,7 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.refuse()
-	s.awaitHolders(ctx)
+	awaitHolders(ctx, s)
 	s.stop()
 	s.shut.Do(func() {
 		<-s.ran // it may still start a last request to etcd

@@ -27,7 +27,7 @@ const namesHeld = 5
 
 // stillHeld reports whether a permit is held that its holder has not released. One whose
 // release etcd has not confirmed is not: revoking the lease frees it as well.
-func (s *Session) stillHeld() bool {
+func stillHeld(s *Session) bool {
 	s.mu.Lock()
 	held, e := s.held, s.current
 	s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *Session) stillHeld() bool {
 
 // awaitHolders waits until nothing is held, or the session or ctx ends. What is still held is logged once, after ReportEvery, and
 // is in the error of Close if ctx ends the wait.
-func (s *Session) awaitHolders(ctx context.Context) {
+func awaitHolders(ctx context.Context, s *Session) {
 	began, late := time.Now(), time.NewTimer(s.opts.ReportEvery)
 	defer late.Stop()
 	for {
@@ -47,11 +47,11 @@ func (s *Session) awaitHolders(ctx context.Context) {
 			return
 		case <-late.C:
 			s.said.Do(func() {
-				s.opts.Log.Warn("Close waits for what is still held", zap.Duration("for", time.Since(began).Round(time.Millisecond)), zap.String("held", s.heldNow()))
+				s.opts.Log.Warn("Close waits for what is still held", zap.Duration("for", time.Since(began).Round(time.Millisecond)), zap.String("held", heldNow(s)))
 			})
 		case <-ctx.Done():
-			if s.ctx.Err() == nil && s.stillHeld() {
-				s.fail(fmt.Errorf("close session: %s had not ended: %w", s.heldNow(), ctx.Err()))
+			if s.ctx.Err() == nil && stillHeld(s) {
+				s.fail(fmt.Errorf("close session: %s had not ended: %w", heldNow(s), ctx.Err()))
 			}
 			return
 		}
@@ -59,7 +59,7 @@ func (s *Session) awaitHolders(ctx context.Context) {
 }
 
 // heldNow names what Close waits for, the longest held first.
-func (s *Session) heldNow() string {
+func heldNow(s *Session) string {
 	s.mu.Lock()
 	e := s.current
 	s.mu.Unlock()

@@ -77,12 +77,11 @@ type Session struct {
 	abandon context.CancelFunc
 
 	callbacks
-	wg   sync.WaitGroup
-	ran  chan struct{}      // closed when run has ended
-	rush context.CancelFunc // when a ctx of Close has ended
-	left context.Context    // ends two seconds after rush was called and ctx has ended: Close leaves its callbacks
-	shut sync.Once
-	said sync.Once // what Close waits for
+	wg         sync.WaitGroup
+	ran        chan struct{}      // closed when run has ended
+	rush       context.CancelFunc // when a ctx of Close has ended
+	left       context.Context    // ends two seconds after rush was called and ctx has ended: Close leaves its callbacks
+	shut, said sync.Once          // said: what Close waits for
 
 	mu       sync.Mutex
 	current  *Epoch             // nil between leases
