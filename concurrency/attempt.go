@@ -31,6 +31,7 @@ type attempt struct {
 	terms
 	caller context.Context // of the call, whose end is not that of its Wait
 	begun  time.Time
+	behind *Permit // of its own context, for which it waits, or nil
 }
 
 // call returns the attempt as a call of its queue.
@@ -100,6 +101,7 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 	if err := cmp.Or(q.invalid, ctx.Err()); err != nil {
 		return nil, q.failed(a.doing, err)
 	}
+	a.findBehind(ctx)
 	timed, cancel := a.bound(ctx)
 	defer cancel()
 	var p *Permit

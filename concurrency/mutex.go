@@ -17,7 +17,8 @@ import (
 // Tokens of its permits strictly rise from holder to holder: see Permit.Token.
 //
 // A Mutex is safe for concurrent use. It is not reentrant: two calls of one process are two
-// requests.
+// requests. A Lock with the context of work under the mutex waits for its own permit: the session's Logger gets a warning, and the
+// error that ends the wait has that permit's token.
 type Mutex struct{ queue *sessionQueue }
 
 // NewMutex returns the mutex of that name. It does no I/O. It returns ErrInvalid if the

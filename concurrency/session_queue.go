@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,6 +26,7 @@ type sessionQueue struct {
 	base         *queue.Base // the default limit, or nil
 	kind         observe.Kind
 	total        *sessionQueue // which a request joins when it is admitted here, or nil
+	saidBehind   sync.Once     // that a call waits for a permit of its own context
 	invalid      error         // what every call returns, if the queue cannot exist
 }
 

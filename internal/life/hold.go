@@ -1,6 +1,9 @@
 package life
 
-import "context"
+import (
+	"context"
+	"iter"
+)
 
 // Hold is the Handle of a permit or of a run of a job: when that is lost, so is the right to the work under it, which is work
 // with a ctx that is derived from the context of the life, or from that of Around.
@@ -46,11 +49,30 @@ func (l *Life) under(outer context.Context, key any) any {
 	return &under{l, outer}
 }
 
+// holds yields what ctx runs under, the innermost first.
+func holds(ctx context.Context) iter.Seq[*under] {
+	return func(yield func(*under) bool) {
+		for u, ok := ctx.Value(holdKey{}).(*under); ok && yield(u); u, ok = u.outer.Value(holdKey{}).(*under) {
+		}
+	}
+}
+
+// Holds yields the holds under which ctx runs, the innermost first, also those that have ended.
+func Holds(ctx context.Context) iter.Seq[Hold] {
+	return func(yield func(Hold) bool) {
+		for u := range holds(ctx) {
+			if !yield(u.life.handle.(Hold)) {
+				return
+			}
+		}
+	}
+}
+
 // AfterLoss calls lost with the cause, in a goroutine of its own, when a hold is lost under which ctx runs, until stop is
 // called. The end of ctx has no part in it.
 func AfterLoss(ctx context.Context, lost func(cause error)) (stop func()) {
 	var stops []func() bool
-	for u, ok := ctx.Value(holdKey{}).(*under); ok; u, ok = u.outer.Value(holdKey{}).(*under) {
+	for u := range holds(ctx) {
 		stops = append(stops, context.AfterFunc(u.life.ending(), func() {
 			if cause := u.life.Cause(); u.life.handle.(Hold).Lost(cause) {
 				lost(cause)

@@ -104,3 +104,22 @@ func TestAfterLossStops(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// Holds are those under which ctx runs, the innermost first, and no life that is no hold.
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	trust := &lease{until: in(time.Hour)}
+	outer := begun(t.Context(), trust, &hold{})
+	other := begun(outer.Context(), trust, ends{})
+	inner := begun(other.Context(), trust, &hold{})
+	var got []Hold
+	for h := range Holds(context.WithoutCancel(inner.Context())) {
+		got = append(got, h)
+	}
+	require.Len(t, got, 2)
+	require.Same(t, inner.handle, got[0])
+	require.Same(t, outer.handle, got[1])
+	for range Holds(t.Context()) {
+		t.Error("no hold")
+	}
+}
