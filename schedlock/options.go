@@ -195,9 +195,9 @@ const (
 	// Once starts the latest missed tick, once in the whole fleet, when a process begins to use the
 	// job, see Job.Next, however long ago it was missed; LateBy, if given, bounds that. If the job
 	// is locked or cools down, the process waits for the end of that first. A tick that came after
-	// the last start was missed if that run was lost, or had ended before the tick came. Of a job
-	// that has never run, and of one whose schedule has changed since, ticks are missed from the first
-	// one on that was planned: no fire time of a new schedule from before that was in force. Of a job that
+	// the last start was missed if that run was lost, or had ended before the tick came. If the
+	// job has never run, or its schedule has changed since the last start, ticks are missed from the
+	// first one on that was planned: fire times of a new schedule from before it was in force do not count. Of a job that
 	// ran without a schedule until now (Do without Planned) none was missed.
 	Once
 )
