@@ -117,3 +117,42 @@ func warnOfStuck(log *zap.Logger, name string) func(time.Time) {
 		})
 	}
 }
+
+// sameCron is how soon after another process has started a job a call without a tick is taken for one of the same fire time.
+const sameCron = 10 * time.Second
+
+// warnOfNoTick logs, once for each job, that a call of Do without a tick has claimed just after one of another process: a cron that
+// calls on each host runs the job on each of them.
+func (k *claim) warnOfNoTick(c *claimed) {
+	if k.timed() || k.times != nil || k.lasting || c.attempt > 1 {
+		return
+	}
+	before := k.job.untimedBefore(c, k.sess.Owner())
+	if before.IsZero() || c.tick.Sub(before) > sameCron {
+		return
+	}
+	k.job.noTick.Do(func() {
+		k.log.Warn("a call without a tick has started a job just after another process did: each call is a tick of its own. Pass Tick or Every, or use Job",
+			zap.String("job", k.job.name), zap.Time("start", c.tick), zap.Time("before", before))
+	})
+}
+
+// untimedBefore returns the tick of the latest run record before that of a claim without a tick, and the zero time if that is of a
+// fire time, which has whole seconds, or of this process. Its claim has listed the keys.
+func (j *job) untimedBefore(c *claimed, owner string) time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	own := j.untimed
+	j.untimed = c.tick
+	for _, key := range c.older {
+		tick, ok := j.keys.ParseRun(key)
+		if !ok || !tick.Before(c.tick) {
+			continue
+		}
+		if by, known := j.claimed[key]; known && by == owner || tick.Equal(own) || tick.Equal(tick.Truncate(time.Second)) {
+			break
+		}
+		return tick
+	}
+	return time.Time{}
+}

@@ -1,5 +1,6 @@
 // Package schedlock runs the scheduled jobs of a fleet of processes: each fire time of a job is
-// started by one process and skipped by all others.
+// started by one process and skipped by all others. A Job knows its fire times; give Locker.Do the option Tick or Every. Without
+// them each call is a tick of its own, and a cron that calls on each host runs the job on each of them: a warning is logged.
 //
 // # Guaranteed
 //

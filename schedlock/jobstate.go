@@ -36,6 +36,8 @@ type job struct {
 	cooldown    *cooldown
 	callers     callers     // of this process
 	ahead       sync.Once   // a claim of a later tick than the present time is logged once
+	untimed     time.Time   // the tick of the latest claim of this process by a call without one
+	noTick      sync.Once   // that such calls of two processes run the job is logged once
 	differs     sync.Once   // other fire times of one crontab are logged once
 	planned     record.Plan // in etcd, as far as events have shown it
 	shown       bool        // an event has shown it since plans were read
