@@ -123,11 +123,11 @@ const sameCron = 10 * time.Second
 
 // warnOfNoTick logs, once for each job, that a call of Do without a tick has claimed just after one of another process: a cron that
 // calls on each host runs the job on each of them.
-func (k *claim) warnOfNoTick(c *claimed) {
+func warnOfNoTick(k *claim, c *claimed) {
 	if k.timed() || k.times != nil || k.lasting || c.attempt > 1 {
 		return
 	}
-	before := k.job.untimedBefore(c, k.sess.Owner())
+	before := untimedBefore(k.job, c, k.sess.Owner())
 	if before.IsZero() || c.tick.Sub(before) > sameCron {
 		return
 	}
@@ -139,7 +139,7 @@ func (k *claim) warnOfNoTick(c *claimed) {
 
 // untimedBefore returns the tick of the latest run record before that of a claim without a tick, and the zero time if that is of a
 // fire time, which has whole seconds, or of this process. Its claim has listed the keys.
-func (j *job) untimedBefore(c *claimed, owner string) time.Time {
+func untimedBefore(j *job, c *claimed, owner string) time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	own := j.untimed

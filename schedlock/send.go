@@ -58,7 +58,7 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 		c.planned = k.planBefore(c, created.Also)
 		c.removable(k.job, created.Read)
 		afterClaim(k.Locker, k.job, c, p.mod)
-		k.warnOfNoTick(c)
+		warnOfNoTick(k, c)
 		waited = true
 		return c, nil
 	}
