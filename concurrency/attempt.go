@@ -31,7 +31,7 @@ type attempt struct {
 	terms
 	caller context.Context // of the call, whose end is not that of its Wait
 	begun  time.Time
-	behind *Permit // of its own context, for which it waits, or nil
+	behind int64 // the token of a permit of its own context, for which it waits, or 0
 }
 
 // call returns the attempt as a call of its queue.
@@ -101,7 +101,9 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 	if err := cmp.Or(q.invalid, ctx.Err()); err != nil {
 		return nil, q.failed(a.doing, err)
 	}
-	a.findBehind(ctx)
+	if a.source == nil {
+		a.behind = findBehind(ctx, a.queue, &a.request)
+	}
 	timed, cancel := a.bound(ctx)
 	defer cancel()
 	var p *Permit

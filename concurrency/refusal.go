@@ -26,7 +26,7 @@ func (a *attempt) errorOf(timed context.Context, err error) error {
 	if option != "" {
 		err = fmt.Errorf("%w; %s", err, option)
 	}
-	return a.queue.failed(a.doing, a.sayBehind(err, timed.Err() != nil))
+	return a.queue.failed(a.doing, sayBehind(a.behind, err, timed.Err() != nil))
 }
 
 // public returns the error of a value by which a queue has refused the call, and another error as it is.
