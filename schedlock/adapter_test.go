@@ -107,7 +107,7 @@ func TestAdapterRefuses(t *testing.T) {
 	require.ErrorIs(t, periods.Plan("job"), schedlock.ErrInvalid, "it has no next fire time")
 	require.ErrorIs(t, periods.SetCrontab("@hourly", time.UTC, time.Now()), schedlock.ErrInvalid)
 	require.Zero(t, periods.Next(time.Now()))
-	require.NoError(t, periods.Remove(ctx))
+	require.ErrorIs(t, periods.Remove(ctx), schedlock.ErrInvalid, "it is for any number of jobs")
 	_, _, err = periods.Start(ctx, "")
 	require.ErrorIs(t, err, schedlock.ErrInvalid)
 
