@@ -61,6 +61,15 @@ var harmless = []fault{
 		},
 	},
 	{
+		name: "a key's own limit is deleted",
+		cause: func(f *fleet) {
+			lim := f.limiter(f.sessions[0], "unset")
+			require.NoError(f.T, lim.Key("a").SetLimit(f.ctx, 0, concurrency.CreateLimit()))
+			f.erase("/limiter/unset/key/a/limit")
+			f.loop(every/4, func() error { return lim.Key("a").Do(f.ctx, busy) })
+		},
+	},
+	{
 		name: "a holder is asked to release its permit",
 		cause: func(f *fleet) {
 			sem := f.semaphore(f.sessions[0], "asked", 1)
