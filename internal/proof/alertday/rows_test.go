@@ -104,7 +104,7 @@ var rows = map[string]caused{
 	"By hand: ⚠ a limiter's request is deleted at its key alone":           by("a limiter's request is deleted at its key alone"),
 	"By hand: the limit's key is deleted":                                  by("a limit's key is deleted"),
 	"By hand: a key's own limit is deleted":                                by("a key's own limit is deleted"),
-	"By hand: the limit's key is overwritten with something unreadable":    by("a limit's key cannot be read"),
+	"By hand: the limit's key is made unreadable":                          by("a limit's key cannot be read"),
 	"By hand: foreign keys are put below the prefix":                       by("another program writes below the prefix"),
 }
 
