@@ -207,14 +207,14 @@
 // may resolve the request while its work continues.
 //
 // A timeout that waits for its handler, such as chi's Timeout, belongs in front as well: there its 504 comes too late. Behind,
-// it comes on top of the late response, which is the outcome if it shows that it is whole: by a Content-Length, a status
-// without a body, or as an object or array of JSON. Otherwise the attempt is lost, and the client gets the 504: the end of
-// its context may have cut the handler off.
+// it comes on top of the late response, which is the outcome if it is below 400 and shows that it is whole: by a
+// Content-Length, a status without a body, or as an object or array of JSON. Otherwise the attempt is lost, and the client
+// gets the 504: the end of its context may have cut the handler off, or be the reason of the error.
 //
 // A middleware that recovers panics belongs in front, too. Behind, it makes a 500 of a panic, which
 // is a failure as above, also if a part of the response was written before: the client gets the 500, with what was written
-// after it, or a response that breaks off, also if the handler has said Remember. It is ignored, as by net/http, if the first
-// response is whole by its Content-Length or has no body. But if it writes no such status, a response without a Content-Length looks whole. If it has to be behind,
+// after it, or a response that breaks off, also if the handler has said Remember, unless the first response is whole by its
+// Content-Length. But if it writes no such status, a response without a Content-Length looks whole. If it has to be behind,
 // let it call Decide with idempotency.Abandon: then the response is withheld.
 //
 // Behind a Middleware of the same store that has begun a request, a second one passes it on, and its

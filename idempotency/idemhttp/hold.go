@@ -78,17 +78,21 @@ func (rec *recorder) cut() bool {
 		!empty(rec.r, rec.status) && len(rec.head["Transfer-Encoding"]) == 0
 }
 
-// entire reports whether the response is whole by its Content-Length or its last frame, or since it has no body; or as JSON,
-// if it was late.
+// entire reports whether the response is whole by its Content-Length or its last frame, or since it has no body.
 func (rec *recorder) entire() bool {
-	return empty(rec.r, rec.status) || rec.length >= 0 && rec.taken >= rec.length || rec.frames != nil && rec.frames.over ||
-		rec.late504() && !rec.over && wholeJSON(rec.head, rec.body)
+	return empty(rec.r, rec.status) || rec.length >= 0 && rec.taken >= rec.length || rec.frames != nil && rec.frames.over
 }
 
 // late504 reports whether what came on top of the response is the 504 of a timeout behind the Middleware, such as chi's, that waits
 // for its handler: it writes nothing else. A recoverer's status after it replaces it.
 func (rec *recorder) late504() bool {
 	return rec.failed == http.StatusGatewayTimeout && len(rec.text) == 0
+}
+
+// lateSuccess reports whether the response is a success that shows its end, also as JSON, and only the 504 of a timeout came on
+// top. An error may be what the timeout has made of the handler's work.
+func (rec *recorder) lateSuccess() bool {
+	return rec.late504() && rec.status < 400 && (rec.entire() || !rec.over && wholeJSON(rec.head, rec.body))
 }
 
 // wholeJSON reports whether a body with these headers is an object or an array of JSON, of which a part has no end.
@@ -105,9 +109,9 @@ func (rec *recorder) unfinished() bool {
 	return rec.frames != nil && rec.written > 0 && !rec.frames.over
 }
 
-// fell reports whether a status of 5xx came on top of another one whose response nothing shows to be whole. The client gets it,
-// or a response that breaks off. On top of a whole response it is ignored, as net/http does.
-func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked && !rec.entire() }
+// fell reports whether a status of 5xx came on top of another one, also of a whole response: a commit may have failed after it.
+// The client gets it, or a response that breaks off. On top of a late success the 504 of a timeout is ignored, as by net/http.
+func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked && !rec.lateSuccess() }
 
 // fail puts the 5xx that came later, and what was written after it, in the place of a response that was not sent.
 func (rec *recorder) fail() {
@@ -130,14 +134,23 @@ func doubt(rec *recorder) {
 // reports whether that is the 5xx that came later: the client gets it.
 func (rec *recorder) remember(said word) bool {
 	first := said.counts(rec.status)
-	if first { // that a context has ended did not stop the handler
-		rec.stopped = false
+	if first {
+		rec.trust()
 	}
 	if !rec.fell() || rec.live || !first && !said.counts(rec.failed) {
 		return false
 	}
 	rec.fail()
 	return true
+}
+
+// trust takes the response for whole as far as the handler can know it, which has said Remember: that a context has
+// ended did not stop it, and a 5xx on top of a whole response is not about the request.
+func (rec *recorder) trust() {
+	rec.stopped = false
+	if rec.entire() {
+		rec.failed = 0
+	}
 }
 
 // contexts says which contexts of a handler have ended before its attempt was settled.

@@ -281,7 +281,7 @@ func (rec *recorder) end(c *config) *Response {
 	if len(rec.body) > 0 {
 		rec.sniff(nil)
 	}
-	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut() || rec.fell()
+	trailer, omitted := trailers(rec.header, rec.head), rec.over || rec.cut() || rec.fell() && !rec.entire()
 	header := c.stored(rec.head, rec.before, omitted)
 	if rec.length >= 0 && empty(rec.r, rec.status) {
 		header.Set("Content-Length", strconv.FormatInt(rec.length, 10))
