@@ -11,8 +11,9 @@ import (
 
 // framed reports whether the end of a response is not in its status: that of gRPC, gRPC-Web or a stream of
 // Connect.
-func framed(resp *http.Response) bool {
-	return resp.StatusCode == http.StatusOK && resp.Body != nil && named(mediaType(resp.Header)) != plainHTTP
+func framed(r *http.Request, resp *http.Response) bool {
+	p := protocolOf(r, resp.Header)
+	return resp.StatusCode == http.StatusOK && resp.Body != nil && p != plainHTTP && p != connectUnary
 }
 
 // call is the body of a framed response. It calls retry if the call has an end that a retry may change, or if

@@ -101,7 +101,8 @@
 // A 404 of a router is a final no, too. In front of a whole router, the Middleware replays the 404 of an instance
 // whose release does not have a new route yet to the next release: put it behind the router, around the routes that
 // need it. Of a call of RPC, a status without a code has the code that the client reads from it, none of which is recorded:
-// 404 is unimplemented, 400 internal, and 409, 413 and 415 are unknown.
+// 404 is unimplemented, 400 internal, and 409, 413 and 415 are unknown. If nothing but the type application/proto says that it
+// is a call, that holds for 404 alone: a service of REST may take that type, too.
 //
 // # At most one request
 //

@@ -30,6 +30,7 @@ func TestLargeFailureOfACall(t *testing.T) {
 		"gRPC-Web":                             {"application/grpc-web+proto", frame(0, long) + frame(0x80, "grpc-status: 5\r\n"), "grpc-status: 5\r\n", 200, 200, false},
 		"a stream of Connect":                  {"application/connect+proto", frame(0, long) + frame(2, `{"error":`+notFound+`"}}`), `{"error":{"code":"not_found"`, 200, 200, false},
 		"Connect":                              {"application/proto", notFound + long + `"}`, `{"code":"not_found"`, 404, 404, false},
+		"protobuf, a status without a code":    {"application/proto", long, "Idempotency-Body-Omitted: true", 400, 400, false},
 		"Connect, with the code further below": {"application/proto", `{"message":"` + long + `","code":"invalid_argument"}`, "Idempotency-Body-Omitted: true", 400, 400, false},
 	} {
 		t.Run(name, func(t *testing.T) {

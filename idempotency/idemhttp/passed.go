@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 	"github.com/etcdkit/etcdkit/idempotency/internal/rpc"
 )
@@ -42,18 +43,41 @@ func ofGateway(status int, body []byte) *ending {
 	return &end
 }
 
-// undecided reports whether an error is one for which ofGateway returns an ending, or breaks off before that is known. It
-// reads the beginning of the body, which can still be read.
-func undecided(resp *http.Response) bool {
-	if mediaType(resp.Header) != "application/json" || resp.Body == http.NoBody { // which layers in front may look for
+// undecided reports whether the end of a response is one that a retry may change, by what its status and its headers do not
+// say alone: an error for which ofGateway returns an ending, one of Connect whose code is not recorded, what is no answer to a
+// call at all, or an error that breaks off before that is known.
+func undecided(r *http.Request, resp *http.Response) bool {
+	status := resp.StatusCode
+	if status < 200 || status >= 300 && status < 400 && resp.Header.Get("Location") != "" { // the client follows it
 		return false
+	}
+	if status >= 400 && mediaType(resp.Header) == "application/json" {
+		body, err := beginning(resp)
+		if err != nil || ofGateway(status, body) != nil {
+			return true
+		}
+		var begun []byte
+		if len(body) == maxLast {
+			begun = body
+		}
+		if e := connectErrorIn(begun, body); protocolOf(r, resp.Header) == connectUnary && e.Code != "" {
+			return e.end().kind.Action() != idempotency.Remember
+		}
+	}
+	return endWithoutCode(r, resp.Header, status).kind.Action() != idempotency.Remember
+}
+
+// beginning reads the beginning of a body, not compressed. The body can still be read.
+func beginning(resp *http.Response) ([]byte, error) {
+	if resp.Body == nil || resp.Body == http.NoBody { // which layers in front may look for
+		return nil, nil
 	}
 	head, err := io.ReadAll(io.LimitReader(resp.Body, maxLast))
 	resp.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
-	return err != nil || ofGateway(resp.StatusCode, plainBody(resp.Header, head)) != nil
+	return plainBody(resp.Header, head), err
 }
 
 // fieldsSayUnknown reports whether a status of gRPC is such an answer, by its details in headers or trailers.

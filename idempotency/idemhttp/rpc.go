@@ -226,12 +226,22 @@ func (rec *recorder) begin(more []byte) {
 // errorOfConnect returns the error of Connect that is the body, if it is one. Of a body that is not buffered it has the code alone,
 // if that is the first member, where the libraries of Connect write it.
 func (rec *recorder) errorOfConnect() (e connectError, ok bool) {
-	if rec.begun != nil {
-		e.Code, ok = firstCode(rec.begun).(string)
-		return e, ok && e.Code != ""
+	if rec.status >= 400 {
+		e = connectErrorIn(rec.begun, plainBody(rec.head, rec.body))
 	}
-	ok = rec.status >= 400 && json.Unmarshal(plainBody(rec.head, rec.body), &e) == nil && e.Code != ""
-	return e, ok
+	return e, e.Code != ""
+}
+
+// connectErrorIn is errorOfConnect for a body that is not compressed; begun is the beginning of one that is not buffered.
+func connectErrorIn(begun, body []byte) (e connectError) {
+	if begun != nil {
+		e.Code, _ = firstCode(begun).(string)
+		return e
+	}
+	if json.Unmarshal(body, &e) != nil {
+		return connectError{}
+	}
+	return e
 }
 
 // firstCode returns the member "code" at the beginning of an object in JSON, a string or a float64; nil if there is none.
@@ -288,13 +298,27 @@ func (rec *recorder) withoutCode() ending {
 			return *end
 		}
 	}
-	below := rec.protocol == connectUnary && bytes.HasPrefix(rec.begun, []byte("{")) // the code may be in what is not buffered
-	if protocolOfCall(rec.r) == plainHTTP || rec.status == http.StatusOK && !foreign(rec.r, rec.head) || below {
+	if rec.protocol == connectUnary && bytes.HasPrefix(rec.begun, []byte("{")) { // the code may be in what is not buffered
 		return ofStatus(rec.status)
 	}
-	end := ofCode(codeOfStatus(rec.status))
-	end.text = fmt.Sprintf("the handler has answered a call with status %d, type %q and no code: its client reads %s", rec.status, mediaType(rec.head), forms.Codes[end.code].Name)
+	return endWithoutCode(rec.r, rec.head, rec.status)
+}
+
+// endWithoutCode is withoutCode for the status and the headers of a response.
+func endWithoutCode(r *http.Request, head http.Header, status int) ending {
+	switch {
+	case protocolOfCall(r) == plainHTTP, status == http.StatusOK && !foreign(r, head), status != http.StatusNotFound && !surelyCall(r):
+		return ofStatus(status)
+	}
+	end := ofCode(codeOfStatus(status))
+	end.text = fmt.Sprintf("the handler has answered a call with status %d, type %q and no code: its client reads %s", status, mediaType(head), forms.Codes[end.code].Name)
 	return end
+}
+
+// surelyCall reports whether more than the type application/proto says that a request is a call: a service of REST may take
+// that, too, whose 201, 202 and 204 are successes.
+func surelyCall(r *http.Request) bool {
+	return mediaType(r.Header) != "application/proto" && protocolOfCall(r) != plainHTTP || callOf(r, "") != plainHTTP || rpc.Registered(sent(r).Path)
 }
 
 // foreign reports whether a response with these headers is not of the type that the client of the call reads.

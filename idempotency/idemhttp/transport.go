@@ -23,8 +23,8 @@ import (
 //   - if the context is an attempt's (in a handler behind the Middleware, or in the function of
 //     idempotency.Do): idempotency.CallKey of method, host, URL and body. An attempt that takes over
 //     from a lost one sends the same requests with the same keys, and so does a handler that retries
-//     after an error, a 5xx, a 409, an unknown outcome, or a code of gRPC or Connect that is not recorded, which is known
-//     when the response was read. Neither the spelling of the URL counts nor the encoding of a body in
+//     after an error, a 5xx, a 409, an unknown outcome, or a code of gRPC or Connect that is not recorded, also one that the
+//     client of a call reads from a status without a code, which is known when the response was read. Neither the spelling of the URL counts nor the encoding of a body in
 //     JSON, in a form, in multiple parts or in messages of RPC, nor its compression by gzip, as in Content, up to
 //     64 MiB: JSON and a form have to have their Content-Type. A body that says something else each time, such as a
 //     timestamp, has a new key each time, and so has one in any other form whose encoder is not
@@ -121,7 +121,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	resp, err := send(base, r2)
-	answered(resp, err, retry)
+	answered(r2, resp, err, retry)
 	over = true
 	return resp, err
 }
@@ -164,15 +164,15 @@ type retryKey struct{}
 
 // answered calls retry if a request has no final response: none, one that a retry may change, or
 // one whose body breaks off.
-func answered(resp *http.Response, err error, retry func()) {
+func answered(r *http.Request, resp *http.Response, err error, retry func()) {
 	switch {
 	case err != nil, resp == nil, resp.StatusCode == http.StatusConflict, saysUnknown(resp.Header), RememberFinal(resp.StatusCode) != idempotency.Remember:
 		retry()
-	case resp.Body == nil: // of a RoundTripper of the caller's own
-	case resp.StatusCode >= 400 && undecided(resp):
+	case framed(r, resp):
+		resp.Body = &call{ReadCloser: resp.Body, resp: resp, frames: framesOf(protocolOf(r, resp.Header)), retry: retry}
+	case undecided(r, resp):
 		retry()
-	case framed(resp):
-		resp.Body = &call{ReadCloser: resp.Body, resp: resp, frames: framesOf(named(mediaType(resp.Header))), retry: retry}
+	case resp.Body == nil: // of a RoundTripper of the caller's own
 	case resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols:
 		resp.Body = &watched{resp.Body, retry}
 	}
