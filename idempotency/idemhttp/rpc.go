@@ -244,7 +244,7 @@ func connectErrorIn(begun, body []byte) (e connectError) {
 	return e
 }
 
-// firstCode returns the member "code" at the beginning of an object in JSON, a string or a float64; nil if there is none.
+// firstCode returns the member "code" at the beginning of an object in JSON, or nil.
 func firstCode(begun []byte) json.Token {
 	d := json.NewDecoder(bytes.NewReader(begun))
 	for _, want := range []json.Token{json.Delim('{'), "code"} {
@@ -256,18 +256,19 @@ func firstCode(begun []byte) json.Token {
 	return is
 }
 
-// numberOfStatus returns the code of a status of gRPC in JSON, as grpc-gateway writes it: a number; 0 if it is none. begun is the
-// beginning of one that is not buffered.
-func numberOfStatus(begun, body []byte) float64 {
-	if begun != nil {
-		code, _ := firstCode(begun).(float64)
-		return code
-	}
-	var st struct{ Code float64 }
-	if json.Unmarshal(body, &st) != nil {
+// numberOfStatus returns the code of a status of gRPC in JSON, in the form in which grpc-gateway writes it: a number, with a
+// message and details, and nothing else; 0 for any other JSON, such as another API's error with a number.
+func numberOfStatus(body []byte) float64 {
+	var st map[string]any // the names of members count in their letter case
+	if json.Unmarshal(body, &st) != nil || len(st) != 3 {
 		return 0
 	}
-	return st.Code
+	_, says := st["message"].(string)
+	_, detailed := st["details"].([]any)
+	if code, _ := st["code"].(float64); says && detailed {
+		return code
+	}
+	return 0
 }
 
 // plainBody returns the body of an error with these headers, not compressed.
@@ -286,7 +287,7 @@ func (rec *recorder) aborted() bool {
 		return false
 	}
 	e, ok := rec.errorOfConnect()
-	return ok && e.Code == forms.Codes[10].Name || numberOfStatus(rec.begun, plainBody(rec.head, rec.body)) == 10
+	return ok && e.Code == forms.Codes[10].Name || numberOfStatus(plainBody(rec.head, rec.body)) == 10
 }
 
 // withoutCode returns the ending of a response that has no code of RPC. To a call it is the answer of something in front of
