@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -52,14 +53,20 @@ func describeBody(r *http.Request) ([]byte, error) {
 	case m.isJSON():
 		return sumOfPlain(r, describeJSON)
 	}
+	sum := describeBytes
 	if m.isForm() {
-		return sumOfPlain(r, describeForm)
+		sum = describeForm
+	} else if !slices.Equal(codingsOf(r.Header), []string{"gzip"}) { // in another coding, its bytes say what it holds
+		return sumOf(r, sum)
 	}
-	return sumOfPlain(r, func(body io.Reader) ([]byte, error) {
-		h := sha256.New()
-		_, err := io.Copy(h, body)
-		return h.Sum(nil), err
-	})
+	return sumOfPlain(r, sum)
+}
+
+// describeBytes returns a hash of a body as it is.
+func describeBytes(body io.Reader) ([]byte, error) {
+	h := sha256.New()
+	_, err := io.Copy(h, body)
+	return h.Sum(nil), err
 }
 
 // describeMessages returns a hash of the messages of a call. Those of a method that is not registered in
@@ -149,12 +156,15 @@ func sumOfPlain(r *http.Request, sum func(io.Reader) ([]byte, error)) ([]byte, e
 	})
 }
 
-// codingsOf returns the codings of a body, in lower case and in the order in which they were applied.
+// codingsOf returns the codings of a body, in lower case and in the order in which they were applied. x-gzip is gzip (RFC 9110).
 func codingsOf(h http.Header) []string {
 	var codings []string
 	for _, values := range h.Values("Content-Encoding") {
 		for coding := range strings.SplitSeq(values, ",") {
 			if coding = strings.ToLower(strings.TrimSpace(coding)); coding != "" && coding != "identity" {
+				if coding == "x-gzip" {
+					coding = "gzip"
+				}
 				codings = append(codings, coding)
 			}
 		}

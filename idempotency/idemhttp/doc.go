@@ -125,13 +125,14 @@
 // arrived UNAVAILABLE with INCOMPLETE. The status of HTTP is the one
 // that the protocol gives to the code: Connect's for REUSED is 400, where a client of HTTP gets 422.
 //
-// A handler does not learn of codings that the client accepts beside gzip: in another one the end of a call could not be read.
-// A call of gRPC-Web or a stream of Connect whose messages are in another one is refused with PAYLOAD, since its answer would
-// be in the same. If an end cannot be read nevertheless, the attempt is lost, its response is withheld, and ReportError gets
+// A handler of gRPC-Web or Connect does not learn of codings that the client accepts beside gzip: in another one the end of a
+// call could not be read. A call of gRPC-Web or a stream of Connect with a message that is compressed in another one is refused
+// with PAYLOAD, since its answer would be in the same. If an end cannot be read nevertheless, the attempt is lost, its response is withheld, and ReportError gets
 // an error.
 //
 // If a body was larger than MaxResponse, duplicates get NOT_KEPT: without its body, a response would be an
-// empty message. Of a failure they get its code. The client's deadline (Grpc-Timeout, Connect-Timeout-Ms) does not end the handler's context, of any request that has a key.
+// empty message. Of a failure they get its code. The client's deadline (Grpc-Timeout, Connect-Timeout-Ms) does
+// not end the context of a handler whose request is claimed, whatever the request.
 //
 // The handler runs when the whole request was read. A stream whose client waits for answers before it sends
 // the next message ends with the client's deadline, and has not begun.

@@ -94,6 +94,8 @@ func (f *frames) read(p []byte) {
 	}
 }
 
+var errLong = fmt.Errorf("the last frame of the response has more than %d bytes", maxLast)
+
 // end decodes the last frame. It returns an error if there is none, or if it cannot be read. h has the
 // headers of the response.
 func (f *frames) end(h http.Header) error {
@@ -102,7 +104,7 @@ func (f *frames) end(h http.Header) error {
 		f.last = nil
 		return errors.New("the response has no last frame")
 	case f.long:
-		return fmt.Errorf("the last frame of the response has more than %d bytes", maxLast)
+		return errLong
 	case !f.gzip:
 		return nil
 	}
@@ -113,7 +115,10 @@ func (f *frames) end(h http.Header) error {
 	r, err := gzip.NewReader(bytes.NewReader(f.last))
 	if err == nil {
 		f.gzip = false
-		f.last, err = io.ReadAll(io.LimitReader(r, maxLast))
+		f.last, err = io.ReadAll(io.LimitReader(r, maxLast+1))
+		if f.long = len(f.last) > maxLast; f.long { // its status may be in the rest
+			return errLong
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("the last frame of the response cannot be decompressed: %w", err)

@@ -138,9 +138,6 @@ var errNoOp = errors.New("Options.Op has returned no operation; ByPattern does i
 // content returns the body of a request and its payload, or the problem of a body that cannot be
 // used.
 func (c *config) content(r *http.Request) (body []byte, payload any, refused *Problem) {
-	if coding := otherCoding(r); coding != "" {
-		return nil, nil, &Problem{Code: CodeBody, Detail: fmt.Sprintf("Its messages are compressed by %q, and the end of the response would be, too: send them by gzip, or not compressed.", coding)}
-	}
 	body, err := read(r, c.MaxRequest)
 	var limit *http.MaxBytesError
 	switch {
@@ -155,6 +152,9 @@ func (c *config) content(r *http.Request) (body []byte, payload any, refused *Pr
 		return nil, nil, &Problem{Code: CodeIncomplete}
 	case err != nil:
 		return nil, nil, &Problem{Code: CodeBody}
+	}
+	if coding := otherCoding(r); coding != "" && compresses(r, body) {
+		return nil, nil, &Problem{Code: CodeBody, Detail: fmt.Sprintf("Its messages are compressed by %q, and the end of the response would be, too: send them by gzip, or not compressed.", coding)}
 	}
 	payload = show(r, body, func(r *http.Request) (payload any) {
 		payload, err = c.Payload(r, body)

@@ -16,8 +16,14 @@ func forHandler(r *http.Request) *http.Request {
 	h := r.Header.Clone()
 	h.Del("Grpc-Timeout")
 	h.Del("Connect-Timeout-Ms")
-	for _, name := range []string{"Grpc-Accept-Encoding", "Connect-Accept-Encoding"} {
-		readable(h, name)
+	if framesOf(protocolOfCall(r)) != nil { // otherwise the end is in the trailers or the status
+		for _, name := range []string{"Grpc-Accept-Encoding", "Connect-Accept-Encoding"} {
+			readable(h, name)
+		}
+	}
+	if otherCoding(r) != "" { // which no message has: see compresses
+		h.Del("Grpc-Encoding")
+		h.Del("Connect-Content-Encoding")
 	}
 	if protocolOfCall(r) == connectUnary {
 		readable(h, "Accept-Encoding")
@@ -44,12 +50,21 @@ func readable(h http.Header, name string) {
 // reads reports whether the Middleware reads a coding.
 func reads(coding string) bool { return coding == "" || coding == "identity" || coding == "gzip" }
 
-// otherCoding returns the coding of a call whose response would end in a coding that is not read, or "": a server answers in
-// that of the request.
+// otherCoding returns the coding that a call names for its messages, if its response would end in that and it is not read, or "":
+// a server answers in the coding of the request.
 func otherCoding(r *http.Request) string {
 	coding := strings.ToLower(r.Header.Get("Grpc-Encoding") + r.Header.Get("Connect-Content-Encoding")) // it has one of them
 	if framesOf(protocolOfCall(r)) == nil || reads(coding) {
 		return ""
 	}
 	return coding
+}
+
+// compresses reports whether a call compresses a message of that body. It may name a coding and use it for no message,
+// as for short ones.
+func compresses(r *http.Request, body []byte) bool {
+	f := framesOf(protocolOfCall(r))
+	f.mark = flagCompressed
+	f.write(body)
+	return f.last != nil
 }

@@ -1,8 +1,10 @@
 package idemhttp
 
 import (
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,12 +15,15 @@ import (
 func TestForHandler(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sent, got http.Header }{
-		"nothing":        {http.Header{}, http.Header{}},
-		"plain HTTP":     {http.Header{"Accept-Encoding": {"br, gzip"}, "Grpc-Timeout": {"1S"}}, http.Header{"Accept-Encoding": {"br, gzip"}}},
-		"gRPC-Web":       {http.Header{"Content-Type": {"application/grpc-web"}, "Grpc-Accept-Encoding": {"zstd,gzip", "identity"}}, http.Header{"Content-Type": {"application/grpc-web"}, "Grpc-Accept-Encoding": {"gzip,identity"}}},
-		"none is read":   {http.Header{"Grpc-Accept-Encoding": {"zstd"}}, http.Header{"Grpc-Accept-Encoding": {"identity"}}},
-		"Connect stream": {http.Header{"Connect-Accept-Encoding": {"br, GZip"}, "Connect-Timeout-Ms": {"9"}}, http.Header{"Connect-Accept-Encoding": {"GZip"}}},
-		"Connect unary":  {http.Header{"Content-Type": {"application/proto"}, "Accept-Encoding": {"zstd;q=1, gzip;q=0.5"}}, http.Header{"Content-Type": {"application/proto"}, "Accept-Encoding": {"gzip;q=0.5"}}},
+		"nothing":         {http.Header{}, http.Header{}},
+		"plain HTTP":      {http.Header{"Accept-Encoding": {"br, gzip"}, "Grpc-Timeout": {"1S"}}, http.Header{"Accept-Encoding": {"br, gzip"}}},
+		"gRPC-Web":        {http.Header{"Content-Type": {"application/grpc-web"}, "Grpc-Accept-Encoding": {"zstd,gzip", "identity"}}, http.Header{"Content-Type": {"application/grpc-web"}, "Grpc-Accept-Encoding": {"gzip,identity"}}},
+		"none is read":    {http.Header{"Content-Type": {"application/grpc-web"}, "Grpc-Accept-Encoding": {"zstd"}}, http.Header{"Content-Type": {"application/grpc-web"}, "Grpc-Accept-Encoding": {"identity"}}},
+		"Connect stream":  {http.Header{"Content-Type": {"application/connect+json"}, "Connect-Accept-Encoding": {"br, GZip"}, "Connect-Timeout-Ms": {"9"}}, http.Header{"Content-Type": {"application/connect+json"}, "Connect-Accept-Encoding": {"GZip"}}},
+		"named, not used": {http.Header{"Content-Type": {"application/connect+json"}, "Connect-Content-Encoding": {"zstd"}}, http.Header{"Content-Type": {"application/connect+json"}}},
+		"gzip":            {http.Header{"Content-Type": {"application/grpc-web"}, "Grpc-Encoding": {"gzip"}}, http.Header{"Content-Type": {"application/grpc-web"}, "Grpc-Encoding": {"gzip"}}},
+		"gRPC":            {http.Header{"Content-Type": {"application/grpc"}, "Grpc-Accept-Encoding": {"zstd"}, "Grpc-Encoding": {"zstd"}}, http.Header{"Content-Type": {"application/grpc"}, "Grpc-Accept-Encoding": {"zstd"}, "Grpc-Encoding": {"zstd"}}},
+		"Connect unary":   {http.Header{"Content-Type": {"application/proto"}, "Accept-Encoding": {"zstd;q=1, gzip;q=0.5"}}, http.Header{"Content-Type": {"application/proto"}, "Accept-Encoding": {"gzip;q=0.5"}}},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header = c.sent
@@ -29,11 +34,12 @@ func TestForHandler(t *testing.T) {
 	}
 }
 
+// A580: the coding of the end of a response counts, where there is such an end.
 func TestOtherCoding(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		kind, name, coding string
-		refused            bool
+		other              bool
 	}{
 		{"application/grpc-web+proto", "Grpc-Encoding", "zstd", true},
 		{"application/grpc-web-text", "Grpc-Encoding", "br", true},
@@ -47,6 +53,22 @@ func TestOtherCoding(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header = http.Header{"Content-Type": {c.kind}, c.name: {c.coding}}
-		require.Equal(t, c.refused, otherCoding(r) != "", c)
+		require.Equal(t, c.other, otherCoding(r) != "", c)
+	}
+}
+
+// A648: a call that names a coding which is not read, and compresses no message by it, was refused for good: short messages are
+// not compressed, and the handler gets the call without that coding, so it answers in one that is read.
+func TestCompressedCall(t *testing.T) {
+	t.Parallel()
+	plain, packed := string(frame(0, "m")), string(frame(flagCompressed, "m"))
+	c := &config{Options: Options{MaxRequest: 1 << 10, Payload: func(*http.Request, []byte) (any, error) { return nil, nil }}}
+	for body, refused := range map[string]bool{"": false, plain: false, plain + plain: false, plain[:3]: false, packed: true, plain + packed: true, plain + packed[:6]: true} {
+		for kind, sent := range map[string]string{"application/grpc-web": body, "application/grpc-web-text": base64.StdEncoding.EncodeToString([]byte(body))} {
+			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(sent))
+			r.Header = http.Header{"Content-Type": {kind}, "Grpc-Encoding": {"zstd"}}
+			_, _, problem := c.content(r)
+			require.Equal(t, refused, problem != nil, "%s %q", kind, body)
+		}
 	}
 }

@@ -32,7 +32,7 @@ import (
 //     compared is not sent, and needs WithKey as well: its body can be read only once (it has no
 //     GetBody), or is said to be JSON and is none that idempotency.CheckJSON accepts, also in a part, or
 //     is no form although its type is that of one, or has no parts although its type is multipart, or is
-//     not compressed by gzip although its Content-Encoding says so, or is compressed in another way, or it is a call of
+//     not compressed by gzip although its Content-Encoding says so, or is one of these and compressed in another way, or it is a call of
 //     RPC whose messages cannot be compared. Nor is one
 //     sent that differs from an earlier one of the attempt in its headers alone, such as Stripe-Account
 //     or Authorization: the attempt that takes over may send the two in another order, and they would swap
