@@ -24,16 +24,16 @@ import (
 //     idempotency.Do): idempotency.CallKey of method, host, URL and body. An attempt that takes over
 //     from a lost one sends the same requests with the same keys, and so does a handler that retries
 //     after an error, a 5xx, a 409, an unknown outcome, or a code of gRPC or Connect that is not recorded, also one that the
-//     client of a call reads from a status without a code, which is known when the response was read. Neither the spelling of the URL counts nor the encoding of a body in
-//     JSON, in a form, in multiple parts or in messages of RPC, nor its compression by gzip, as in Content, up to
+//     client of a call reads from a status without a code. It is known when the response was read. Neither the spelling of
+//     the URL counts nor the encoding of a body in JSON, in a form, in multiple parts or in messages of RPC, nor its compression by gzip, as in Content, up to
 //     64 MiB: JSON and a form have to have their Content-Type. A body that says something else each time, such as a
 //     timestamp, has a new key each time, and so has one in any other form whose encoder is not
 //     deterministic: for such a request use WithKey with an Attempt.ChildKey. A request that cannot be
 //     compared is not sent, and needs WithKey as well: its body can be read only once (it has no
 //     GetBody), or is said to be JSON and is none that idempotency.CheckJSON accepts, also in a part, or
 //     is no form although its type is that of one, or has no parts although its type is multipart, or is
-//     not compressed by gzip although its Content-Encoding says so, or is one of these and compressed in another way, or it is a call of
-//     RPC whose messages cannot be compared. Nor is one
+//     not compressed by gzip although its Content-Encoding says so, or is JSON, a form or in parts and compressed in another
+//     way, or it is a call of RPC whose messages cannot be compared. Nor is one
 //     sent that differs from an earlier one of the attempt in its headers alone, such as Stripe-Account
 //     or Authorization: the attempt that takes over may send the two in another order, and they would swap
 //     their keys. Headers that trace or time a request do not count, nor do those that Base adds: let Base
