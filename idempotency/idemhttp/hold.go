@@ -89,12 +89,6 @@ func (rec *recorder) late504() bool {
 	return rec.failed == http.StatusGatewayTimeout && len(rec.text) == 0
 }
 
-// lateSuccess reports whether the response is a success that shows its end, also as JSON, and only the 504 of a timeout came on
-// top. An error may be what the timeout has made of the handler's work.
-func (rec *recorder) lateSuccess() bool {
-	return rec.late504() && rec.status < 400 && (rec.entire() || !rec.over && wholeJSON(rec.head, rec.body))
-}
-
 // wholeJSON reports whether a body with these headers is an object or an array of JSON, of which a part has no end.
 func wholeJSON(h http.Header, body []byte) bool {
 	if !(media{name: mediaType(h)}).isJSON() {
@@ -110,8 +104,12 @@ func (rec *recorder) unfinished() bool {
 }
 
 // fell reports whether a status of 5xx came on top of another one, also of a whole response: a commit may have failed after it.
-// The client gets it, or a response that breaks off. On top of a late success the 504 of a timeout is ignored, as by net/http.
-func (rec *recorder) fell() bool { return rec.failed != 0 && !rec.hijacked && !rec.lateSuccess() }
+// The client gets it, or a response that breaks off. On top of a late success that shows its end, also as JSON, the 504 of a
+// timeout is ignored, as by net/http; an error may be what the timeout has made of the handler's work.
+func (rec *recorder) fell() bool {
+	ignored := rec.late504() && rec.status < 400 && (rec.entire() || !rec.over && wholeJSON(rec.head, rec.body))
+	return rec.failed != 0 && !rec.hijacked && !ignored
+}
 
 // fail puts the 5xx that came later, and what was written after it, in the place of a response that was not sent.
 func (rec *recorder) fail() {
@@ -134,23 +132,17 @@ func doubt(rec *recorder) {
 // reports whether that is the 5xx that came later: the client gets it.
 func (rec *recorder) remember(said word) bool {
 	first := said.counts(rec.status)
-	if first {
-		rec.trust()
+	if first { // a context that has ended did not stop the handler, and a 5xx on top of a whole response is not about the request
+		rec.stopped = false
+		if rec.entire() {
+			rec.failed = 0
+		}
 	}
 	if !rec.fell() || rec.live || !first && !said.counts(rec.failed) {
 		return false
 	}
 	rec.fail()
 	return true
-}
-
-// trust takes the response for whole as far as the handler can know it, which has said Remember: that a context has
-// ended did not stop it, and a 5xx on top of a whole response is not about the request.
-func (rec *recorder) trust() {
-	rec.stopped = false
-	if rec.entire() {
-		rec.failed = 0
-	}
 }
 
 // contexts says which contexts of a handler have ended before its attempt was settled.
