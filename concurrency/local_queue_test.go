@@ -242,3 +242,30 @@ func TestLocalQueueAtMaxPermits(t *testing.T) {
 		require.ErrorIs(t, a.err, concurrency.ErrTooMany, "it comes while both are held")
 	}
 }
+
+// A650: an operator removes the requests of a process but one: no call ends, and the process has as many again as its calls need.
+func TestRemovedFetchesAreReplaced(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	s, _ := f.Session(idle())
+	held := acquire(t, ctx, sem(t, s, "x", 3), concurrency.Weight(3))
+	own, _ := f.Session(idle())
+	sm, err := concurrency.NewSemaphore(own, "x", 3, &concurrency.SemaphoreOptions{Handover: time.Minute})
+	require.NoError(t, err)
+	var calls []<-chan answer
+	for i := range 3 {
+		calls = append(calls, ask2(ctx, sm))
+		f.queued(2 + i)
+	}
+	state, err := sm.Status(ctx)
+	require.NoError(t, err)
+	for _, w := range state.Waiters[1:] {
+		require.NoError(t, sem(t, s, "x", 3).EvictToken(ctx, w.Token, "why"))
+	}
+	f.queued(4)
+	require.Equal(t, 3, concurrency.LocalCalls(sm))
+	require.NoError(t, held.Release(ctx))
+	for _, call := range calls {
+		granted(t, call, "there is room")
+	}
+}

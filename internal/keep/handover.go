@@ -45,6 +45,7 @@ type fetch struct {
 	cancel context.CancelCauseFunc
 	before atomic.Pointer[queue.Full] // what was before it when it was written
 	ended  chan struct{}              // closed when its request is used or is being removed
+	owed   []error                    // of fetches that failed meanwhile and ended no call: calls end by them if it fails, too
 }
 
 // answered is what etcd has answered last to a fetch that had to wait.
@@ -161,8 +162,8 @@ func (k *Keeper) limitOr(other int64) int64 {
 	return k.Limit()
 }
 
-// runFetch is the life of a fetch. If it fails, the first call ends with its error, unless another fetch is under way or being
-// delivered: that is for the same call, and the next fetches start when it ends.
+// runFetch is the life of a fetch. If it fails and ends no call, the next fetches start when another one ends: the reason may last.
+// A request that has waited and is gone, by an operator for instance, is replaced at once.
 func (k *Keeper) runFetch(f *fetch) {
 	defer f.cancel(nil)
 	defer close(f.ended)
@@ -171,16 +172,12 @@ func (k *Keeper) runFetch(f *fetch) {
 	l.mu.Lock()
 	l.fetches = slices.DeleteFunc(l.fetches, func(o *fetch) bool { return o == f })
 	l.last = answered{f.before.Load(), k.Session.Lease()}
-	failed := err != nil && context.Cause(f.ctx) != errSurplus
-	if failed && len(l.fetches)+len(l.grants) > 0 {
-		l.mu.Unlock()
-		return
-	}
 	if err == nil {
 		l.grants = append(l.grants, f)
 	}
-	if first := l.waiting.Front(); failed && first != nil {
-		l.remove(first, err)
+	if err != nil && context.Cause(f.ctx) != errSurplus && !l.fail(f, err) && f.before.Load() == nil {
+		l.mu.Unlock()
+		return
 	}
 	l.mu.Unlock()
 	if err == nil {
@@ -190,6 +187,24 @@ func (k *Keeper) runFetch(f *fetch) {
 	l.grants = slices.DeleteFunc(l.grants, func(o *fetch) bool { return o == f })
 	k.startFetches()
 	l.mu.Unlock()
+}
+
+// fail is for a fetch that has failed. It ends the first call, unless another fetch is being delivered or is under way: that is for
+// the same call. If the other one fails, too, a call ends by each of the errors, whatever is under way by then: an error that
+// lasts reaches each call, however many come. It reports whether it has ended calls. l.mu is held.
+func (l *localQueue) fail(f *fetch, err error) (ends bool) {
+	if len(f.owed) == 0 && len(l.grants)+len(l.fetches) > 0 {
+		if len(l.grants) == 0 {
+			l.fetches[0].owed = append(l.fetches[0].owed, err)
+		}
+		return false
+	}
+	for _, end := range append(f.owed, err) {
+		if first := l.waiting.Front(); first != nil {
+			l.remove(first, end)
+		}
+	}
+	return true
 }
 
 // remove removes a call whose wait has ended. l.mu is held.

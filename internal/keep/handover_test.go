@@ -83,3 +83,29 @@ func TestFailedFetchBesideAnother(t *testing.T) {
 		})
 	}
 }
+
+// A650: when each fetch fails, each call ends by that, although new calls have had other fetches under way all the time.
+func TestLastingErrorReachesEachCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := New(Options{Handover: 1, Session: new(engine.Session), Queue: &queue.Queue{Reader: queue.Reader{Limit: new(limit.Store)}}, Ended: func() {}})
+		k.Fetch = func(context.Context, func(*queue.Full)) (*Holder, error) { return nil, engine.ErrTooMany }
+		l := &k.local
+		start := func() *fetch {
+			f := &fetch{ended: make(chan struct{})}
+			f.ctx, f.cancel = context.WithCancelCause(t.Context())
+			l.fetches = append(l.fetches, f)
+			return f
+		}
+		oldest := start()
+		for i := range 8 {
+			w := &localCall{got: make(chan error, 1)}
+			w.place = l.waiting.PushBack(w)
+			l.length.Add(1)
+			next := start()
+			k.runFetch(oldest)
+			oldest = next
+			require.Equal(t, (i+1)%2, k.Waiting(), "a call ends for each fetch that fails, one later at most")
+		}
+	})
+}
