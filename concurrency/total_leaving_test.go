@@ -2,10 +2,12 @@ package concurrency_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -54,4 +56,41 @@ func TestMaxTotalWaitersBesideEndedRequests(t *testing.T) {
 			require.ErrorContains(t, err, "Wait(150ms) has passed", "it waits")
 		})
 	}
+}
+
+// A653: a refusal by MaxTotalWaiters reads the queue of the total only if the requests of this session that are being removed could
+// change the answer: what storms of refusals leave behind does not.
+func TestMaxTotalWaitersRefusesByCounts(t *testing.T) {
+	t.Parallel()
+	f, ctx := shared(t), ctxT(t)
+	limiter := func(s *concurrency.Session, most int) *concurrency.KeyedLimiter {
+		lim, err := concurrency.NewKeyedLimiter(s, "llm", 9, &concurrency.KeyedLimiterOptions{Total: 1, MaxTotalWaiters: most})
+		require.NoError(t, err)
+		return lim
+	}
+	s, c := f.Session(idle())
+	a := limiter(s, 1).Key("a")
+	require.NoError(t, acquire(t, ctx, a).Release(ctx), "it knows the limits")
+	other, _ := f.Session(idle())
+	b := limiter(other, 0).Key("b")
+	acquire(t, ctx, b)
+	for range 7 {
+		ask(t, ctx, b)
+	}
+	removal := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(false), Times: -1, Do: embedtest.HoldRequest})
+	refuse := func() {
+		_, err := a.Acquire(ctx)
+		require.ErrorIs(t, err, concurrency.ErrFull)
+	}
+	refuse()
+	require.NoError(t, removal.WaitHit(ctx))
+	var lists atomic.Int64
+	c.Inject(embedtest.Fault{Method: "Range", Times: -1, Match: func(_ string, msg any) bool {
+		if r, ok := msg.(*etcdserverpb.RangeRequest); ok && len(r.RangeEnd) > 0 && !r.CountOnly {
+			lists.Add(1)
+		}
+		return false
+	}})
+	refuse()
+	require.Zero(t, lists.Load(), "one request is being removed")
 }

@@ -108,8 +108,9 @@ func (c *Ticket) hasRoom(ctx context.Context) error {
 		return nil
 	}
 	q := c.queue
-	// Counts show neither holders above a lowered limit, which are no waiters, nor which requests are being removed.
-	if seen := q.Limit.Seen(); !ok || seen == nil || seen.Lowered || len(c.leaving) > 0 {
+	// Counts show neither holders above a lowered limit, which are no waiters, nor which requests are being removed: the queue is
+	// read if those could change the answer.
+	if seen := q.Limit.Seen(); !ok || seen == nil || seen.Lowered || !full.without(len(c.leaving), most) {
 		v, err := q.Read(ctx)
 		if err != nil {
 			return err
