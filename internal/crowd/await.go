@@ -136,7 +136,7 @@ func (c *Crowd) confirm(ctx context.Context, s *Waiter, w *mirror.Waiter) (bool,
 		return false, err
 	}
 	c.Session.See(resp.Header.Revision)
-	read, key := c.Limit.Records(resp.Responses), limit.First(resp.Responses[len(resp.Responses)-1])
+	read, key := c.Limit.Records(resp.Responses, resp.Header.Revision), limit.First(resp.Responses[len(resp.Responses)-1])
 	seen, stored, err := c.Limit.Learn(read)
 	if key == nil || key.CreateRevision != s.Token || err != nil || !stored {
 		return false, nil //nolint:nilerr // the view is about to show that

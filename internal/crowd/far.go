@@ -65,7 +65,7 @@ func (c *Crowd) tailWithin(ctx context.Context, s *Waiter, most int64) (t tail, 
 	if err != nil {
 		return t, 0, false, err
 	}
-	l, stored, err := c.Limit.Learn(c.Limit.Records(resp.Responses[1:]))
+	l, stored, err := c.Limit.Learn(c.Limit.Records(resp.Responses[1:], resp.Header.Revision))
 	t.limit, t.unclear = l, err != nil || !stored
 	c.waiters.wakeIf(func(s *Waiter) bool { return rank.TooHeavy(s.Weight, l.N) })
 	found, there := resp.Responses[0].GetResponseRange(), false

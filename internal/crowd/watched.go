@@ -119,5 +119,5 @@ func (w *watched) verify(ctx context.Context, c *Crowd, more bool) (again bool, 
 	key, requests := kv(n), resp.Responses[n+1].GetResponseRange().Count
 	w.still.see(requests)
 	return key == nil || key.CreateRevision != w.Token || requests < w.requests*3/4 ||
-		c.Limit.Records(resp.Responses[n+2:]).Revs() != w.limit, nil
+		c.Limit.Records(resp.Responses[n+2:], resp.Header.Revision).Revs() != w.limit, nil
 }

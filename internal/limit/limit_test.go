@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
@@ -208,4 +209,6 @@ func TestOwnLimitIsGone(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, c.seen, s.Seen().N, "%+v", c)
 	}
+	none := &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: &etcdserverpb.RangeResponse{}}}
+	require.Equal(t, Records{At: 7}, s.Records([]*etcdserverpb.ResponseOp{none, none}, 7), "whatever read them (A654)")
 }

@@ -27,9 +27,9 @@ type Setting interface {
 	Init(ctx context.Context, n int64, rate record.Rate) (Limit, error)
 	// Set changes a limit that is stored, as a view that is read shows it: see Store.
 	Set(ctx context.Context, to Change, create bool, read func(context.Context) (mirror.View, error)) error
-	// Reads are the reads of the records, for a Txn, whose responses Records takes.
+	// Reads are the reads of the records, for a Txn, whose responses Records takes, with its revision.
 	Reads() []clientv3.Op
-	Records(read []*etcdserverpb.ResponseOp) Records
+	Records(read []*etcdserverpb.ResponseOp, at int64) Records
 	// Counts are Reads that also count the heavy requests of the queue, whose responses Counted takes.
 	Counts() []clientv3.Op
 	Counted(read []*etcdserverpb.ResponseOp) (r Records, heavy int64)
@@ -93,7 +93,7 @@ func (f *fixed) Reads() []clientv3.Op                                { return ni
 func (f *fixed) Counts() []clientv3.Op                               { return nil }
 func (f *fixed) Learn(Records) (Limit, bool, error)                  { return f.limit, true, nil }
 func (f *fixed) Unchanged(Revs) []clientv3.Cmp                       { return nil }
-func (f *fixed) Records([]*etcdserverpb.ResponseOp) Records          { return Records{} }
+func (f *fixed) Records([]*etcdserverpb.ResponseOp, int64) Records   { return Records{} }
 func (f *fixed) Counted([]*etcdserverpb.ResponseOp) (Records, int64) { return Records{}, 0 }
 func (f *fixed) Init(context.Context, int64, record.Rate) (Limit, error) {
 	return f.limit, nil

@@ -86,7 +86,7 @@ func (s *Store) Counts() []clientv3.Op {
 // Counted returns what they have shown.
 func (s *Store) Counted(read []*etcdserverpb.ResponseOp) (r Records, heavy int64) {
 	// The limit comes first, then the heavy requests.
-	r, heavy = s.Records(read), read[0].GetResponseRange().Count // etcd counts beyond the limit of a read
+	r, heavy = s.Records(read, 0), read[0].GetResponseRange().Count // etcd counts beyond the limit of a read
 	if r.Own != nil && string(r.Own.Key) == s.Keys.Limit {
 		return r, heavy - 1
 	}
@@ -102,9 +102,9 @@ func (s *Store) Reads() []clientv3.Op {
 	return []clientv3.Op{clientv3.OpGet(s.Keys.Limit), s.Base.get()}
 }
 
-// Records returns what they have shown.
-func (s *Store) Records(read []*etcdserverpb.ResponseOp) (r Records) {
-	r.Own = First(read[0])
+// Records returns what they have shown at a revision, 0 if that is set later.
+func (s *Store) Records(read []*etcdserverpb.ResponseOp, at int64) (r Records) {
+	r.Own, r.At = First(read[0]), at
 	if s.Base != nil {
 		r.Base = First(read[1])
 	}
@@ -135,9 +135,7 @@ func (s *Store) Read(ctx context.Context) (l Limit, ok bool, err error) {
 	if err != nil {
 		return Limit{}, false, err
 	}
-	read := s.Records(resp.Responses)
-	read.At = resp.Header.Revision
-	return s.Learn(read)
+	return s.Learn(s.Records(resp.Responses, resp.Header.Revision))
 }
 
 // Learn returns the limit of the records that were read, nil for one that does not exist, and

@@ -99,7 +99,7 @@ func (m *member) count(ctx context.Context, e *engine.Epoch) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err = q.Limit.Learn(q.Limit.Records(resp.Responses)); err != nil {
+	if _, _, err = q.Limit.Learn(q.Limit.Records(resp.Responses, resp.Header.Revision)); err != nil {
 		return err
 	}
 	counts := resp.Responses[len(reads):]
