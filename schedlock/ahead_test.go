@@ -25,7 +25,7 @@ func TestPlanByAClockAhead(t *testing.T) {
 		want.AliveMS = now.UnixMilli()
 
 		kvs := []*mvccpb.KeyValue{{Value: []byte(stored.Encode()), ModRevision: 7}}
-		plan, _, differs := renewed(kvs, want, now, false)
+		plan, _, differs := renewed(kvs, "", want, now, false)
 		require.Equal(t, x.wrong, differs, name)
 		require.Equal(t, x.wrong, plan.Encode() == want.Encode(), name)
 

@@ -41,6 +41,7 @@ type job struct {
 	differs     sync.Once   // other fire times of one crontab are logged once
 	planned     record.Plan // in etcd, as far as events have shown it
 	shown       bool        // an event has shown it since plans were read
+	unput       unput
 	losses      losses
 	stamped     int64  // of the latest claim of this process, see stampOf
 	jobs        []*Job // of this name that were asked for their fire times: the last one runs what RequestRun asks for
@@ -123,7 +124,7 @@ func (j *job) use(print string) error {
 func (j *job) unsettled() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.print = ""
+	j.print, j.unput = "", unput{}
 }
 
 // expected returns the settings that are most likely in etcd: those that were read last, if mine agree
@@ -212,6 +213,9 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 	case key == j.keys.Plan():
 		j.planned, _ = record.DecodePlan(ev.Kv.Value) // without a value, it has no fire times
 		j.shown = true
+		if !gone && string(ev.Kv.Value) != j.unput.by {
+			j.unput = unput{}
+		}
 		return // no call waits for it
 	case strings.HasPrefix(key, j.keys.Floors()):
 		switch tick, ok := j.keys.ParseFloor(key); {

@@ -139,11 +139,13 @@ func (j *Job) past(ctx context.Context) (past, error) {
 			p.began, p.ended = p.last, l.opts.Now()
 		}
 	}
+	// Each run of a Job stores the plan, and its removal leaves the schedule. There is none if the runs had no schedule here,
+	// or if a claim or a plan was removed while etcd was out of space: then the last tick is one of the schedule's, as a rule.
 	switch {
 	case len(kvs[4]) > 0:
 		plan, _ := record.DecodePlan(kvs[4][0].Value)
 		p.due = p.dueBy(plan, &j.times, atLeast, l.opts.Now())
-	case !p.last.IsZero(): // it had no schedule: each run of a Job stores the plan, and its removal leaves the schedule
+	case !p.last.IsZero() && !j.times.fires(p.last): // no sign that this schedule was in force
 		p.due = l.opts.Now()
 	}
 	if len(kvs[3]) > 0 { // possibly by Pause, but no tick can be claimed while the job is paused

@@ -198,7 +198,8 @@ const (
 	// the last start was missed if that run was lost, or had ended before the tick came. If the
 	// job has never run, or its schedule has changed since the last start, ticks are missed from the
 	// first one on that was planned: fire times of a new schedule from before it was in force do not count. Of a job that
-	// ran without a schedule until now (Do without Planned) none was missed.
+	// ran without a schedule until now (Do without Planned) none was missed, unless
+	// its last tick is a fire time of this one.
 	Once
 )
 

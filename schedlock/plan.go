@@ -182,7 +182,7 @@ func (p *planner) writeSome(ctx context.Context, jobs []planned, now time.Time) 
 	for n, j := range jobs {
 		want := j.times.plan(now)
 		want.AliveMS = now.UnixMilli()
-		plan, mod, ok := renewed(kvs[n], want, now, j.resumed)
+		plan, mod, ok := renewed(kvs[n], l.job(j.name).former(), want, now, j.resumed)
 		if ok && l.job(j.name).written(want, now, j.resumed) { // one that finds another revision is a write for etcd, too
 			continue
 		}

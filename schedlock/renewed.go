@@ -10,9 +10,13 @@ import (
 
 // What is stored in place of a plan. Nothing here asks etcd or waits.
 
-// renewed returns the plan to be stored in place of what is stored, and whether that differs.
-func renewed(stored []*mvccpb.KeyValue, want record.Plan, now time.Time, resumed bool) (plan record.Plan, mod int64, differs bool) {
+// renewed returns the plan to be stored in place of what is stored, and whether that differs. unput is what would be stored, or "",
+// if etcd had had the space.
+func renewed(stored []*mvccpb.KeyValue, unput string, want record.Plan, now time.Time, resumed bool) (plan record.Plan, mod int64, differs bool) {
 	if len(stored) == 0 {
+		if is, ok := record.DecodePlan([]byte(unput)); ok {
+			want, _ = renew(is, want, now, resumed)
+		}
 		return want, 0, true
 	}
 	plan, differs = want, !later(stored[0])

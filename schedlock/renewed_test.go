@@ -25,22 +25,26 @@ func TestRenewedPlan(t *testing.T) {
 	for name, x := range map[string]struct {
 		stored  *record.Plan
 		value   string
+		unput   string
 		resumed bool
 		plan    record.Plan
 		differs bool
 	}{
-		"none":                           {nil, "", false, want, true},
-		"the same":                       {mine(900, 1050), "", false, *mine(900, 1050), false},
-		"run out":                        {mine(900, 1000), "", false, record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{1100, 1200}}, true},
-		"of another schedule":            {&record.Plan{Schedule: "theirs", DueMS: 900, NextMS: []int64{900, 2000}}, "", false, want, true},
-		"not readable":                   {nil, "what?", false, want, true},
-		"A562: removed":                  {removed("mine", 1100, 500), "", false, want, true},
-		"A562: removed, was due":         {removed("mine", 400, 500), "", false, record.Plan{Schedule: "mine", DueMS: 400, NextMS: []int64{1100, 1200}}, true},
-		"A562: removed before it came":   {removed("mine", 600, 500), "", false, want, true},
-		"A562: removed, and resumed":     {removed("mine", 400, 500), "", true, want, true},
-		"A562: another was removed":      {removed("theirs", 400, 500), "", false, want, true},
-		"K28: resumed, one has come":     {mine(900, 1050), "", true, want, true},
-		"K28: resumed, before the first": {mine(1050, 1050), "", true, *mine(1050, 1050), false},
+		"none":                            {nil, "", "", false, want, true},
+		"A640: not put back":              {nil, "", mine(900, 1050).Encode(), false, *mine(900, 1050), true},
+		"A640: not put back, and resumed": {nil, "", mine(900, 1050).Encode(), true, want, true},
+		"A640: another is stored":         {mine(1050, 1050), "", mine(900, 1050).Encode(), false, *mine(1050, 1050), false},
+		"the same":                        {mine(900, 1050), "", "", false, *mine(900, 1050), false},
+		"run out":                         {mine(900, 1000), "", "", false, record.Plan{Schedule: "mine", DueMS: 900, NextMS: []int64{1100, 1200}}, true},
+		"of another schedule":             {&record.Plan{Schedule: "theirs", DueMS: 900, NextMS: []int64{900, 2000}}, "", "", false, want, true},
+		"not readable":                    {nil, "what?", "", false, want, true},
+		"A562: removed":                   {removed("mine", 1100, 500), "", "", false, want, true},
+		"A562: removed, was due":          {removed("mine", 400, 500), "", "", false, record.Plan{Schedule: "mine", DueMS: 400, NextMS: []int64{1100, 1200}}, true},
+		"A562: removed before it came":    {removed("mine", 600, 500), "", "", false, want, true},
+		"A562: removed, and resumed":      {removed("mine", 400, 500), "", "", true, want, true},
+		"A562: another was removed":       {removed("theirs", 400, 500), "", "", false, want, true},
+		"K28: resumed, one has come":      {mine(900, 1050), "", "", true, want, true},
+		"K28: resumed, before the first":  {mine(1050, 1050), "", "", true, *mine(1050, 1050), false},
 	} {
 		var kvs []*mvccpb.KeyValue
 		if x.stored != nil {
@@ -49,7 +53,7 @@ func TestRenewedPlan(t *testing.T) {
 		if x.value != "" {
 			kvs = []*mvccpb.KeyValue{{Value: []byte(x.value), ModRevision: 7}}
 		}
-		plan, mod, differs := renewed(kvs, want, now, x.resumed)
+		plan, mod, differs := renewed(kvs, x.unput, want, now, x.resumed)
 		require.Equal(t, x.plan.Encode(), plan.Encode(), name)
 		require.Equal(t, x.differs, differs, name)
 		require.Equal(t, int64(7*len(kvs)), mod, name)

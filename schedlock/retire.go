@@ -159,7 +159,8 @@ func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 }
 
 // unplan removes the plan of a job if no live process has the job and the plan, as it is read then, may be removed; old is nil if
-// any may. A pause keeps one that is old. What OnMisfire needs of the plan is left, see former.
+// any may. A pause keeps one that is old. What OnMisfire needs of the plan is left, see former. While etcd is out of space, which
+// refuses that, one that is old stays, and nothing is left of another one.
 func (p *planner) unplan(ctx context.Context, name string, old func(record.Plan, []*mvccpb.KeyValue) bool) error {
 	l := p.locker
 	keys := l.space.Job(name)
@@ -183,8 +184,11 @@ func (p *planner) unplan(ctx context.Context, name string, old func(record.Plan,
 		return err
 	}
 	if left, ok := former(plan, len(kvs[4]) > 0, old != nil, l.opts.Now()); ok {
-		if err := send(clientv3.OpPut(key, left.Encode())); !errors.Is(err, rpctypes.ErrNoSpace) {
+		switch err := send(clientv3.OpPut(key, left.Encode())); {
+		case !errors.Is(err, rpctypes.ErrNoSpace):
 			return err
+		case old != nil:
+			return nil
 		}
 	}
 	return send(clientv3.OpDelete(key)) // which passes

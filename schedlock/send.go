@@ -295,14 +295,19 @@ func (k *claim) dueAgain(c *claimed) []clientv3.Op {
 // started, and nothing would show that it was not. If no answer has said what was stored before, the tick is due; before a further
 // attempt, that of the first one stays, whose tick has come.
 func (k *claim) replanned(c *claimed) []clientv3.Op {
-	put := c.planned
-	if put == nil && c.attempt == 1 {
-		put = k.dueAgain(c)
-	}
+	put := k.former(c)
 	if put == nil {
 		return nil
 	}
 	return []clientv3.Op{k.inPlaceOf(c, put...)}
+}
+
+// former returns what puts back the plan from before a claim, or nil.
+func (k *claim) former(c *claimed) []clientv3.Op {
+	if c.planned == nil && c.attempt == 1 {
+		return k.dueAgain(c)
+	}
+	return c.planned
 }
 
 // inPlaceOf returns what changes the plan of a claim, for a Txn, if it is stored still.
@@ -311,7 +316,7 @@ func (k *claim) inPlaceOf(c *claimed, ops ...clientv3.Op) clientv3.Op {
 }
 
 // replan takes back the plan of a claim alone. While etcd is out of space it removes the plan: that says of a tick that it was
-// started, and the next claim or a process that has the job stores another one.
+// started, and the next claim or a process that has the job stores another one. This process knows then what is due.
 func (k *claim) replan(ctx context.Context, c *claimed) error {
 	again := k.replanned(c)
 	if again == nil {
@@ -325,6 +330,7 @@ func (k *claim) replan(ctx context.Context, c *claimed) error {
 	}
 	err := send(again...)
 	if errors.Is(err, rpctypes.ErrNoSpace) { // deletions pass
+		k.job.unplan(c.plan, k.former(c))
 		err = send(k.inPlaceOf(c, clientv3.OpDelete(k.job.keys.Plan())))
 	}
 	return err

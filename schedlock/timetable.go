@@ -194,10 +194,13 @@ func (tt *timetable) latest(last, now time.Time) (latest time.Time, ok bool) {
 	}
 }
 
+// fires reports whether a tick is a fire time of the schedule.
+func (tt *timetable) fires(tick time.Time) bool { return tt.after(tick.Add(-smallest)).Equal(tick) }
+
 // dueAgain returns the plan of a claim with its tick due again, or "" if there is no plan or the tick is that of a trigger
 // and no fire time, for which no process waits.
 func (tt *timetable) dueAgain(plan string, tick time.Time) string {
-	if plan == "" || !tt.after(tick.Add(-time.Millisecond)).Equal(tick) {
+	if plan == "" || !tt.fires(tick) {
 		return ""
 	}
 	p, _ := record.DecodePlan([]byte(plan))
