@@ -179,8 +179,8 @@ func (k *claim) takeBack(ctx context.Context, c *claimed) (taken bool, err error
 }
 
 // remove repeats, in the background, what removes a claim whose function is not called, until that is done or two seconds after the
-// session has closed. Close waits for it: the record of the claim has no lease, and would use the tick up. So does Remove of the job:
-// what comes late puts the plan again. ended is closed at the end. ok is false, and nothing is done, if the session has closed.
+// session has closed. Close waits for it: the record of the claim has no lease, and would use the tick up. But after a refusal, such
+// as for want of space, which lasts until an operator acts, it does not. Remove of the job does: what comes late puts the plan again. ended is closed at the end. ok is false, and nothing is done, if the session has closed.
 func (k *claim) remove(c *claimed, removal func(context.Context) error) (ended <-chan struct{}, ok bool) {
 	done, end := k.starts.another(), make(chan struct{})
 	ok = k.sess.Later(func(ctx context.Context) {
@@ -189,7 +189,7 @@ func (k *claim) remove(c *claimed, removal func(context.Context) error) (ended <
 		defer close(end)
 		pause := commit.Backoff{Most: 5 * time.Second}
 		for {
-			if err := removal(ctx); err == nil || pause.Wait(ctx, err) != nil {
+			if err := removal(ctx); err == nil || k.rest(ctx, c, &pause, err) != nil {
 				break
 			}
 		}
@@ -199,6 +199,14 @@ func (k *claim) remove(c *claimed, removal func(context.Context) error) (ended <
 		done()
 	}
 	return end, ok
+}
+
+// rest waits between two tries to remove a claim. If etcd has refused the first one, Close does not wait for the next.
+func (k *claim) rest(ctx context.Context, c *claimed, pause *commit.Backoff, err error) error {
+	if mendable(err) {
+		defer context.AfterFunc(k.sess.Accepting(), c.leave)()
+	}
+	return pause.Wait(ctx, err)
 }
 
 // discard undoes, in the background, a claim whose outcome is unknown, and restores the record of the
@@ -214,7 +222,7 @@ func (k *claim) discard(c *claimed, pending *commit.PendingError) bool {
 	settled := false
 	discarded, ok := k.remove(c, func(ctx context.Context) (err error) { // also after the end of the lease, which does not remove the record
 		if !settled {
-			err = pending.DiscardWith(ctx, back, undo...)
+			err = pending.TryDiscard(ctx, back, undo...)
 		}
 		if settled = err == nil; settled {
 			err = k.replan(ctx, c)

@@ -162,14 +162,23 @@ func (e *PendingError) Discard(ctx context.Context, also ...string) error {
 func (e *PendingError) DiscardWith(ctx context.Context, with []clientv3.Op, also ...string) error {
 	pause := Backoff{Most: longPause}
 	for {
-		err := e.discard(ctx, with, also)
-		if err == nil || errors.Is(err, ErrGone) {
+		err := e.TryDiscard(ctx, with, also...)
+		if err == nil {
 			return nil
 		}
 		if err := pause.Wait(ctx, err); err != nil {
 			return err
 		}
 	}
+}
+
+// TryDiscard is DiscardWith once: after an error the caller has to call it again, or it is as if ctx had ended.
+func (e *PendingError) TryDiscard(ctx context.Context, with []clientv3.Op, also ...string) error {
+	err := e.discard(ctx, with, also)
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
 }
 
 // Settle returns nil once no copy of the creation can be applied any more, which includes the end of the session; what
