@@ -51,8 +51,10 @@ func (j *Job) Next(t time.Time) time.Time {
 	j.begin.Do(func() {
 		j.warnOfZone(t)
 		j.starts.register(func() {
-			j.register()
-			j.locker.plans.add(j.name, &j.times)
+			j.locker.plans.change(func() {
+				j.register()
+				j.locker.plans.add(j.name, &j.times)
+			})
 		})
 		if j.settings.misfire == Once || j.settings.repeats() {
 			j.locker.sess.Callback(j.catchUp)
@@ -88,8 +90,7 @@ func (j *Job) Remove(ctx context.Context) error {
 	defer cancel()
 	j.starts.end()
 	of := l.job(j.name)
-	if stays := of.gives(j); stays != nil {
-		l.plans.add(j.name, &stays.times)
+	if l.plans.giveUp(of, j) {
 		l.sess.Background(func() { readRequested(l, of) })
 	}
 	return l.about("remove", j.name, l.plans.remove(ctx, j.name, &j.times, j.starts))

@@ -26,6 +26,8 @@ type planner struct {
 
 	writing chan struct{} // has room for one
 
+	latest sync.Mutex // see change
+
 	mu      sync.Mutex
 	begun   bool
 	jobs    map[string]*timetable // by name

@@ -75,16 +75,7 @@ func (p *planner) alone(ctx context.Context) (leave func(), err error) {
 // remove takes a job from what this process has, when the calls that may start it have ended. It removes the settings that it
 // has stored, and the plan if no other live process has the job.
 func (p *planner) remove(ctx context.Context, name string, times *timetable, calls *starts) error {
-	l := p.locker
-	p.mu.Lock()
-	if p.jobs[name] == times {
-		delete(p.jobs, name)
-		delete(p.looked, name)
-		delete(p.resumed, name)
-		delete(p.others, name)
-		l.jobs.release(l.job(name))
-	}
-	p.mu.Unlock()
+	p.drop(name, times)
 	if err := p.unuse(ctx, name, calls); err != nil || p.has(name) { // another Job of the name, possibly a new one
 		return err
 	}
@@ -116,6 +107,19 @@ func (p *planner) unuse(ctx context.Context, name string, calls *starts) error {
 	}
 	l.job(name).unsettled()
 	return nil
+}
+
+// drop takes a job from what this process has, unless that is another Job of the name.
+func (p *planner) drop(name string, times *timetable) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.jobs[name] == times {
+		delete(p.jobs, name)
+		delete(p.looked, name)
+		delete(p.resumed, name)
+		delete(p.others, name)
+		p.locker.jobs.release(p.locker.job(name))
+	}
 }
 
 // has reports whether this process has the job.

@@ -56,6 +56,26 @@ func (p *planner) stored(name string, plan record.Plan) {
 	p.wake()
 }
 
+// change calls f, which changes which Jobs a name has and plans the latest of them, as one step: otherwise one that was removed
+// meanwhile, or replaced, would be planned. It does not wait for etcd.
+func (p *planner) change(f func()) {
+	p.latest.Lock()
+	defer p.latest.Unlock()
+	f()
+}
+
+// giveUp takes a Job from those of its name. If it was the latest, the one that is the latest now is planned; it returns false if
+// there is none.
+func (p *planner) giveUp(of *job, one *Job) (given bool) {
+	p.change(func() {
+		if stays := of.gives(one); stays != nil {
+			given = true
+			p.add(one.name, &stays.times)
+		}
+	})
+	return given
+}
+
 // missed is called when events may have been missed: any plan may have been removed or replaced since.
 func (p *planner) missed() {
 	now := p.locker.opts.Now()
