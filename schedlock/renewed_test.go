@@ -84,6 +84,11 @@ func TestWhatIsLeftOfAPlan(t *testing.T) {
 			require.Equal(t, record.Plan{Former: "mine", DueMS: x.due, AliveMS: x.alive}, left, name)
 		}
 	}
+	for _, x := range []struct{ ran, retired, left bool }{{true, true, true}, {true, false, true}, {false, false, true}, {false, true, false}} {
+		left, ok := former(record.Plan{Former: "mine", DueMS: 900, AliveMS: 800}, x.ran, x.retired, now)
+		require.Equal(t, x.left, ok, "A643: what is left already: %+v", x)
+		require.Equal(t, "mine", left.Former)
+	}
 	_, ok := former(record.Plan{DueMS: 900}, true, false, now)
 	require.False(t, ok, "a plan that cannot be read")
 }

@@ -152,7 +152,7 @@ func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 			if len(kv) == 0 {
 				continue
 			}
-			if plan, ok := record.DecodePlan(kv[0].Value); ok && plan.Former == "" && old(plan, nil) {
+			if plan, ok := record.DecodePlan(kv[0].Value); ok && old(plan, nil) {
 				if err := p.unplan(ctx, batch[n], old); err != nil {
 					return err
 				}
@@ -177,7 +177,8 @@ func (p *planner) unplan(ctx context.Context, name string, old func(record.Plan,
 		return err
 	}
 	plan, _ := record.DecodePlan(kvs[0][0].Value)
-	if plan.Former != "" || old != nil && (len(kvs[2]) > 0 || !old(plan, kvs[3])) {
+	left, ok := former(plan, len(kvs[4]) > 0, old != nil, l.opts.Now())
+	if plan.Former != "" && ok || old != nil && (len(kvs[2]) > 0 || !old(plan, kvs[3])) {
 		return nil
 	}
 	// A process that begins to use the job meanwhile stamps the plan.
@@ -187,7 +188,7 @@ func (p *planner) unplan(ctx context.Context, name string, old func(record.Plan,
 		})
 		return err
 	}
-	if left, ok := former(plan, len(kvs[4]) > 0, old != nil, l.opts.Now()); ok {
+	if ok {
 		switch err := send(clientv3.OpPut(key, left.Encode())); {
 		case !errors.Is(err, rpctypes.ErrNoSpace):
 			return err
@@ -198,10 +199,13 @@ func (p *planner) unplan(ctx context.Context, name string, old func(record.Plan,
 	return send(clientv3.OpDelete(key)) // which passes
 }
 
-// former returns what is left of a plan that is removed, and false if that would say nothing: the job has no record, and no fire time
-// was due, or too long ago.
+// former returns what is left of a plan that is removed, or is what was left of one. It returns false if that would say nothing: the
+// job has no record, and no fire time was due, or too long ago.
 func former(p record.Plan, ran, retired bool, now time.Time) (record.Plan, bool) {
-	if retired {
+	switch {
+	case p.Former != "":
+		return p, !retired || ran
+	case retired:
 		return p.Removed(p.AliveMS), p.Schedule != "" && ran
 	}
 	due := p.DueMS != 0 && p.DueMS <= now.UnixMilli()

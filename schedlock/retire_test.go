@@ -141,11 +141,18 @@ func TestPlanOfAPausedJobStays(t *testing.T) {
 	month := clock(friday.AddDate(0, 1, 0))
 	in := f.instance(nil, schedlock.Beating(month.options()))
 	f.instance(nil, schedlock.Beating(month.options()))
+	left := in.sess.NamespacePrefix() + "job/removed/plan"
+	_, err := in.client.Put(ctx, left, record.Plan{Schedule: "mine", DueMS: friday.UnixMilli()}.Removed(friday.UnixMilli()).Encode())
+	require.NoError(t, err)
 	in.begin(t, "kept")
 	in.knowsClocks(t, 1)
 	in.begin(t, "another")
 	in.waitPlan(t, "old", func(_ record.Plan, ok bool) bool { return !ok })
 	in.waitPlan(t, "paused", func(_ record.Plan, ok bool) bool { require.True(t, ok); return true })
+	require.Eventually(t, func() bool { // A643
+		resp, err := in.client.Get(ctx, left)
+		return err == nil && resp.Count == 0
+	}, soon, 5*time.Millisecond, "what was left of a plan")
 	require.NoError(t, in.Resume(ctx, "paused"))
 	st, err := in.Status(ctx, "paused")
 	require.NoError(t, err)
