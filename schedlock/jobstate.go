@@ -328,3 +328,26 @@ func (j *job) written(want record.Plan, now time.Time, resumed bool) bool {
 	_, differs := renew(j.planned, want, now, resumed)
 	return !differs
 }
+
+// unput is a plan that could not be put back while etcd was out of space, when a claim was removed with its own plan: without it
+// this process would store one by which the tick of that claim was never due.
+type unput struct{ plan, by string }
+
+// unplan is called before the plan of a claim is removed, with what would put back the one before.
+func (j *job) unplan(by string, former []clientv3.Op) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.unput = unput{by: by}
+	for _, op := range former {
+		if op.IsPut() {
+			j.unput.plan = string(op.ValueBytes())
+		}
+	}
+}
+
+// former returns the plan that could not be put back, or "".
+func (j *job) former() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.unput.plan
+}

@@ -3,35 +3,10 @@ package schedlock
 import (
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
 // What is done when events show another plan than that of this process.
-
-// unput is a plan that could not be put back while etcd was out of space, when a claim was removed with its own plan: without it
-// this process would store one by which the tick of that claim was never due.
-type unput struct{ plan, by string }
-
-// unplan is called before the plan of a claim is removed, with what would put back the one before.
-func (j *job) unplan(by string, former []clientv3.Op) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.unput = unput{by: by}
-	for _, op := range former {
-		if op.IsPut() {
-			j.unput.plan = string(op.ValueBytes())
-		}
-	}
-}
-
-// former returns the plan that could not be put back, or "".
-func (j *job) former() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.unput.plan
-}
 
 // otherFor is how long the plan of another schedule stays beside a process that has the job: in a rolling deploy those of the
 // former schedule may store it with their claims, and end. With the time by which a look is delayed it is as long as
