@@ -211,11 +211,7 @@ func (j *job) apply(key string, ev *clientv3.Event) {
 	case key == j.keys.Lost():
 		j.losses.mark(ev.Kv.Value)
 	case key == j.keys.Plan():
-		j.planned, _ = record.DecodePlan(ev.Kv.Value) // without a value, it has no fire times
-		j.shown = true
-		if !gone && string(ev.Kv.Value) != j.unput.by {
-			j.unput = unput{}
-		}
+		j.planShown(ev.Kv.Value, gone)
 		return // no call waits for it
 	case strings.HasPrefix(key, j.keys.Floors()):
 		switch tick, ok := j.keys.ParseFloor(key); {
@@ -332,6 +328,15 @@ func (j *job) written(want record.Plan, now time.Time, resumed bool) bool {
 // unput is a plan that could not be put back while etcd was out of space, when a claim was removed with its own plan: without it
 // this process would store one by which the tick of that claim was never due.
 type unput struct{ plan, by string }
+
+// planShown keeps the plan that an event has shown; without a value, it has no fire times. The job must be locked.
+func (j *job) planShown(value []byte, gone bool) {
+	j.planned, _ = record.DecodePlan(value)
+	j.shown = true
+	if !gone && string(value) != j.unput.by {
+		j.unput = unput{}
+	}
+}
 
 // unplan is called before the plan of a claim is removed, with what would put back the one before.
 func (j *job) unplan(by string, former []clientv3.Op) {

@@ -88,6 +88,7 @@ func requiredIDs() []string {
 	add("A", "%d", 620, 623)
 	add("A", "%d", 630, 635)
 	add("A", "%d", 638, 638)
+	add("A", "%d", 640, 643)
 	add("A", "%d", 645, 654)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
