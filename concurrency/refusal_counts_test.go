@@ -74,7 +74,9 @@ func TestRefusalsOfAStorm(t *testing.T) {
 	}
 	for range 2 {
 		time.Sleep(500 * time.Millisecond) // the storm goes on
-		require.NoError(t, f.ExpireLease(ctx, sessions[rand.IntN(len(sessions))].Lease()))
+		if lease := sessions[rand.IntN(len(sessions))].Lease(); lease != 0 { // or it has just lost one
+			_ = f.ExpireLease(ctx, lease) // which may end by itself meanwhile
+		}
 	}
 	all.Wait()
 }
