@@ -73,7 +73,7 @@ func TestRefusalsOfAStorm(t *testing.T) {
 		}
 	}
 	for range 2 {
-		time.Sleep(500 * time.Millisecond) // the storm goes on
+		time.Sleep(500 * time.Millisecond)                                   // the storm goes on
 		if lease := sessions[rand.IntN(len(sessions))].Lease(); lease != 0 { // or it has just lost one
 			_ = f.ExpireLease(ctx, lease) // which may end by itself meanwhile
 		}
