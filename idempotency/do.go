@@ -32,8 +32,8 @@ type Result[T any] struct {
 //
 // If fn returns an error, Do returns it, without its NothingDone, and the request is left to OnLost: with TakeOver the
 // key is released for the same payload, so the next call runs fn again, and another payload is a
-// *MismatchError; with Refuse the outcome is unknown, nothing runs until Resolve, and the error is joined with an
-// *UnknownError. That holds for a refusal before the work, too, such as concurrency.ErrFull of a limit within fn: fn returns
+// *MismatchError; with Refuse the outcome is unknown, nothing runs until Resolve, and errors.As finds an
+// *UnknownError in the error, whose text stays fn's. That holds for a refusal before the work, too, such as concurrency.ErrFull of a limit within fn: fn returns
 // NothingDone(err) if nothing was done, which releases the key, and Permanent(err) for a failure that
 // is recorded; OnError says it of whole kinds of errors. If fn panics, so does Do, and OnPanic decides.
 // If the attempt's context has ended when fn returns an error, the attempt counts as lost, and the

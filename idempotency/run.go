@@ -17,8 +17,8 @@ import (
 // that translates between Begin and a transport, such as a middleware. While fn is called, the loss of a permit, or
 // of a run of a job, under which ctx runs ends the attempt's context: see Attempt.Context.
 //
-// It returns fn's error, without its NothingDone, joined with an error of settling, with the *UnknownError of a request that
-// is refused from now on and, if the attempt's context had ended before, with its cause, such as ErrLost; otherwise it returns the errors of Commit, such as
+// It returns fn's error, without its NothingDone, joined with an error of settling and, if the attempt's context had ended before, with its
+// cause, such as ErrLost; errors.As also finds the *UnknownError of a request that is refused from now on, without a word of it in the text; otherwise it returns the errors of Commit, such as
 // ErrNotRecorded and ErrFenced. If fn has settled the attempt itself, Run returns fn's error. It
 // returns ErrInvalid for a nil fn and ErrSettled for a settled attempt, and does nothing. Certain reports whether the caller may answer its
 // client.
@@ -115,7 +115,10 @@ func (a *Attempt) run(ctx context.Context, fn func() ([]byte, error)) (err error
 	if !errors.Is(bad, ErrSettled) {
 		err = join.Errors(err, bad)
 	}
-	return join.Errors(err, unknownOf(a))
+	if unknown := unknownOf(a); unknown != nil { // not in the text, which may go to a client
+		err = join.Also(err, unknown)
+	}
+	return err
 }
 
 // doneBy returns the end of an attempt whose function has returned what is recorded as its result: also one that has no

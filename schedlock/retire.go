@@ -138,22 +138,26 @@ func (p *planner) retireAll(ctx context.Context, now time.Time) error {
 	old := func(plan record.Plan, operated []*mvccpb.KeyValue) bool {
 		return retired(plan, now, operatedAt(operated, now))
 	}
-	for batch := range slices.Chunk(names, plansAtOnce) {
+	for batch := range slices.Chunk(names, plansAtOnce/2) {
 		kvs, err := l.get(ctx, func() (reads []clientv3.Op) {
 			for _, name := range batch {
-				reads = append(reads, clientv3.OpGet(l.space.Job(name).Plan()))
+				keys := l.space.Job(name)
+				reads = append(reads, clientv3.OpGet(keys.Plan()), clientv3.OpGet(keys.Runs(), clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1)))
 			}
 			return reads
 		})
 		if err != nil {
 			return err
 		}
-		for n, kv := range kvs {
-			if len(kv) == 0 {
+		for n, name := range batch {
+			stored, runs := kvs[2*n], kvs[2*n+1]
+			if len(stored) == 0 {
 				continue
 			}
-			if plan, ok := record.DecodePlan(kv[0].Value); ok && old(plan, nil) {
-				if err := p.unplan(ctx, batch[n], old); err != nil {
+			plan, ok := record.DecodePlan(stored[0].Value)
+			kept := plan.Former != "" && len(runs) > 0 // until Forget
+			if ok && !kept && old(plan, nil) {
+				if err := p.unplan(ctx, name, old); err != nil {
 					return err
 				}
 			}

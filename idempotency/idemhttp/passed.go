@@ -101,3 +101,21 @@ func (e *connectError) saysUnknown() bool {
 	}
 	return false
 }
+
+// numberOfStatus returns the code of a status of gRPC in JSON, in the form in which grpc-gateway writes it: a number, with a
+// message and details, and nothing else; 0 for any other JSON, such as another API's error with a number. Without protojson's
+// EmitUnpopulated, details that are empty are left out.
+func numberOfStatus(body []byte) float64 {
+	var st map[string]any // the names of members count in their letter case
+	if json.Unmarshal(body, &st) != nil {
+		return 0
+	}
+	if _, detailed := st["details"].([]any); detailed {
+		delete(st, "details")
+	}
+	if _, says := st["message"].(string); says && len(st) == 2 {
+		code, _ := st["code"].(float64)
+		return code
+	}
+	return 0
+}

@@ -256,21 +256,6 @@ func firstCode(begun []byte) json.Token {
 	return is
 }
 
-// numberOfStatus returns the code of a status of gRPC in JSON, in the form in which grpc-gateway writes it: a number, with a
-// message and details, and nothing else; 0 for any other JSON, such as another API's error with a number.
-func numberOfStatus(body []byte) float64 {
-	var st map[string]any // the names of members count in their letter case
-	if json.Unmarshal(body, &st) != nil || len(st) != 3 {
-		return 0
-	}
-	_, says := st["message"].(string)
-	_, detailed := st["details"].([]any)
-	if code, _ := st["code"].(float64); says && detailed {
-		return code
-	}
-	return 0
-}
-
 // plainBody returns the body of an error with these headers, not compressed.
 func plainBody(h http.Header, body []byte) []byte {
 	if gzipped(h) {

@@ -283,12 +283,13 @@ func TestErrorsOfAGatewayThatCanChange(t *testing.T) {
 	// A583: ABORTED of the service itself is a conflict with another call, whatever its details: it was recorded as final.
 	require.Equal(t, middleware.Interrupted, end(409, `{"code":10,"message":"","details":[{"domain":"shop.example","reason":"UNKNOWN"}]}`))
 	require.Equal(t, middleware.Interrupted, end(409, `{"details":[], "message":"no", "code":10}`))
+	require.Equal(t, middleware.Interrupted, end(409, `{"code":10,"message":"no"}`)) // of a gateway without EmitUnpopulated
 	require.Equal(t, middleware.Final, end(409, `{"code":6,"message":"no","details":[{"domain":"shop.example","reason":"UNKNOWN"}]}`))
 	require.Equal(t, middleware.Final, end(409, `{"code":"10","message":"no","details":[]}`))
 	require.Equal(t, middleware.Final, end(422, `{"code":10,"message":"no","details":[]}`))
 	// A647: another API's number was taken for it, and its final 409 executed again.
 	for _, other := range []string{
-		`{"code":10}`, `{"code":10,"error":"declined"}`, `{"code":10,"message":"no"}`, `{"code":10,"message":"no","details":null}`,
+		`{"code":10}`, `{"code":10,"error":"declined"}`, `{"code":10,"message":"no","details":null}`,
 		`{"code":10,"message":"no","details":"see the log"}`, `{"code":10,"message":{},"details":[]}`, `{"Code":10,"message":"no","details":[]}`,
 		`{"code":10,"message":"no","details":[],"error":"no"}`, `{"code":10,"message":"` + strings.Repeat("x", 2<<10) + `","details":[]}`,
 	} {

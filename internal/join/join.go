@@ -45,3 +45,13 @@ type kinded struct {
 
 func (k kinded) Unwrap() error        { return k.error }
 func (k kinded) Is(target error) bool { return target == k.kind }
+
+// Also returns an error whose text is that of err, and which errors.Is and errors.As find to be also as well.
+func Also(err, also error) error { return with{err, also} }
+
+type with struct {
+	error
+	also error
+}
+
+func (w with) Unwrap() []error { return []error{w.error, w.also} }

@@ -28,3 +28,15 @@ func TestErrors(t *testing.T) {
 	require.ErrorAs(t, err, &path)
 	require.NotErrorIs(t, err, fs.ErrExist)
 }
+
+// Also leaves the text alone.
+func TestAlso(t *testing.T) {
+	t.Parallel()
+	one, two := errors.New("one"), &fs.PathError{Op: "open", Path: "x", Err: fs.ErrNotExist}
+	err := join.Also(one, two)
+	require.Equal(t, "one", err.Error())
+	require.ErrorIs(t, err, one)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	var path *fs.PathError
+	require.ErrorAs(t, err, &path)
+}

@@ -191,11 +191,16 @@ func (k *Keeper) runFetch(f *fetch) {
 
 // fail is for a fetch that has failed. It ends the first call, unless another fetch is being delivered or is under way: that is for
 // the same call. If the other one fails, too, a call ends by each of the errors, whatever is under way by then: an error that
-// lasts reaches each call, however many come. It reports whether it has ended calls. l.mu is held.
+// lasts reaches each call, however many come. What etcd has queued since may end hours later, for another reason. It reports
+// whether it has ended calls. l.mu is held.
 func (l *localQueue) fail(f *fetch, err error) (ends bool) {
+	if f.before.Load() != nil {
+		f.owed = nil
+	}
 	if len(f.owed) == 0 && len(l.grants)+len(l.fetches) > 0 {
-		if len(l.grants) == 0 {
-			l.fetches[0].owed = append(l.fetches[0].owed, err)
+		other := slices.IndexFunc(l.fetches, func(o *fetch) bool { return o.before.Load() == nil })
+		if len(l.grants) == 0 && other >= 0 {
+			l.fetches[other].owed = append(l.fetches[other].owed, err)
 		}
 		return false
 	}

@@ -259,8 +259,8 @@ func (t store) write(ctx context.Context, d rate.Division, stored rate.StoredTok
 		Then: []clientv3.Op{clientv3.OpPut(t.keys.Left, rec.Encode()), clientv3.OpPut(t.keys.Timer, "", clientv3.WithLease(lease))},
 	}
 	out, err := commit.Amend(call, t.sess.KV(), put)
-	if err == nil && out.Outcome == commit.Overtaken && slices.Contains(was.unsure, leaseOf(out.Found)) {
-		put.Mod = out.Found.ModRevision // no other one of them can be stored any more
+	for err == nil && out.Outcome == commit.Overtaken && slices.Contains(was.unsure, leaseOf(out.Found)) {
+		put.Mod = out.Found.ModRevision // only a later one of them can be stored still
 		out, err = commit.Amend(call, t.sess.KV(), put)
 	}
 	switch {

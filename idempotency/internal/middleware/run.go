@@ -48,7 +48,7 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 	withhold := false
 	defer func() {
 		switch known := notice.Of(a); {
-		case known != nil && err != nil && !errors.Is(err, idempotency.ErrUnknown): // which it is joined with
+		case known != nil && err != nil:
 			report(fmt.Errorf("%w; %w", err, known))
 		case known != nil && err == nil:
 			report(known)
