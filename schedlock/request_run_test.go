@@ -276,7 +276,7 @@ func TestObstacle(t *testing.T) {
 	}
 }
 
-// A571: of a job that a live process has, which could not start it when the request came, nobody says that no process has it:
+// A571: of a job that a live process has, which could not start it when the request came, neither console nor command says that no process has it:
 // an operator restarted healthy services.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()

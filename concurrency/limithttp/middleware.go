@@ -6,6 +6,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
+	"github.com/etcdkit/etcdkit/internal/mux"
 )
 
 // Middleware returns a middleware that runs a handler under a permit of the request's key: see the
@@ -35,7 +36,7 @@ func (h *limitedHandler) RefusesBefore() {}
 func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	key, limited := c.limited(r)
 	if !limited {
-		middleware.Begins(r.Context(), called(next, r))
+		middleware.Begins(r.Context(), mux.Called(next, r))
 		next.ServeHTTP(w, r)
 		return
 	}
@@ -49,7 +50,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		}
 		defer res.outlive(ctx, c.Outage == Share) // after a panic as well
 		defer handBack(r, own)
-		middleware.Begins(ctx, called(next, own))
+		middleware.Begins(ctx, mux.Called(next, own))
 		next.ServeHTTP(res.own(), own)
 	})
 	if err == nil {
@@ -69,22 +70,6 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 		c.refuse(w, r, refused, ran)
 	}
 }
-
-// called returns the handler that next calls for the request, if next is an http.ServeMux, which does nothing but call it, and
-// otherwise next.
-func called(next http.Handler, r *http.Request) http.Handler {
-	for range muxes {
-		mux, is := next.(*http.ServeMux)
-		if !is {
-			break
-		}
-		next, _ = mux.Handler(r)
-	}
-	return next
-}
-
-// muxes is how many of them are looked through: one may be behind itself.
-const muxes = 8
 
 // handBack has the server's request show what the handler's has got, as without the Middleware: the pattern by which an
 // http.ServeMux behind the Middleware has matched it, which a log in front reads (its wildcards, PathValue, are seen behind the

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/internal/mux"
 	"github.com/etcdkit/etcdkit/internal/supervise"
 )
 
@@ -188,7 +189,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		rec.ctx = ctx
 		v.client, release = middleware.NewClient(ctx, client)
 		defer release()
-		ctx, refused := middleware.Refusable(ctx, called(next, r))
+		ctx, refused := middleware.Refusable(ctx, mux.Called(next, r))
 		handle(next, rec.own(), forHandler(restored(r, context.WithValue(ctx, visitKey{}, v), body)), r)
 		res := rec.end(c)
 		rec.stopped = rec.stops(v.ended(a))

@@ -64,19 +64,3 @@ func hostOf(scheme, host string) string {
 	}
 	return host
 }
-
-// called returns the handler that next calls for the request, if next is an http.ServeMux, which does nothing but call it, and
-// otherwise next.
-func called(next http.Handler, r *http.Request) http.Handler {
-	for range muxes {
-		mux, is := next.(*http.ServeMux)
-		if !is {
-			break
-		}
-		next, _ = mux.Handler(r)
-	}
-	return next
-}
-
-// muxes is how many of them are looked through: one may be behind itself.
-const muxes = 8

@@ -235,7 +235,7 @@ var fences = []fence{
 		name: "concurrency and what it is built from import no server, metrics, tracing or HTTP library",
 		why:  "telemetry is a struct of functions, transports are packages of their own: no program pays for what it does not use",
 		bans: func(f file, imp string) bool {
-			core := f.dir == "concurrency" || within(f.dir, "internal")
+			core := f.dir == "concurrency" || within(f.dir, "internal") && f.dir != "internal/mux" // which middlewares of HTTP alone import
 			return core && !f.test && within(imp, "net/http", "go.etcd.io/etcd/server/v3",
 				"github.com/prometheus", "go.opentelemetry.io")
 		},
@@ -251,11 +251,11 @@ var fences = []fence{
 		planted: [2]string{"idempotency/internal/middleware/run.go", "google.golang.org/grpc/codes"},
 	},
 	{
-		name: "HTTP middleware imports its parent, the parent's half of a middleware, the forms of results, the methods that supervise a server and the standard library",
+		name: "HTTP middleware imports its parent, the parent's half of a middleware, the forms of results, the methods that supervise a server, what a mux calls, and the standard library",
 		why:  "middleware translates between a transport and its parent; what else it needs belongs into the parent; which calls of gRPC supervise a server is the same for all of them",
 		bans: func(f file, imp string) bool {
 			dir, _ := ours(imp)
-			return isMiddleware(f, "http") && dir != "internal/supervise" && !isStandard(imp) && !ofParent(f, imp)
+			return isMiddleware(f, "http") && dir != "internal/supervise" && dir != "internal/mux" && !isStandard(imp) && !ofParent(f, imp)
 		},
 		planted: [2]string{"idempotency/idemhttp/middleware.go", "go.etcd.io/etcd/client/v3"},
 	},

@@ -1,4 +1,4 @@
-package limithttp
+package mux
 
 import (
 	"net/http"
@@ -29,8 +29,8 @@ func TestCalled(t *testing.T) {
 		"GET http://api.example/7": true, "POST http://api.example/7": false,
 	} {
 		method, path, _ := strings.Cut(target, " ")
-		_, is := called(outer, httptest.NewRequest(method, path, nil)).(paying)
+		_, is := Called(outer, httptest.NewRequest(method, path, nil)).(paying)
 		require.Equal(t, want, is, target)
 	}
-	require.Equal(t, paying{}, called(paying{}, nil))
+	require.Equal(t, paying{}, Called(paying{}, nil))
 }
