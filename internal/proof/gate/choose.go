@@ -45,6 +45,9 @@ var judges = []string{
 	"./internal/proof/pagerun", "./internal/proof/procs", "./internal/proof/procs/stall", "./internal/proof/runbook", "./internal/proof/signals", "./internal/proof/soak", "./internal/proof/stored",
 }
 
+// commands are packages whose tests execute the command: under the race detector they take four times the processor time.
+var commands = []string{"./cmd/etcdkit/internal/cli", "./cmd/etcdkit/internal/cli/cron"}
+
 // exampleRoots are the folders of the examples and of what they share.
 var exampleRoots = []string{"./examples", "./internal/examples"}
 
@@ -53,6 +56,7 @@ var unraced = []omission{
 	{"an example: make verify races its processes", func(p pkg) bool { return under(p.path, exampleRoots...) }},
 	{"it reads the tree, and runs nothing of the product", func(p pkg) bool { return slices.Contains(readers, p.path) }},
 	{"it judges what other processes do: make verify races it", func(p pkg) bool { return slices.Contains(judges, p.path) }},
+	{"its tests execute one command each, and the packages that it calls are raced: make verify races it", func(p pkg) bool { return slices.Contains(commands, p.path) }},
 	{"what it runs in virtual time is raced on a real etcd: make verify races it", func(p pkg) bool { return p.path == "./internal/proof/virtual" }},
 }
 
