@@ -230,9 +230,10 @@ licenses: ## Write the licenses of all that is compiled into the commands into o
 
 .PHONY: image-context
 image-context: IMAGE ?= out/image
-image-context: ## Write what the container image holds into out/image: docker build -f docs/deploy/Dockerfile out/image
+image-context: ARCH ?= $(shell go env GOARCH)
+image-context: ## Write what the container image holds into out/image: docker build -f docs/deploy/Dockerfile out/image (ARCH=arm64)
 	@mkdir -p '$(IMAGE)'
-	@CGO_ENABLED=0 $(patiently) go build -trimpath -o '$(IMAGE)/etcdkit' ./cmd/etcdkit
+	@CGO_ENABLED=0 GOOS=linux GOARCH='$(ARCH)' $(patiently) go build -trimpath -o '$(IMAGE)/etcdkit' ./cmd/etcdkit
 	@.ci/licenses >'$(IMAGE)/THIRD_PARTY_LICENSES.txt'
 	@cp LICENSE '$(IMAGE)/LICENSE'
 

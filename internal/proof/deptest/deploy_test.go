@@ -39,6 +39,64 @@ func TestUnitsFindTheirFiles(t *testing.T) {
 	}
 }
 
+// A780: the commands of the page leave no file that others than root can read: the one of a service may have etcd's password.
+func TestDeployedFilesAreSecret(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skipf("bash is not installed: %v", err)
+	}
+	root := t.TempDir()
+	_, page, _ := strings.Cut(readFile(t, "../../../docs/deploy/README.md"), "\n## systemd\n")
+	block := regexp.MustCompile(`(?m)(^    .*\n)+`).FindString(page)
+	commands := regexp.MustCompile(`(?m)^    systemctl .*\n`).ReplaceAllString(block, "")
+	commands = strings.NewReplacer("/usr/local/bin/", root+"/bin/", "/etc/systemd/system/", root+"/units/", "/etc/", root+"/etc/").Replace(commands)
+	for _, dir := range []string{"bin", "units", "files"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"etcdkit", "etcdkit-export@.service", "etcdkit-console@.service", "ca.crt", "tls.crt", "tls.key"} {
+		if err := os.WriteFile(filepath.Join(root, "files", name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("bash", "-c", "umask 022; set -e\n"+commands)
+	cmd.Dir = filepath.Join(root, "files")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	files := 0
+	err := filepath.WalkDir(filepath.Join(root, "etc"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files++
+		if info, err := d.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+		return nil
+	})
+	if err != nil || files != 8 {
+		t.Errorf("%d files of two services: %v", files, err)
+	}
+}
+
+// A781: no two lines of a section of CHANGELOG.md begin alike: a merge has left both of its sides.
+func TestChangesAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for line := range strings.Lines(readFile(t, "../../../CHANGELOG.md")) {
+		if strings.HasPrefix(line, "#") {
+			clear(seen)
+		}
+		if begin := line[:min(len(line), 40)]; strings.HasPrefix(line, "- ") && seen[begin] {
+			t.Errorf("twice: %s", begin)
+		} else {
+			seen[begin] = true
+		}
+	}
+}
+
 func readFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
