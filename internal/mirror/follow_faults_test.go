@@ -238,6 +238,38 @@ func TestMirrorAfterARestore(t *testing.T) {
 	require.Equal(t, mirror.Gone, <-w.Outcome())
 }
 
+// A782: a watch has lost the end of one request and the beginning of another, so that it shows as many before a waiting one as
+// its Txn has counted. Then the first one's key is used again, and the view has none before the waiting request: a list has to
+// show that one is. Once it has, the key may be used as often as it likes.
+func TestMirrorDoubtsAKeyThatIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	space, err := keyspace.New("/p", "n")
+	require.NoError(t, err)
+	keys := space.Queue(keyspace.Mutex, "x")
+	request := func(slot int, create int64) *mvccpb.KeyValue {
+		key := keys.Slot(keyspace.Slot{Lease: 7, Number: slot, Weight: 1})
+		return &mvccpb.KeyValue{Key: []byte(key), CreateRevision: create, ModRevision: create, Lease: 7}
+	}
+	m := mirror.New(keys, 1)
+	put := func(kv *mvccpb.KeyValue) {
+		m.Apply([]*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}, kv.CreateRevision)
+	}
+	m.Reset([]*mvccpb.KeyValue{request(0, 10)}, 10)
+	// Lost: the end of 0 at 11, the beginning of 1 at 12.
+	put(request(2, 13))
+	w := m.Wait(string(request(2, 13).Key), 13, 1, mirror.Found{Known: true, Ahead: 1})
+	put(request(0, 14))
+	require.Empty(t, w.Outcome(), "admitted beside 1")
+	require.Len(t, m.Again(), 1)
+	m.Reset([]*mvccpb.KeyValue{request(0, 14), request(1, 12), request(2, 13)}, 14)
+	require.Empty(t, w.Outcome())
+	m.Apply([]*clientv3.Event{{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: request(1, 12).Key, ModRevision: 15}}}, 15)
+	require.Equal(t, mirror.Admitted, <-w.Outcome())
+	later := m.Wait(string(request(0, 14).Key), 14, 1, mirror.Found{Known: true, Ahead: 1})
+	put(request(2, 17)) // lost: the end of 2 at 16
+	require.Equal(t, mirror.Admitted, <-later.Outcome())
+}
+
 // A backup was restored: every list is older than what was seen, and stays so. Then
 // that is the truth.
 func TestFollowAfterARestore(t *testing.T) {

@@ -28,6 +28,7 @@ type Mirror struct {
 	listed   int64            // up to which token the last list was complete
 	read     int64            // the revision of that list
 	newer    int              // how many requests it has left out, which are newer
+	missing  int64            // the last revision by which an event was lost: its key is that of a request which had ended before
 	again    chan struct{}
 	waiting  map[string]*Waiter
 	unseen   map[string]*Waiter // those of them whose requests are newer than the view
@@ -175,6 +176,7 @@ func (m *Mirror) Apply(events []*clientv3.Event, revision int64) {
 		r, ok := m.parse(ev.Kv)
 		switch {
 		case known && (!ok || r.Create != old.Create):
+			m.missing = revision
 			delete(m.requests, key)
 			m.queue.Delete(key, old.Create)
 		case known:

@@ -133,11 +133,12 @@ func (m *Mirror) ListAgain() {
 // doubts reports whether the view may lack a request that came before this one. A list that is
 // newer than the request lacks none, and later events can only be of later requests or of
 // deletions. Without such a list, as many requests must have been before it here as in etcd; that
-// is enough where all have the same weight.
+// is enough where all have the same weight, while each one that the view wrongly shows is in the place
+// of one that it lacks. One whose end was lost is gone from the view when its key is used again.
 func (m *Mirror) doubts(w *Waiter) bool {
 	if m.listed >= w.create {
 		return false
 	}
 	r := m.requests[w.key]
-	return !w.found.Known || w.found.Heavy || r.ahead != w.found.Ahead || m.limits.Own.Rev < w.found.LimitRev
+	return !w.found.Known || w.found.Heavy || r.ahead != w.found.Ahead || m.limits.Own.Rev < w.found.LimitRev || m.missing > w.create
 }
