@@ -2,6 +2,7 @@ package schedlock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -50,4 +51,27 @@ func TestElectorIsClosed(t *testing.T) {
 	require.NoError(t, b.sess.Close(ctx))
 	require.Eventually(t, func() bool { return e.IsLeader(ctx) != nil }, soon, 5*time.Millisecond)
 	f.NoKeys("/queue/")
+}
+
+// A783: what ended Lead ended the candidacy without a word: an option that Lead refuses, a Wait that was over, a refusal by
+// etcd. When the leader was gone, nothing ran.
+func TestElectorCampaignsAgain(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx := ctxT(t)
+	a, b := f.instance(nil, nil), f.instance(nil, nil)
+	el, err := concurrency.NewElection(b.sess, "cron")
+	require.NoError(t, err)
+	for _, refused := range []concurrency.AcquireOption{concurrency.TakeOver(), concurrency.Weight(2)} {
+		_, err = gocronlock.NewElector(el, refused)
+		require.ErrorIs(t, err, schedlock.ErrInvalid)
+	}
+	leader := f.elector(a)
+	leads(t, leader)
+	standby, err := gocronlock.NewElector(el, concurrency.Wait(10*time.Millisecond))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, standby.Close(ctx)) }()
+	require.Eventually(t, func() bool { return errors.Is(standby.IsLeader(ctx), concurrency.ErrFull) }, soon, time.Millisecond)
+	require.NoError(t, leader.Close(ctx))
+	leads(t, standby)
 }

@@ -2,11 +2,14 @@ package gocronlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/commit"
 )
 
 // Elector is an Elector of gocron (v2): jobs run in the process that leads. It is a candidate
@@ -25,11 +28,14 @@ type Elector struct {
 
 	mu   sync.Mutex
 	term *concurrency.Permit
-	err  error // why it has ended
+	err  error // why it does not campaign now
 }
 
 // NewElector returns an elector and begins to campaign. The options are those of
-// concurrency.Election.Lead. It returns ErrInvalid if the election is nil.
+// concurrency.Election.Lead. It returns ErrInvalid if the election is nil, or an option is one that Lead refuses.
+//
+// Whatever ends Lead, such as ErrFull by Wait, or etcd that refuses a candidate since it has no space, the elector
+// campaigns again, after a pause of at most 10 s, until Close or until the session's Close begins.
 //
 //	elector, err := gocronlock.NewElector(election)
 //	if err != nil {
@@ -43,17 +49,44 @@ func NewElector(el *concurrency.Election, opts ...concurrency.AcquireOption) (*E
 	opts = slices.Clone(opts) // used after the return
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Elector{cancel: cancel, done: make(chan struct{})}
+	ended, end := context.WithCancel(ctx)
+	end()
+	if err := el.Lead(ended, e.lead, opts...); errors.Is(err, concurrency.ErrInvalid) { // it reads the options first
+		cancel()
+		return nil, fmt.Errorf("new elector for gocron: %w", err)
+	}
 	go func() {
 		defer close(e.done)
-		err := el.Lead(ctx, func(ctx context.Context, term *concurrency.Permit) error {
-			e.set(term, nil)
-			defer e.set(nil, nil)
-			<-ctx.Done()
-			return nil
-		}, opts...)
-		e.set(nil, err)
+		e.campaign(ctx, func() error { return el.Lead(ctx, e.lead, opts...) })
 	}()
 	return e, nil
+}
+
+// campaign calls lead again and again until ctx ends or the session closes.
+func (e *Elector) campaign(ctx context.Context, lead func() error) {
+	pause := commit.Backoff{Most: 10 * time.Second}
+	for {
+		begun := time.Now()
+		err := lead()
+		e.set(nil, err)
+		if errors.Is(err, concurrency.ErrClosed) || ctx.Err() != nil {
+			return
+		}
+		if time.Since(begun) > time.Minute {
+			pause.Reset()
+		}
+		if pause.Wait(ctx, nil) != nil {
+			return
+		}
+	}
+}
+
+// lead leads until the term ends.
+func (e *Elector) lead(ctx context.Context, term *concurrency.Permit) error {
+	e.set(term, nil)
+	defer e.set(nil, nil)
+	<-ctx.Done()
+	return nil
 }
 
 func (e *Elector) set(term *concurrency.Permit, err error) {
@@ -64,8 +97,8 @@ func (e *Elector) set(term *concurrency.Permit, err error) {
 
 // IsLeader is called by gocron before each run of a job. It asks no other process, and reads the
 // clocks, so that its answer is right even after a pause of the process. It returns nil or
-// ErrNotLeading. If the elector no longer campaigns, ErrNotLeading is joined with the reason:
-// ErrClosed, or an error of concurrency.Election.Lead.
+// ErrNotLeading. While the elector does not campaign, ErrNotLeading is joined with the reason: an error of
+// concurrency.Election.Lead, which is ErrClosed or that of a closed context if it has ended.
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	term, err := e.term, e.err
