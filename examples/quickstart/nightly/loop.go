@@ -16,21 +16,8 @@ import (
 func loop(sigterm context.Context, sess *concurrency.Session, job *schedlock.Job) error {
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		for sigterm.Err() == nil {
-			next := job.Next(time.Now())
-			if next.IsZero() {
-				return // the schedule has no further fire time
-			}
-			log.Print("the next run is at ", next)
-			for time.Now().Before(next) && sigterm.Err() == nil {
-				select {
-				case <-sigterm.Done():
-				case <-time.After(min(time.Until(next), time.Minute)): // a timer does not count the time of a suspension
-				}
-			}
-			if sigterm.Err() == nil {
-				_, _ = job.RunContext(context.WithoutCancel(sigterm)) // done has the result
-			}
+		for reached(sigterm, job.Next, time.Now) {
+			_, _ = job.RunContext(context.WithoutCancel(sigterm)) // done has the result
 		}
 	})
 	<-sigterm.Done()
@@ -38,6 +25,24 @@ func loop(sigterm context.Context, sess *concurrency.Session, job *schedlock.Job
 	defer cancel()
 	defer calls.Wait()
 	return sess.Close(closing)
+}
+
+// reached waits for the fire time that follows now. It returns false if ctx has ended, or there is none. It asks again each
+// minute, since a timer does not count the time of a suspension, and a clock that was ahead may be set back.
+func reached(ctx context.Context, following func(time.Time) time.Time, now func() time.Time) bool {
+	next := following(now())
+	log.Print("the next run is at ", next)
+	for !next.IsZero() && now().Before(next) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(min(next.Sub(now()), time.Minute)):
+		}
+		if earlier := following(now()); !earlier.IsZero() && earlier.Before(next) {
+			next = earlier
+		}
+	}
+	return !next.IsZero() && ctx.Err() == nil
 }
 
 // done is called in the process that called for a run, also if another one runs it. With RetryFailed a failure here may be

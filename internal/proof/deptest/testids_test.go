@@ -90,7 +90,7 @@ func requiredIDs() []string {
 	add("A", "%d", 638, 638)
 	add("A", "%d", 640, 643)
 	add("A", "%d", 645, 654)
-	add("A", "%d", 780, 781)
+	add("A", "%d", 780, 784)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
