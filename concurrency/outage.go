@@ -103,6 +103,17 @@ func (s semaphore) Closing() <-chan struct{} {
 // does not show that.
 func (semaphore) Answers(err error) bool { return answers(err) }
 
+// Answered returns when etcd last answered the session.
+func (s semaphore) Answered() time.Time { return s.queue.answeredAt() }
+
+func (q *sessionQueue) answeredAt() time.Time {
+	if q == nil { // in tests of the middleware
+		return time.Now()
+	}
+	o, _ := q.sess.Unavailable()
+	return o.LastAnswer
+}
+
 func answers(err error) bool {
 	if silent, ok := errors.AsType[*UnavailableError](err); ok {
 		err = silent.Err // with which etcd refuses the session a lease
@@ -134,6 +145,9 @@ func (l *rateLimiter) Closed() bool { return l.queue.sess.Accepting().Err() != n
 
 // Answers is that of a semaphore.
 func (*rateLimiter) Answers(err error) bool { return answers(err) }
+
+// Answered is that of a semaphore.
+func (l *rateLimiter) Answered() time.Time { return l.queue.answeredAt() }
 
 func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Duration) {
 	c := q.call("", 0, 0)

@@ -99,6 +99,22 @@ func (d *Detector[T]) Answered() {
 	}
 }
 
+// AnsweredAt is Answered for an answer at a time, which may lie before the outage: then it does not end it.
+func (d *Detector[T]) AnsweredAt(at time.Time) {
+	since := int64(at.Sub(d.start))
+	for last := d.last.Load(); last < since && !d.last.CompareAndSwap(last, since); last = d.last.Load() {
+	}
+	if !d.on.Load() {
+		return
+	}
+	d.mu.Lock()
+	over := at.After(d.began)
+	d.mu.Unlock()
+	if over {
+		d.Answered()
+	}
+}
+
 func (d *Detector[T]) set(err error, of T) {
 	d.mu.Lock()
 	now := time.Now()

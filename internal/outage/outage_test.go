@@ -60,6 +60,29 @@ func TestDetector(t *testing.T) {
 	})
 }
 
+// An answer that came before an outage does not end it, and one between two others does not take the later one back (A697 in
+// internal/proof/tested-failures.md).
+func TestAnsweredAt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("away")
+		d := New[any](nil)
+		before := time.Now()
+		time.Sleep(time.Minute)
+		d.AnsweredAt(time.Now())
+		d.AnsweredAt(before)
+		sent := time.Now()
+		time.Sleep(time.Second)
+		require.False(t, d.Unanswered(away, nil, before, sent.Add(-time.Second)), "etcd has answered since")
+		require.True(t, d.Unanswered(away, nil, sent, sent))
+		d.AnsweredAt(sent)
+		require.True(t, d.On())
+		time.Sleep(time.Second)
+		d.AnsweredAt(time.Now())
+		require.False(t, d.On())
+	})
+}
+
 // A Detector without a function to call works as well.
 func TestDetectorWithoutHook(t *testing.T) {
 	t.Parallel()

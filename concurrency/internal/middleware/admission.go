@@ -144,7 +144,7 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 		}
 		until := by // a copy, since the closure would move by to the heap
 		err = a.Do(a.Limiter.Key(key), ctx, func(ctx context.Context, _ *concurrency.Permit) error {
-			if err := a.granted(); err != nil {
+			if err := a.granted(door.In(a.Limiter.Key(key))); err != nil {
 				return err
 			}
 			if err := a.take(ctx, until); err != nil {
@@ -274,7 +274,7 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 		if p, err = a.Limiter.Key(key).Acquire(ctx, opts...); err != nil {
 			continue
 		}
-		if err = a.begin(ctx, p, by); err == nil {
+		if err = a.begin(ctx, door.In(a.Limiter.Key(key)), p, by); err == nil {
 			return a.hold(ctx, key, p, report)
 		}
 	}
@@ -298,14 +298,14 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 
 // begin releases a permit under which no work may begin yet, or that gets no token, and if OnOutage
 // panics.
-func (a *Admission) begin(ctx context.Context, p *concurrency.Permit, by time.Time) (err error) {
+func (a *Admission) begin(ctx context.Context, of limit, p *concurrency.Permit, by time.Time) (err error) {
 	begins := false
 	defer func() {
 		if !begins {
 			_ = release(ctx, p)
 		}
 	}()
-	if err = a.granted(); err == nil {
+	if err = a.granted(of); err == nil {
 		err = a.take(ctx, by)
 	}
 	if err == nil {

@@ -19,6 +19,7 @@ type limit interface {
 	ReportOutage(policy string, err error, lasted time.Duration)
 	AskInOutage(idle func(now time.Time) (on, idle bool), answered func())
 	Answers(err error) bool
+	Answered() time.Time
 }
 
 // newDetector returns a detector. In an outage of a service without requests, its session asks etcd in their place:

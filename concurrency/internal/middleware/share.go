@@ -68,8 +68,10 @@ func (a *Admission) drained(ctx context.Context, key string, by time.Time) error
 // granted returns errDraining if no work may begin under a permit that etcd has just granted: it was
 // asked for before or in the outage, and work under the share has none yet. The request releases it,
 // and asks again after that work: a permit that waited for that could be the one that it waits for.
-func (a *Admission) granted() error {
-	a.outage.Answered()
+//
+// In an outage, a permit may have passed from another call of the process, without etcd (concurrency.Handover).
+func (a *Admission) granted(of limit) error {
+	a.outage.AnsweredAt(of.Answered())
 	if a.share != nil && a.share.Draining() != nil {
 		return errDraining
 	}

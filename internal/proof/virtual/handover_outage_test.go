@@ -1,0 +1,63 @@
+package virtual
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+)
+
+// A697: in an outage a permit passed from one request to another within the process, which ended the outage: OnOutage was
+// called with nil, and the next one could not begin for Patience, although etcd answered nothing.
+func TestHandoverIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		var changes []bool
+		mw, err := limithttp.Middleware(concurrency.Single(d.passing(1, time.Minute)), limithttp.Options{
+			Key:  func(*http.Request) (string, bool) { return "all", true },
+			Wait: time.Minute, Patience: time.Second, Outage: limithttp.Open, OnOutage: func(err error) { changes = append(changes, err != nil) },
+		})
+		require.NoError(t, err)
+		ends := make(chan chan struct{}, 10)
+		h := mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			end := make(chan struct{})
+			ends <- end
+			<-end
+		}))
+		var all sync.WaitGroup
+		serve := func(ctx context.Context) {
+			all.Go(func() {
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+			})
+			synctest.Wait()
+		}
+		serve(t.Context())
+		first := <-ends
+		serve(t.Context())
+		time.Sleep(time.Second)
+		d.client.Stall()
+		leaves, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer cancel()
+		serve(leaves)
+		time.Sleep(2600 * time.Millisecond)
+		require.Equal(t, []bool{true}, changes)
+		close(first)
+		synctest.Wait()
+		second := <-ends // the permit has passed
+		require.Equal(t, []bool{true}, changes)
+		d.client.Heal()
+		close(second)
+		all.Wait()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []bool{true, false}, changes)
+	})
+}
