@@ -114,6 +114,19 @@ func (q *sessionQueue) answeredAt() time.Time {
 	return o.LastAnswer
 }
 
+// Silent returns for how long etcd has been silent, and the error of a call that this ends; 0 and nil if it answers.
+func (s semaphore) Silent() (lasts time.Duration, err error) { return s.queue.silent() }
+
+func (q *sessionQueue) silent() (lasts time.Duration, err error) {
+	if q == nil { // in tests of the middleware
+		return 0, nil
+	}
+	if away := q.unavailable(); away != nil {
+		return time.Since(away.Since), q.failed("acquire", away)
+	}
+	return 0, nil
+}
+
 func answers(err error) bool {
 	if silent, ok := errors.AsType[*UnavailableError](err); ok {
 		err = silent.Err // with which etcd refuses the session a lease
@@ -148,6 +161,9 @@ func (*rateLimiter) Answers(err error) bool { return answers(err) }
 
 // Answered is that of a semaphore.
 func (l *rateLimiter) Answered() time.Time { return l.queue.answeredAt() }
+
+// Silent is that of a semaphore.
+func (l *rateLimiter) Silent() (lasts time.Duration, err error) { return l.queue.silent() }
 
 func (q *sessionQueue) reportOutage(policy string, err error, lasted time.Duration) {
 	c := q.call("", 0, 0)

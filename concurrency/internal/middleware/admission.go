@@ -143,8 +143,11 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 			continue
 		}
 		until := by // a copy, since the closure would move by to the heap
-		err = a.Do(a.Limiter.Key(key), ctx, func(ctx context.Context, _ *concurrency.Permit) error {
-			if err := a.granted(door.In(a.Limiter.Key(key))); err != nil {
+		sem := a.Limiter.Key(key)
+		of := door.In(sem)
+		waits, wait := a.patient(ctx, of)
+		err = a.Do(sem, waits, func(ctx context.Context, _ *concurrency.Permit) error {
+			if err := wait.over(a.granted(of)); err != nil {
 				return err
 			}
 			if err := a.take(ctx, until); err != nil {
@@ -154,9 +157,11 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 			fn(ctx)
 			return nil
 		}, opts...)
+		wait.free()
 		if ran {
 			return true, err
 		}
+		err = wait.over(err)
 	}
 	work, free, cancel, err := a.without(ctx, key, each, by, err, report)
 	if err != nil {
@@ -271,10 +276,16 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 			continue
 		}
 		var p *concurrency.Permit
-		if p, err = a.Limiter.Key(key).Acquire(ctx, opts...); err != nil {
+		sem := a.Limiter.Key(key)
+		of := door.In(sem)
+		waits, wait := a.patient(ctx, of)
+		p, err = sem.Acquire(waits, opts...)
+		err = wait.over(err)
+		wait.free()
+		if p == nil {
 			continue
 		}
-		if err = a.begin(ctx, door.In(a.Limiter.Key(key)), p, by); err == nil {
+		if err = a.begin(ctx, of, p, by); err == nil {
 			return a.hold(ctx, key, p, report)
 		}
 	}

@@ -20,6 +20,7 @@ type limit interface {
 	AskInOutage(idle func(now time.Time) (on, idle bool), answered func())
 	Answers(err error) bool
 	Answered() time.Time
+	Silent() (lasts time.Duration, err error)
 }
 
 // newDetector returns a detector. In an outage of a service without requests, its session asks etcd in their place:

@@ -61,3 +61,37 @@ func TestHandoverIsNoAnswer(t *testing.T) {
 		require.Equal(t, []bool{true, false}, changes)
 	})
 }
+
+// A690: requests that may wait for two minutes waited that long when etcd fell silent, before the policy decided.
+func TestOutageBeginsWithinALongWait(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[limithttp.Outage]int{limithttp.Closed: http.StatusServiceUnavailable, limithttp.Open: http.StatusOK} {
+		bubble(t, 1, func(t *testing.T, on []*desk) {
+			d := on[0]
+			sem := d.passing(1, 0)
+			mw, err := limithttp.Middleware(concurrency.Single(sem), limithttp.Options{
+				Key:  func(*http.Request) (string, bool) { return "all", true },
+				Wait: 2 * time.Minute, Patience: time.Second, Outage: policy,
+			})
+			require.NoError(t, err)
+			var left error
+			h := mw(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				time.Sleep(10 * time.Second)
+				left = r.Context().Err()
+			}))
+			_, err = sem.Acquire(t.Context())
+			require.NoError(t, err)
+			time.AfterFunc(5*time.Second, d.client.Stall)
+			begun, w := time.Now(), httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			took := time.Since(begun)
+			require.Equal(t, want, w.Code)
+			if policy == limithttp.Open {
+				took -= 10 * time.Second
+			}
+			require.Less(t, took, 5*time.Second+ttl/3+2*time.Second)
+			require.NoError(t, left)
+			d.client.Heal()
+		})
+	}
+}
