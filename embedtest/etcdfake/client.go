@@ -77,12 +77,31 @@ func (c *Client) config() clientv3.Config {
 
 const forever = 100 * 365 * 24 * time.Hour
 
-// Close closes the client. What it has sent may still arrive. The result is always nil.
+// Close closes the client. What it has sent may still arrive. The result is always nil. It takes 3 s at most, and leaves
+// goroutines of etcd's client behind then: that never returns if a watch is refused while its stream ends.
 func (c *Client) Close() error {
+	c.server.leaves(c.link)
 	c.end()
-	_ = c.Client.Close()
+	bounded(func() { _ = c.Client.Close() })
 	return nil
 }
+
+// bounded calls f and waits for it, for so long at most.
+func bounded(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	t := time.NewTimer(closeTimeout)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+}
+
+const closeTimeout = 3 * time.Second
 
 // end ends the connection.
 func (c *Client) end() {

@@ -49,6 +49,7 @@ type Server struct {
 	own     *Client // that of Client
 
 	travels atomic.Int64 // goroutines of messages on their way
+	away    atomic.Bool  // a client was closed that could open no stream
 
 	done  chan struct{} // closed by Close
 	close sync.Once
@@ -109,6 +110,22 @@ func (s *Server) Close() {
 		}
 	})
 	s.wg.Wait()
+	if s.away.Load() {
+		time.Sleep(streamEnds)
+	}
+}
+
+// streamEnds is more than how long etcd's client takes to end a watch whose stream cannot be opened again: 250 ms, in a
+// goroutine for which its Close does not wait. In a bubble that must not outlive the test.
+const streamEnds = 300 * time.Millisecond
+
+// leaves records that a client is closed that cannot open a stream.
+func (s *Server) leaves(l *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reach == cut || l.reach == refused {
+		s.away.Store(true)
+	}
 }
 
 // Client returns the server's own client, the same for each call, into which no faults
