@@ -255,3 +255,25 @@ func TestBlackHoledMember(t *testing.T) {
 		})
 	}
 }
+
+// A785: a connection that is cut while streams are opened by a client of several members. gRPC sends such a stream again, and
+// waits for a connection with a lock that the session asked for while it held its own: no call ended any more, whatever its ctx.
+func TestCallsEndWhileStreamsWaitForAConnection(t *testing.T) {
+	t.Parallel()
+	etcd := embedtest.Start(t, &embedtest.Options{Members: 3})
+	f, ctx := fixture{testkit.On(t, etcd)}, ctxT(t)
+	for range 8 {
+		c := f.NewClient(t, nil)
+		s := f.SessionOn(c.Client, nil)
+		sem, err := concurrency.NewSemaphore(s, "x", 1, nil)
+		require.NoError(t, err)
+		c.Cut()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := sem.Acquire(ctx, concurrency.Wait(time.Second))
+			ended <- err
+		}()
+		require.ErrorIs(t, testkit.Got(t, ended, "the call ends"), concurrency.ErrUnavailable)
+		c.Heal()
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -61,8 +62,9 @@ type call struct {
 
 	// All are guarded by calls.mu.
 	late   bool
-	astray bool              // it may be at any member
-	stream grpc.ClientStream // nil while it is opened, and for a unary call
+	astray bool   // it may be at any member
+	opened bool   // it is a stream, and open
+	where  string // the address at which a stream has answered
 }
 
 func newCalls(client *clientv3.Client, log *zap.Logger) *calls {
@@ -111,7 +113,7 @@ func (s *calls) isLate(c *call, by *time.Timer) {
 	if by == nil {
 		by = c.timer
 	}
-	if _, ok := s.under[c]; !ok || s.closed || by == c.timer && c.stream != nil {
+	if _, ok := s.under[c]; !ok || s.closed || by == c.timer && c.opened {
 		return
 	}
 	switch {
@@ -125,7 +127,7 @@ func (s *calls) isLate(c *call, by *time.Timer) {
 		if c.opens {
 			after = s.opening
 		}
-		if s.users && c.on != nil && c.stream == nil {
+		if s.users && c.on != nil && !c.opened {
 			c.timer.Reset(after - lateAfter)
 		}
 	default:
@@ -163,12 +165,23 @@ func (s *calls) inTime(c *call) {
 }
 
 // opened records that a stream is open.
-func (s *calls) opened(c *call, stream grpc.ClientStream) {
+func (s *calls) opened(c *call) {
 	c.timer.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inTime(c)
-	c.stream, c.astray, s.opening = stream, false, lateAfter
+	c.opened, c.astray, s.opening = true, false, lateAfter
+}
+
+// at records the address at which a stream has answered.
+func (s *calls) at(c *call, stream grpc.ClientStream) {
+	p, ok := peer.FromContext(stream.Context())
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.where = p.Addr.String()
 }
 
 // end records the end of a call, with its error or nil, and returns what its caller gets. It may be called
@@ -249,15 +262,15 @@ func (c *call) ends(j *judge, at addresses, term uint64) (why string) {
 		member = c.on.endpoint
 	}
 	switch {
-	case c.stream != nil && c.on == nil:
-		if where := at.of(c.stream); j.hangs(where) {
+	case c.opened && c.on == nil:
+		if (c.where != "" || c.late) && j.hangs(at[c.where]) {
 			return "the member of etcd does not answer, and others do: the stream is opened at another"
 		}
 	case c.on != nil && j.hangs(c.on.endpoint):
 		return fmt.Sprintf("etcd's member %s does not answer, and others do", c.on.endpoint)
 	case c.late && member == "" && j.hangs(""):
 		return "a member of etcd does not answer while others do, and the call may have been sent to it"
-	case c.late && c.stream == nil && c.term > 0 && c.term < term:
+	case c.late && !c.opened && c.term > 0 && c.term < term:
 		return "etcd has a new leader since the call was sent, and has not answered it"
 	}
 	return ""

@@ -3,7 +3,6 @@ package members
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -35,16 +33,6 @@ func judged(hangs bool) *judge {
 	j := newJudge(time.Unix(0, 0), 0)
 	j.members = map[string]*member{"a": {good: true}, "b": {good: true}, "c": {good: !hangs, hangs: hangs}}
 	return j
-}
-
-// opened is a stream at an address.
-type opened struct {
-	grpc.ClientStream
-	at net.Addr
-}
-
-func (o opened) Context() context.Context {
-	return peer.NewContext(context.Background(), &peer.Peer{Addr: o.at})
 }
 
 func TestWhichCallsEnd(t *testing.T) {
@@ -68,11 +56,13 @@ func TestWhichCallsEnd(t *testing.T) {
 		"in time, of an older term":                          {call{term: 4}, calm, 5, false},
 		"late, of this term":                                 {call{late: true, term: 5}, calm, 5, false},
 		"late, and the term was not known when it was sent":  {call{late: true}, calm, 5, false},
-		"M13: a stream at the member that hangs":             {call{stream: opened{at: &net.UnixAddr{Name: "c"}}}, hangs, 5, true},
-		"M13: a stream at another":                           {call{stream: opened{at: &net.UnixAddr{Name: "a"}}}, hangs, 5, false},
-		"M13: a stream at one that has not answered":         {call{stream: opened{at: &net.UnixAddr{Name: "x"}}}, hangs, 5, true},
-		"M13: the same, and all answer":                      {call{stream: opened{at: &net.UnixAddr{Name: "x"}}}, calm, 5, false},
-		"M13: a stream that is late, of an older term":       {call{late: true, term: 4, on: &conn{endpoint: "a"}, stream: opened{at: &net.UnixAddr{Name: "a"}}}, calm, 5, false},
+		"M13: a stream at the member that hangs":             {call{opened: true, where: "c"}, hangs, 5, true},
+		"M13: a stream at another":                           {call{opened: true, where: "a"}, hangs, 5, false},
+		"M13: a stream at one that has not answered":         {call{opened: true, where: "x"}, hangs, 5, true},
+		"A785: a stream that has not answered":               {call{opened: true}, hangs, 5, false},
+		"A785: the same, late":                               {call{opened: true, late: true}, hangs, 5, true},
+		"M13: the same, and all answer":                      {call{opened: true, where: "x"}, calm, 5, false},
+		"M13: a stream that is late, of an older term":       {call{late: true, term: 4, on: &conn{endpoint: "a"}, opened: true, where: "a"}, calm, 5, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -49,7 +49,7 @@ func open[C any, S grpc.ClientStream](d door[C], ctx context.Context, method fun
 	if err != nil {
 		return s, nil, d.calls.end(ctx, c, err)
 	}
-	return s, d.calls.hold(ctx, c, s), nil
+	return s, d.calls.hold(ctx, c), nil
 }
 
 // kvDoor sends reads and writes. Compactions are the program's own.

@@ -32,7 +32,7 @@ func TestStreamIsLateUntilItsAnswer(t *testing.T) {
 				var login atomic.Bool
 				s.loggingIn = login.Load
 				ctx, c := s.begin(t.Context(), true)
-				h := s.hold(ctx, c, opened{})
+				h := s.hold(ctx, c)
 				late := func() int { s.mu.Lock(); defer s.mu.Unlock(); return s.late }
 				login.Store(tt.login > 0)
 				time.AfterFunc(tt.login, func() { login.Store(false) })
@@ -57,7 +57,7 @@ func TestOpenedAsItsTimerFires(t *testing.T) {
 		s := bare(t, "")
 		s.trouble = true
 		ctx, c := s.begin(t.Context(), true)
-		h := s.hold(ctx, c, opened{})
+		h := s.hold(ctx, c)
 		s.isLate(c, nil)
 		h.isLate()
 		require.Zero(t, s.late)

@@ -115,6 +115,7 @@ func (w *watches) Recv() (*etcdserverpb.WatchResponse, error) {
 	if err != nil {
 		return nil, w.ends(err)
 	}
+	w.received(w.Watch_WatchClient)
 	w.took(m)
 	return m, nil
 }

@@ -35,7 +35,7 @@ func TestWhichWatchesAreAsked(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := bare(t, "")
 				ctx, c := s.begin(t.Context(), true)
-				w := &watches{stream: s.hold(ctx, c, nil), pause: silent}
+				w := &watches{stream: s.hold(ctx, c), pause: silent}
 				w.begins(&etcdserverpb.WatchCreateRequest{StartRevision: tt.start})
 				w.asks()
 				w.took(&etcdserverpb.WatchResponse{Header: header(10), Created: true})

@@ -15,14 +15,15 @@ type stream struct {
 	call  *call
 	ctx   context.Context
 
+	came  sync.Once // the first message
 	mu    sync.Mutex
 	asked int
 	timer *time.Timer // runs while asked > 0
 }
 
 // hold records that a stream is open, until its Recv fails or ctx ends.
-func (s *calls) hold(ctx context.Context, c *call, open grpc.ClientStream) *stream {
-	s.opened(c, open)
+func (s *calls) hold(ctx context.Context, c *call) *stream {
+	s.opened(c)
 	h := &stream{calls: s, call: c, ctx: ctx}
 	h.timer = time.AfterFunc(lateAfter, h.isLate)
 	h.timer.Stop()
@@ -37,6 +38,12 @@ func (h *stream) isLate() {
 	if h.asked > 0 {
 		h.calls.isLate(h.call, h.timer)
 	}
+}
+
+// received records that a message has come. gRPC knows the member of a stream only then for certain: before that, a stream that
+// is sent again waits for a connection and keeps what asks it for its member waiting, and so all calls that need the lock.
+func (h *stream) received(from grpc.ClientStream) {
+	h.came.Do(func() { h.calls.at(h.call, from) })
 }
 
 func (h *stream) asks() {
@@ -82,6 +89,7 @@ func (r renewals) Recv() (*etcdserverpb.LeaseKeepAliveResponse, error) {
 	if err != nil {
 		return nil, r.ends(err)
 	}
+	r.received(r.Lease_LeaseKeepAliveClient)
 	r.calls.saw(m.GetHeader())
 	r.answers()
 	return m, nil

@@ -49,16 +49,8 @@ func lost(err error) bool {
 	return false
 }
 
-// addresses are where the members have answered.
+// addresses are where the members have answered. A stream that has not answered is at none of them, and so may be at any.
 type addresses map[string]string
-
-// of returns the member of a stream; one that is not known, and so has not answered, is any.
-func (a addresses) of(s grpc.ClientStream) string {
-	if p, ok := peer.FromContext(s.Context()); ok {
-		return a[p.Addr.String()]
-	}
-	return ""
-}
 
 // reply is how a probe has ended.
 type reply struct {
@@ -226,7 +218,7 @@ func (a *avoidance) left() bool {
 	for c := range a.under {
 		switch {
 		case c.on == nil:
-		case c.stream != nil:
+		case c.opened:
 			c.cancel(&UnansweredError{"all members of etcd answer again: the stream is opened by the client of the session"})
 		default:
 			busy = true
