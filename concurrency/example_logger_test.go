@@ -54,7 +54,7 @@ func ExampleSessionOptions_logger() {
 	<-lost
 	client.Heal() // and is back
 	<-renewed
-	for _, line := range lines.All() {
+	for _, line := range lines.FilterMessageSnippet("lease").All() {
 		fmt.Println(line.Level.CapitalString(), line.LoggerName+":", line.Message)
 	}
 	// Output:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -42,7 +43,7 @@ func TestTotalDeletedByHand(t *testing.T) {
 				require.Len(t, keys, 1)
 				_, err := f.Client().Delete(ctx, keys[0])
 				require.NoError(t, err)
-				resp, err := f.Client().Txn(ctx).If(p.Guard()).Commit()
+				resp, err := f.Client().Txn(ctx).If(p.Guard()).Then(clientv3.OpGet(keys[0])).Commit()
 				require.NoError(t, err)
 				require.False(t, resp.Succeeded)
 				if c.fault != nil {

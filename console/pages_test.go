@@ -53,7 +53,7 @@ func TestPages(t *testing.T) {
 				"/stores":                          {"orders"},
 				"/store?name=orders":               {string(ref), "POST /payments", "acme", "do=resolve"},
 				"/sessions":                        {"web-7", "web-9", "leader-1", "console"},
-				"/doctor":                          {"a majority answers reads in", "a majority stores a write in", "1 voting member", "users are not checked", "the namespace may be read and written", "this console&#39;s session is alive"},
+				"/doctor":                          {"a majority answers reads in", "a majority stores a write in", " voting member", "users are not checked", "the namespace may be read and written", "this console&#39;s session is alive"},
 			} {
 				body := s.page(path)
 				for _, text := range texts {

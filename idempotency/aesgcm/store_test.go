@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -75,9 +76,10 @@ func TestResultsAreBoundToTheirRequest(t *testing.T) {
 	}
 	_, err = kv.Put(ctx, at, string(head)+"\n"+string(own), clientv3.WithLease(lease))
 	require.NoError(t, err)
-	v, err := pay(f, st, "alice", "runs again")
-	require.NoError(t, err)
-	require.Equal(t, "receipt of alice", v)
+	require.Eventually(t, func() bool { // a watch may bring what was stored a moment ago
+		v, err := pay(f, st, "alice", "runs again")
+		return err == nil && v == "receipt of alice"
+	}, testkit.Soon, 10*time.Millisecond)
 }
 
 // While a key is changed, processes before and after each rollout read what the others have written.

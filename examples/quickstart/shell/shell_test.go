@@ -84,6 +84,9 @@ func TestPage(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("etcdkit jobs run is for Linux")
 	}
+	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
+		t.Skip("the page's etcd has users of its own")
+	}
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	clone, err := filepath.Abs("../../..")

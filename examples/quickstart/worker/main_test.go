@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,6 +106,9 @@ func TestOutageAndGracefulStop(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	if !child.CanPause {
 		t.Skip("no SIGTERM here")
+	}
+	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
+		t.Skip("other programs use its namespace meanwhile")
 	}
 	p := progtest.New(t, "-metrics", "127.0.0.1:0")
 	scraper := progtest.Scrape(t, &p.Err, `etcdkit_held{etcdkit_kind="semaphore",etcdkit_name="render",etcdkit_namespace="quickstart"\} [1-3]`,

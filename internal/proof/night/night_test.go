@@ -110,6 +110,9 @@ func TestFirstSteps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for jobs and for the lease of a process that is killed: half a minute")
 	}
+	if os.Getenv("EMBEDTEST_ENDPOINTS") != "" {
+		t.Skip("its fleet has an etcd of its own")
+	}
 	t.Parallel()
 	verb := filepath.Join(t.TempDir(), "etcdkit")
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", verb, "../../../cmd/etcdkit").CombinedOutput()

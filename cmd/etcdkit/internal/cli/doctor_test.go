@@ -25,6 +25,9 @@ import (
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	f := clitest.New(t)
+	if f.Etcd.External() {
+		t.Skip("its text is that of one member")
+	}
 	f.Also = []clitest.Pattern{ // a cluster of the user's has any number of revisions
 		{Of: regexp.MustCompile(`(OK|WARN)  compaction: .*\n(  Each acquire .*\n)?`), As: "OK  compaction: fewer than 200000 revisions are kept\n"},
 		{Of: regexp.MustCompile(`\d+ clocks? (is|are) not known: of \d+ sessions?, \d+ wrote`), As: "7 clocks are not known: of 8 sessions, 7 wrote"}, // one may write just then

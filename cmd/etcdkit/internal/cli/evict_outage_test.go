@@ -20,6 +20,9 @@ import (
 func TestEvictThroughAnOutage(t *testing.T) {
 	t.Parallel()
 	etcd := embedtest.Start(t, nil)
+	if etcd.External() {
+		t.Skip("it kills the server")
+	}
 	ctx := testkit.Context(t)
 	sm, err := concurrency.NewSemaphore(testkit.SessionOn(t, etcd.Client(), "/etcdkit", nil), "charge", 2, nil)
 	require.NoError(t, err)
