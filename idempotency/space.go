@@ -90,9 +90,12 @@ func (s *space) ask() {
 	room, answered := int64(math.MaxInt64), false
 	for _, at := range st.sess.Etcd().Client.Endpoints() {
 		ctx, cancel := context.WithTimeout(st.sess.Context(), commit.CallTimeout)
-		resp, err := st.sess.Etcd().Client.Status(ctx, at)
+		resp, err := st.sess.Etcd().Status(ctx, at)
 		cancel()
-		if err != nil {
+		switch {
+		case st.sess.Context().Err() != nil:
+			return
+		case err != nil:
 			st.log.Debug("etcd does not report its size", zap.String("endpoint", at), zap.Error(err))
 			continue
 		}

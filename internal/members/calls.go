@@ -29,6 +29,7 @@ const (
 // calls are the calls and streams of a session that are under way.
 type calls struct {
 	client *clientv3.Client
+	dials  *dials
 	log    *zap.Logger
 	users  bool // the client logs in, round robin
 	// loggingIn reports whether the client logs in now, or may not.
@@ -68,7 +69,7 @@ type call struct {
 }
 
 func newCalls(client *clientv3.Client, log *zap.Logger) *calls {
-	s := &calls{client: client, log: log, users: client.Username != "", loggingIn: func() bool { return false }, silence: newSilence(), opening: lateAfter, under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
+	s := &calls{client: client, dials: &dials{}, log: log, users: client.Username != "", loggingIn: func() bool { return false }, silence: newSilence(), opening: lateAfter, under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(client.Ctx())
 	return s
 }

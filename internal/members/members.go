@@ -19,6 +19,7 @@ type Etcd struct {
 	// Client is the caller's client.
 	Client *clientv3.Client
 
+	dials *dials
 	calls *calls // nil if all goes by the caller's client at all times
 }
 
@@ -30,7 +31,7 @@ type Etcd struct {
 // While loggingIn returns true, no call counts as late: a login takes each member a part of a second of processor
 // time, and a fleet that logs in at once keeps all of them busy. It may be nil.
 func Of(client *clientv3.Client, log *zap.Logger, loggingIn func() bool) *Etcd {
-	e := &Etcd{KV: client.KV, Lease: client.Lease, Watcher: client.Watcher, Client: client}
+	e := &Etcd{KV: client.KV, Lease: client.Lease, Watcher: client.Watcher, Client: client, dials: &dials{}}
 	if client.ActiveConnection() != nil {
 		e.Leases = etcdserverpb.NewLeaseClient(client.ActiveConnection())
 	}
@@ -42,6 +43,7 @@ func Of(client *clientv3.Client, log *zap.Logger, loggingIn func() bool) *Etcd {
 		return e
 	}
 	e.calls = newCalls(client, log)
+	e.calls.dials = e.dials
 	if loggingIn != nil {
 		e.calls.loggingIn = loggingIn
 	}

@@ -28,8 +28,9 @@ type conn struct {
 }
 
 // dial opens a connection to a member, with the settings and credentials of the caller's client.
-func (s *calls) dial(endpoint string) (*conn, error) {
-	cc, err := s.client.Dial(endpoint)
+func (s *calls) dial(ctx context.Context, endpoint string) (*conn, error) {
+	cc, err := dialing(ctx, s.dials, endpoint, func() (*grpc.ClientConn, error) { return s.client.Dial(endpoint) },
+		func(cc *grpc.ClientConn) { _ = cc.Close() })
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ type reply struct {
 func (a *avoidance) probe(endpoint string, on *conn) {
 	r := reply{conn: on, endpoint: endpoint}
 	if on == nil {
-		r.conn, r.err = a.dial(endpoint)
+		r.conn, r.err = a.dial(a.ctx, endpoint)
 	}
 	if r.conn == nil {
 		a.report(r)
