@@ -91,7 +91,7 @@ func (k *claim) take(ctx context.Context, tick time.Time) (got *claimed, res Res
 	if c != nil {
 		c.begun = begun
 	}
-	if tooLate(ctx, err) && !errors.Is(err, ErrSettings) && !(k.lasting && mendable(err)) {
+	if tooLate(ctx, err) && !errors.Is(err, ErrSettings) && !(k.lasting && commit.Mendable(err)) {
 		if err != errLate { //nolint:errorlint // joined with what was in the way
 			k.log.Warn("a tick was not started in time: etcd did not answer", zap.String("job", k.job.name), zap.Time("tick", tick), zap.Error(err))
 		}

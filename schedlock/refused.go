@@ -2,19 +2,12 @@ package schedlock
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 )
-
-// mendable reports whether etcd has refused what it accepts once an operator has acted: it is out of space, or refuses the client.
-func mendable(err error) bool {
-	return errors.Is(err, rpctypes.ErrNoSpace) || commit.Denied(err) || commit.NeedsLogin(err)
-}
 
 // refusals are those of a call that is the only one of this process for its tick, such as that of a cron library. An etcd that
 // cannot be reached delays such a call until it is too late for the tick, and so does one that refuses it.
@@ -27,7 +20,7 @@ type refusals struct {
 // has ended. An earlier claim of the call whose outcome is unknown is removed then: it could keep the next one from the tick.
 func (r *refusals) await(ctx context.Context, k *claim, err error) error {
 	switch {
-	case !k.lasting || !mendable(err):
+	case !k.lasting || !commit.Mendable(err):
 		return err
 	case ended(ctx) != nil:
 		return joinEnd(ctx, err)

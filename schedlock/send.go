@@ -203,7 +203,7 @@ func (k *claim) remove(c *claimed, removal func(context.Context) error) (ended <
 
 // rest waits between two tries to remove a claim. If etcd has refused the first one, Close does not wait for the next.
 func (k *claim) rest(ctx context.Context, c *claimed, pause *commit.Backoff, err error) error {
-	if mendable(err) {
+	if commit.Mendable(err) {
 		defer context.AfterFunc(k.sess.Accepting(), c.leave)()
 	}
 	return pause.Wait(ctx, err)

@@ -95,6 +95,13 @@ func Denied(err error) bool {
 	return ok && (known.Code() == codes.PermissionDenied || NoLogin(known))
 }
 
+// Mendable reports whether etcd refuses what it accepts once an operator has acted: it is out of space (alarm NOSPACE), the data
+// of its members differ (alarm CORRUPT), or it refuses the client or its login.
+func Mendable(err error) bool {
+	known, ok := asEtcd(err)
+	return ok && (known == rpctypes.ErrNoSpace || known == rpctypes.ErrCorrupt || Denied(known) || NeedsLogin(known))
+}
+
 // NoLogin reports whether etcd refuses the client's login, or asks for one that the client cannot make.
 func NoLogin(err error) bool {
 	known, ok := asEtcd(err)

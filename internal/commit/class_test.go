@@ -95,6 +95,12 @@ func TestClasses(t *testing.T) {
 	require.False(t, NoLogin(rpctypes.ErrGRPCPermissionDenied) || NoLogin(rpctypes.ErrGRPCInvalidAuthToken))
 	require.False(t, Denied(rpctypes.ErrGRPCInvalidAuthToken), "a token that ran out is replaced")
 	require.True(t, Transient(rpctypes.ErrGRPCInvalidAuthToken))
+	for _, err := range []error{rpctypes.ErrGRPCNoSpace, rpctypes.ErrCorrupt, rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrUserEmpty} {
+		require.True(t, Mendable(err) && Mendable(fmt.Errorf("claim: %w", rpctypes.Error(err))), err)
+	}
+	for _, err := range []error{nil, errors.New("?"), context.Canceled, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCLeaseNotFound} {
+		require.False(t, Mendable(err), err)
+	}
 	for _, err := range []error{context.DeadlineExceeded, context.Canceled, status.Error(codes.Unavailable, "?"), rpctypes.ErrGRPCNoLeader} {
 		require.True(t, Away(err) && Away(fmt.Errorf("read: %w", err)), err)
 	}

@@ -116,7 +116,7 @@ func (s Survey) Writing(read, write Times, err error) []Finding {
 	switch {
 	case commit.Denied(err):
 		return nil
-	case errors.Is(err, rpctypes.ErrNoSpace):
+	case errors.Is(err, rpctypes.ErrNoSpace), errors.Is(err, rpctypes.ErrCorrupt):
 		return nil // the alarm says so
 	case err != nil:
 		return One(Fail, "Reads are answered: look for slow disks (fsync), or for a majority that was just lost.", "a write failed: %v", err)

@@ -22,6 +22,7 @@ const (
 	byProcess = "only a process of its own can be stopped or suspended: as its session, which loses its lease"
 	byLogin   = "a client with credentials logs in, and loses nothing: concurrency.TestAuthEnabledUnderASession"
 	byHung    = "calls go to other members within half a second: internal/proof/hung measures it, concurrency.TestBlackHoledMember"
+	byAlarm   = "no cluster raises it by itself in a day: writes are refused as when out of space; virtual.TestTickDuringAnAlarm"
 	byStore   = "as any loss of a session, in all processes: TestRestoreFromABackup has the failure itself"
 )
 
@@ -33,6 +34,7 @@ var rows = map[string]caused{
 	"etcd: ⚠ the leader was frozen beyond the TTL, or cut off beyond the margin":              {why: byProcess},
 	"etcd: no majority, or all members unreachable":                                           by("etcd is away"),
 	"etcd: out of space (`NOSPACE`)":                                                          by("etcd is out of space"),
+	"etcd: the data of members differ (`CORRUPT`)":                                            {why: byAlarm},
 	"etcd: a backup is restored":                                                              {why: byStore},
 	"Between a process and etcd: cut off from all members: `the session lost its lease`":      by("a process is cut off"),
 	"Between a process and etcd: its waiting calls":                                           by("a process is cut off"),

@@ -2,10 +2,7 @@ package cron
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/exit"
 	"github.com/etcdkit/etcdkit/cmd/etcdkit/internal/cli/output"
@@ -63,9 +60,9 @@ func (v *scheduledRun) waiting(ctx context.Context, call func() error) error {
 // mostPause is the longest pause, but for jitter, before a call that etcd has refused is repeated. Each call is a login.
 const mostPause = commit.DeniedPause
 
-// mendable reports whether etcd accepts a call again once an operator has made space, or has changed a user or a role.
+// mendable reports whether a call is accepted again once an operator has acted.
 func mendable(err error) bool {
-	return exit.CodeOf(err) == exit.Denied || errors.Is(err, rpctypes.ErrNoSpace)
+	return exit.CodeOf(err) == exit.Denied || commit.Mendable(err)
 }
 
 // answered says that etcd answers again, if it did not.

@@ -36,10 +36,10 @@ func TestPatience(t *testing.T) {
 // A408: what an operator mends is waited for, and nothing else that etcd refuses.
 func TestMendable(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{rpctypes.ErrNoSpace, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty} {
+	for _, err := range []error{rpctypes.ErrNoSpace, rpctypes.ErrCorrupt, rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty} {
 		require.True(t, mendable(fmt.Errorf("x: %w", err)), err)
 	}
-	for _, err := range []error{nil, errors.New("x"), rpctypes.ErrCorrupt, schedlock.ErrInvalid, schedlock.ErrSettings} {
+	for _, err := range []error{nil, errors.New("x"), rpctypes.ErrRequestTooLarge, schedlock.ErrInvalid, schedlock.ErrSettings} {
 		require.False(t, mendable(err), err)
 	}
 }

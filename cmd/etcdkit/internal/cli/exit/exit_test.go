@@ -42,6 +42,7 @@ func TestExitCodes(t *testing.T) {
 		"wrong password":              {rpctypes.ErrAuthFailed, Denied},
 		"no user":                     {rpctypes.ErrUserEmpty, Denied},
 		"no space":                    {rpctypes.ErrNoSpace, Failed},
+		"members that differ":         {rpctypes.ErrCorrupt, Failed},
 		"no limit":                    {concurrency.ErrNoLimit, Failed},
 		"no request":                  {concurrency.ErrNotHeld, Failed},
 		"no job":                      {schedlock.ErrUnknownJob, Failed},

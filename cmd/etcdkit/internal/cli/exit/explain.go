@@ -96,6 +96,8 @@ var classes = []class{
 	{Denied, "What answers refuses the call, and not as etcd does: it may be a proxy. 'etcdkit doctor' names what answers at each endpoint.",
 		hasCode(codes.PermissionDenied, codes.Unauthenticated)},
 	{Failed, "etcd is out of space and refuses writes: see docs/operations.md, etcd is out of space.", is(rpctypes.ErrNoSpace)},
+	{Failed, "The data of etcd's members differ (alarm CORRUPT), and etcd refuses writes: 'etcdctl endpoint hashkv --cluster' compares " +
+		"them; replace the member that differs, then 'etcdctl alarm disarm'.", is(rpctypes.ErrCorrupt)},
 	{Failed, "etcdkit works with etcd's members themselves: 'etcdkit doctor' names what answers at each endpoint.", is(errors.ErrUnsupported)},
 	{Lost, "", is(concurrency.ErrLost, concurrency.ErrReleased)},
 	{NotAcquired, "'etcdkit show NAME' lists the holders.", is(concurrency.ErrFull)},
