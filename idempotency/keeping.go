@@ -188,10 +188,10 @@ func (p *pool) under(ep *engine.Epoch, l *pooled) *ground {
 // renew keeps a lease of a work pool alive as long as the session is open, and then revokes it if no
 // key is on it. A lease that is full of lost attempts is left to expire. While attempts are in progress, etcd is asked once
 // per TTL of the session whether the lease exists: no event says that it was revoked by hand.
-func (p *pool) renew(l *pooled) {
+func (p *pool) renew(late context.Context, l *pooled) {
 	ctx := p.sess.Context()
-	late := time.AfterFunc(l.kept.span, func() { l.kept.trusted() })
-	defer late.Stop()
+	overdue := time.AfterFunc(l.kept.span, func() { l.kept.trusted() })
+	defer overdue.Stop()
 	var pause commit.Backoff
 	usual := min(p.ttl/3, p.sess.TTL())
 	wait, renewed := usual, l.sent
@@ -199,7 +199,7 @@ func (p *pool) renew(l *pooled) {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			p.revokeUnused(l)
+			p.revokeUnused(late, l)
 			return
 		}
 		p.mu.Lock()
@@ -216,7 +216,7 @@ func (p *pool) renew(l *pooled) {
 			if err = p.renewOnce(ctx, l); err == nil {
 				renewed = sent
 				l.kept.renewed(sent)
-				late.Reset(l.kept.span - aged(sent))
+				overdue.Reset(l.kept.span - aged(sent))
 			}
 		case !idle:
 			err = p.exists(ctx, l)

@@ -310,7 +310,7 @@ func (p *pool) grant() {
 	p.leases = append(p.leases, l)
 	if p.window == 0 {
 		l.kept = newKeeping(sent, granted, marginOf(granted, p.sess.TTL(), p.sess.Margin()))
-		p.sess.Background(func() { p.renew(l) })
+		p.sess.Later(func(ctx context.Context) { p.renew(ctx, l) })
 	} else {
 		p.watchOver(l)
 	}

@@ -18,7 +18,7 @@ import (
 func (p *pool) watchOver(l *pooled) {
 	p.granted = append(p.granted, l)
 	if !p.reaping {
-		p.reaping = p.sess.Background(p.reap)
+		p.reaping = p.sess.Later(p.reap)
 	}
 }
 
@@ -27,7 +27,7 @@ func (p *pool) watchOver(l *pooled) {
 func (p *pool) slack() time.Duration { return p.ttl/10 + 2*time.Second }
 
 // reap revokes the leases whose time has passed, one after the other, and at the end of the session the unused ones.
-func (p *pool) reap() {
+func (p *pool) reap(late context.Context) {
 	ctx, client := p.sess.Context(), p.sess.Etcd()
 	for {
 		p.mu.Lock()
@@ -46,7 +46,7 @@ func (p *pool) reap() {
 			p.mu.Lock()
 			all := slices.Clone(p.granted)
 			p.mu.Unlock()
-			p.revokeUnused(all...)
+			p.revokeUnused(late, all...)
 			return
 		}
 		if passed < p.ttl+p.slack() {
@@ -73,7 +73,7 @@ func (p *pool) reap() {
 // revokeUnused revokes those of some leases that have no key, at the end of the session. A lease on which this process may
 // have put something is left to expire, and so is one on which etcd shows a key, or does not say: others put records there
 // as well, such as an operator's correction, or one that was there before a claim.
-func (p *pool) revokeUnused(of ...*pooled) {
+func (p *pool) revokeUnused(ctx context.Context, of ...*pooled) {
 	p.mu.Lock()
 	of = slices.DeleteFunc(of, func(l *pooled) bool { return l.used > 0 || l.gone })
 	for _, l := range of {
@@ -81,7 +81,7 @@ func (p *pool) revokeUnused(of ...*pooled) {
 	}
 	p.mu.Unlock()
 	client := p.sess.Etcd()
-	call, cancel := context.WithTimeout(client.Ctx(), time.Second)
+	call, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	for _, l := range of {
 		if on, err := client.TimeToLive(call, l.id, clientv3.WithAttachedKeys()); err == nil && len(on.Keys) == 0 {

@@ -77,11 +77,13 @@ func (d *cooldown) unused() bool {
 	return len(d.spares) > 0
 }
 
-// revokeSpares revokes the unused leases of a job. It takes one second for each at most.
-func (d *cooldown) revokeSpares() {
+// revokeSpares revokes the unused leases of a job, side by side. It takes a second at most.
+func (d *cooldown) revokeSpares(ctx context.Context) {
+	var wg sync.WaitGroup
 	for id := d.take(); id != 0; id = d.take() {
-		d.revoke(id)
+		wg.Go(func() { d.revoke(ctx, id) })
 	}
+	wg.Wait()
 }
 
 // mostSpares is the number of unused leases of a job: as many as claims in flight.
@@ -99,8 +101,8 @@ func (d *cooldown) keep(id clientv3.LeaseID) {
 		d.spares = append(d.spares, id)
 	}
 	d.mu.Unlock()
-	if surplus && !d.sess.Background(func() { d.revoke(id) }) {
-		d.revoke(id)
+	if surplus && !d.sess.Later(func(ctx context.Context) { d.revoke(ctx, id) }) {
+		d.revoke(d.client.Ctx(), id)
 	}
 }
 

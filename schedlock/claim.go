@@ -210,7 +210,7 @@ func (k *claim) obstacle(ctx context.Context, p plan) (decision, error) {
 			if disagreed && left > 0 && waitEvent(ctx, left, changed) == nil {
 				continue
 			}
-			k.sess.Background(func() { k.job.cooldown.revokeSpares() })
+			k.sess.Later(k.job.cooldown.revokeSpares)
 			return decision{}, next.err
 		case delegate:
 			k.standby(k.job, p.tick, k.request)

@@ -87,12 +87,12 @@ func (e *etcd) grant(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, 
 }
 
 // revoke revokes a lease, or does nothing if id is 0. It takes one second at most; a lease that it
-// cannot revoke expires.
-func (e *etcd) revoke(id clientv3.LeaseID) {
-	if id == 0 || e.client.Ctx().Err() != nil {
+// cannot revoke expires. In the background ctx is that of Later, so that Close is not late.
+func (e *etcd) revoke(ctx context.Context, id clientv3.LeaseID) {
+	if id == 0 || ctx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.client.Ctx(), time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, _ = e.client.Revoke(ctx, id)
 }

@@ -75,7 +75,7 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 		err := k.withdraw(ctx, c)
 		later := false
 		if err == nil {
-			k.sess.Background(func() { k.revoke(c.spare) })
+			k.sess.Later(func(ctx context.Context) { k.revoke(ctx, c.spare) })
 		} else {
 			_, later = k.remove(c, func(ctx context.Context) error { return k.withdraw(ctx, c) })
 		}

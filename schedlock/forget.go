@@ -37,7 +37,7 @@ func (o *operator) forget(ctx context.Context) error {
 	}
 	res, err := commit.Amend(ctx, o.kv, old.removal(o.keys, lease, rand.Text()))
 	if err == nil && res.Outcome != commit.Amended {
-		o.sess.Background(func() { o.revoke(lease) })
+		o.sess.Later(func(ctx context.Context) { o.revoke(ctx, lease) })
 		return fmt.Errorf("%w: it has changed meanwhile", ErrInUse)
 	}
 	return joinEnd(ctx, err)

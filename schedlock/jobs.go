@@ -1,6 +1,7 @@
 package schedlock
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -77,7 +78,7 @@ func (s *jobs) forget() {
 		case j.recent:
 			kept[at] = j
 		case j.cooldown.unused():
-			s.etcd.sess.Background(j.cooldown.revokeSpares)
+			s.etcd.sess.Later(j.cooldown.revokeSpares)
 		}
 		j.recent = false
 	}
@@ -98,9 +99,11 @@ func (s *jobs) all() []*job {
 	return slices.Collect(maps.Values(s.byRange))
 }
 
-// revokeSpares is that of the cooldowns of all of them, after the session has closed.
-func (s *jobs) revokeSpares() {
+// revokeSpares is that of the cooldowns of all of them, side by side, after the session has closed.
+func (s *jobs) revokeSpares(ctx context.Context) {
+	var wg sync.WaitGroup
 	for _, j := range s.all() {
-		j.cooldown.revokeSpares()
+		wg.Go(func() { j.cooldown.revokeSpares(ctx) })
 	}
+	wg.Wait()
 }

@@ -2,6 +2,7 @@ package schedlock
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -111,14 +112,14 @@ func New(s *concurrency.Session, opts *Options) (*Locker, error) {
 	l.clocks = &clocks{space: l.space, now: o.Now, outlasts: samples * o.beat, peers: map[string]*peer{}}
 	sess.Rewound.Add(l.rewound)
 	ctx, open := sess.Context(), true
-	for _, work := range []func(){
-		func() { sess.Source().Listen(ctx, l.space.Jobs(), l.resync, l.apply) },
-		func() { sess.Source().Follow(ctx, l.space.Clocks(), 0, l.clocks) },
-		func() { l.clocks.publish(sess.Accepting(), sess, o.beat) },
-		func() { <-sess.Accepting().Done(); giveUpSettings(ctx, l) },
-		func() { <-ctx.Done(); l.jobs.revokeSpares() },
+	for _, work := range []func(late context.Context){
+		func(context.Context) { sess.Source().Listen(ctx, l.space.Jobs(), l.resync, l.apply) },
+		func(context.Context) { sess.Source().Follow(ctx, l.space.Clocks(), 0, l.clocks) },
+		func(context.Context) { l.clocks.publish(sess.Accepting(), sess, o.beat) },
+		func(context.Context) { <-sess.Accepting().Done(); giveUpSettings(ctx, l) },
+		func(late context.Context) { <-ctx.Done(); l.jobs.revokeSpares(late) },
 	} {
-		open = open && sess.Background(work)
+		open = open && sess.Later(work)
 	}
 	if !open || ctx.Err() != nil {
 		return nil, fmt.Errorf("new locker: %w", ErrClosed)

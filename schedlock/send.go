@@ -82,7 +82,7 @@ func (k *claim) unclaimed(ctx, sent context.Context, asked time.Time, c *claimed
 	}
 	// The lease of the session or of the cooldown has ended. A copy that was not answered may have put the cooldown, of a run that
 	// does not start.
-	k.revoke(c.spare)
+	k.revoke(k.client.Ctx(), c.spare)
 	taken, err := k.takeBack(ctx, c)
 	if err != nil {
 		_, later = k.remove(c, func(ctx context.Context) error {
@@ -193,7 +193,7 @@ func (k *claim) remove(c *claimed, removal func(context.Context) error) (ended <
 				break
 			}
 		}
-		k.revoke(c.spare) // if the session was lost, the cooldown may still be written
+		k.revoke(ctx, c.spare) // if the session was lost, the cooldown may still be written
 	})
 	if !ok {
 		done()
@@ -233,7 +233,7 @@ func (k *claim) discard(c *claimed, pending *commit.PendingError) bool {
 	})
 	if !ok {
 		pending.Abandon()
-		k.revoke(c.spare)
+		k.revoke(k.client.Ctx(), c.spare)
 		return false
 	}
 	k.discarded = discarded

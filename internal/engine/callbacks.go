@@ -1,6 +1,10 @@
 package engine
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // callbacks are the goroutines of a session that call functions of the program: a hook, or the function of a run. One of these
 // may never return, so Close does not wait for it without a bound, as it does for those of Background. It is safe for
@@ -26,6 +30,16 @@ func (c *callbacks) Callback(fn func()) bool {
 		fn()
 	}()
 	return true
+}
+
+// CallbackLater is Callback for an fn whose ctx outlasts the session by a second: before Close leaves it.
+func CallbackLater(s *Session, fn func(context.Context)) bool {
+	return s.Callback(func() {
+		ctx, cancel := context.WithCancel(s.late)
+		defer cancel()
+		defer context.AfterFunc(s.ctx, func() { time.AfterFunc(time.Second, cancel) })()
+		fn(ctx)
+	})
 }
 
 // Report calls what reports to the hooks by Callback, or, after Close, in the goroutine of the caller.

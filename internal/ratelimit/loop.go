@@ -240,8 +240,8 @@ func (s *Shares) answered(a *request, p *Share, err error) {
 // release that etcd does not confirm ends with the lease.
 func (s *Shares) give(back []*Share, left *leftover) {
 	for _, p := range back {
-		s.Session.Callback(func() { // hooks learn of it
-			ctx, cancel := context.WithTimeout(context.Background(), s.Session.ReleaseTimeout())
+		engine.CallbackLater(s.Session, func(ctx context.Context) { // hooks learn of it
+			ctx, cancel := context.WithTimeout(ctx, s.Session.ReleaseTimeout())
 			defer cancel()
 			left.save(ctx)
 			_ = p.Permit.Release(ctx)

@@ -302,8 +302,8 @@ func (t store) revoke(leases ...clientv3.LeaseID) {
 		if id == 0 {
 			continue
 		}
-		t.sess.Background(func() {
-			call, cancel := context.WithTimeout(context.Background(), t.sess.ReleaseTimeout())
+		t.sess.Later(func(ctx context.Context) {
+			call, cancel := context.WithTimeout(ctx, t.sess.ReleaseTimeout())
 			defer cancel()
 			_, _ = t.sess.Etcd().Revoke(call, id)
 		})
