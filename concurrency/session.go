@@ -32,7 +32,7 @@ type Session engine.Door[shared]
 // NewSession takes a lease in etcd and starts a session. Services that share a prefix and a
 // namespace share the primitives that are built on their sessions. The client's KV, Watcher
 // and Lease may be wrapped by etcd's namespace package. The caller keeps the client open
-// until Close has returned.
+// until Close has returned: the end of the client's Config.Context, such as the one that a signal ends, closes it.
 //
 // It returns ErrInvalid if the client is nil or has no connection, as that of v3client.New, the namespace is not valid (see
 // NewSemaphore for names) or an option is out of range; errors.ErrUnsupported if the server is no etcd, or if
@@ -78,11 +78,12 @@ func (s *Session) Owner() string { return engine.Of(s).Owner() }
 func (s *Session) Lease() clientv3.LeaseID { return engine.Of(s).Lease() }
 
 // NamespacePrefix returns the prefix of all keys of this session's namespace: a role in etcd
-// needs read and write permission for this range.
+// needs read and write permission for this range. If the client is wrapped by etcd's namespace package, etcd has the keys
+// behind the prefix of that wrapper.
 func (s *Session) NamespacePrefix() string { return engine.Of(s).Space().Root() }
 
 // HookPanics returns how many calls of SessionOptions.Hooks have panicked since the session began, or have exited their
-// goroutine by runtime.Goexit. Each is logged as a warning. A panic is contained; an exit ends the goroutine, and no report.
+// goroutine by runtime.Goexit. A warning has the first one of each hook, and then one a minute with their number. A panic is contained; an exit ends the goroutine, and no report.
 func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 
 // Close ends the session. Calls that wait, and new ones, return ErrClosed at once. Close then

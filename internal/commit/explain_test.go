@@ -33,11 +33,19 @@ func TestExplain(t *testing.T) {
 		"enabled":    {rpctypes.ErrUserEmpty, rpctypes.ErrUserEmpty.Error(), "app"}, // the next login helps
 		"other":      {rpctypes.ErrNoSpace, rpctypes.ErrNoSpace.Error(), ""},
 	} {
-		once := commit.Explain(tt.err, "/a/", tt.user)
+		once := commit.Explain(tt.err, commit.Asker{Prefix: "/a/", User: tt.user})
 		require.EqualError(t, once, tt.want, name)
 		require.ErrorIs(t, once, tt.err, name)
 		require.Equal(t, commit.Denied(tt.err), commit.Denied(once), name)
-		require.EqualError(t, commit.Explain(fmt.Errorf("y: %w", once), "/b/", tt.user), "y: "+tt.want, name)
+		require.EqualError(t, commit.Explain(fmt.Errorf("y: %w", once), commit.Asker{Prefix: "/b/", User: tt.user}), "y: "+tt.want, name)
 	}
-	require.NoError(t, commit.Explain(nil, "/a/", ""))
+	require.NoError(t, commit.Explain(nil, commit.Asker{Prefix: "/a/"}))
+}
+
+// A755: behind etcd's package namespace the prefix that etcd has is another one.
+func TestExplainBehindAWrapper(t *testing.T) {
+	t.Parallel()
+	err := commit.Explain(rpctypes.ErrPermissionDenied, commit.Asker{Prefix: "/a/", Wrapped: true, User: "app"})
+	require.EqualError(t, err, "etcdserver: permission denied: the role of the client's user needs read and write permission for all keys with the prefix /a/, "+
+		"behind the prefix of the client's namespace wrapper: etcdctl role grant-permission ROLE readwrite --prefix WRAPPER/a/")
 }

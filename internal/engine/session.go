@@ -196,7 +196,7 @@ func (s *Session) Lease() clientv3.LeaseID {
 
 // Explain adds to an error that denies permission what an operator has to change.
 func (s *Session) Explain(err error) error {
-	return commit.Explain(err, s.space.Root(), s.etcd.Client.Username)
+	return commit.Explain(err, commit.Asker{Prefix: s.space.Root(), Wrapped: s.etcd.Wrapped, User: s.etcd.Client.Username})
 }
 
 // History returns etcd's present history, as far as the session has seen it.

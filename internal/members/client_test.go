@@ -35,6 +35,7 @@ func TestWrappedClient(t *testing.T) {
 		wrap(client)
 		e, log := session(t, client)
 		said := log.FilterMessageSnippet("is not etcd's own").Len()
+		require.Equal(t, name != "plain", e.Wrapped, name)
 		if name == "plain" {
 			require.Zero(t, said)
 			require.NotSame(t, client.KV, e.KV)

@@ -18,6 +18,8 @@ type Etcd struct {
 	Leases etcdserverpb.LeaseClient
 	// Client is the caller's client.
 	Client *clientv3.Client
+	// Wrapped reports whether the program has put another KV, Lease or Watcher into its client.
+	Wrapped bool
 
 	dials *dials
 	calls *calls // nil if all goes by the caller's client at all times
@@ -31,14 +33,14 @@ type Etcd struct {
 // While loggingIn returns true, no call counts as late: a login takes each member a part of a second of processor
 // time, and a fleet that logs in at once keeps all of them busy. It may be nil.
 func Of(client *clientv3.Client, log *zap.Logger, loggingIn func() bool) *Etcd {
-	e := &Etcd{KV: client.KV, Lease: client.Lease, Watcher: client.Watcher, Client: client, dials: &dials{}}
+	e := &Etcd{KV: client.KV, Lease: client.Lease, Watcher: client.Watcher, Client: client, Wrapped: wrapped(client), dials: &dials{}}
 	if client.ActiveConnection() != nil {
 		e.Leases = etcdserverpb.NewLeaseClient(client.ActiveConnection())
 	}
 	switch {
 	case len(client.Endpoints()) < 2:
 		return e
-	case !plain(client):
+	case e.Wrapped || client.ActiveConnection() == nil:
 		log.Info("the client's KV, Lease or Watcher is not etcd's own: a member of etcd that hangs is not avoided")
 		return e
 	}
@@ -54,11 +56,11 @@ func Of(client *clientv3.Client, log *zap.Logger, loggingIn func() bool) *Etcd {
 	return e
 }
 
-// plain reports whether a client's parts are those that clientv3.New makes.
-func plain(client *clientv3.Client) bool {
+// wrapped reports whether parts of a client are others than those that clientv3.New makes.
+func wrapped(client *clientv3.Client) bool {
 	same := func(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
-	return client.ActiveConnection() != nil && same(client.KV, clientv3.NewKVFromKVClient(nil, nil)) &&
-		same(client.Lease, clientv3.NewLeaseFromLeaseClient(nil, nil, 0)) && same(client.Watcher, clientv3.NewWatchFromWatchClient(nil, nil))
+	return !same(client.KV, clientv3.NewKVFromKVClient(nil, nil)) || !same(client.Lease, clientv3.NewLeaseFromLeaseClient(nil, nil, 0)) ||
+		!same(client.Watcher, clientv3.NewWatchFromWatchClient(nil, nil))
 }
 
 // Await says that a caller waits for what a watch brings, until done is called: then a watch that has been
