@@ -3,7 +3,6 @@ package concurrency
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -217,8 +216,8 @@ func (s semaphore) Contain(option string, call func()) { s.queue.contain(option,
 func (q *sessionQueue) contain(option string, call func()) {
 	defer func() {
 		if v := recover(); v != nil && q != nil {
-			q.sess.Log().Warn("a hook has panicked: an option of a middleware; what called it continues: mend the hook",
-				zap.String("option", option), zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
+			q.panics.Log(q.sess.Log(), "a hook has panicked: an option of a middleware; what called it continues: mend the hook",
+				option, zap.String("option", option), v)
 		}
 	}()
 	call()

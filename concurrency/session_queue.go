@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/engine"
+	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/queue"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
@@ -27,6 +28,7 @@ type sessionQueue struct {
 	kind         observe.Kind
 	total        *sessionQueue // which a request joins when it is admitted here, or nil
 	saidBehind   sync.Once     // that a call waits for a permit of its own context
+	panics       hook.Panics   // of options of middlewares
 	invalid      error         // what every call returns, if the queue cannot exist
 }
 

@@ -18,10 +18,11 @@ import (
 
 // Set is the hooks of one session. It is safe for concurrent use. A nil Set has none.
 type Set struct {
-	hooks     []observe.Hooks
+	hooks     []numbered
 	namespace string
 	log       *zap.Logger
 	panics    atomic.Int64
+	logged    Panics
 
 	mu    sync.Mutex
 	posts []observe.Event // not delivered yet
@@ -29,12 +30,22 @@ type Set struct {
 	away  policies
 }
 
+// numbered is hooks with their place in the set.
+type numbered struct {
+	observe.Hooks
+	at int
+}
+
 // New returns the set of those hooks, or nil if there are none.
 func New(hooks []observe.Hooks, namespace string, log *zap.Logger) *Set {
 	if len(hooks) == 0 {
 		return nil
 	}
-	return &Set{hooks: slices.Clone(hooks), namespace: namespace, log: log}
+	s := &Set{namespace: namespace, log: log}
+	for at, h := range hooks {
+		s.hooks = append(s.hooks, numbered{h, at})
+	}
+	return s
 }
 
 // On reports whether there are hooks: nothing needs to be made for them otherwise.
@@ -42,7 +53,7 @@ func (s *Set) On() bool { return s != nil }
 
 // Listens reports whether a hook receives events.
 func (s *Set) Listens() bool {
-	return s != nil && slices.ContainsFunc(s.hooks, func(h observe.Hooks) bool { return h.Event != nil })
+	return s != nil && slices.ContainsFunc(s.hooks, func(h numbered) bool { return h.Event != nil })
 }
 
 // Namespace returns the namespace of the session; "" of a nil Set.
@@ -65,8 +76,14 @@ func (s *Set) Panics() int64 {
 type Span struct {
 	set  *Set
 	Call observe.Call
-	ends []func(observe.Outcome)
+	ends []ending
 	over atomic.Bool
+}
+
+// ending is what the Start of the hooks at a place has returned.
+type ending struct {
+	at  int
+	end func(observe.Outcome)
 }
 
 // Start begins a call. It returns the ctx under which the call continues: with the values that the
@@ -86,10 +103,10 @@ func (s *Set) Start(ctx context.Context, call observe.Call) (context.Context, *S
 		if h.Start == nil {
 			continue
 		}
-		s.contain("Start", func() {
+		s.contain(h.at, "Start", func() {
 			next, end := h.Start(values, call)
 			if end != nil {
-				span.ends = append(span.ends, end)
+				span.ends = append(span.ends, ending{h.at, end})
 			}
 			if next != nil {
 				values = next
@@ -118,7 +135,7 @@ func (s *Span) End(o observe.Outcome) {
 		return
 	}
 	slices.Reverse(s.ends)
-	Each(s.ends, func(end func(observe.Outcome)) { s.set.contain("the end of Start", func() { end(o) }) })
+	Each(s.ends, func(of ending) { s.set.contain(of.at, "the end of Start", func() { of.end(o) }) })
 }
 
 // Unwind is deferred by a call that runs code of the caller's: it ends a call whose End was not reached,
@@ -137,9 +154,9 @@ func (s *Set) Event(ctx context.Context, e observe.Event) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	Each(s.hooks, func(h observe.Hooks) {
+	Each(s.hooks, func(h numbered) {
 		if h.Event != nil {
-			s.contain("Event", func() { h.Event(ctx, e) })
+			s.contain(h.at, "Event", func() { h.Event(ctx, e) })
 		}
 	})
 }
@@ -237,7 +254,7 @@ func (s *Set) posted() (e observe.Event, ok bool) {
 var errExited = errors.New("the hook has exited its goroutine by runtime.Goexit, as FailNow of a test does")
 
 // contain calls a hook. A panic ends here. An exit of the goroutine is reported as one, and continues.
-func (s *Set) contain(which string, call func()) {
+func (s *Set) contain(at int, which string, call func()) {
 	returned := false
 	defer func() {
 		v := recover()
@@ -246,8 +263,8 @@ func (s *Set) contain(which string, call func()) {
 		}
 		if v != nil {
 			s.panics.Add(1)
-			s.log.Warn("a hook has panicked or exited; its report is lost: mend the hook (SessionOptions.Hooks)",
-				zap.String("hook", which), zap.String("panic", fmt.Sprint(v)), zap.Stack("stack"))
+			s.logged.Log(s.log, "a hook has panicked or exited; its report is lost: mend the hook (SessionOptions.Hooks)",
+				fmt.Sprint(which, " ", at), zap.String("hook", which), v)
 			s.panicked(observe.HookPanicked{Namespace: s.namespace, Hook: which, Value: v})
 		}
 	}()
@@ -258,7 +275,7 @@ func (s *Set) contain(which string, call func()) {
 // panicked reports a panic to the hooks. Those of this report are counted alone: a hook that always panics would
 // report itself without end.
 func (s *Set) panicked(e observe.HookPanicked) {
-	Each(s.hooks, func(h observe.Hooks) {
+	Each(s.hooks, func(h numbered) {
 		if h.Event == nil {
 			return
 		}
