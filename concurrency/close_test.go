@@ -170,9 +170,23 @@ func TestClientClosedUnderSession(t *testing.T) {
 	if err := s.Close(context.Background()); err == nil { // the revocation was sent just before the connection was closed
 		require.Empty(t, f.Keys("/session/"))
 	} else {
-		require.ErrorContains(t, err, "the client was closed before its session")
+		require.ErrorContains(t, err, "the client was closed, or its Config.Context ended, before its session")
 	}
 	f.NoKeys("/session/")
+}
+
+// A754: the end of the client's Config.Context, such as one that a signal ends, ends its sessions, and Close names it.
+func TestClientsContextEnds(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c := f.NewClient(t, &embedtest.ClientOptions{Configure: func(c *clientv3.Config) { c.Context = ctx }})
+	s := f.SessionOn(c.Client, quick())
+	p := lock(t, s, "x")
+	cancel()
+	lostBy(t, p, concurrency.ErrClosed)
+	require.ErrorContains(t, s.Close(context.Background()), "the client was closed, or its Config.Context ended, before its session")
 }
 
 // L6: a session that is closed just after it lost its lease still revokes it:

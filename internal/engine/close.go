@@ -67,7 +67,7 @@ func bury(s *Session, l *lease.Lease, cause error) {
 // with that key.
 func leftToExpire(s *Session, l *lease.Lease, err error) error {
 	if s.etcd.Ctx().Err() != nil {
-		err = fmt.Errorf("the client was closed before its session: %w", err)
+		err = fmt.Errorf("the client was closed, or its Config.Context ended, before its session: %w", err)
 	}
 	return fmt.Errorf("close session: lease %016x is left to expire, unless it has ended: %w", l.ID(), err)
 }

@@ -35,7 +35,11 @@ func run(ctx context.Context, client *clientv3.Client) error {
 	if err != nil {
 		return err
 	}
-	defer sess.Close(context.WithoutCancel(ctx))
+	defer func() {
+		closing, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer stop()
+		_ = sess.Close(closing)
+	}()
 	sem, err := concurrency.NewSemaphore(sess, "charge", 10, nil) // 10 in the whole fleet
 	if err != nil {
 		return err
