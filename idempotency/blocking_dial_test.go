@@ -21,7 +21,7 @@ func TestCloseByAClientThatBlocks(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Start(t, nil)
 	cl, err := clientv3.New(clientv3.Config{
-		Endpoints:   []string{c.Endpoints()[0], "http://127.0.0.1:1"},          // nothing listens there
+		Endpoints:   []string{"http://127.0.0.1:1", c.Endpoints()[0]},          // nothing listens at the first, which is asked first
 		DialOptions: []grpc.DialOption{grpc.WithBlock()}, Logger: zap.NewNop(), //nolint:staticcheck // what a program may set
 	})
 	require.NoError(t, err)
