@@ -26,7 +26,7 @@ func (p *pool) watchOver(l *pooled) {
 // lease within seconds.
 func (p *pool) slack() time.Duration { return p.ttl/10 + 2*time.Second }
 
-// reap revokes the leases whose time has passed, one after the other, and at the end of the session the unused ones.
+// reap revokes the leases whose time has passed, one after the other, and at the end of the session, within late, the unused ones.
 func (p *pool) reap(late context.Context) {
 	ctx, client := p.sess.Context(), p.sess.Etcd()
 	for {
