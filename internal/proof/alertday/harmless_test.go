@@ -177,12 +177,22 @@ var harmless = []fault{
 // byHand are faults of processes and operators, each with the alerts of one name.
 var byHand = []fault{
 	{
-		name: "an operator evicts a holder",
-		cause: func(f *fleet) {
-			sem := f.semaphore(f.sessions[0], "evicted", 1)
-			require.NoError(f.T, sem.EvictToken(f.ctx, f.acquire(sem, bounded).Token(), "a test"))
-		},
+		name:  "an operator evicts a holder",
+		cause: func(f *fleet) { f.evict(f.sessions[0], "evicted") },
 		fires: []string{"EtcdkitPermitsLost evicted"},
+	},
+	{
+		name: "a process is started again at its address, and loses as many permits",
+		prepare: func(f *fleet) {
+			s, _ := f.process("again", nil)
+			f.evict(s, "again")
+			f.ends = append(f.ends, s)
+		},
+		cause: func(f *fleet) {
+			s, _ := f.process("again", nil)
+			f.evict(s, "again")
+		},
+		fires: []string{"EtcdkitPermitsLost again"},
 	},
 	{
 		name: "a request's key is deleted",
@@ -392,6 +402,13 @@ func contained(fn func() error) (err error) {
 		}
 	}()
 	return fn()
+}
+
+// evict ends a permit of a semaphore.
+func (f *fleet) evict(s *concurrency.Session, name string) {
+	f.T.Helper()
+	sem := f.semaphore(s, name, 1)
+	require.NoError(f.T, sem.EvictToken(f.ctx, f.acquire(sem, bounded).Token(), "a test"))
 }
 
 // erase deletes the keys that contain a text.

@@ -52,6 +52,8 @@ var (
 	braces   = regexp.MustCompile(`^\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\}`)
 	text     = regexp.MustCompile(`^"(?:[^"\\]|\\.)*"`)
 	groups   = []string{"by", "without", "on", "ignoring", "group_left", "group_right"}
+	// filters are what an aggregated expression is compared with: its labels are not in the result.
+	filters = regexp.MustCompile(`(?:and|unless) on \([^()]*\).*?( or |$)`)
 )
 
 // parse returns the selectors and the groupings of a query, as far as they are about this library.
@@ -135,7 +137,7 @@ func breaches(query string, published Metrics) (wrong []string) {
 	for _, g := range lists {
 		of := metricsIn(query)
 		if g.word == "by" {
-			of = metricsIn(g.scope)
+			of = metricsIn(filters.ReplaceAllString(g.scope, "$1"))
 		}
 		for _, metric := range of {
 			for _, label := range g.labels {

@@ -44,8 +44,11 @@ func TestBreaches(t *testing.T) {
 		`etcdkit_limit{etcdkit_kind!~"semaphore|rates"}`:         {`no etcdkit_kind is "rates"`},
 		`max by (etcdkit_cluster, etcdkit_name) (etcdkit_limit)`: {"by (etcdkit_name): etcdkit_limit has no such label"},
 		`max by (etcdkit_kind) (etcdkit_limit)`:                  {"by (etcdkit_kind) drops etcdkit_cluster"},
-		`sum by (le, etcdkit_cluster) (etcdkit_up) / max by (etcdkit_cluster, etcdkit_kind) (etcdkit_limit{instance=")x}\""})`: {"by (le): etcdkit_up has no such label"},
-		`etcdkit_limit and on (etcdkit_cluster, etcdkit_kind) etcdkit_up`:                                                      {"on (etcdkit_kind): etcdkit_up has no such label"},
+		`sum by (le, etcdkit_cluster) (etcdkit_up) / max by (etcdkit_cluster, etcdkit_kind) (etcdkit_limit{instance=")x}\""})`:     {"by (le): etcdkit_up has no such label"},
+		`etcdkit_limit and on (etcdkit_cluster, etcdkit_kind) etcdkit_up`:                                                          {"on (etcdkit_kind): etcdkit_up has no such label"},
+		`sum by (etcdkit_cluster, etcdkit_kind) (etcdkit_limit and on (etcdkit_cluster, instance) etcdkit_up)`:                     nil,
+		`sum by (etcdkit_cluster, etcdkit_kind) (etcdkit_up and on (etcdkit_cluster) etcdkit_limit)`:                               {"by (etcdkit_kind): etcdkit_up has no such label"},
+		`sum by (etcdkit_cluster, etcdkit_kind) (etcdkit_limit unless on (etcdkit_cluster) etcdkit_limit or etcdkit_up offset 5m)`: {"by (etcdkit_kind): etcdkit_up has no such label"},
 	} {
 		require.Equal(t, want, breaches(query, published), query)
 	}
