@@ -89,7 +89,7 @@ func TestAlertsAndDashboard(t *testing.T) {
 	t.Parallel()
 	own := reported(t)
 	joined := maps.Clone(own) // with those of the exporter that rules look at
-	for _, name := range []string{"etcdkit_limit", "etcdkit_limiter_default_limit", "etcdkit_limiter_own_limits"} {
+	for _, name := range []string{"etcdkit_held", "etcdkit_limit", "etcdkit_limiter_default_limit", "etcdkit_limiter_own_limits"} {
 		joined[name] = []string{"etcdkit_namespace", "etcdkit_kind", "etcdkit_name"}
 	}
 	used := signals.Rules(t, rulesFile, testsFiles, joined)

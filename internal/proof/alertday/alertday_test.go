@@ -202,13 +202,18 @@ const (
 // The same of faults that concern all names, each in a fleet of its own.
 func TestFaultsOfAll(t *testing.T) {
 	day(t)
-	for _, c := range faultsOfAll {
+	for _, c := range ofAll() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := start(t, max(1, c.members))
 			time.Sleep(2 * every)
 			r := newRecording()
-			f.record(r, 5)
+			if c.later {
+				f.precede(r, hours)
+				f.record(r, before)
+			} else {
+				f.record(r, 5)
+			}
 			begin := r.samples
 			c.cause(f)
 			f.record(r, 35)
@@ -246,7 +251,10 @@ func TestEachRowHasAFault(t *testing.T) {
 func ofOne() []fault { return slices.Concat(faults, byHand, harmless) }
 
 // all are all faults.
-func all() []fault { return append(ofOne(), faultsOfAll...) }
+func all() []fault { return append(ofOne(), ofAll()...) }
+
+// ofAll are the faults that concern all names.
+func ofAll() []fault { return append(slices.Clone(faultsOfAll), scaledToZero) }
 
 // leftOut are the alerts that no fault here fires, with the reason.
 var leftOut = map[string]string{

@@ -23,6 +23,7 @@ type fault struct {
 	lasts   string   // the series that this expression matches stay as they are for a day
 	fires   []string // an alert, and the name that it is about
 	members int      // of etcd, if more than one
+	later   bool     // the fleet has had its leaders for hours before
 	may     []string // that fire if the fault finds something at work
 }
 
@@ -230,6 +231,17 @@ var faults = []fault{
 		fires: []string{"EtcdkitMutexBlocked held"},
 	},
 	{
+		name: "a mutex is held, and calls give up after a short wait",
+		cause: func(f *fleet) {
+			mu, err := concurrency.NewMutex(f.sessions[0], "bounded")
+			require.NoError(f.T, err)
+			_, err = mu.Lock(f.ctx, bounded)
+			require.NoError(f.T, err)
+			f.loop(every/10, func() error { return mu.Do(f.ctx, busy, concurrency.Wait(every/10)) })
+		},
+		fires: []string{"EtcdkitMutexTimeouts bounded"},
+	},
+	{
 		name: "a process has another limit",
 		cause: func(f *fleet) {
 			require.NoError(f.T, f.semaphore(f.sessions[0], "differs", 3).Do(f.ctx, busy))
@@ -298,17 +310,6 @@ var faults = []fault{
 			require.NoError(f.T, err)
 		},
 		fires: []string{"EtcdkitForeignKeys foreign"},
-	},
-	{
-		name: "what leads does not report",
-		cause: func(f *fleet) {
-			s, _ := f.process("unseen", nil)
-			f.lead(s, "unseen")
-			f.sleep(every)
-			f.lead(f.sessions[1], "unseen")
-			delete(f.from, "unseen")
-		},
-		fires: []string{"EtcdkitElectionLeaderless unseen"},
 	},
 	{
 		name: "an election has no candidate any more",

@@ -3,6 +3,7 @@ package alertday
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -101,6 +102,16 @@ var harmless = []fault{
 		},
 	},
 	{
+		name: "the process that leads is not scraped",
+		cause: func(f *fleet) {
+			s, _ := f.process("unseen", nil)
+			f.lead(s, "unseen")
+			f.sleep(every)
+			f.lead(f.sessions[1], "unseen")
+			delete(f.from, "unseen")
+		},
+	},
+	{
 		name: "another process releases a permit by its ID",
 		cause: func(f *fleet) {
 			flow := concurrency.ID("flow")
@@ -172,6 +183,26 @@ var harmless = []fault{
 			do()
 		},
 	},
+}
+
+// scaledToZero ends all processes of a fleet in order. Its elections are not missed; its jobs are.
+var scaledToZero = fault{
+	name:  "a fleet is scaled to zero",
+	later: true,
+	cause: func(f *fleet) {
+		var closed sync.WaitGroup
+		for n, s := range f.sessions {
+			delete(f.from, fmt.Sprint("process-", n))
+			closed.Go(func() {
+				ctx, cancel := context.WithTimeout(f.ctx, 10*every)
+				defer cancel()
+				_ = s.Close(ctx)
+			})
+		}
+		closed.Wait()
+	},
+	fires: []string{"EtcdkitJobNotStarted heartbeat", "EtcdkitJobGone invoices"},
+	may:   []string{"EtcdkitJobNotStarted invoices"},
 }
 
 // byHand are faults of processes and operators, each with the alerts of one name.
