@@ -2,6 +2,7 @@ package alertday
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -49,7 +50,9 @@ func (f *fleet) flows(s *concurrency.Session, process int) {
 			return err
 		}
 		if err := f.semaphore(f.sessions[0], "flow", 3).ReleaseID(f.ctx, id); err != nil {
-			return err
+			ctx, cancel := context.WithTimeout(f.watching, every)
+			defer cancel()
+			return errors.Join(err, p.Release(ctx))
 		}
 		<-p.Context().Done()
 		return nil

@@ -237,7 +237,7 @@ var faults = []fault{
 			require.NoError(f.T, err)
 			_, err = mu.Lock(f.ctx, bounded)
 			require.NoError(f.T, err)
-			f.loop(every/10, func() error { return mu.Do(f.ctx, busy, concurrency.Wait(every/10)) })
+			f.loop(every/3, func() error { return mu.Do(f.ctx, busy, concurrency.Wait(every/3)) })
 		},
 		fires: []string{"EtcdkitMutexTimeouts bounded"},
 	},

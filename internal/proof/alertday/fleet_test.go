@@ -23,20 +23,24 @@ import (
 // fleet is three processes that use all primitives, in the ways of the demos, and an exporter, each with a registry.
 type fleet struct {
 	testkit.Fixture
-	ctx      context.Context
-	sessions []*concurrency.Session
-	from     map[string]prometheus.Gatherer // by instance
-	work     sync.WaitGroup
-	end      func()                 // ends all of it: the rules have the machine to themselves
-	stopped  sync.Map               // names of jobs that no process calls any more
-	ends     []*concurrency.Session // that end with the faults
+	ctx             context.Context // of the processes
+	watching        context.Context // of the exporter
+	sessions        []*concurrency.Session
+	from            map[string]prometheus.Gatherer // by instance
+	work, exporters sync.WaitGroup
+	stop            func()                 // ends the work of the processes
+	end             func()                 // ends all of it: the rules have the machine to themselves
+	stopped         sync.Map               // names of jobs that no process calls any more
+	ends            []*concurrency.Session // that end with the faults
 }
 
 // start starts the fleet, on an etcd of so many members. It ends with the test.
 func start(t *testing.T, members int) *fleet {
 	t.Helper()
 	f := &fleet{Fixture: testkit.Own(t, members), from: map[string]prometheus.Gatherer{}}
-	ctx, cancel := context.WithCancel(context.Background())
+	watching, cancel := context.WithCancel(context.Background())
+	f.watching = watching
+	ctx, stop := context.WithCancel(watching)
 	f.ctx = ctx
 	for n := range 3 {
 		s, _ := f.process(fmt.Sprint("process-", n), nil)
@@ -49,9 +53,14 @@ func start(t *testing.T, members int) *fleet {
 		f.demos(s, n)
 	}
 	f.export(&exporter.Options{})
-	f.end = func() {
-		cancel()
+	f.stop = func() {
+		stop()
 		f.work.Wait()
+	}
+	f.end = func() {
+		f.stop()
+		cancel()
+		f.exporters.Wait()
 	}
 	t.Cleanup(f.end)
 	return f

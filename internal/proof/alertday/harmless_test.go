@@ -190,19 +190,20 @@ var scaledToZero = fault{
 	name:  "a fleet is scaled to zero",
 	later: true,
 	cause: func(f *fleet) {
+		f.stop()
 		var closed sync.WaitGroup
 		for n, s := range f.sessions {
 			delete(f.from, fmt.Sprint("process-", n))
 			closed.Go(func() {
-				ctx, cancel := context.WithTimeout(f.ctx, 10*every)
+				ctx, cancel := context.WithTimeout(f.watching, 10*every)
 				defer cancel()
 				_ = s.Close(ctx)
 			})
 		}
 		closed.Wait()
 	},
-	fires: []string{"EtcdkitJobNotStarted heartbeat", "EtcdkitJobGone invoices"},
-	may:   []string{"EtcdkitJobNotStarted invoices"},
+	fires: []string{"EtcdkitJobGone invoices"},
+	may:   []string{"EtcdkitJobGone heartbeat", "EtcdkitJobNotStarted heartbeat", "EtcdkitJobNotStarted invoices"},
 }
 
 // byHand are faults of processes and operators, each with the alerts of one name.

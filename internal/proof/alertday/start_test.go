@@ -43,7 +43,7 @@ func (f *fleet) export(opts *exporter.Options) {
 	require.NoError(f.T, err)
 	reg.MustRegister(exp)
 	f.from["exporter"] = reg
-	f.work.Go(func() { _ = exp.Run(f.ctx) })
+	f.exporters.Go(func() { _ = exp.Run(f.watching) })
 }
 
 // revoke ends the lease of a session.
