@@ -30,10 +30,10 @@ func TestClientLeaves(t *testing.T) {
 		body   func() io.Reader
 		server func(*httptest.Server)
 	}{
-		"GET":                   {http.MethodGet, func() io.Reader { return nil }, func(*httptest.Server) {}},
-		"POST":                  {http.MethodPost, func() io.Reader { return strings.NewReader("a body") }, func(*httptest.Server) {}},
-		"POST without a length": {http.MethodPost, func() io.Reader { return io.MultiReader(strings.NewReader("a body")) }, func(*httptest.Server) {}},
-		"POST, HTTP/2":          {http.MethodPost, func() io.Reader { return strings.NewReader(strings.Repeat("x", 1<<20)) }, http2},
+		"GET":                           {http.MethodGet, func() io.Reader { return nil }, func(*httptest.Server) {}},
+		"POST":                          {http.MethodPost, func() io.Reader { return strings.NewReader("a body") }, func(*httptest.Server) {}},
+		"POST, HTTP/2":                  {http.MethodPost, func() io.Reader { return strings.NewReader(strings.Repeat("x", 1<<20)) }, http2},
+		"POST without a length, HTTP/2": {http.MethodPost, func() io.Reader { return io.MultiReader(strings.NewReader("a body")) }, http2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,22 +51,29 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// TestClientLeavesWithALargeBody: in HTTP/1.1 a client with a body above Buffer is not seen to leave,
+// TestClientLeavesWithALargeBody: in HTTP/1.1 a client with a body above Buffer, or of unknown length, is not seen to leave,
 // and its place is freed when Wait has passed.
 func TestClientLeavesWithALargeBody(t *testing.T) {
 	t.Parallel()
-	in := newInstance(t, 1)
-	in.take("acme")
-	s := in.serve(options(wait(2*time.Second), func(o *limithttp.Options) { o.Buffer = 1 << 10 }), ok)
-	ctx, leave := context.WithCancel(ctxT(t))
-	begun := time.Now()
-	first := s.later(s.request(ctx, http.MethodPost, "acme", strings.NewReader(strings.Repeat("x", 8<<20))))
-	in.waiters("acme", 1)
-	leave()
-	require.Zero(t, testkit.Got(t, first, "the request ends"))
-	in.waiters("acme", 0)
-	require.GreaterOrEqual(t, time.Since(begun), 2*time.Second)
-	require.Zero(t, s.calls.Load())
+	for name, body := range map[string]io.Reader{
+		"large": strings.NewReader(strings.Repeat("x", 8<<20)), "without a length": io.MultiReader(strings.NewReader("a body")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := newInstance(t, 1)
+			in.take("acme")
+			s := in.serve(options(wait(2*time.Second), func(o *limithttp.Options) { o.Buffer = 1 << 10 }), ok)
+			ctx, leave := context.WithCancel(ctxT(t))
+			begun := time.Now()
+			first := s.later(s.request(ctx, http.MethodPost, "acme", body))
+			in.waiters("acme", 1)
+			leave()
+			require.Zero(t, testkit.Got(t, first, "the request ends"))
+			in.waiters("acme", 0)
+			require.GreaterOrEqual(t, time.Since(begun), 2*time.Second)
+			require.Zero(t, s.calls.Load())
+		})
+	}
 }
 
 // TestHalfABody: a client that sends half of its body holds no permit, and leaves nothing behind.
@@ -89,6 +96,37 @@ func TestHalfABody(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.EqualValues(t, 21, s.calls.Load())
+}
+
+// A678: a body of unknown length over HTTP/1.1, whose client sends a part and pauses, arrives at its handler as it comes: the
+// handler was called after 64 KiB or at the end. It holds the permit meanwhile, as with a body above Options.Buffer.
+func TestPausingBody(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 1)
+	parts := make(chan string, 2)
+	s := in.serve(options(), func(w http.ResponseWriter, r *http.Request) {
+		for line := bufio.NewReader(r.Body); ; {
+			part, err := line.ReadString('\n')
+			if err != nil {
+				break
+			}
+			parts <- part
+		}
+		ok(w, r)
+	})
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprint(conn, "POST /work HTTP/1.1\r\nHost: x\r\nTenant: acme\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+	require.NoError(t, err)
+	require.Equal(t, "one\n", testkit.Got(t, parts, "the first part"))
+	require.Equal(t, http.StatusTooManyRequests, s.get("acme").StatusCode)
+	_, err = fmt.Fprint(conn, "4\r\ntwo\n\r\n0\r\n\r\n")
+	require.NoError(t, err)
+	require.Equal(t, "two\n", testkit.Got(t, parts, "the second part"))
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
 }
 
 // TestBodiesArrive: the handler reads the whole body, however much of it was read before.
@@ -128,6 +166,7 @@ func TestFullDuplex(t *testing.T) {
 		server func(*httptest.Server)
 	}{
 		"HTTP/2":                        {0, http2},
+		"HTTP/1.1":                      {0, func(*httptest.Server) {}}, // A678
 		"HTTP/1.1, with a Buffer of -1": {-1, func(*httptest.Server) {}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,11 +119,11 @@
 // That a client of HTTP/1.1 which leaves is noticed while a large request waits: net/http looks for
 // that only once the body was read. Bodies of up to Options.Buffer are read before the request
 // waits, in the time that http.Server.ReadTimeout gives a client; Wait begins then. For a larger one,
-// and one with Expect: 100-continue, the place in the queue is kept until Wait has passed, and the
-// permit is held while the handler reads the body: ReadTimeout bounds that, too. In HTTP/2 a client
-// that leaves is noticed in any case, and a body of unknown length is not read before: its client
-// may wait for an answer before it sends more. A handler of HTTP/1 that does the same with
-// http.ResponseController.EnableFullDuplex needs a Buffer of -1.
+// one of unknown length, as in chunks, and one with Expect: 100-continue, the place in the queue is kept until Wait
+// has passed, and the permit is held while the handler reads the body: ReadTimeout bounds that, too. In HTTP/2 a client
+// that leaves is noticed in any case. A body of unknown length arrives as it is sent: its client may wait for an
+// answer before it sends more. A handler of HTTP/1 that answers before it has read a body of known length, with
+// http.ResponseController.EnableFullDuplex, needs a Buffer of -1.
 //
 // That a handler which never returns gives its permit to others: it holds it for as long as the
 // process lives. concurrency.MaxHold, in Options.Each, ends the permit and the handler's context.

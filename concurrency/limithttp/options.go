@@ -79,8 +79,8 @@ type Options struct {
 	Enabled func() bool
 	// Buffer is the largest body of a request, in bytes, that is read before the request asks for a
 	// permit: a client that sends its body slowly holds none, and one that leaves while its request
-	// waits is noticed. It is memory of each request that waits. See the package's comment for other
-	// bodies. A Transport has no use for it.
+	// waits is noticed. It is memory of each request that waits. A body of unknown length, as in chunks, is not
+	// read before, nor a larger one: see the package's comment. A Transport has no use for it.
 	// Defaults to 64 KiB; at most 1 GiB, and -1 reads nothing.
 	Buffer int64
 	// Policy is the name of the limit in RateLimit-Policy and in problems, of printable ASCII
