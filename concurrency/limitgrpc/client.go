@@ -32,7 +32,7 @@ func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryCl
 		if !limited {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		}
-		return c.run(ctx, key, method, func(ctx context.Context) error {
+		return c.run(ctx, key, method, nil, func(ctx context.Context) error {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		})
 	}, nil
@@ -58,7 +58,7 @@ func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.Stream
 		}
 		out, err := c.shared.Acquire(ctx, key, c.each(ctx, method), func(err error) { c.ReportError(ctx, method, err) })
 		if err != nil {
-			return nil, c.refuse(ctx, key, method, false, err)
+			return nil, c.refuse(ctx, key, method, false, err, nil)
 		}
 		begun := false
 		defer func() {
@@ -66,17 +66,17 @@ func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.Stream
 				out.End() // it has failed, or panicked
 			}
 		}()
+		lost := func(err error) error {
+			if cause := context.Cause(out.Context); interrupted(err) && errors.Is(cause, concurrency.ErrLost) {
+				return c.answer(ctx, c.shared.Refuse(ctx, key, true, cause), true, cause) // End reports it
+			}
+			return err
+		}
 		stream, err := streamer(out.Context, desc, cc, method, opts...)
 		if err != nil {
-			return nil, err
+			return nil, lost(err)
 		}
 		begun = true
-		lost := func() error {
-			if cause := context.Cause(out.Context); errors.Is(cause, concurrency.ErrLost) {
-				return c.answer(ctx, c.shared.Refuse(ctx, key, cause), true, cause) // End reports it
-			}
-			return nil
-		}
 		return &clientStream{stream, desc.ServerStreams, out.End, lost}, nil
 	}, nil
 }
@@ -86,7 +86,7 @@ type clientStream struct {
 	grpc.ClientStream
 	many  bool // the server sends any number of messages
 	leave func()
-	lost  func() error
+	lost  func(error) error // the error, or that the permit was lost
 }
 
 // RecvMsg receives a message. It returns the stream's error, or that its permit was lost.
@@ -122,11 +122,6 @@ func (s *clientStream) unlessOpen(err error) error {
 
 // end releases the permit of a stream that has ended with that error, and returns it, or that the permit was lost.
 func (s *clientStream) end(err error) error {
-	if interrupted(err) {
-		if lost := s.lost(); lost != nil {
-			err = lost
-		}
-	}
-	s.leave()
-	return err
+	defer s.leave()
+	return s.lost(err)
 }

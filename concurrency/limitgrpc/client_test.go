@@ -152,7 +152,9 @@ func TestClientLost(t *testing.T) {
 	t.Parallel()
 	in := newInstance(t, 1)
 	rs := make(reports, 2)
+	begun := make(chan struct{})
 	s := serve(t, nil, func(ctx context.Context, _ *message) (*message, error) {
+		close(begun)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}, echo, in.dialing(rs.option, func(o *limitgrpc.Options) {
@@ -162,10 +164,10 @@ func TestClientLost(t *testing.T) {
 	})...)
 	ctx := of(ctxT(t), "acme")
 	first := s.later(ctx, "long")
-	in.until("acme", 1, 0)
+	testkit.Closed(t, begun, "the call is sent")
 	require.NoError(t, in.Key("acme").Evict(ctx, "flow", "test"))
 	err := testkit.Got(t, first, "the call ends")
-	refusal(t, err, codes.Unavailable, limitgrpc.ReasonLost)
+	refusal(t, err, codes.Unknown, limitgrpc.ReasonLost)
 	require.ErrorIs(t, err, concurrency.ErrEvicted)
 	require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrEvicted)
 
@@ -174,7 +176,7 @@ func TestClientLost(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, in.Key("acme").Evict(ctx, "flow", "test"))
 	err = cs.RecvMsg(new(message))
-	refusal(t, err, codes.Unavailable, limitgrpc.ReasonLost)
+	refusal(t, err, codes.Unknown, limitgrpc.ReasonLost)
 	require.ErrorIs(t, err, concurrency.ErrEvicted)
 	require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrEvicted)
 	require.Empty(t, rs)

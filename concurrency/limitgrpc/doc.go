@@ -35,7 +35,7 @@
 //	| the session is closed or has too many requests, | UNAVAILABLE and RetryInfo                  |
 //	| or the limiter too many keys                    |                                            |
 //	| the permit was lost, and the handler's error    |                                            |
-//	| follows from that                               | UNAVAILABLE, LOST and RetryInfo            |
+//	| follows from that: it may have taken effect     | UNKNOWN, LOST                              |
 //	| the request was evicted while it waited         | UNAVAILABLE, LOST and RetryInfo            |
 //	| the call's context ended while it waited        | CANCELLED or DEADLINE_EXCEEDED             |
 //	| the ID of Options.Each is in use                | ABORTED, HELD and RetryInfo                |
@@ -48,7 +48,9 @@
 // These answers have an ErrorInfo whose domain is Domain and whose reason is one of the Reason
 // constants. RetryInfo is from 1 to 60 seconds, computed from the queue and from how many callers
 // this process has sent away already; without an estimate it doubles up to 32 seconds under load. It
-// is jittered in any case.
+// is jittered in any case. A server says the same to gRPC's own retry policy, which reads no RetryInfo, by the trailer
+// grpc-retry-pushback-ms: without RetryInfo it is -1, and the policy does not send the call again. A client whose calls have
+// such a policy and no deadline waits for that time.
 //
 // # Outages
 //

@@ -150,8 +150,8 @@ func TestSent(t *testing.T) {
 		"the partner fails": {code: codes.NotFound, fails: true},
 		"caller leaves":     {code: codes.Canceled, leaves: true},
 		"late":              {code: codes.DeadlineExceeded, late: true},
-		"permit lost":       {code: codes.Unavailable, during: evicts},
-		"session closed":    {code: codes.Unavailable, during: sessionCloses},
+		"permit lost":       {code: codes.Unknown, during: evicts},
+		"session closed":    {code: codes.Unknown, during: sessionCloses},
 	} {
 		for kind, send := range sends {
 			t.Run(name+", "+kind, func(t *testing.T) {

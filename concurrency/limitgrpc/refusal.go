@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -23,7 +26,7 @@ const (
 	ReasonHeld         = "HELD"          // ABORTED: another call has the ID given in Options.Each
 	ReasonKeyFull      = "KEY_FULL"      // RESOURCE_EXHAUSTED: as many calls of the key run as its limit allows
 	ReasonInternal     = "INTERNAL"      // INTERNAL: an option is wrong, or a limit differs from the stored one
-	ReasonLost         = "LOST"          // UNAVAILABLE: the permit, or the place in the queue, was lost
+	ReasonLost         = "LOST"          // UNKNOWN: the permit was lost while the call ran; UNAVAILABLE: its place in the queue was
 	ReasonRateExceeded = "RATE_EXCEEDED" // UNAVAILABLE: the fleet may not begin another call now (Options.Rate)
 	ReasonTotalFull    = "TOTAL_FULL"    // UNAVAILABLE: as many calls of all keys run as the total, or the limit of concurrency.Single, allows
 	ReasonUnavailable  = "UNAVAILABLE"   // UNAVAILABLE: etcd does not answer, the session is closed, or there are too many requests or keys
@@ -39,14 +42,15 @@ var answers = map[middleware.Reason]struct {
 	middleware.Held:         {ReasonHeld, codes.Aborted, "a call with this ID is running"},
 	middleware.KeyFull:      {ReasonKeyFull, codes.ResourceExhausted, "too many calls of this key are running"},
 	middleware.Internal:     {ReasonInternal, codes.Internal, "the limit of the call cannot be determined"},
-	middleware.Lost:         {ReasonLost, codes.Unavailable, "the call was interrupted, and may have taken effect"},
+	middleware.Lost:         {ReasonLost, codes.Unavailable, "the call has lost its place in the queue, and has not begun"},
 	middleware.RateExceeded: {ReasonRateExceeded, codes.Unavailable, "the service has begun too many calls"},
 	middleware.TotalFull:    {ReasonTotalFull, codes.Unavailable, "the service is at its capacity"},
 	middleware.Unavailable:  {ReasonUnavailable, codes.Unavailable, "the limiter is unavailable"},
 }
 
-// lostPlace is the text of middleware.Lost for a call that was evicted while it waited.
-const lostPlace = "the call has lost its place in the queue, and has not begun"
+// lostPermit is the text of middleware.Lost for a call that had begun. Its code is UNKNOWN, which nothing repeats by default:
+// retries and proxies repeat UNAVAILABLE, RESOURCE_EXHAUSTED and CANCELLED, and clients of idemgrpc ABORTED.
+const lostPermit = "the call was interrupted, and may have taken effect"
 
 // refused is a status that keeps the error behind it, for callers in this process.
 type refused struct {
@@ -63,13 +67,25 @@ func (r *refused) GRPCStatus() *status.Status { return r.Status }
 func (r *refused) Unwrap() error { return r.err }
 
 // refuse reports an error of Run or Acquire, if an operator should know it, and returns its answer. ran says whether the
-// handler, or what sends the call, was called.
-func (c *config) refuse(ctx context.Context, key, method string, ran bool, err error) error {
-	by := c.shared.Refuse(ctx, key, err)
+// handler, or what sends the call, was called. A server's trailer is set by says.
+func (c *config) refuse(ctx context.Context, key, method string, ran bool, err error, says func(metadata.MD)) error {
+	by := c.shared.Refuse(ctx, key, ran, err)
 	if by.Report {
 		c.ReportError(ctx, method, err)
 	}
+	if says != nil && by.Reason != middleware.Ended {
+		says(metadata.Pairs("grpc-retry-pushback-ms", pushback(by.RetryAfter)))
+	}
 	return c.answer(ctx, by, ran, err)
+}
+
+// pushback is when gRPC's own retry policy, which does not read RetryInfo, sends a call again: in milliseconds, and never for
+// -1 (https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
+func pushback(after time.Duration) string {
+	if after == 0 {
+		return "-1"
+	}
+	return strconv.FormatInt(int64((after+time.Millisecond-1)/time.Millisecond), 10)
 }
 
 // answer returns the answer of a refusal, for an error of Run or Acquire.
@@ -86,8 +102,8 @@ func (c *config) answer(ctx context.Context, by middleware.Refusal, ran bool, er
 		return &refused{st, err}
 	}
 	a := answers[by.Reason]
-	if by.Reason == middleware.Lost && !ran {
-		a.text = lostPlace
+	if ran {
+		a.code, a.text = codes.Unknown, lostPermit
 	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: a.reason, Domain: Domain}}
 	if by.RetryAfter > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
@@ -25,7 +26,8 @@ func (c *config) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if !limited {
 		return handler(ctx, req)
 	}
-	err = c.run(ctx, key, info.FullMethod, func(ctx context.Context) (err error) {
+	says := func(trailer metadata.MD) { _ = grpc.SetTrailer(ctx, trailer) }
+	err = c.run(ctx, key, info.FullMethod, says, func(ctx context.Context) (err error) {
 		resp, err = handler(ctx, req)
 		return err
 	})
@@ -44,7 +46,7 @@ func StreamServerInterceptor(lim concurrency.Limiter, opts Options) (grpc.Stream
 		if !limited {
 			return handler(srv, ss)
 		}
-		return c.run(ss.Context(), key, info.FullMethod, func(ctx context.Context) error {
+		return c.run(ss.Context(), key, info.FullMethod, ss.SetTrailer, func(ctx context.Context) error {
 			return handler(srv, &serverStream{ss, ctx})
 		})
 	}, nil

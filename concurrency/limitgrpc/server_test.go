@@ -141,7 +141,7 @@ func TestWait(t *testing.T) {
 	require.NoError(t, testkit.Got(t, first, "the call that waits"))
 }
 
-// TestLost: a handler that is stopped by the loss of its permit answers UNAVAILABLE; one that is done
+// TestLost: a handler that is stopped by the loss of its permit answers UNKNOWN; one that is done
 // keeps its result. Both are reported.
 func TestLost(t *testing.T) {
 	t.Parallel()
@@ -167,12 +167,12 @@ func TestLost(t *testing.T) {
 		return ok(ctx, req)
 	}, okStream)
 	for text, want := range map[string]codes.Code{
-		"stops": codes.Unavailable, "stops with the cause": codes.Unavailable, "another reason": codes.NotFound, "is done": codes.OK,
+		"stops": codes.Unknown, "stops with the cause": codes.Unknown, "another reason": codes.NotFound, "is done": codes.OK,
 	} {
 		err := s.call(as(ctxT(t), "acme"), text)
 		require.Equal(t, want, status.Code(err), text)
-		if want == codes.Unavailable {
-			require.Positive(t, refusal(t, err, codes.Unavailable, limitgrpc.ReasonLost))
+		if want == codes.Unknown {
+			require.Zero(t, refusal(t, err, codes.Unknown, limitgrpc.ReasonLost))
 		}
 		require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrEvicted, text)
 	}
@@ -226,7 +226,7 @@ func TestHandlerNeverReturns(t *testing.T) {
 	testkit.Closed(t, entered, "the handler runs")
 	require.NoError(t, s.get("acme"))
 	close(stuck)
-	refusal(t, testkit.Got(t, first, "the stuck call"), codes.Unavailable, limitgrpc.ReasonLost)
+	refusal(t, testkit.Got(t, first, "the stuck call"), codes.Unknown, limitgrpc.ReasonLost)
 }
 
 // TestBadKeyAndNested: errors of the program are INTERNAL and reported.

@@ -119,7 +119,7 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// TestLostAfterTheHandler: a permit that was lost while the handler ran is a 503, unless the
+// TestLostAfterTheHandler: a permit that was lost while the handler ran is a 500, unless the
 // response has begun.
 func TestLostAfterTheHandler(t *testing.T) {
 	t.Parallel()
@@ -130,8 +130,8 @@ func TestLostAfterTheHandler(t *testing.T) {
 		h    http.HandlerFunc
 		want int
 	}{
-		"nothing written": {func(http.ResponseWriter, *http.Request) {}, 503},
-		"only 1xx":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, 503},
+		"nothing written": {func(http.ResponseWriter, *http.Request) {}, 500},
+		"only 1xx":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusEarlyHints) }, 500},
 		"a status":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201) }, 201},
 		"a body":          {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("x")) }, 200},
 		"a string":        {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "x") }, 200},
@@ -139,20 +139,20 @@ func TestLostAfterTheHandler(t *testing.T) {
 		"a file": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("x"))
 		}, 200},
-		"an empty file": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("")) }, 503},
+		"an empty file": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("")) }, 500},
 	} {
 		reported := 0
 		w := &recorder{ResponseRecorder: httptest.NewRecorder()}
 		stubbed(t, Options{ReportError: func(*http.Request, error) { reported++ }}, lost, c.h).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 		require.Equal(t, c.want, w.Code, name)
 		require.Equal(t, 1, reported, name)
-		require.Equal(t, c.want == 503, strings.Contains(w.Body.String(), "It may have taken effect."), name)
+		require.Equal(t, c.want == 500, strings.Contains(w.Body.String(), "It may have taken effect."), name)
 	}
 	w := httptest.NewRecorder()
 	flush := func(w http.ResponseWriter, _ *http.Request) { _ = http.NewResponseController(w).Flush() }
 	without := struct{ http.ResponseWriter }{w} // http.Flusher, as behind http.TimeoutHandler
 	stubbed(t, Options{}, lost, flush).ServeHTTP(without, httptest.NewRequest(http.MethodGet, "/", nil))
-	require.Equal(t, 503, w.Code, "a flush that is not supported is no beginning")
+	require.Equal(t, 500, w.Code, "a flush that is not supported is no beginning")
 }
 
 // recorder keeps a status 1xx from becoming the response, as a server does.

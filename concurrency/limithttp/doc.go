@@ -39,7 +39,7 @@
 //	| etcd answers later than Wait                     | 503 and Retry-After                       |
 //	| the session is closed or has too many requests,  | 503 and Retry-After                       |
 //	| or the limiter too many keys                     |                                           |
-//	| the permit was lost, and no response had begun   | 503 and Retry-After                       |
+//	| the permit was lost, and no response had begun   | 500: it may have taken effect             |
 //	| the request was evicted while it waited          | 503 and Retry-After                       |
 //	| the request's context ended while it waited      | 503, if the client is still there         |
 //	| the ID of Options.Each is in use                 | 409 and Retry-After                       |
@@ -50,7 +50,7 @@
 //	| a permit of the same limiter already             |                                           |
 //
 // These answers are problem+json (RFC 9457) with the member "code". That of a lost permit has the headers that the handler
-// has set, without those that describe its body. Requests that run get no header of this package. RateLimit-Policy and RateLimit are those of
+// has set, without Retry-After and those that describe its body. Requests that run get no header of this package. RateLimit-Policy and RateLimit are those of
 // draft-ietf-httpapi-ratelimit-headers-11, with the unit "concurrent-requests"; they are sent for
 // the client's own limit alone. Retry-After is from 1 to 60 seconds. It is computed from the queue
 // and from how many clients this process has sent away already; without an estimate it doubles up

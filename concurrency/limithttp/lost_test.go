@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
 // lose evicts the permit under which a request runs, and returns when its context has ended.
@@ -76,8 +78,40 @@ func TestLostPermitOfAnEmptyCopy(t *testing.T) {
 		}
 	})
 	re := s.get("acme")
-	require.Equal(t, http.StatusServiceUnavailable, re.StatusCode)
+	require.Equal(t, http.StatusInternalServerError, re.StatusCode)
 	require.Equal(t, limithttp.CodeLost, re.problem(t).Code)
+}
+
+// A676: a request whose permit was lost while its handler ran may have taken effect: its answer is no 503, which proxies
+// repeat by themselves and clients of gRPC read as UNAVAILABLE, and does not say when to come back. One that was evicted from
+// the queue has not begun, and its answer says both.
+func TestLostRequestIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	in := newInstance(t, 1)
+	s := in.serve(options(wait(time.Hour)), func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "1") // of a handler that was about to refuse
+		in.lose(t, r)
+	})
+	re := s.get("acme")
+	require.Equal(t, http.StatusInternalServerError, re.StatusCode)
+	p := re.problem(t)
+	require.Equal(t, limithttp.CodeLost, p.Code)
+	require.Equal(t, "It may have taken effect.", p.Detail)
+	require.NotContains(t, re.Header, "Retry-After")
+
+	in.take("acme")
+	ends := make(chan reply, 1)
+	go func() { ends <- s.get("acme") }()
+	in.waiters("acme", 1)
+	st, err := in.Key("acme").Status(ctxT(t))
+	require.NoError(t, err)
+	require.NoError(t, in.Key("acme").EvictToken(ctxT(t), st.Waiters[0].Token, "test"))
+	re = testkit.Got(t, ends, "the request that waited")
+	require.Equal(t, http.StatusServiceUnavailable, re.StatusCode)
+	p = re.problem(t)
+	require.Equal(t, limithttp.CodeLost, p.Code)
+	require.Equal(t, "It has lost its place in the queue, and has not begun.", p.Detail)
+	require.NotEmpty(t, re.Header.Get("Retry-After"))
 }
 
 // TestLostPermitBehindAnEncoder: the fields of a middleware in front describe what that does with a body, and stay as they
@@ -120,7 +154,7 @@ func TestLostPermitBehindAnEncoder(t *testing.T) {
 			defer resp.Body.Close()
 			body, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
-			require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+			require.Equal(t, http.StatusInternalServerError, resp.StatusCode)
 			require.Equal(t, limithttp.CodeLost, reply{resp, string(body)}.problem(t).Code)
 			require.Equal(t, http.Header{"Took": {"1s"}}, resp.Trailer)
 			require.Empty(t, resp.Header.Get("ETag"))

@@ -56,7 +56,7 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 	if err == nil {
 		return
 	}
-	refused := c.shared.Refuse(r.Context(), key, err)
+	refused := c.shared.Refuse(r.Context(), key, ran, err)
 	if refused.Report {
 		report(err)
 	}

@@ -201,7 +201,7 @@ func TestHandlerNeverReturns(t *testing.T) {
 	require.ErrorIs(t, testkit.Got(t, ended, "the context ends"), concurrency.ErrTooLong)
 	require.Equal(t, http.StatusOK, s.get("acme").StatusCode)
 	close(stuck)
-	require.Equal(t, http.StatusServiceUnavailable, testkit.Got(t, first, "the stuck handler"), "it returned without a response")
+	require.Equal(t, http.StatusInternalServerError, testkit.Got(t, first, "the stuck handler"), "it returned without a response")
 	require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrTooLong)
 }
 
@@ -232,7 +232,7 @@ func TestHandlerSeesItsPermit(t *testing.T) {
 	r.Header.Set("Tenant", "acme")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Equal(t, http.StatusInternalServerError, w.Code)
 	require.ErrorIs(t, testkit.Got(t, rs, "the report"), concurrency.ErrEvicted)
 }
 

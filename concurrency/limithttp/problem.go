@@ -30,7 +30,7 @@ const (
 	CodeKeyFull      Code = "key-full"      // 429: as many requests of the key run as its limit allows
 	CodeInternal     Code = "internal"      // 500: an option is wrong, or a limit differs from the stored one
 	CodeEnded        Code = "ended"         // 503: the request's context has ended while it waited
-	CodeLost         Code = "lost"          // 503: the permit, or the place in the queue, was lost
+	CodeLost         Code = "lost"          // 500: the permit was lost while the handler ran; 503: the place in the queue was
 	CodeRateExceeded Code = "rate-exceeded" // 503: the fleet may not begin another request now (Options.Rate)
 	CodeTotalFull    Code = "total-full"    // 503: as many requests of all keys run as the total, or the limit of concurrency.Single, allows
 	CodeUnavailable  Code = "unavailable"   // 503: etcd does not answer, the session is closed, or there are too many requests or keys
@@ -42,7 +42,7 @@ var problems = map[Code]Problem{
 	CodeKeyFull:      {Status: 429, Title: "Too many requests are running", Type: "https://iana.org/assignments/http-problem-types#quota-exceeded"},
 	CodeInternal:     {Status: 500, Title: "Internal Server Error"},
 	CodeEnded:        {Status: 503, Title: "The request waited too long"},
-	CodeLost:         {Status: 503, Title: "The request was interrupted", Detail: "It may have taken effect."},
+	CodeLost:         {Status: 503, Title: "The request was interrupted", Detail: "It has lost its place in the queue, and has not begun."},
 	CodeRateExceeded: {Status: 503, Title: "The service has begun too many requests", Type: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"},
 	CodeTotalFull:    {Status: 503, Title: "The service is at its capacity", Type: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"},
 	CodeUnavailable:  {Status: 503, Title: "Service Unavailable"},
@@ -52,10 +52,11 @@ var problems = map[Code]Problem{
 func (c *config) refuse(w http.ResponseWriter, r *http.Request, by middleware.Refusal, ran bool) {
 	p := problems[Code(by.Reason)]
 	p.Code = Code(by.Reason)
-	if p.Code == CodeLost && !ran {
-		p.Detail = "It has lost its place in the queue, and has not begun."
-	}
 	h := w.Header()
+	if ran { // no 503, and no Retry-After of the handler's own either: clients, and proxies by themselves, would repeat it
+		p.Status, p.Detail = http.StatusInternalServerError, "It may have taken effect."
+		h.Del("Retry-After")
+	}
 	h.Set("Cache-Control", "no-store")
 	h.Del("Content-Length")
 	switch p.Code {

@@ -60,7 +60,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		if t.shared.Refuse(r.Context(), key, err).Report {
+		if t.shared.Refuse(r.Context(), key, false, err).Report {
 			report(err)
 		}
 		return nil, notSent(r, err)

@@ -85,7 +85,7 @@ func TestBehindALimit(t *testing.T) {
 // attempt is interrupted, so its failure is not final, and the client is asked to repeat the call.
 func TestLostPermitOfAHandler(t *testing.T) {
 	t.Parallel()
-	for order, code := range map[string]codes.Code{"limit in front": codes.Aborted, "limit behind": codes.Unavailable} {
+	for order, code := range map[string]codes.Code{"limit in front": codes.Aborted, "limit behind": codes.Unknown} {
 		t.Run(order, func(t *testing.T) {
 			t.Parallel()
 			in := fleet(t, 1, nil)[0]

@@ -98,7 +98,7 @@ func TestRefuse(t *testing.T) {
 		if c.ctx == nil {
 			c.ctx = t.Context()
 		}
-		got := a.Refuse(c.ctx, "k", c.err)
+		got := a.Refuse(c.ctx, "k", false, c.err)
 		require.Equal(t, c.want, got.Reason, c.name)
 		require.Equal(t, c.retry, got.RetryAfter > 0, c.name)
 		require.Equal(t, c.report, got.Report, c.name)

@@ -64,7 +64,7 @@ func TestRefuseForTheRate(t *testing.T) {
 	} {
 		a, err := New("limit", Settings{Limiter: &stub{}, Keyed: true})
 		require.NoError(t, err)
-		got := a.Refuse(c.ctx, "k", c.err)
+		got := a.Refuse(c.ctx, "k", false, c.err)
 		require.Equal(t, c.want, got.Reason, name)
 		require.Equal(t, c.retry, got.RetryAfter > 0, name)
 		require.Equal(t, c.report, got.Report, name)

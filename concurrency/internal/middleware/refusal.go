@@ -30,16 +30,19 @@ type Refusal struct {
 	Reason Reason
 	// Limit is that of the key, for KeyFull.
 	Limit      int
-	RetryAfter time.Duration // 0 if nothing is known, or waiting does not help
+	RetryAfter time.Duration // 0 if nothing is known, waiting does not help, or the request may have taken effect
 	// Report says that an operator should know the error.
 	Report bool
 }
 
-// Refuse returns the answer to a request of the key, for an error of Run or Acquire.
-func (a *Admission) Refuse(ctx context.Context, key string, err error) Refusal {
+// Refuse returns the answer to a request of the key, for an error of Run or Acquire. ran says whether the request had begun:
+// then it may have taken effect, so the answer does not say when to repeat it.
+func (a *Admission) Refuse(ctx context.Context, key string, ran bool, err error) Refusal {
 	full, _ := errors.AsType[*concurrency.FullError](err)
 	exceeded, _ := errors.AsType[*concurrency.RateExceededError](err)
 	switch {
+	case ran:
+		return Refusal{Reason: Lost, Report: true}
 	case errors.Is(err, share.ErrUnseen):
 		// Wait was shorter than etcd's latency: whether a permit is free is not known.
 		return Refusal{Reason: Unavailable, RetryAfter: a.after(Unavailable, "", nil)}
