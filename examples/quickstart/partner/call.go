@@ -24,7 +24,7 @@ func call(ctx context.Context, partner *http.Client, url string) (string, error)
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second+slowest) // the wait, and the answer
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+starts+slowest) // the permit, the token, and the answer
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -10,6 +10,13 @@ import (
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
 )
 
+// wait is how long a call waits for a permit and a token, and starts how much longer in a process that has just begun: its
+// first token takes up to a second, whatever wait is.
+const (
+	wait   = 2 * time.Second
+	starts = time.Second
+)
+
 // limited returns the client for the partner, one for all calls. It has no Timeout, which would end a request
 // while the partner works on it: see call. The numbers of limit and rate count until etcd has some. Later ones in the code
 // change nothing, but these do, for all processes at once:
@@ -29,7 +36,7 @@ func limited(sess *concurrency.Session) (*http.Client, error) {
 	transport, err := limithttp.Transport(concurrency.Single(sem), limithttp.Options{
 		Key:  func(*http.Request) (string, bool) { return "partner", true }, // all requests, under one limit
 		Rate: rate,
-		Wait: 2 * time.Second, // then the error is limithttp.ErrNotSent
+		Wait: wait, // then the error is limithttp.ErrNotSent
 		// 4 of the whole fleet wait, and all others are refused at once: few calls use their Wait. If a process crashes,
 		// what it held and what it had waiting count until its lease ends, 15 s later. To have more calls wait, leave
 		// MaxWaiters out and bound the calls of each process in front, as with a semaphore of golang.org/x/sync: a

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/limithttp"
@@ -95,6 +96,25 @@ func TestBusy(t *testing.T) {
 		}
 	}
 }
+
+// A679: the partner has slowest for its answer, also to the first call of a process, which waits a second longer for its token.
+func TestTimeForTheAnswer(t *testing.T) {
+	var left time.Duration
+	client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		end, _ := r.Context().Deadline()
+		left = time.Until(end)
+		return nil, limithttp.ErrNotSent
+	})}
+	began := time.Now()
+	_, _ = call(t.Context(), client, "http://partner")
+	if left += time.Since(began); left < 2*time.Second+time.Second+slowest { // Options.Wait, the first token, and the answer
+		t.Errorf("a call has %v", left)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // A closed session sends nothing: the caller may come back, to another process.
 func TestSessionIsClosed(t *testing.T) {
