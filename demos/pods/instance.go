@@ -77,8 +77,11 @@ func serve(ctx context.Context, set settings) error {
 			Patience: patience,
 			// A full limit is 429 here and not 503, so that the table shows it apart from an outage.
 			OnProblem: func(w http.ResponseWriter, _ *http.Request, p limithttp.Problem) {
-				if p.Code == limithttp.CodeTotalFull {
+				switch p.Code {
+				case limithttp.CodeTotalFull:
 					p.Status = http.StatusTooManyRequests
+				case limithttp.CodeLost: // a search changes nothing, so a client may repeat it: no 500
+					p.Status = http.StatusServiceUnavailable
 				}
 				w.WriteHeader(p.Status)
 			},
