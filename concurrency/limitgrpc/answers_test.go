@@ -65,7 +65,7 @@ func TestStatusCodes(t *testing.T) {
 		cfg.shared.Do = func(*concurrency.Semaphore, context.Context, func(context.Context, *concurrency.Permit) error, ...concurrency.AcquireOption) error {
 			return c.err
 		}
-		err = cfg.run(t.Context(), "acme", "/test/Method", nil, func(context.Context) error {
+		err = cfg.run(t.Context(), "acme", "/test/Method", func(context.Context) error {
 			t.Error("the handler ran: " + c.name)
 			return nil
 		})

@@ -32,7 +32,7 @@ func UnaryClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.UnaryCl
 		if !limited {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		}
-		return c.run(ctx, key, method, nil, func(ctx context.Context) error {
+		return c.run(ctx, key, method, func(ctx context.Context) error {
 			return invoker(ctx, method, req, reply, cc, opts...)
 		})
 	}, nil
@@ -58,7 +58,7 @@ func StreamClientInterceptor(lim concurrency.Limiter, opts Options) (grpc.Stream
 		}
 		out, err := c.shared.Acquire(ctx, key, c.each(ctx, method), func(err error) { c.ReportError(ctx, method, err) })
 		if err != nil {
-			return nil, c.refuse(ctx, key, method, false, err, nil)
+			return nil, c.refuse(ctx, key, method, false, err)
 		}
 		begun := false
 		defer func() {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
 	"github.com/etcdkit/etcdkit/internal/supervise"
@@ -127,8 +125,8 @@ func (c *config) limited(ctx context.Context, method string) (key string, limite
 
 // run calls fn under a permit of the key. It returns the error of a call without a permit, and fn's
 // otherwise; if the permit was lost, an error of fn that follows from the end of its context is
-// replaced. says sets the trailer of a server's own answer; a client has none.
-func (c *config) run(ctx context.Context, key, method string, says func(metadata.MD), fn func(context.Context) error) (failed error) {
+// replaced.
+func (c *config) run(ctx context.Context, key, method string, fn func(context.Context) error) (failed error) {
 	report := func(err error) { c.ReportError(ctx, method, err) }
 	ran, err := c.shared.Run(ctx, key, c.each(ctx, method), report, func(own context.Context) {
 		failed = fn(own)
@@ -140,7 +138,7 @@ func (c *config) run(ctx context.Context, key, method string, says func(metadata
 		report(err)
 		return failed
 	}
-	return c.refuse(ctx, key, method, ran, err, says)
+	return c.refuse(ctx, key, method, ran, err)
 }
 
 // each returns the options for one call.

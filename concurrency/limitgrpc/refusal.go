@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -67,20 +68,20 @@ func (r *refused) GRPCStatus() *status.Status { return r.Status }
 func (r *refused) Unwrap() error { return r.err }
 
 // refuse reports an error of Run or Acquire, if an operator should know it, and returns its answer. ran says whether the
-// handler, or what sends the call, was called. A server's trailer is set by says.
-func (c *config) refuse(ctx context.Context, key, method string, ran bool, err error, says func(metadata.MD)) error {
+// handler, or what sends the call, was called. A server's answer has a trailer.
+func (c *config) refuse(ctx context.Context, key, method string, ran bool, err error) error {
 	by := c.shared.Refuse(ctx, key, ran, err)
 	if by.Report {
 		c.ReportError(ctx, method, err)
 	}
-	if says != nil && by.Reason != middleware.Ended {
-		says(metadata.Pairs("grpc-retry-pushback-ms", pushback(by.RetryAfter)))
+	if !c.sends && by.Reason != middleware.Ended {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", pushback(by.RetryAfter)))
 	}
 	return c.answer(ctx, by, ran, err)
 }
 
 // pushback is when gRPC's own retry policy, which does not read RetryInfo, sends a call again: in milliseconds, and never for
-// -1 (https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
+// -1, as gRPC's proposal of client retries says.
 func pushback(after time.Duration) string {
 	if after == 0 {
 		return "-1"

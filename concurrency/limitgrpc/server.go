@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/concurrency/internal/middleware"
@@ -26,8 +25,7 @@ func (c *config) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if !limited {
 		return handler(ctx, req)
 	}
-	says := func(trailer metadata.MD) { _ = grpc.SetTrailer(ctx, trailer) }
-	err = c.run(ctx, key, info.FullMethod, says, func(ctx context.Context) (err error) {
+	err = c.run(ctx, key, info.FullMethod, func(ctx context.Context) (err error) {
 		resp, err = handler(ctx, req)
 		return err
 	})
@@ -46,7 +44,7 @@ func StreamServerInterceptor(lim concurrency.Limiter, opts Options) (grpc.Stream
 		if !limited {
 			return handler(srv, ss)
 		}
-		return c.run(ss.Context(), key, info.FullMethod, ss.SetTrailer, func(ctx context.Context) error {
+		return c.run(ss.Context(), key, info.FullMethod, func(ctx context.Context) error {
 			return handler(srv, &serverStream{ss, ctx})
 		})
 	}, nil

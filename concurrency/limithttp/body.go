@@ -7,8 +7,8 @@ import (
 
 // read reads the body of a request, if it is no larger than Buffer, and returns the body for the handler; nil is
 // the body as it is. In HTTP/1 net/http notices that a client has left only once the body is read. A body of
-// unknown length is not read: its client may wait for the beginning of the response before it sends more, or send
-// as things happen. A read that has begun cannot be ended, and must not run beside the handler.
+// unknown length is not read: it may be a live upload, or its client may wait for the beginning of the response
+// before it sends more. A read that has begun cannot be ended, and must not run beside the handler.
 func (c *config) read(r *http.Request) io.ReadCloser {
 	n := r.ContentLength
 	if c.Buffer < 0 || r.Body == nil || r.Body == http.NoBody || n <= 0 || n > c.Buffer || r.Header.Get("Expect") != "" {
