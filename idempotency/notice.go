@@ -7,12 +7,20 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/etcdkit/etcdkit/idempotency/internal/limits"
 	"github.com/etcdkit/etcdkit/idempotency/internal/notice"
 )
 
 // What an operator should know of the end of an attempt, at once: the client may not come again.
 
 func init() { notice.Of = func(a any) error { return noticeOf(a.(*Attempt)) } }
+
+func init() {
+	limits.Of = func(attempt any) limits.Limits {
+		a := attempt.(*Attempt)
+		return limits.Limits{MaxExecution: a.set.MaxExecution, Closing: a.store.sess.Accepting()}
+	}
+}
 
 // noticeOf returns what an operator should know of an attempt that was settled, or nil.
 func noticeOf(a *Attempt) error {

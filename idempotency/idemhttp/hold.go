@@ -39,10 +39,10 @@ func (rec *recorder) pass(p []byte) (int, error) {
 	return sent, err
 }
 
-// transmit writes to the server, until that fails.
+// transmit writes to the server, until that fails, or the client does not read.
 func (rec *recorder) transmit(p []byte) (n int, err error) {
 	if rec.failure == nil {
-		n, rec.failure = rec.w.Write(p)
+		n, rec.failure = rec.out.write(rec.w, p)
 	}
 	return n, rec.failure
 }

@@ -174,7 +174,8 @@ var errCut = errors.New("the response's body is shorter than its Content-Length,
 // attempt runs the handler, records its response and sends it.
 func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, a *idempotency.Attempt) {
 	reports := func(err error) { report(c, r, body, err) }
-	client := clientOf(r.Context()) // of the first of several Middlewares
+	client, leave := context.WithCancelCause(clientOf(r.Context())) // of the first of several Middlewares
+	defer leave(nil)
 	v := &visit{}
 	rec := record(w, r.WithContext(client), c.shared.MaxResponse, reports)
 	rec.visit = v
@@ -183,10 +184,12 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		if !whole { // a panic
 			rec.breakOff()
 		}
+		rec.out.wait()
 	}()
 	refused := middleware.Run(r.Context(), a, reports, func(ctx context.Context) middleware.Result {
 		var release func()
 		rec.ctx = ctx
+		rec.out = newDelivery(a, ctx, rec.ctl, func() { leave(errStalled) })
 		v.client, release = middleware.NewClient(ctx, client)
 		defer release()
 		ctx, refused := middleware.Refusable(ctx, mux.Called(next, r))
@@ -206,7 +209,12 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		failed = rec.fell()
 		return what
 	})
+	stalled := rec.out.broken()
+	rec.out.wait()
+	rec.out = nil
 	switch {
+	case stalled:
+		panic(http.ErrAbortHandler) // what the client has is a part
 	case refused == nil && !(failed && rec.live):
 		if failed {
 			rec.fail()

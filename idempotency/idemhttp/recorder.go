@@ -20,7 +20,8 @@ import (
 // hold.go.
 //
 // A write succeeds although the connection has failed: otherwise the recorded body, or the work of the handler, would end
-// where the connection did. If the body is not buffered, that ends with the attempt's context.
+// where the connection did. If the body is not buffered, that ends with the attempt's context. A client that does not read
+// is a connection that has failed: see delivery.
 type recorder struct {
 	w      http.ResponseWriter
 	ctl    *http.ResponseController
@@ -55,6 +56,7 @@ type recorder struct {
 	ended    bool        // the handler has returned
 	late     func(error) // is called for a write after that
 	visit    *visit      // the call of the handler
+	out      *delivery   // nil once the attempt is settled
 
 	protocol protocol // of the response, from its headers on
 	frames   *frames  // of its body; nil if it has none
@@ -86,9 +88,13 @@ func (rec *recorder) WriteHeader(status int) {
 		}
 		return
 	case !final(status):
-		replace(rec.w.Header(), rec.header)
-		rec.w.WriteHeader(status)
-		replace(rec.w.Header(), rec.before)
+		h := rec.header.Clone()
+		_ = rec.out.do(func() error {
+			replace(rec.w.Header(), h)
+			rec.w.WriteHeader(status)
+			replace(rec.w.Header(), rec.before)
+			return nil
+		})
 		return
 	}
 	rec.status, rec.head, rec.length = status, rec.header.Clone(), -1
@@ -181,8 +187,11 @@ func (rec *recorder) open(more []byte) {
 	}
 	rec.live = true
 	rec.sniff(more)
-	replace(rec.w.Header(), rec.head)
-	rec.w.WriteHeader(rec.status)
+	_ = rec.out.do(func() error {
+		replace(rec.w.Header(), rec.head)
+		rec.w.WriteHeader(rec.status)
+		return nil
+	})
 	_, _ = rec.pass(rec.body)
 }
 
@@ -224,7 +233,7 @@ func (rec *recorder) flush() error {
 		return nil
 	}
 	rec.open(nil)
-	err := rec.ctl.Flush()
+	err := rec.out.do(rec.ctl.Flush)
 	if !errors.Is(err, http.ErrNotSupported) && rec.ctx.Err() == nil {
 		return nil
 	}
@@ -242,8 +251,11 @@ func (rec *recorder) hijack() (net.Conn, *bufio.ReadWriter, error) {
 	case rec.status != 0:
 		rec.open(nil)
 		if len(rec.held) > 0 && rec.passHeld() == nil {
-			_ = rec.ctl.Flush() // net/http's Hijack drops the rest of its buffer
+			_ = rec.out.do(rec.ctl.Flush) // net/http's Hijack drops the rest of its buffer
 		}
+	}
+	if rec.out.broken() {
+		return nil, nil, errStalled
 	}
 	conn, rw, err := rec.ctl.Hijack()
 	rec.hijacked = err == nil
@@ -264,9 +276,14 @@ func (rec *recorder) CloseNotify() <-chan bool {
 // The other methods for http.ResponseController. (With Unwrap the handler could bypass the
 // recorder.)
 
-func (rec *recorder) SetReadDeadline(t time.Time) error  { return rec.ctl.SetReadDeadline(t) }
-func (rec *recorder) SetWriteDeadline(t time.Time) error { return rec.ctl.SetWriteDeadline(t) }
-func (rec *recorder) EnableFullDuplex() error            { return rec.ctl.EnableFullDuplex() }
+func (rec *recorder) SetReadDeadline(t time.Time) error { return rec.ctl.SetReadDeadline(t) }
+func (rec *recorder) EnableFullDuplex() error           { return rec.ctl.EnableFullDuplex() }
+func (rec *recorder) SetWriteDeadline(t time.Time) error {
+	if rec.out.broken() { // the deadline that has ended the connection stays
+		return nil
+	}
+	return rec.ctl.SetWriteDeadline(t)
+}
 
 // end returns the response to record. It is called when the handler has returned.
 func (rec *recorder) end(c *config) *Response {
