@@ -34,7 +34,8 @@
 //	| outcome was recorded                     | a replay of the message or status       |
 //	| outcome is unknown, under Refuse         | FAILED_PRECONDITION, UNKNOWN            |
 //	| scope has too many records               | RESOURCE_EXHAUSTED and RetryInfo        |
-//	| outcome is withheld                      | ABORTED and RetryInfo                   |
+//	| outcome is withheld                      | ABORTED and RetryInfo; UNKNOWN if it is |
+//	|                                          | unknown, under Refuse                   |
 //	| etcd refuses what was given to Attach    | INTERNAL                                |
 //	| etcd is unavailable or nearly full,      |                                         |
 //	| or the session is closed                 | UNAVAILABLE and RetryInfo; see FailOpen |

@@ -54,3 +54,18 @@ type failing struct{}
 func (failing) Name() string                       { return "kms" }
 func (failing) Encode(_, _ []byte) ([]byte, error) { return nil, errors.New("the key service is away") }
 func (failing) Decode(b, _ []byte) ([]byte, error) { return b, nil }
+
+// A701: under Refuse, the response of an abandoned attempt was withheld with IN_PROGRESS and a RetryInfo, although only an
+// operator changes its outcome. The first answer is that of its duplicates.
+func TestWithheldResponseIsUnknown(t *testing.T) {
+	t.Parallel()
+	in := fleet(t, 1, &idempotency.Options{SingleTenant: true, OnLost: idempotency.Refuse})[0]
+	s := in.serve(&idemgrpc.Options{OnCode: func(codes.Code) idempotency.Action { return idempotency.Abandon }}, paid)
+	first, again := s.pay("k"), s.pay("k")
+	for _, re := range []reply{first, again} {
+		require.False(t, refused(t, re.err, codes.FailedPrecondition, idemgrpc.ReasonUnknown))
+	}
+	require.NotEmpty(t, refOf(first.err))
+	require.Equal(t, refOf(again.err), refOf(first.err))
+	require.EqualValues(t, 1, s.calls.Load())
+}

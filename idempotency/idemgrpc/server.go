@@ -133,7 +133,7 @@ func key(ctx context.Context) (string, error) {
 // attempt runs the handler and records its outcome.
 func (c *config) attempt(ctx context.Context, req any, method string, handler grpc.UnaryHandler, a *idempotency.Attempt) (resp any, failed error) {
 	report := func(err error) { c.ReportError(ctx, method, err) }
-	refused := middleware.Run(ctx, a, report, func(own context.Context) middleware.Result {
+	refused := c.shared.Run(ctx, a, report, func(own context.Context) middleware.Result {
 		client, release := middleware.NewClient(own, Client(ctx))
 		defer release()
 		resp, failed = handler(context.WithValue(own, clientKey{}, client), req)

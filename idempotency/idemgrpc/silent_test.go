@@ -88,6 +88,10 @@ func TestNoSuccessOfALostAttempt(t *testing.T) {
 				require.NoError(t, err)
 				continue
 			}
+			if policy == idempotency.Refuse {
+				require.False(t, refused(t, err, codes.FailedPrecondition, idemgrpc.ReasonUnknown), "an operator resolves it")
+				continue
+			}
 			require.True(t, refused(t, err, codes.Aborted, idemgrpc.ReasonInProgress), "it may be repeated")
 		}
 	}

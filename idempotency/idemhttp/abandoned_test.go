@@ -130,3 +130,45 @@ func TestFailureOnTopOfWhatIsRemembered(t *testing.T) {
 		}
 	}
 }
+
+// A701: under Refuse, a response below 400 of an abandoned attempt was withheld with "in progress", retryable after a second,
+// although only an operator changes its outcome. The first answer is that of its duplicates: unknown, with the reference.
+func TestWithheldResponseIsUnknown(t *testing.T) {
+	t.Parallel()
+	for policy, code := range map[idempotency.LostPolicy]idemhttp.Code{idempotency.Refuse: idemhttp.CodeUnknown, idempotency.TakeOver: idemhttp.CodeInProgress} {
+		in := shared(t).instance(nil, &idempotency.Options{SingleTenant: true, OnLost: policy})
+		says := map[string]struct {
+			on   func(int) idempotency.Action
+			note bool
+		}{"/decides": {nil, true}, "/on-status": {func(int) idempotency.Action { return idempotency.Abandon }, false}}
+		for path, c := range says {
+			s := in.serve(&idemhttp.Options{
+				OnStatus: c.on, ShowNote: c.note,
+				Note: func(*http.Request, []byte) string { return "order 7" },
+			}, func(w http.ResponseWriter, r *http.Request) {
+				if path == "/decides" {
+					idemhttp.Decide(r.Context(), idempotency.Abandon)
+				}
+				paid(w, r)
+			})
+			first := s.post(path, "k", "body")
+			p := first.problem(t)
+			require.Equal(t, code, p.Code)
+			require.Empty(t, first.Header.Get("Location"))
+			if policy == idempotency.TakeOver {
+				require.True(t, p.Retryable)
+				require.Equal(t, "1", first.Header.Get("Retry-After"))
+				continue
+			}
+			again := s.post(path, "k", "body")
+			require.Equal(t, again.problem(t), p)
+			require.NotEmpty(t, p.Ref)
+			require.Equal(t, c.note, p.Note == "order 7")
+			require.False(t, p.Retryable)
+			for _, re := range []reply{first, again} {
+				require.Equal(t, []string{"unknown", ""}, []string{re.Header.Get("Idempotency-Outcome"), re.Header.Get("Retry-After")})
+			}
+			require.EqualValues(t, 1, s.calls.Load())
+		}
+	}
+}

@@ -38,7 +38,8 @@
 //	| or the server's ReadTimeout has passed        | 408; this request has not begun            |
 //	| body larger than MaxRequest                   | 413                                        |
 //	| response was recorded                         | a replay                                   |
-//	| response is withheld                          | 409 and Retry-After                        |
+//	| response is withheld                          | 409 and Retry-After; with the reference if |
+//	|                                               | its outcome is unknown, under Refuse       |
 //	| outcome is unknown, under Refuse: after a     |                                            |
 //	| crash, a panic, 5xx, 408, 499, 401, 429 …     | 409, with the reference for Resolve        |
 //	| scope has too many records                    | 429 and Retry-After; replays continue      |

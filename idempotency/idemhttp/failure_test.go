@@ -277,8 +277,9 @@ func TestInterrupted(t *testing.T) {
 		<-r.Context().Done()
 		w.WriteHeader(499)
 	})
-	require.Equal(t, idemhttp.CodeInProgress, s.post("/", "k", "body").problem(t).Code)
-	require.Equal(t, idemhttp.CodeUnknown, s.post("/", "k", "body").problem(t).Code)
+	for range 2 {
+		require.Equal(t, idemhttp.CodeUnknown, s.post("/", "k", "body").problem(t).Code)
+	}
 }
 
 // A duplicate that waits gets the first response; one that stops waiting, or whose client hangs up,

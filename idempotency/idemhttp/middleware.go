@@ -186,7 +186,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 		}
 		rec.out.wait()
 	}()
-	refused := middleware.Run(r.Context(), a, reports, func(ctx context.Context) middleware.Result {
+	refused := c.shared.Run(r.Context(), a, reports, func(ctx context.Context) middleware.Result {
 		var release func()
 		rec.ctx = ctx
 		rec.out = newDelivery(a, ctx, rec.ctl, func() { leave(errStalled) })

@@ -43,7 +43,7 @@ func (r Result) Lost(ctx context.Context) bool {
 // attempt may have had another outcome. That holds for responses that are not recorded, too.
 // Report is called with the error if settling has failed, and with what an operator should know of the attempt's
 // end, also after a panic: see package notice.
-func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handler func(context.Context) Result) *Refusal {
+func (s Settings) Run(ctx context.Context, a *idempotency.Attempt, report func(error), handler func(context.Context) Result) *Refusal {
 	var own, err error
 	withhold := false
 	defer func() {
@@ -95,8 +95,19 @@ func Run(ctx context.Context, a *idempotency.Attempt, report func(error), handle
 		return &Refusal{Reason: Conflict, RetryAfter: retryAfter}
 	case errors.Is(err, idempotency.ErrInvalid):
 		return &Refusal{Reason: Internal} // etcd refuses the operations given to Attempt.Attach
+	case IsUnknown(a):
+		return s.unknown(a) // the next duplicate gets the same
 	}
 	return &Refusal{Reason: InProgress, RetryAfter: retryAfter}
+}
+
+// unknown returns the refusal of a request whose attempt was abandoned, and which an operator has to resolve.
+func (s Settings) unknown(a *idempotency.Attempt) *Refusal {
+	refused := &Refusal{Reason: Unknown, Ref: a.Ref()}
+	if known, ok := errors.AsType[*idempotency.UnknownError](notice.Of(a)); ok && s.ShowNote {
+		refused.Note = known.Note
+	}
+	return refused
 }
 
 // IsUnknown reports whether an attempt was abandoned, and its request is refused until an operator has resolved it.
