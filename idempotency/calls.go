@@ -29,6 +29,10 @@ import (
 // the two can come in another order, and each would get the key, and so perhaps the response, of the other.
 // Such calls need a ChildKey each. nil is for calls that are the same for the service if their texts are.
 //
+// Once the attempt has a recorded outcome, no other attempt makes its calls, and the order of later calls does not matter:
+// a call of work that continues then has a random key, calls that differ in apart have two, and one that is made again after
+// retry keeps the key that it had.
+//
 // Call retry if the call got no answer, or an answer that a retry may change: the next equal call
 // then has the same key. A Step that runs again starts with no calls. CallKey and retry are safe for
 // concurrent use.
@@ -41,11 +45,27 @@ func CallKey(ctx context.Context, text string, apart map[string]string) (key str
 	if !within || c.of != a { // a is within a step of another attempt
 		c = &a.calls
 	}
-	n, differ := c.take(text, apart, retries.Of(ctx))
+	made := outgoing{text, hashed(apart), retries.Of(ctx)}
+	key, n, differ := c.next(a, made)
 	if len(differ) > 0 {
 		return "", nil, invalid("the attempt has made a call that differs from this one only in %s, and another attempt may make them in another order: give each a key of its own (Attempt.ChildKey)", strings.Join(differ, ", "))
 	}
-	return a.ChildKey(fmt.Sprintf("call %d\n%d %s\n%s", n, len(c.step), c.step, text)), sync.OnceFunc(func() { c.free(text, n) }), nil
+	return key, sync.OnceFunc(func() { c.again(made, n, key) }), nil
+}
+
+// outgoing is a call to another service.
+type outgoing struct {
+	text  string
+	apart map[string][sha256.Size]byte // hashes, since it can be secret
+	mark  any                          // of its context; nil without one: see package retries
+}
+
+func hashed(apart map[string]string) map[string][sha256.Size]byte {
+	hashes := make(map[string][sha256.Size]byte, len(apart))
+	for name, value := range apart {
+		hashes[name] = sha256.Sum256([]byte(value))
+	}
+	return hashes
 }
 
 // calls are the calls of an attempt, or of one run of one of its steps.
@@ -54,6 +74,28 @@ type calls struct {
 	step  string
 	mu    sync.Mutex
 	alike map[string]*alike // by text
+	late  *lateCalls        // in place of alike once the attempt has a recorded outcome
+}
+
+// next returns the key of a call and its position, or the names in which it differs from those with its text.
+func (c *calls) next(a *Attempt, made outgoing) (key string, n int, differ []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.late == nil && a.settling.isRecorded() {
+		c.late, c.alike = c.leave(a), nil
+	}
+	if c.late != nil {
+		return c.late.take(made), 0, nil
+	}
+	if n, differ = c.take(made); len(differ) > 0 {
+		return "", 0, differ
+	}
+	return c.keyOf(a, made.text, n), n, nil
+}
+
+// keyOf returns the key of the call with that text and position.
+func (c *calls) keyOf(a *Attempt, text string, n int) string {
+	return a.ChildKey(fmt.Sprintf("call %d\n%d %s\n%s", n, len(c.step), c.step, text))
 }
 
 // alike are calls with one text.
@@ -71,27 +113,21 @@ type position struct {
 
 type callsKey struct{}
 
-// take returns the position of the calls with that mark, or the first free one, or the names in which a call differs from
-// those with its text.
-func (c *calls) take(text string, apart map[string]string, mark any) (n int, differ []string) {
-	hashes := make(map[string][sha256.Size]byte, len(apart))
-	for name, value := range apart {
-		hashes[name] = sha256.Sum256([]byte(value))
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// take returns the position of the calls with the mark, or the first free one, or the names in which the call differs from
+// those with its text. c.mu is held.
+func (c *calls) take(made outgoing) (n int, differ []string) {
 	if c.alike == nil {
 		c.alike = map[string]*alike{}
 	}
-	all, ok := c.alike[text]
+	all, ok := c.alike[made.text]
 	if !ok {
-		all = &alike{apart: hashes, of: map[any]int{}}
-		c.alike[text] = all
+		all = &alike{apart: made.apart, of: map[any]int{}}
+		c.alike[made.text] = all
 	}
-	if differ := differences(all.apart, hashes); len(differ) > 0 {
+	if differ := differences(all.apart, made.apart); len(differ) > 0 {
 		return 0, differ
 	}
-	return all.take(mark), nil
+	return all.take(made.mark), nil
 }
 
 // take returns the last position of the calls with that mark, unless another call has taken it since, or the first free one.
@@ -127,8 +163,13 @@ func differences[V comparable](a, b map[string]V) (names []string) {
 	return names
 }
 
-func (c *calls) free(text string, n int) {
+// again notes that a call got no final answer, and may be made again.
+func (c *calls) again(made outgoing, n int, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.alike[text].taken[n].calls--
+	if c.late != nil {
+		c.late.failed(made, key)
+		return
+	}
+	c.alike[made.text].taken[n].calls--
 }

@@ -169,3 +169,62 @@ func TestCallsOfAMarkedContext(t *testing.T) {
 	require.Equal(t, third, again)
 	require.NoError(t, a.Release(ctxT(t)))
 }
+
+// A702: work that outlives its attempt stayed under the rules for its calls: after a renewed token, an equal call was
+// ErrInvalid for ever. Once an outcome is recorded, such calls have keys of their own; one that is made again keeps its key,
+// also from before. After a release or an abandonment, another attempt makes the calls, and nothing changes.
+func TestCallsAfterTheOutcome(t *testing.T) {
+	t.Parallel()
+	in := shared(t).instance(nil, nil)
+	type apart = map[string]string
+	for name, c := range map[string]struct {
+		ends func(a *idempotency.Attempt) error
+		own  bool
+	}{
+		"commit":  {func(a *idempotency.Attempt) error { return a.Commit(ctxT(t), nil) }, true},
+		"fail":    {func(a *idempotency.Attempt) error { return a.Fail(ctxT(t), "declined", nil) }, true},
+		"abandon": {func(a *idempotency.Attempt) error { return a.Abandon(ctxT(t)) }, false},
+		"release": {func(a *idempotency.Attempt) error { return a.Release(ctxT(t)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := begin(t, in, key(name))
+			call := func(ctx context.Context, token string) (string, func()) {
+				key, retry, err := idempotency.CallKey(ctx, "charge", apart{"token": token})
+				require.NoError(t, err)
+				return key, retry
+			}
+			marked := retries.With(a.Context(), new(int))
+			one, _ := call(a.Context(), "A")
+			two, twoFailed := call(a.Context(), "A")
+			three, threeFailed := call(a.Context(), "A")
+			four, fourFailed := call(marked, "A")
+			twoFailed()
+			require.NoError(t, c.ends(a))
+			if !c.own {
+				again, _ := call(a.Context(), "A")
+				require.Equal(t, two, again)
+				_, _, err := idempotency.CallKey(a.Context(), "charge", apart{"token": "B"})
+				require.ErrorIs(t, err, idempotency.ErrInvalid)
+				return
+			}
+			renewed, renewedFailed := call(a.Context(), "B")
+			beside, _ := call(a.Context(), "B")
+			again, _ := call(a.Context(), "A")
+			require.Equal(t, two, again, "it had failed before")
+			threeFailed()
+			again, _ = call(a.Context(), "A")
+			require.Equal(t, three, again, "it has failed since")
+			fourFailed()
+			again, _ = call(marked, "A")
+			require.Equal(t, four, again, "its context has a mark")
+			last, _ := call(a.Context(), "A")
+			renewedFailed()
+			renewedFailed()
+			again, _ = call(a.Context(), "B")
+			require.Equal(t, renewed, again)
+			next, _ := call(a.Context(), "B")
+			require.Len(t, map[string]bool{one: true, two: true, three: true, four: true, renewed: true, beside: true, last: true, next: true}, 8)
+		})
+	}
+}

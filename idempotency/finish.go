@@ -213,6 +213,9 @@ func (a *Attempt) settled(o *settlement, err error) {
 	unknown := o.state == "" && a.begun.Refuse && !o.fenced
 	final := err == nil && (o.state != "" || !o.gone && a.uninterrupted())
 	a.settling.end(over, final, unknown, o.rec.Omitted)
+	if err == nil && (o.state == record.AttemptDone || o.state == record.AttemptFailed) {
+		a.settling.record()
+	}
 	as := o.end
 	if err == nil && o.rec.State == record.AttemptFailed { // also a final no that could not be kept as an outcome
 		as.state = record.AttemptFailed

@@ -21,8 +21,9 @@ type settling struct {
 	then    []clientv3.Op // attached, as ifs
 	final   bool          // no other attempt can have begun before it was over
 
-	unknown bool  // it was abandoned, and the request is refused until Resolve
-	unkept  error // why the outcome is recorded without its result
+	recorded bool  // it has an outcome, and no other attempt begins
+	unknown  bool  // it was abandoned, and the request is refused until Resolve
+	unkept   error // why the outcome is recorded without its result
 }
 
 // attach adds conditions and operations to the Txn that records the outcome.
@@ -87,6 +88,20 @@ func (x *settling) end(over error, final, unknown, unkept bool) {
 	if !unkept {
 		x.unkept = nil // it was of a Commit that has met a condition
 	}
+}
+
+// record notes that the attempt has an outcome, which etcd has.
+func (x *settling) record() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.recorded = true
+}
+
+// isRecorded reports whether it has.
+func (x *settling) isRecorded() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.recorded
 }
 
 // doubted notes that the end of an abandoned attempt is being written, whose request is refused until Resolve.

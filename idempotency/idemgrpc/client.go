@@ -55,7 +55,8 @@ func given(ctx context.Context) *middleware.GivenKey {
 //     has too much that this program does not know) ends the call with INVALID_ARGUMENT and
 //     ReasonPayload before it is sent: it needs WithKey as well. So does a call that differs from an
 //     earlier one of the attempt in its metadata alone, such as the account or authorization: the
-//     attempt that takes over may make the two in another order, and they would swap their keys. Metadata
+//     attempt that takes over may make the two in another order, and they would swap their keys. Once the outcome of
+//     the attempt is recorded, such calls of work that continues are made, and each has a random key. Metadata
 //     that traces or times a call does not count, nor does what gRPC adds (PerRPCCredentials): calls for two accounts
 //     whose credentials are given in that way need WithKey;
 //   - a new random key for each call.

@@ -36,7 +36,8 @@ import (
 //     way, or it is a call of RPC whose messages cannot be compared. Nor is one
 //     sent that differs from an earlier one of the attempt in its headers alone, such as Stripe-Account
 //     or Authorization: the attempt that takes over may send the two in another order, and they would swap
-//     their keys. Headers that trace or time a request do not count, nor do those that Base adds: let Base
+//     their keys. Once the outcome of the attempt is recorded, such requests of work that continues are sent, and each has a
+//     random key. Headers that trace or time a request do not count, nor do those that Base adds: let Base
 //     sign requests;
 //   - a new random key for each RoundTrip.
 //

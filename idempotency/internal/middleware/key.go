@@ -141,6 +141,9 @@ func (k *GivenKey) For(ctx context.Context) (string, bool) {
 	return k.text, !(k.random && within)
 }
 
+// Key returns the key, for calls that are no longer their attempt's: see package retries.
+func (k *GivenKey) Key() string { return k.text }
+
 // mark returns ctx so that its equal calls have one key, if k was made in its attempt. k may be nil.
 func (k *GivenKey) mark(ctx context.Context) context.Context {
 	if a, within := idempotency.FromContext(ctx); within && k != nil && k.in == a {

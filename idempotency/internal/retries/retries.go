@@ -6,7 +6,8 @@ import "context"
 
 type key struct{}
 
-// With returns a context with the mark, which is comparable and names it.
+// With returns a context with the mark, which is comparable and names it. If it has a method Key() string, that is the key of
+// calls that have none of their attempt any more.
 func With(ctx context.Context, mark any) context.Context { return context.WithValue(ctx, key{}, mark) }
 
 // Of returns the mark of a context, or nil.
