@@ -22,9 +22,11 @@ import (
 //
 // Two calls with one key are the same request only if their payloads are equal. []byte and string
 // are compared byte by byte; json.RawMessage and all other types by their JSON, in which neither the
-// order of members nor white space counts; a Fingerprint is compared as the hash that it is; nil
-// equals an empty []byte. A payload that another one could be mistaken for is ErrInvalid: an
-// io.Reader; JSON that CheckJSON refuses; a type whose JSON leaves out exported fields, as embedding
+// order of members nor white space counts, but each member does: if a release adds a member to the type of a payload,
+// what was recorded before, and is sent again, is a *MismatchError. Pass the raw bytes of the request or message, or a
+// type that is the payload's alone and does not change; a new member with omitempty changes nothing while it is empty.
+// A Fingerprint is compared as the hash that it is; nil equals an empty []byte. A payload that another one could be
+// mistaken for is ErrInvalid: an io.Reader; JSON that CheckJSON refuses; a type whose JSON leaves out exported fields, as embedding
 // can do without json:"-". The result of a type's own MarshalJSON is not checked. What an encoder
 // writes in another way each time, as protobuf does, is another payload each time: of a message, pass
 // its idemgrpc.Fingerprint.

@@ -31,7 +31,8 @@ var (
 	ErrInProgress = errors.New("request is in progress")
 
 	// ErrMismatch: the key was used before with another payload, or by a process with another
-	// Options.Secret, whose fingerprints no payload matches. It always comes as a *MismatchError.
+	// Options.Secret, whose fingerprints no payload matches. A payload whose Go type has other members in
+	// another release is another payload: see Begin. It always comes as a *MismatchError.
 	ErrMismatch = errors.New("key was used with another payload")
 
 	// ErrUnknown: it is not known what an attempt has done, since it was lost or has failed without
@@ -144,7 +145,7 @@ func (e *MismatchError) Error() string {
 	if e.Also {
 		return fmt.Sprintf("%v: %v: only what AlsoCompare was given differs", e.Key, ErrMismatch)
 	}
-	return fmt.Sprintf("%v: %v, or by a process with another Options.Secret (see OldSecrets)", e.Key, ErrMismatch)
+	return fmt.Sprintf("%v: %v, or by a release whose payload has other members, or by a process with another Options.Secret (see OldSecrets)", e.Key, ErrMismatch)
 }
 
 // Is reports whether target is ErrMismatch.

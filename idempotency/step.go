@@ -21,7 +21,7 @@ const maxSteps = 512 << 10
 // ErrUnreadable for a recorded value that is not a T; ErrInvalid for a nil fn or Attempt, for a name that was
 // used before, and for a T or a value that Do refuses; ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before, or an
 // error of etcd's. With ErrFenced, the attempt's context ends. If fn was called, Step returns its value with these errors,
-// too; the value is not recorded.
+// too; the value is not recorded: a later attempt calls fn again, and so does each delivery of a message whose step is too large.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (v T, err error) {
 	if a == nil {
 		return v, none(fmt.Sprintf("step %q of", name))

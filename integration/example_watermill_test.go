@@ -67,6 +67,7 @@ func hopeless(err error) bool {
 	for _, final := range []error{
 		idempotency.ErrFailed, idempotency.ErrMismatch, idempotency.ErrUnknown,
 		idempotency.ErrOmitted, idempotency.ErrInvalid, idempotency.ErrUnreadable,
+		idempotency.ErrTooLarge,
 	} {
 		if errors.Is(err, final) {
 			return true
