@@ -1,11 +1,13 @@
 package idemhttp_test
 
 import (
+	"crypto/rand"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
@@ -46,4 +48,30 @@ func TestKeyAtTwoHosts(t *testing.T) {
 	for _, address := range []string{"10.0.0.7", "[::1]:8080", "[fe80::1]"} {
 		require.True(t, s.post("/pay", "address", "body", host(address)).replayed(), address)
 	}
+}
+
+// A705: a running service that gets another Host refuses retries, and reports how to change it. With "" in between, no retry is
+// refused, neither between the former processes and those, nor between those and the next ones. Nor is one if Each compares
+// more than before.
+func TestHostIsChangedInTwoSteps(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	said := make(chan error, 10)
+	as := func(name string, also ...idempotency.Option) server {
+		return f.instance(nil, nil).serve(&idemhttp.Options{
+			Host:        func(*http.Request) string { return name },
+			Each:        func(*http.Request) []idempotency.Option { return also },
+			ReportError: func(_ *http.Request, err error) { said <- err },
+		}, paid)
+	}
+	former, none, next := as("pay.example"), as(""), as("example.com")
+	more := as("", idempotency.AlsoCompare("account 7"))
+	for _, step := range [][2]server{{former, none}, {none, former}, {none, next}, {next, none}, {none, more}, {more, none}} {
+		key := rand.Text()
+		require.False(t, step[0].post("/pay", key, "body").replayed())
+		require.True(t, step[1].post("/pay", key, "body").replayed())
+	}
+	require.False(t, former.post("/pay", "k", "body").replayed())
+	require.Equal(t, idemhttp.CodeReused, next.post("/pay", "k", "body").problem(t).Code)
+	require.ErrorContains(t, got(t, said, "a report"), `if Options.Host was changed, it has to return ""`)
 }

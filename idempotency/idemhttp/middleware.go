@@ -96,7 +96,7 @@ func (c *config) perRequest(r *http.Request, body []byte) (each, own []idempoten
 // otherHost refuses a request that differs only in its host from the one that its key was used for,
 // and reports it: a proxy in front may send the name of an instance.
 func (c *config) otherHost(w http.ResponseWriter, r *http.Request, body []byte, host string, err error) {
-	report(c, r, body, fmt.Errorf("the request for host %q differs only in its host from the first request with its key: a proxy that sends the name of each backend has to send the client's Host, or Options.Host has to return one host for all of them: %w", host, err))
+	report(c, r, body, fmt.Errorf("the request for host %q differs only in its host from the first request with its key: a proxy that sends the name of each backend has to send the client's Host, or Options.Host has to return one host for all of them; if Options.Host was changed, it has to return \"\" until the former records have expired: %w", host, err))
 	c.answer(w, view(r, body), Problem{Code: CodeReused, Detail: "The same request was sent with this key to another host. Use one key at one host."}, 0)
 }
 

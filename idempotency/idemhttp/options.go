@@ -36,8 +36,10 @@ type Options struct {
 	// Host returns the virtual host of the request. A key that was used for another host is
 	// refused with 422, whatever Op and Payload are; the problem's detail says so, and
 	// ReportError gets the host. Empty matches any host, and so does a record without
-	// one. A header such as X-Forwarded-Host is the client's unless a proxy replaces it. Defaults
-	// to ByHost.
+	// one. A header such as X-Forwarded-Host is the client's unless a proxy replaces it. If a running
+	// service gets another Host, retries of requests that have a record are refused with 422. Change it in two
+	// steps: return "" until the records with the former host have expired (the store's Retain, and its
+	// RetainUnknown for what is unknown), and then the new name. Defaults to ByHost.
 	Host func(*http.Request) string
 	// Methods are the methods that need a key, in any letter case; other requests pass
 	// unchanged. The first PUT or DELETE that passes with a key is reported to ReportError.
@@ -75,8 +77,9 @@ type Options struct {
 	// JSON or multipart, if it has no Content-Length: a client that sends no body has to send a
 	// Content-Length of 0. ReportError gets that too, since a handler in front may have read the body.
 	// Payload must neither change nor keep the body, whose
-	// buffer may be used for another request. Defaults to Content; see also Exact and
-	// CanonicalJSON.
+	// buffer may be used for another request. If a running service gets another Payload, retries of
+	// requests that have a record are refused with 422. To compare more than before, keep Payload, have Each
+	// return idempotency.AlsoCompare, and Host "". Defaults to Content; see also Exact and CanonicalJSON.
 	Payload func(r *http.Request, body []byte) (any, error)
 	// OnStatus decides what happens to the request, by the status of its response: Remember
 	// records the response, Forget releases the key for the same payload, Abandon leaves the
