@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/idempotency/internal/limits"
+	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
 )
 
 // A client that does not read its response makes Write and Flush of a server block without end, unless the server has a
@@ -49,7 +49,7 @@ type written struct {
 // newDelivery returns the delivery of the response of an attempt whose context is work. It calls stalled when the client
 // does not read.
 func newDelivery(a *idempotency.Attempt, work context.Context, ctl *http.ResponseController, stalled func()) *delivery {
-	of := limits.Of(a)
+	of := middleware.LimitsOf(a)
 	return &delivery{
 		ctl: ctl, work: work, closing: of.Closing, stalled: stalled,
 		part: min(maxBlocked, of.MaxExecution/4), all: of.MaxExecution / 2,

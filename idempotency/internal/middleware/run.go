@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/limits"
 	"github.com/etcdkit/etcdkit/idempotency/internal/notice"
 	"github.com/etcdkit/etcdkit/idempotency/internal/word"
 )
@@ -112,6 +113,9 @@ func (s Settings) unknown(a *idempotency.Attempt) *Refusal {
 
 // IsUnknown reports whether an attempt was abandoned, and its request is refused until an operator has resolved it.
 func IsUnknown(a *idempotency.Attempt) bool { return errors.Is(notice.Of(a), idempotency.ErrUnknown) }
+
+// LimitsOf returns what bounds an attempt.
+func LimitsOf(a *idempotency.Attempt) limits.Limits { return limits.Of(a) }
 
 // Plain returns an error that a handler has returned without its word, for the client.
 func Plain(err error) error { return word.Plain(err) }
