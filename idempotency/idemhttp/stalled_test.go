@@ -210,3 +210,26 @@ func TestCloseBesideAClientThatDoesNotRead(t *testing.T) {
 		})
 	}
 }
+
+// panicking is a ResponseWriter that panics, as one in front of a connection that has ended may.
+type panicking struct{ *httptest.ResponseRecorder }
+
+func (panicking) FlushError() error { panic(http.ErrAbortHandler) }
+
+// A700: a panic of the server's ResponseWriter is one of the handler, although another goroutine writes: it does not end the
+// process.
+func TestPanicOfAWriter(t *testing.T) {
+	t.Parallel()
+	mw := shared(t).instance(nil, nil).middleware(nil)
+	var passed any
+	require.PanicsWithError(t, http.ErrAbortHandler.Error(), func() {
+		mw(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			defer func() {
+				passed = recover()
+				panic(passed)
+			}()
+			_ = http.NewResponseController(w).Flush()
+		})).ServeHTTP(panicking{httptest.NewRecorder()}, httptestRequest(t, "k"))
+	})
+	require.Equal(t, http.ErrAbortHandler, passed)
+}
