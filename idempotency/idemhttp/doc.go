@@ -164,7 +164,7 @@
 // As long as the outcome is not recorded, the write of each 32 KiB may block for 30 seconds, or for a quarter of
 // MaxExecution if that is less, and all writes together for half of MaxExecution; a write may block for one second once
 // Session.Close has begun or the attempt's context has ended. After that the response breaks off, the context of Client
-// ends, Write and Flush succeed, and the handler goes on to its outcome. No deadline of the server's or the handler's is
+// ends, Write and Flush succeed, and the outcome of the handler is recorded. No deadline of the server's or the handler's is
 // extended. Of a connection of HTTP/2 that its client does not read, ServeHTTP returns when the server closes it.
 //
 // That a response that breaks off is replayed. If the body is shorter than its Content-Length,
