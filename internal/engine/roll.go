@@ -22,6 +22,7 @@ type Ticket struct {
 	asked func()        // likewise; called when it is asked to stop while it waits, nil unless it waits
 	since time.Time     // likewise; when it began to hold
 	freed bool          // guarded by the slots
+	gone  chan struct{} // likewise; closed when it is freed, nil unless Leaving has shown it
 }
 
 // keys are all keys that belong to the ticket.

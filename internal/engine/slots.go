@@ -145,24 +145,39 @@ func (s *slots) deletesKey(key string) bool {
 	return deleting
 }
 
-// Leaving returns the keys of the requests that are being removed, of those whose slots are of the
-// queue with that range.
-func (s *slots) Leaving(queue string) map[string]bool {
+// Leaving is a request that was being removed.
+type Leaving struct {
+	Key    string
+	Next   []string // the keys that it may have in another queue, as in Stored
+	Joined Joined   // likewise
+
+	Gone <-chan struct{} // closed when its keys are certainly gone
+}
+
+// IsGone reports whether its keys are certainly gone.
+func (l Leaving) IsGone() bool {
+	select {
+	case <-l.Gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Leaving returns the requests that are being removed, of those whose slots are of the queue with that range.
+func (s *slots) Leaving(queue string) (all []Leaving) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var keys map[string]bool
 	for _, t := range s.deleting {
 		if t.Queue != queue {
 			continue
 		}
-		if keys == nil {
-			keys = map[string]bool{}
+		if t.gone == nil {
+			t.gone = make(chan struct{})
 		}
-		for _, key := range t.keys() {
-			keys[key] = true
-		}
+		all = append(all, Leaving{t.Key, t.Next, t.Joined, t.gone})
 	}
-	return keys
+	return all
 }
 
 // free frees the slot of a ticket whose key is certainly gone. It may be called more than
@@ -193,6 +208,9 @@ func (s *slots) waste(t *Ticket) {
 // held.
 func (s *slots) end(t *Ticket) {
 	t.freed = true
+	if t.gone != nil {
+		close(t.gone)
+	}
 	for _, key := range t.keys() {
 		if s.names[key]--; s.names[key] == 0 {
 			delete(s.names, key)

@@ -59,22 +59,29 @@ func TestSlotsAreForgotten(t *testing.T) {
 	require.Equal(t, 1, taken(t, s, "p", "c").Number)
 }
 
-// The keys of requests that are being removed are known by their queue, those in the queue of a total
-// included, until they are certainly gone.
+// The requests that are being removed are known by their queue, with their keys in the queue of a total, until they are
+// certainly gone.
 func TestSlotsAreLeaving(t *testing.T) {
 	t.Parallel()
 	s := newSlots(10)
 	a, b, c := taken(t, s, "q", "a", "id"), taken(t, s, "q", "b"), taken(t, s, "p", "c")
-	a.Next = []string{"total"}
+	a.Next, a.Joined = []string{"total", "try"}, Joined{Key: "try", Token: 7}
 	require.Empty(t, s.Leaving("q"))
 	s.Deletes(a)
 	s.Deletes(c)
 	before := s.Leaving("q")
-	require.Equal(t, map[string]bool{"a": true, "id": true, "total": true}, before)
+	require.Equal(t, []Leaving{{Key: "a", Next: a.Next, Joined: a.Joined, Gone: a.gone}}, before)
 	s.Deletes(b)
-	require.Len(t, before, 3, "as of the call")
+	require.Len(t, before, 1, "as of the call")
+	all := s.Leaving("q")
+	require.Len(t, all, 2)
 	s.free(b)
 	require.Equal(t, before, s.Leaving("q"))
+	for _, l := range all {
+		require.Equal(t, l.Key == "b", l.IsGone(), l.Key)
+	}
+	s.free(a)
+	require.True(t, before[0].IsGone())
 }
 
 // The key of an ID is named anew while the request before is still being deleted. It is the

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/rank"
@@ -34,7 +35,7 @@ func (j *joining) joinBounded(ctx context.Context) (*Ticket, bool, error) {
 			return nil, false, err
 		}
 		p := prospect{answer: o.answer, round: round, free: o.free, weight: j.Weight, counted: o.counted, contended: j.contends()}
-		full, made, err := j.weigh(ctx, &p, o, begun)
+		full, made, err := j.weigh(ctx, &p, o, &begun)
 		if err != nil {
 			return nil, false, err
 		}
@@ -76,7 +77,7 @@ func (j *joining) joinBounded(ctx context.Context) (*Ticket, bool, error) {
 
 // weigh completes a prospect by what the ID of the request and the total show. It returns the error of a
 // call that does not join; made is set if there is room since the look.
-func (j *joining) weigh(ctx context.Context, p *prospect, o outlook, begun time.Time) (full error, made bool, failed error) {
+func (j *joining) weigh(ctx context.Context, p *prospect, o outlook, begun *time.Time) (full error, made bool, failed error) {
 	full = o.full
 	if p.answer != rank.Enter && j.ID != "" {
 		made, err := j.makeRoom(ctx, o.view)
@@ -87,8 +88,8 @@ func (j *joining) weigh(ctx context.Context, p *prospect, o outlook, begun time.
 			return nil, made, err
 		}
 	}
-	p.waited = time.Since(begun)
-	full, failed = j.lookAhead(ctx, p, full)
+	p.waited = time.Since(*begun)
+	full, failed = j.lookAhead(ctx, p, full, begun)
 	return full, false, failed
 }
 
@@ -145,11 +146,18 @@ func (j *joining) lookOnce(ctx context.Context, round int, begun *time.Time) (ou
 // that is not clear yet, p has that answer, so that nothing is written, and it returns how full the total is in
 // place of how full the key is. If a live request has the ID of the try, that decides before the total does, as in makeRoom: it
 // may be what the total is full of, and what is written finds its owner.
-func (j *joining) lookAhead(ctx context.Context, p *prospect, key error) (full, failed error) {
+func (j *joining) lookAhead(ctx context.Context, p *prospect, key error, begun *time.Time) (full, failed error) {
 	if next := p.next(); j.Queue.pair == nil || j.MaxWaiters > 0 || next != writeIf && next != writeAnyway {
 		return key, nil
 	}
+	came := time.Now()
+	leave, err := j.Queue.Turn(ctx, &j.Queue.sess.Sending, *begun)
+	if err != nil {
+		return nil, err
+	}
+	*begun = begun.Add(time.Since(came)) // patience is for others, not for its turn
 	o, err := j.inTotal(nil).look(ctx)
+	leave()
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +179,7 @@ func (j *joining) lookAhead(ctx context.Context, p *prospect, key error) (full, 
 // counts of its own Txn show that.
 func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, bool, error) {
 	q, e := j.Queue, j.epoch
-	leaving := e.Leaving(q.numbered)
+	removed := j.removed()
 	c, admitted, err := j.enqueue(ctx, !counted, nil)
 	if err != nil || admitted {
 		return c, admitted, err
@@ -180,21 +188,15 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 	if ok {
 		j.shown = full
 	}
-	switch {
-	case ok && !full.without(0, j.MaxWaiters): // whatever it is that the counts show
+	if ok && !full.without(0, j.MaxWaiters) { // whatever it is that the counts show
 		return c, false, nil
-	case ok && counted && full.without(len(leaving), j.MaxWaiters):
-		e.Withdraw(c.Ticket, c.DeletionRefused())
-		return nil, false, full
 	}
-	v, err := q.Read(ctx)
+	answer, v, err := j.answer(ctx, c, counted && ok, removed)
 	if err != nil {
 		e.Withdraw(c.Ticket, c.DeletionRefused())
 		return nil, false, err
 	}
-	j.shown = q.fullView(v, c.Token)
-	j.count(&v, leaving)
-	switch v.Queue.Bounded(c.Token, j.Weight, j.MaxWaiters) {
+	switch answer {
 	case rank.Refuse:
 		e.Withdraw(c.Ticket, c.DeletionRefused())
 		return nil, false, j.shown
@@ -207,7 +209,7 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 		case !errors.Is(err, errPatience):
 			return nil, false, err
 		}
-		if v, err = q.Read(ctx); err == nil && v.Queue.Bounded(c.Token, j.Weight, j.MaxWaiters) != rank.Enter {
+		if v, err = q.readInTurn(ctx, j.Begun); err == nil && v.Queue.Bounded(c.Token, j.Weight, j.MaxWaiters) != rank.Enter {
 			err = q.fullView(v, c.Token)
 		}
 		if err != nil {
@@ -217,4 +219,23 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 	}
 	c.at, c.open = limit.RevsOf(v.Limits), v.Limit > 0
 	return c, v.Queue.Bounded(c.Token, j.Weight, 0) == rank.Enter, nil
+}
+
+// answer says whether a request that was written may stay, by the counts of its own Txn or by the queue, which it returns then.
+func (j *joining) answer(ctx context.Context, c *Ticket, counted bool, removed []engine.Leaving) (rank.Answer, mirror.View, error) {
+	q := j.Queue
+	if counted {
+		refused, err := q.tooFull(ctx, j.shown, removed, j.MaxWaiters, c.Token)
+		if refused {
+			return rank.Refuse, mirror.View{}, err
+		}
+		return rank.Unclear, mirror.View{}, err
+	}
+	v, err := q.readInTurn(ctx, j.Begun)
+	if err != nil {
+		return rank.Refuse, v, err
+	}
+	j.shown = q.fullView(v, c.Token)
+	j.count(&v, removed)
+	return v.Queue.Bounded(c.Token, j.Weight, j.MaxWaiters), v, nil
 }

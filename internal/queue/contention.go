@@ -57,15 +57,15 @@ func (j *joining) joinReserved(ctx context.Context) (*Ticket, bool, error) {
 // glance is how long a call that contends waits for room before its first look.
 const glance = patience / 5
 
-// awaitRoom waits that long, or until a call that contends has reserved room. One that cannot waits for as long as the
-// pause says, if there is one.
+// awaitRoom waits that long, or until a call that contends has reserved room. One that cannot rests by the pause, if there is
+// one.
 func (j *joining) awaitRoom(ctx context.Context, pause *commit.Backoff, most time.Duration) (reserved bool, err error) {
 	switch {
 	case j.contends() && j.Queue.Followed() != nil:
 	case pause == nil:
 		return false, nil
 	default:
-		return false, pause.Wait(ctx, nil)
+		return false, j.rest(ctx, pause)
 	}
 	m := j.Queue.View.Join()
 	defer m.Leave()

@@ -23,8 +23,9 @@ type joining struct {
 	*Call
 	epoch  *engine.Epoch
 	writer writer
-	seen   *outlook // of its queue, before it began
-	ahead  *outlook // of the total that it joins next
+	seen   *outlook                // of its queue, before it began
+	ahead  *outlook                // of the total that it joins next
+	left   func() []engine.Leaving // see leaving
 }
 
 // writer is what differs between the request of a call at a key, or its only one, and that in the queue of a total.
@@ -53,7 +54,7 @@ func (c *Call) joins(e *engine.Epoch) *joining {
 
 // inTotal returns the call as it joins the queue of the total, for a request that is admitted at its key.
 func (j *joining) inTotal(c *Ticket) *joining {
-	t := &joining{Call: j.Call.inTotal(), epoch: j.epoch, seen: j.ahead}
+	t := &joining{Call: j.Call.inTotal(), epoch: j.epoch, seen: j.ahead, left: j.left}
 	j.ahead = nil
 	t.writer = second{t, c}
 	return t

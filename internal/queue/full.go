@@ -165,9 +165,9 @@ func (q *Queue) fullCount(limit, requests int64) *Full {
 	return q.full(limit, min(limit, requests), int(requests-limit))
 }
 
-// without reports whether a queue of light requests is too full for one more also when so many of them are gone.
-func (f *Full) without(leaving, maxWaiters int) bool {
-	return f.Used+int64(f.Waiting-leaving) >= f.Limit+int64(maxWaiters)
+// without reports whether a queue of light requests is too full for one more also without so many of them.
+func (f *Full) without(gone, maxWaiters int) bool {
+	return f.Used+int64(f.Waiting-gone) >= f.Limit+int64(maxWaiters)
 }
 
 // fullAt describes the queue before a request whose wait has ended.

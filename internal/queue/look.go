@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/rank"
@@ -26,26 +27,26 @@ type outlook struct {
 }
 
 // look reads the queue and says what it means for a request. Requests that this session was removing
-// before that are about to go.
+// before the first look are about to go.
 func (j *joining) look(ctx context.Context) (outlook, error) {
 	q := j.Queue
-	leaving := j.epoch.Leaving(q.numbered)
+	removed := j.removed()
 	if j.Weight == 1 && j.ID == "" {
-		if o, ok, err := j.lookAtCounts(ctx); err != nil || ok && (o.answer != rank.Refuse || o.full.without(len(leaving), j.MaxWaiters)) {
+		if o, ok, err := j.lookAtCounts(ctx, removed); ok || err != nil {
 			return o, err
 		}
 		if j.contends() && q.View.Brief().Waiting <= longQueue {
-			return j.lookAtAll(ctx, leaving) // names would not decide: the others are marked as tries
+			return j.lookAtAll(ctx, removed) // names would not decide: the others are marked as tries
 		}
-		if o, ok, err := j.lookAtNames(ctx, leaving); ok || err != nil {
+		if o, ok, err := j.lookAtNames(ctx, removed); ok || err != nil {
 			return o, err
 		}
 	}
-	return j.lookAtAll(ctx, leaving)
+	return j.lookAtAll(ctx, removed)
 }
 
 // lookAtAll is look where neither counts nor names decide.
-func (j *joining) lookAtAll(ctx context.Context, leaving map[string]bool) (outlook, error) {
+func (j *joining) lookAtAll(ctx context.Context, removed []engine.Leaving) (outlook, error) {
 	q := j.Queue
 	for {
 		v, err := q.Read(ctx)
@@ -63,7 +64,7 @@ func (j *joining) lookAtAll(ctx context.Context, leaving map[string]bool) (outlo
 		case rank.TooHeavy(j.Weight, v.Limit):
 			return outlook{}, q.tooHeavy(j.Weight, v.Limit)
 		}
-		j.count(&v, leaving)
+		j.count(&v, removed)
 		o := outlook{
 			answer: v.Queue.Bounded(0, j.Weight, j.MaxWaiters), fits: v.Queue.Bounded(0, j.Weight, 0) == rank.Enter,
 			full: q.fullView(v, 0), free: v.Limit, revision: v.Revision, limits: limit.RevsOf(v.Limits), view: &v,
@@ -81,9 +82,9 @@ const beyond = 16
 
 // lookAtNames is look for requests of weight 1 where the names of the requests decide: a
 // range not much longer than the limit, however many wait, whose values are not decoded. ok is
-// false if the whole queue has to be read: there are heavy requests, only tries or requests that
-// are being removed are in the way, or the limit is not known, pauses, or was lowered.
-func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o outlook, ok bool, err error) {
+// false if the whole queue has to be read: there are heavy requests, tries are in the way, or the limit is not
+// known, pauses, or was lowered.
+func (j *joining) lookAtNames(ctx context.Context, removed []engine.Leaving) (o outlook, ok bool, err error) {
 	q := j.Queue
 	seen := q.Limit.Seen()
 	if seen == nil || seen.N == 0 || seen.Lowered {
@@ -91,22 +92,25 @@ func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o o
 	}
 	room := seen.N + int64(j.MaxWaiters)
 	// With values, although only names count: without them etcd 3.7 leaves out the leases, too.
-	l, err := q.List(ctx, clientv3.WithLimit(1+room+beyond+int64(len(leaving))))
+	l, err := q.List(ctx, clientv3.WithLimit(1+room+beyond+int64(len(removed))))
 	if err != nil {
 		return o, false, err
 	}
 	if seen.Revs != l.Records.Revs() {
 		return o, false, nil // it is another limit by now
 	}
-	requests := l.Count // foreign keys count, too: then the whole queue is read
-	var others int64    // those that stay
+	requests := l.Count     // foreign keys count, too: then the whole queue is read
+	var others, going int64 // those that stay, and those that are being removed
+	leaving := q.names(removed)
 	for _, kv := range l.Requests {
 		slot, parsed := q.Keys.ParseSlot(string(kv.Key))
 		switch {
 		case !parsed || kv.Lease == 0:
 		case slot.Weight > 1:
 			return o, false, nil
-		case !leaving[string(kv.Key)] && (!slot.Try || j.stays(kv.CreateRevision)):
+		case leaving[string(kv.Key)]:
+			going++
+		case !slot.Try || j.stays(kv.CreateRevision):
 			others++
 		}
 	}
@@ -114,10 +118,13 @@ func (j *joining) lookAtNames(ctx context.Context, leaving map[string]bool) (o o
 		answer: rank.Enter, fits: requests < seen.N, free: seen.N - requests, revision: l.Revision, limits: seen.Revs,
 		full: q.fullCount(seen.N, requests),
 	}
-	if others >= room {
+	switch {
+	case others >= room:
 		o.answer = rank.Refuse
+	case others+going >= room && l.Count == int64(len(l.Requests)):
+		o.answer = rank.Unclear
 	}
-	return o, others >= room || requests < room, nil
+	return o, o.answer != rank.Enter || requests < room, nil
 }
 
 // tries are the tries that the last look at a queue has found, by token, and since when.
@@ -152,11 +159,12 @@ func (t *tries) linger(token int64) bool {
 }
 
 // count has the tries of a view that stay count as other requests, and those that are being removed as tries.
-func (j *joining) count(v *mirror.View, leaving map[string]bool) {
+func (j *joining) count(v *mirror.View, removed []engine.Leaving) {
 	if j.Queue.tries.found(v) {
 		v.Queue.Keep(j.stays)
 	}
-	if len(leaving) > 0 {
+	if len(removed) > 0 {
+		leaving := j.Queue.names(removed)
 		v.Queue.Leave(func(key string) bool { return leaving[key] })
 	}
 }
@@ -176,7 +184,7 @@ const longQueue = 256
 
 // lookAtCounts is look for a request of weight 1 in the queue of a total that admits more than a
 // long queue has. ok is false if counts do not decide.
-func (j *joining) lookAtCounts(ctx context.Context) (o outlook, ok bool, err error) {
+func (j *joining) lookAtCounts(ctx context.Context, removed []engine.Leaving) (o outlook, ok bool, err error) {
 	q := j.Queue
 	known := q.Limit.Seen()
 	if q.atKey == nil || known == nil || known.N == 0 || known.N+int64(j.MaxWaiters) <= longQueue {
@@ -194,8 +202,12 @@ func (j *joining) lookAtCounts(ctx context.Context) (o outlook, ok bool, err err
 		answer: rank.Enter, fits: t.Light < l.N, free: l.N - t.Light, revision: revision, limits: l.Revs,
 		counted: t.Light > longQueue, full: q.fullCount(l.N, t.Light),
 	}
-	if t.Light >= l.N+int64(j.MaxWaiters) {
+	if !o.full.without(0, j.MaxWaiters) {
+		return o, true, nil
+	}
+	refused, err := q.tooFull(ctx, o.full, removed, j.MaxWaiters, revision)
+	if o.answer = rank.Unclear; refused {
 		o.answer = rank.Refuse
 	}
-	return o, true, nil
+	return o, err == nil, err
 }

@@ -108,16 +108,19 @@ func (c *Ticket) hasRoom(ctx context.Context) error {
 		return nil
 	}
 	q := c.queue
-	// Counts show neither holders above a lowered limit, which are no waiters, nor which requests are being removed: the queue is
-	// read if those could change the answer.
-	if seen := q.Limit.Seen(); !ok || seen == nil || seen.Lowered || !full.without(len(c.leaving), most) {
-		v, err := q.Read(ctx)
-		if err != nil {
+	// Counts do not show holders above a lowered limit, which are no waiters.
+	if seen := q.Limit.Seen(); ok && seen != nil && !seen.Lowered {
+		refused, err := q.tooFull(ctx, full, c.removed, most, c.Token)
+		if err != nil || !refused {
 			return err
 		}
-		full = q.full(v.Limit, v.Used, waitersBefore(v.Queue, c.Token, c.leaving))
+		return full
 	}
-	if full.Waiting < most {
+	v, err := q.readInTurn(ctx, c.call.Begun)
+	if err != nil {
+		return err
+	}
+	if full = q.full(v.Limit, v.Used, waitersBefore(v.Queue, c.Token, q.names(c.removed))); full.Waiting < most {
 		return nil
 	}
 	return full
@@ -180,7 +183,7 @@ func (w second) ticket(try bool) *Ticket {
 	slot.Try = try
 	t := &Ticket{Ticket: w.of.Ticket, queue: w.Queue, named: w.of.queue, call: w.Call, slot: slot, Key: w.Queue.Keys.Slot(slot)}
 	if w.MaxTotalWaiters > 0 {
-		t.leaving = w.epoch.Leaving(w.Queue.numbered)
+		t.removed = w.epoch.Leaving(w.Queue.numbered)
 	}
 	return t
 }

@@ -177,6 +177,16 @@ var (
 	ErrAnew = errors.New("the request is gone; it queues anew")
 )
 
+// readInTurn is Read in the turn of a call that began then.
+func (q *Queue) readInTurn(ctx context.Context, begun time.Time) (mirror.View, error) {
+	leave, err := q.sess.Sending.Enter(ctx, begun)
+	if err != nil {
+		return mirror.View{}, err
+	}
+	defer leave()
+	return q.Read(ctx)
+}
+
 // Turn waits for the turn of a call that began then. If its Wait ends before, it returns Unknown: see also Call.Ended.
 func (q *Queue) Turn(ctx context.Context, turns *engine.Turns, begun time.Time) (leave func(), err error) {
 	leave, err = turns.Enter(ctx, begun)

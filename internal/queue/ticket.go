@@ -32,7 +32,7 @@ type Ticket struct {
 	atOnce  bool                // its own Txn admits it
 	nonce   string              // of its value, and of that in the total's queue
 	came    func()              // is called when it waits
-	leaving map[string]bool     // in the total's queue: keys of this session's requests that were being removed when it was sent
+	removed []engine.Leaving    // in the total's queue: this session's requests that were being removed when it was sent
 	next    *nextTicket         // that in the total's queue, if one Txn has written both
 }
 
