@@ -105,6 +105,42 @@ func TestTryAtAFullTotalListsNothing(t *testing.T) {
 	}
 }
 
+// A685: a try waits once for what its process was releasing when it came, and not for each release that begins meanwhile.
+func TestTryWaitsForRemovalsOnce(t *testing.T) {
+	t.Parallel()
+	const total = 300
+	f, ctx := shared(t), ctxT(t)
+	s, c := f.Session(idle())
+	lim := totaled(t, s, "llm", 5, total)
+	p, q := acquire(t, ctx, lim.Key("a")), acquire(t, ctx, lim.Key("b"))
+	f.crowded(ctx, lim, total-2)
+	holds := func(p *concurrency.Permit) (*embedtest.Injection, <-chan error) {
+		removal := c.Inject(embedtest.Fault{Method: "Txn", Match: txn(false), Do: embedtest.HoldRequest})
+		released := make(chan error, 1)
+		go func() { released <- p.Release(ctx) }()
+		require.NoError(t, removal.WaitHit(ctx))
+		return removal, released
+	}
+	first, released := holds(p)
+	var second *embedtest.Injection
+	looks := c.Inject(embedtest.Fault{Match: looksForKeys, Times: -1, Do: embedtest.Pass, After: func() {
+		if second != nil {
+			return
+		}
+		require.NoError(t, first.Release())
+		require.NoError(t, <-released)
+		other, _ := f.Session(idle())
+		acquire(t, ctx, totaled(t, other, "llm", 5, total).Key("d"))
+		second, released = holds(q)
+	}})
+	counts := passes(c, countsTotal)
+	_, err := lim.Key("c").TryAcquire(ctx)
+	fullTotal(t, err)
+	require.Equal(t, [2]int{2, 1}, [2]int{counts.Hits(), looks.Hits()})
+	require.NoError(t, second.Release())
+	require.NoError(t, got(t, released, "Release returns"))
+}
+
 // A686: a refusal by MaxTotalWaiters lists no queue because of earlier refusals, or of a wait that was given up: those of
 // them count that were there when the request was written.
 func TestMaxTotalWaitersListsNothing(t *testing.T) {
