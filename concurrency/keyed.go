@@ -48,9 +48,10 @@ type KeyedLimiterOptions struct {
 	Total int
 	// MaxTotalWaiters bounds the queue of the total: a call that would wait there behind that many
 	// others returns a *FullError with LevelTotal instead. A call may be refused so after it has
-	// waited at its key. It costs a read only of a queue that has heavier requests, or whose limit was
-	// lowered. It counts for the calls of this program; the option MaxWaiters of a call bounds the
-	// queue of its key alone. Defaults to 0: no bound.
+	// waited at its key. Requests that this session was removing before do not count. It costs a read
+	// only of a queue that has heavier requests, or whose limit was lowered, and one of a few keys if
+	// such requests could change the answer. It counts for the calls of this program; the option
+	// MaxWaiters of a call bounds the queue of its key alone. Defaults to 0: no bound.
 	MaxTotalWaiters int
 	// MaxKeys bounds how many keys are live at the same time, in all processes: have a request in
 	// etcd, or a limit of their own, also one that was cleared. A call for a permit of another key

@@ -124,9 +124,13 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...AcquireOption) (*Permit
 // thousands of calls of the session came before this one, and it had no turn within
 // TryTimeout, does the error have the limit alone.
 //
+// Requests that this session was removing when the call came are no reason to refuse it. If a permit
+// is free without them, it waits for up to about 100 ms until they are gone, and reads again.
+//
 // With the total of a KeyedLimiter a refusal costs a second read, of counts alone if the total is
-// above 256. While more than 256 requests are in its queue, a try may be refused because of
-// another one that the total refuses at the same moment.
+// above 256, and then one of a few keys if such requests could change the answer. While more than
+// 256 requests are in its queue, a try may be refused because of another one that the total
+// refuses at the same moment.
 //
 // While etcd does not answer, TryAcquire waits until ctx ends, and returns ctx's error, joined
 // with an *UnavailableError (ErrUnavailable) if etcd has not answered for half a second or more:

@@ -179,7 +179,7 @@ func (j *joining) lookAhead(ctx context.Context, p *prospect, key error, begun *
 // counts of its own Txn show that.
 func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, bool, error) {
 	q, e := j.Queue, j.epoch
-	removed := j.removed()
+	removed := j.removals.from(q)
 	c, admitted, err := j.enqueue(ctx, !counted, nil)
 	if err != nil || admitted {
 		return c, admitted, err

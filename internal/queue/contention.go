@@ -65,7 +65,7 @@ func (j *joining) awaitRoom(ctx context.Context, pause *commit.Backoff, most tim
 	case pause == nil:
 		return false, nil
 	default:
-		return false, j.rest(ctx, pause)
+		return false, j.removals.rest(ctx, pause)
 	}
 	m := j.Queue.View.Join()
 	defer m.Leave()

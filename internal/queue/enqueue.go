@@ -21,11 +21,11 @@ import (
 // joining is a call that joins its queue, on one lease.
 type joining struct {
 	*Call
-	epoch  *engine.Epoch
-	writer writer
-	seen   *outlook                // of its queue, before it began
-	ahead  *outlook                // of the total that it joins next
-	left   func() []engine.Leaving // see leaving
+	epoch    *engine.Epoch
+	writer   writer
+	seen     *outlook  // of its queue, before it began
+	ahead    *outlook  // of the total that it joins next
+	removals *removals // of a bounded call
 }
 
 // writer is what differs between the request of a call at a key, or its only one, and that in the queue of a total.
@@ -49,12 +49,15 @@ type writer interface {
 func (c *Call) joins(e *engine.Epoch) *joining {
 	j := &joining{Call: c, epoch: e}
 	j.writer = first{j}
+	if c.Bounded {
+		j.removals = newRemovals(e, c.Queue.numbered)
+	}
 	return j
 }
 
 // inTotal returns the call as it joins the queue of the total, for a request that is admitted at its key.
 func (j *joining) inTotal(c *Ticket) *joining {
-	t := &joining{Call: j.Call.inTotal(), epoch: j.epoch, seen: j.ahead, left: j.left}
+	t := &joining{Call: j.Call.inTotal(), epoch: j.epoch, seen: j.ahead, removals: j.removals}
 	j.ahead = nil
 	t.writer = second{t, c}
 	return t

@@ -15,21 +15,20 @@ import (
 	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
-// A call is not refused because of requests that its own session was removing when the call first looked. Where counts
-// decide, those are looked for by their keys: no queue is listed because of them.
-
-// leaving returns the requests of the session that were being removed when it was called first.
-func (j *joining) leaving() []engine.Leaving {
-	if j.left == nil {
-		j.left = sync.OnceValue(func() []engine.Leaving { return j.epoch.Leaving(j.Queue.numbered) })
-	}
-	return j.left()
+// removals are the requests that a session was removing when a call first looked at its queue. The call is not refused because of
+// them. Where counts decide, they are looked for by their keys: no queue is listed because of them.
+type removals struct {
+	leaving func() []engine.Leaving
 }
 
-// removed returns those of them that may still be in the queue.
-func (j *joining) removed() (here []engine.Leaving) {
-	for _, l := range j.leaving() {
-		if !l.IsGone() && len(j.Queue.keysOf(l)) > 0 {
+func newRemovals(e *engine.Epoch, numbered string) *removals {
+	return &removals{sync.OnceValue(func() []engine.Leaving { return e.Leaving(numbered) })}
+}
+
+// from returns those that may still be in one queue.
+func (m *removals) from(q *Queue) (here []engine.Leaving) {
+	for _, l := range m.leaving() {
+		if !l.IsGone() && len(q.keysOf(l)) > 0 {
 			here = append(here, l)
 		}
 	}
@@ -37,10 +36,10 @@ func (j *joining) removed() (here []engine.Leaving) {
 }
 
 // rest waits as long as the pause says, or until all of them are gone.
-func (j *joining) rest(ctx context.Context, pause *commit.Backoff) error {
+func (m *removals) rest(ctx context.Context, pause *commit.Backoff) error {
 	t := time.NewTimer(pause.Next())
 	defer t.Stop()
-	left := slices.DeleteFunc(slices.Clone(j.leaving()), engine.Leaving.IsGone)
+	left := slices.DeleteFunc(slices.Clone(m.leaving()), engine.Leaving.IsGone)
 	if len(left) == 0 {
 		left = []engine.Leaving{{}} // whose Gone is never closed
 	}

@@ -102,8 +102,8 @@ func TestRest(t *testing.T) {
 		close(gone)
 		rest := func(left ...engine.Leaving) time.Duration {
 			begun := time.Now()
-			j := &joining{left: func() []engine.Leaving { return left }}
-			require.NoError(t, j.rest(t.Context(), &commit.Backoff{}))
+			m := &removals{func() []engine.Leaving { return left }}
+			require.NoError(t, m.rest(t.Context(), &commit.Backoff{}))
 			return time.Since(begun)
 		}
 		for _, left := range [][]engine.Leaving{nil, {{Gone: gone}}, {{Gone: gone}, {Gone: stays}}} {
@@ -115,7 +115,7 @@ func TestRest(t *testing.T) {
 		require.Equal(t, time.Millisecond, rest(engine.Leaving{Gone: leaves}, engine.Leaving{Gone: gone}))
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		j := &joining{left: func() []engine.Leaving { return []engine.Leaving{{Gone: stays}} }}
-		require.ErrorIs(t, j.rest(ended, &commit.Backoff{}), context.Canceled)
+		m := &removals{func() []engine.Leaving { return []engine.Leaving{{Gone: stays}} }}
+		require.ErrorIs(t, m.rest(ended, &commit.Backoff{}), context.Canceled)
 	})
 }

@@ -30,7 +30,7 @@ type outlook struct {
 // before the first look are about to go.
 func (j *joining) look(ctx context.Context) (outlook, error) {
 	q := j.Queue
-	removed := j.removed()
+	removed := j.removals.from(q)
 	if j.Weight == 1 && j.ID == "" {
 		if o, ok, err := j.lookAtCounts(ctx, removed); ok || err != nil {
 			return o, err
