@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -141,17 +142,25 @@ func (k *keeper) watch(children, own <-chan os.Signal) {
 		timer := time.NewTimer(min(next, lookEvery, k.relay.next(time.Now())))
 		select {
 		case o, ok := <-k.orders:
+			for len(own) > 0 { // they have come before
+				k.got(<-own)
+			}
 			k.obey(o, ok)
 		case <-children:
 		case s := <-own:
-			k.relay.got(s.(syscall.Signal), time.Now())
-			// A shell that brings the job to the foreground continues it only if this process group has stopped,
-			// and of it the command alone has.
-			k.background = k.background || s == unix.SIGTTIN || s == unix.SIGTTOU
+			k.got(s)
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
+}
+
+// got notes a signal to the guard.
+func (k *keeper) got(s os.Signal) {
+	k.relay.got(s.(syscall.Signal), time.Now())
+	// A shell that brings the job to the foreground continues it only if this process group has stopped,
+	// and of it the command alone has.
+	k.background = k.background || s == unix.SIGTTIN || s == unix.SIGTTOU
 }
 
 // obey takes an order, or notes that the front process is gone.
@@ -210,7 +219,7 @@ func (k *keeper) act() time.Duration {
 		return again - now
 	case s == terminate && k.done != terminate:
 		k.done = terminate
-		k.refuse(sendAll(unix.SIGTERM))
+		k.refuse(k.terminate())
 		k.refuse(sendAll(unix.SIGCONT)) // one that is stopped cannot end
 	case s == kill:
 		k.done = kill
@@ -219,6 +228,20 @@ func (k *keeper) act() time.Duration {
 		return k.pause.next()
 	}
 	return again - now
+}
+
+// terminate sends SIGTERM to all descendants, but for those that have got one with the guard: systemd sends it to each process
+// of a service, and then the front process asks for an end. It returns the first refusal.
+func (k *keeper) terminate() error {
+	all, err := descendants(os.Getpid(), nil)
+	if err != nil {
+		return err
+	}
+	if k.relay.fresh(unix.SIGTERM, time.Now()) {
+		group := unix.Getpgrp()
+		all = slices.DeleteFunc(all, func(p found) bool { return p.group == group })
+	}
+	return sendEach(all, unix.SIGTERM)
 }
 
 func (k *keeper) refuse(err error) {

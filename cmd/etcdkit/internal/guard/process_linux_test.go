@@ -25,16 +25,23 @@ import (
 // asFront has the test binary be a front process.
 const asFront = "ETCDKIT_TEST_FRONT"
 
-// counting has the test binary write each SIGINT and SIGUSR1, until SIGTERM. A shell can lose one that comes between
-// two of its commands.
-const counting = "ETCDKIT_TEST_COUNTING"
+// counting has the test binary write each SIGINT and SIGUSR1, until SIGTERM, or each SIGTERM and SIGCONT, until SIGUSR2. A
+// shell can lose one that comes between two of its commands.
+const (
+	counting     = "ETCDKIT_TEST_COUNTING"
+	terminations = "terminations"
+)
 
 func count() {
+	last, counted := unix.SIGTERM, []os.Signal{unix.SIGINT, unix.SIGUSR1}
+	if os.Getenv(counting) == terminations {
+		last, counted = unix.SIGUSR2, []os.Signal{unix.SIGTERM, unix.SIGCONT}
+	}
 	signals := make(chan os.Signal, 10)
-	signal.Notify(signals, unix.SIGINT, unix.SIGUSR1, unix.SIGTERM)
+	signal.Notify(signals, append(counted, last)...)
 	time.Sleep(5 * together) // a signal soon after the start of a command may reach it twice
 	fmt.Println(os.Getpid())
-	for s := <-signals; s != unix.SIGTERM; s = <-signals {
+	for s := <-signals; s != last; s = <-signals {
 		fmt.Println(s)
 	}
 }

@@ -90,6 +90,12 @@ func (r *relay) got(s syscall.Signal, now time.Time) {
 	r.own[s] = own
 }
 
+// fresh reports whether the guard has got a signal just now, after the command's start: its process group has it too.
+func (r *relay) fresh(s syscall.Signal, now time.Time) bool {
+	last := r.own[s].last
+	return last.Sub(r.began) > together && now.Sub(last) < late
+}
+
 // ask notes a signal to the front process.
 func (r *relay) ask(s syscall.Signal, now time.Time) {
 	r.asked = append(r.asked, passed{signal: s, at: now})

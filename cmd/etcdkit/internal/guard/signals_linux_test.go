@@ -69,6 +69,12 @@ func TestRelay(t *testing.T) {
 		}
 		require.Equal(t, c.passed, passed, name)
 	}
+	for got, fresh := range map[time.Duration]bool{0: true, late - ms: true, late: false, -time.Second + together: false} {
+		r := newRelay(began)
+		r.got(unix.SIGTERM, at(min(got, 0)))
+		require.Equal(t, fresh, r.fresh(unix.SIGTERM, at(max(got, 0))), got)
+		require.False(t, r.fresh(unix.SIGINT, at(0)))
+	}
 	r := newRelay(began)
 	r.ask(unix.SIGTSTP, at(0))
 	r.ask(unix.SIGCONT, at(1))
@@ -100,6 +106,32 @@ func TestSignalToTheGroup(t *testing.T) {
 			require.NoError(t, f.cmd.Process.Signal(unix.SIGTERM))
 			f.dead(soon)
 		})
+	}
+}
+
+// A658: systemd sends SIGTERM to each process of a service, and `etcdkit cron`, which has got it too, then asks for the end of
+// its commands: they get one SIGTERM.
+func TestStopAfterASignalToTheGroup(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for {
+		f := run{until: time.Hour, grace: soon, group: true, args: append(sh(counting+"="+terminations+` exec "$0"`), self)}.start(t)
+		command := f.number()
+		sent := time.Now()
+		require.NoError(t, syscall.Kill(-f.cmd.Process.Pid, unix.SIGTERM))
+		require.Equal(t, unix.SIGTERM.String(), f.line())
+		f.order("stop")
+		next := f.line()
+		intime := time.Since(sent) < late
+		if intime {
+			require.Equal(t, unix.SIGCONT.String(), next, "and not a second SIGTERM")
+		}
+		require.NoError(t, syscall.Kill(command, unix.SIGUSR2))
+		f.dead(soon)
+		if intime {
+			return
+		}
 	}
 }
 
