@@ -214,6 +214,9 @@ func (k *keeper) act() time.Duration {
 	if s < k.done {
 		s = k.done // an end that has begun is final
 	}
+	if s != leave && k.done == leave {
+		reap(k.ended) // a command that has exited is not cut off
+	}
 	switch {
 	case s == leave:
 		return again - now
@@ -263,9 +266,9 @@ func (k *keeper) ended(pid int, s unix.WaitStatus) {
 		return
 	}
 	k.child, k.exited = 0, time.Now()
-	status := Status{Code: s.ExitStatus()}
+	status := Status{Code: s.ExitStatus(), CutOff: k.done != leave || k.relay.fresh(unix.SIGTERM, time.Now())}
 	if s.Signaled() {
-		status = Status{Signal: s.Signal()}
+		status.Code, status.Signal = 0, s.Signal()
 	}
 	k.report(Event{Exited: &status})
 	if k.trust.endLeft && k.trust.stop == 0 {

@@ -231,7 +231,11 @@ func (v *cronRun) command(j crontab.Job) schedlock.Func {
 		}
 		renewed, stop := often()
 		defer stop()
-		return recorded(x.Supervise(r, g, renewed))
+		ended := x.Supervise(r, g, renewed)
+		if x.Cut && x.End == nil && r.Err() == nil { // systemd sends SIGTERM to all processes, and this one has not reacted yet
+			x.End = &guarded.CutOff{By: bySignal}
+		}
+		return recorded(&x, ended)
 	}
 }
 

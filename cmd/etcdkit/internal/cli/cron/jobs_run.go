@@ -302,7 +302,7 @@ func (v *scheduledRun) claim(
 		if errors.Is(r.Err(), schedlock.ErrLost) {
 			cancel() // another machine takes the next attempt
 		}
-		return recorded(ended)
+		return recorded(&v.Execution, ended)
 	}, opts...)
 	if !ran {
 		return res, false, err
@@ -311,7 +311,10 @@ func (v *scheduledRun) claim(
 		v.Say("%v; this is repeated until etcd has it, or the lease has ended", res.Unconfirmed)
 	}
 	if errors.Is(err, schedlock.ErrLost) {
-		return res, true, v.Lost(err)
+		return res, true, v.Over(exit.Lost, err)
+	}
+	if ended == nil && err != nil { // --at-most has passed, and the command has exited with 0
+		return res, true, v.Over(exit.Failed, err)
 	}
 	return res, true, ended
 }
@@ -321,13 +324,25 @@ func variablesOf(r *schedlock.Run) []string {
 	return []string{"ETCDKIT_TICK=" + r.Tick().Format(time.RFC3339Nano), fmt.Sprintf("ETCDKIT_ATTEMPT=%d", r.Attempt())}
 }
 
-// recorded is what the history has of an end of the command.
-func recorded(err error) error {
+// bySignal is CutOff.By of a line of a crontab whose processes have got SIGTERM.
+const bySignal = "signal"
+
+// recorded is what the history has of an end of the command. A command of a crontab that was cut off has failed, whatever its
+// exit code: many handle SIGTERM, and exit with 0.
+func recorded(x *guarded.Execution, err error) error {
 	var own *exit.Error
-	if errors.As(err, &own) && own.Err == nil {
-		return fmt.Errorf("exit code %d", own.Code)
+	exited := err == nil || errors.As(err, &own) && own.Err == nil
+	switch code := exit.CodeOf(err); {
+	case !exited:
+		return err
+	case x.Cut && x.End != nil && x.End.By == "request":
+		return fmt.Errorf("ended, as etcdkit %s was stopped: exit code %d", x.Verb, code)
+	case x.Cut && x.End != nil && x.End.By == bySignal:
+		return fmt.Errorf("ended by SIGTERM: exit code %d", code)
+	case code != exit.OK:
+		return fmt.Errorf("exit code %d", code)
 	}
-	return err
+	return nil
 }
 
 // follow is on standby until the run of another machine has ended, and reports how. If the run is lost, it starts the tick

@@ -27,6 +27,7 @@ type Execution struct {
 	Title   string        // begins messages, after the verb
 
 	End *CutOff // why etcdkit has ended the command, or nil
+	Cut bool    // the command was ended by that, or by a SIGTERM to it and its guard, see guard.Status
 }
 
 // CutOff is why a command was ended, as the exit file of run has it.
@@ -103,10 +104,10 @@ func (x *Execution) Say(format string, args ...any) {
 	fmt.Fprintf(x.Call.Std.Err, "etcdkit %s: %s\n", x.Verb, output.Printable(x.Title+fmt.Sprintf(format, args...)))
 }
 
-// Lost returns an error for a verb whose permit, or run, was lost.
-func (x *Execution) Lost(err error) error {
+// Over returns an error with an exit code for a verb whose permit, or run, has ended with err before it was released.
+func (x *Execution) Over(code int, err error) error {
 	if x.End == nil {
-		return exit.Errorf(exit.Lost, "%w: the command had ended by itself", err)
+		return exit.Errorf(code, "%w: the command had ended by itself", err)
 	}
-	return exit.Errorf(exit.Lost, "%w: the command was ended", err)
+	return exit.Errorf(code, "%w: the command was ended", err)
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // A loss that comes after the command has ended has ended nothing.
-func TestLost(t *testing.T) {
+func TestOver(t *testing.T) {
 	t.Parallel()
 	for want, end := range map[string]*CutOff{"the command had ended by itself": nil, "the command was ended": {By: "lost"}} {
-		err := (&Execution{End: end}).Lost(concurrency.ErrLost)
+		err := (&Execution{End: end}).Over(exit.Lost, concurrency.ErrLost)
 		require.ErrorContains(t, err, want)
 		require.Equal(t, exit.Lost, exit.CodeOf(err))
 	}

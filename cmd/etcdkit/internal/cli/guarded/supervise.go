@@ -107,6 +107,9 @@ func (x *Execution) Supervise(p Holding, g Guardian, renewed <-chan struct{}) er
 			if e.Empty {
 				return result
 			}
+			if e.Exited != nil {
+				x.Cut = e.Exited.CutOff
+			}
 			if code := codeOf(e); code != nil {
 				result = code
 			} else {

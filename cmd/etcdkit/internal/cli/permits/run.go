@@ -168,7 +168,7 @@ func (x *running) execute(ctx context.Context) error {
 		guard := p.Guard()
 		err = x.Run(ctx, p, x.Environment(guard.KeyBytes(), p.Token()), renewed)
 		if lost := (*concurrency.LostError)(nil); errors.As(p.Err(), &lost) {
-			return x.Lost(lost)
+			return x.Over(exit.Lost, lost)
 		}
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), x.Call.Etcd.Timeout)
 		defer cancel()
