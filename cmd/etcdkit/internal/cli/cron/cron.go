@@ -41,7 +41,8 @@ of a line is dead before etcd can give the job to another machine.
 
 Each line has a name, in a comment above it, so that a line that is edited or moved is the same job; other crons
 ignore that. Options follow the name: at-most=2h ends the command after that time, retries=1 starts a time again so
-often if its run was lost, because its machine died or was cut off. A run that fails is not repeated.
+often if its run was lost, because its machine died or was cut off. A run that fails is not repeated, nor one that a stop of
+this process has ended: the history has it as failed, also if the command exits with 0.
 
 Fields are numbers, ranges, steps of * or of a range, lists, and names of three letters; 0 and 7 are Sunday; @hourly,
 @daily, @midnight, @weekly, @monthly, @yearly and @annually mean the usual fields. If both the day of the month and

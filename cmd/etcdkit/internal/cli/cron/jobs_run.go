@@ -47,18 +47,20 @@ exclude the job if both run under one mutex, whose name is another one:
 
 The inner 'etcdkit run' has no --wait: if that passes, the run of the job has failed with 75, and is not repeated.
 
-Exit codes: the command's where it ran, as 'etcdkit run' has them, 76 if the run was lost. 0 if another machine has
-run the command for this time, however it has ended there: that machine's exit code says that, and nothing is printed
-without --verbose, so that cron sends no mail. 0 and a line on standard error if a run by hand has the place of this time,
-see --now. 75 and the
-reason if it was not run: the job is paused, an earlier run is active, a later tick was claimed, the run of this time
-was lost and may not be repeated, or the latest run is older than half of the time between two ticks and so is not
-the one of this call. 69 if etcd has not answered for --wait-for-etcd before the command was started, 77 or 1 if it has refused the call for as
+Exit codes: the command's where it ran, as 'etcdkit run' has them, 76 if the run was lost, 1 if --at-most has ended a command
+that then exits with 0. 0 if another machine has run the command for this time, also if it has failed while this call was on
+standby: that machine's exit code says that, and nothing is printed without --verbose, so that cron sends no mail. 0 and a line
+on standard error if a run by hand has the place of this time, see --now. 75 and the reason if it was not run: the job is
+paused, an earlier run is active, a later tick was claimed, the run of this time had failed before this call, or was lost and
+may not be repeated, or the latest run is older than half of the time between two ticks and so is not the one of this call. 69 if etcd has not answered for --wait-for-etcd before the command was started, 77 or 1 if it has refused the call for as
 long: cron calls once, so a call waits, and a line on standard error says so; --wait-for-etcd 0s does not wait. If etcd does not answer when the command has ended, the record of that is repeated
 until etcd has it, or the lease has ended: up to --ttl.
 
 'etcdkit jobs history' shows the runs, and 'etcdkit jobs pause' keeps the command from running on all machines. All
-machines give the same --at-most and --retries. A run that fails is not repeated. With --now, a call by hand runs the
+machines give the same --at-most and --retries. Each has a host name of its own: a call more than a minute after the run of
+another machine of that name ends with 75. A run that fails is not repeated, also not by a supervisor: a CronJob of Kubernetes
+has backoffLimit: 0 and restartPolicy: Never; in a unit of systemd, SuccessExitStatus=75 lets calls that run nothing succeed.
+SIGTERM is passed on to the command: if that exits with 0 then, the run is done. With --now, a call by hand runs the
 command at once, as a tick of its own: after a failure, or before the next time. It is not run,
 and the exit code is 75, while another run is active or the job is paused. It is a run of the job: a time of --cron
 that comes while it is active is not run (75), and one that has come when it begins, but was not called yet, is not run
@@ -226,15 +228,27 @@ func (v *scheduledRun) attend(ctx context.Context, l *schedlock.Locker, renewed 
 		return v.notRun(skippedReason(res))
 	}
 	reason := ""
-	for range mostTurns {
+	for turn := range mostTurns {
 		last, err := v.latest(ctx, l, at.now)
 		if err != nil {
 			return err
 		}
+		at.standby = turn > 0
 		d := at.decide(last)
+		if d.active {
+			if last, err = v.expired(ctx, l, *last); errors.Is(err, schedlock.ErrGone) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			at.standby = true
+			d = at.decide(last)
+		}
+		if !d.start {
+			v.sayMissed(ctx, l, d.missed, last)
+		}
 		switch {
 		case d.follow:
-			v.sayMissed(ctx, l, d.missed, last)
 			gone, err := v.follow(ctx, l, d.tick, renewed)
 			if !gone {
 				return err
@@ -343,73 +357,4 @@ func recorded(x *guarded.Execution, err error) error {
 		return fmt.Errorf("exit code %d", code)
 	}
 	return nil
-}
-
-// follow is on standby until the run of another machine has ended, and reports how. If the run is lost, it starts the tick
-// again as --retries permits. gone is true if the record is not there any more: that machine has taken its claim back, and ran
-// nothing, or the record was removed.
-func (v *scheduledRun) follow(ctx context.Context, l *schedlock.Locker, tick time.Time, renewed <-chan struct{}) (gone bool, err error) {
-	why := fmt.Sprintf("--retries %d", v.retries)
-	if v.retries > 0 {
-		if res, ran, err := v.claim(ctx, l, v.options(tick, 0), renewed); ran || err != nil {
-			return false, err
-		} else if res.Outcome != schedlock.Claimed {
-			why = skippedReason(res)
-		}
-	}
-	r, err := v.ended(ctx, l, tick)
-	switch {
-	case errors.Is(err, schedlock.ErrGone):
-		return true, nil
-	case err != nil:
-		return false, err
-	case r.State == schedlock.RunLost:
-		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was lost, and is not repeated: %s", output.Instant(tick), output.OrDash(r.Owner), why))
-	case r.State == schedlock.RunUnreadable:
-		return false, v.notRun(fmt.Sprintf("what became of tick %s is not known: %s", output.Instant(tick), r.Error))
-	case r.State == schedlock.RunUnlocked:
-		return false, v.notRun(fmt.Sprintf("the run of tick %s by %s was unlocked by %s", output.Instant(tick), output.OrDash(r.Owner), output.OrDash(r.By)))
-	}
-	return false, v.elsewhere(fmt.Sprintf("tick %s was run elsewhere, by %s: %s", output.Instant(tick), output.OrDash(r.Owner), r.State))
-}
-
-// A call on standby reads the record each readEvery, and waits for etcd as long as awayFor.
-const (
-	readEvery = time.Second
-	awayFor   = time.Minute
-)
-
-// ended waits until the run of a tick has ended, and returns its record.
-func (v *scheduledRun) ended(ctx context.Context, l *schedlock.Locker, tick time.Time) (schedlock.Record, error) {
-	answered := time.Now()
-	for {
-		call, cancel := context.WithTimeout(ctx, v.Call.Etcd.Timeout)
-		r, err := l.Get(call, v.Name, tick)
-		cancel()
-		code := exit.CodeOf(err)
-		switch away := code == exit.Unreachable && ctx.Err() == nil && time.Since(answered) < awayFor; {
-		case err != nil && !away, err == nil && r.State != schedlock.RunActive:
-			return r, err
-		case err == nil:
-			answered = time.Now()
-		}
-		if err := verb.Pause(ctx, readEvery); err != nil {
-			return r, err
-		}
-	}
-}
-
-// elsewhere is the end of a call whose command another machine has run. It prints nothing unless it is asked to: cron sends
-// what is printed by mail, each night and from each machine but one.
-func (v *scheduledRun) elsewhere(text string) error {
-	if !v.verbose {
-		return nil
-	}
-	_, err := fmt.Fprintf(v.Call.Std.Out, "job %s: %s\n", v.Name, output.Printable(text))
-	return err
-}
-
-// notRun is the end of a call for which no command was run.
-func (v *scheduledRun) notRun(reason string) error {
-	return exit.Errorf(exit.NotAcquired, "job %s: %s", v.Name, reason)
 }

@@ -19,6 +19,8 @@ type occasion struct {
 	every time.Duration    // the time between two calls of one machine; or
 	cron  crontab.Schedule // the line that calls
 	host  string           // the owner of this process's claims, up to the number of the process
+
+	standby bool // the call has waited for the run, which has ended since
 }
 
 // verdict is what a call does.
@@ -26,9 +28,10 @@ type verdict struct {
 	start  bool          // claim the tick, which is apart from others
 	tick   time.Time     // otherwise that of the record that counts
 	apart  time.Duration // or 0
-	follow bool          // the tick was claimed by another machine for this occasion: on standby until its run has ended
+	follow bool          // the tick was claimed for this occasion: on standby until its run has ended
 	reason string        // why neither
-	missed time.Time     // of follow: a time of the schedule for which a tick by hand was claimed, unless it has a record; or zero
+	active bool          // the reason holds only if the run is active for longer than the lease of a dead process
+	missed time.Time     // a time of the schedule for which a tick by hand was claimed, unless it has a record; or zero
 }
 
 // An hour is missing in the night in which clocks go forward, and timers are late: leastNightly is what both need, for
@@ -113,30 +116,40 @@ func (o occasion) decide(last *schedlock.Record) verdict {
 		return claim
 	}
 	v := o.taken(*last)
-	if v.follow && o.every == 0 && between < 0 && !o.cron.Latest(last.Tick).Equal(last.Tick) {
+	if (v.follow || last.State == schedlock.RunFailed) && o.every == 0 && between < 0 && !o.cron.Latest(last.Tick).Equal(last.Tick) {
 		v.missed = tick
 	}
 	return v
 }
 
-// taken decides about an occasion whose tick was claimed already. Its run counts for this call only if it is young.
+// taken decides about an occasion whose tick was claimed already. Its run counts for this call only if it is young, or has not
+// been carried out.
 func (o occasion) taken(last schedlock.Record) verdict {
 	claimed := last.Tick
 	if last.Start.After(claimed) { // it was claimed late
 		claimed = last.Start
 	}
 	age := max(0, o.now.Sub(claimed))
-	v := verdict{tick: last.Tick}
-	ago := age.Round(time.Second)
+	v := verdict{tick: last.Tick, active: last.State == schedlock.RunActive}
+	tick, ago := output.Instant(last.Tick), age.Round(time.Second)
+	here := age > clocksApart && o.host == machineOf(last.Owner)
 	switch {
+	case last.State == schedlock.RunLost, last.State == schedlock.RunUnlocked, last.State == schedlock.RunUnreadable:
+		return verdict{tick: last.Tick, follow: true}
 	case age >= o.interval(last.Tick)/2:
 		v.reason = fmt.Sprintf("the latest run, of tick %s, is %v old: too old to be the one of this call, and too young for another "+
-			"one; compare the line that makes the calls with --every, or with --cron and --zone", output.Instant(last.Tick), ago)
-	case age > clocksApart && o.host == machineOf(last.Owner):
-		v.reason = fmt.Sprintf("this machine has run tick %s already, %v ago: calls are more frequent than --every or --cron says",
-			output.Instant(last.Tick), ago)
+			"one; compare the line that makes the calls with --every, or with --cron and --zone", tick, ago)
+	case last.State == schedlock.RunFailed && !o.standby:
+		v.reason = fmt.Sprintf("the run of tick %s by %s has failed, and is not repeated: %s", tick, output.OrDash(last.Owner), last.Error)
+		if o.every == 0 {
+			v.reason += "; --now repeats it"
+		}
+	case here && v.active:
+		v.reason = fmt.Sprintf("this machine runs tick %s, for %v by now: calls are more frequent than --every or --cron says", tick, ago)
+	case here:
+		v.reason = fmt.Sprintf("this machine has run tick %s already, %v ago: calls are more frequent than --every or --cron says", tick, ago)
 	default:
-		v.follow = true
+		return verdict{tick: last.Tick, follow: true}
 	}
 	return v
 }

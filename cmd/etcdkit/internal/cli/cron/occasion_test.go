@@ -101,6 +101,55 @@ func TestOccasion(t *testing.T) {
 	}
 }
 
+// What has become of the run decides before where and when it was: a run that was not carried out is that of each call, and one
+// that has failed is repeated by none.
+func TestOccasionByState(t *testing.T) {
+	t.Parallel()
+	const follow, failed, tooOld = "follow", "by here, process 7 has failed, and is not repeated: exit code 3", "too old to be the one of this call"
+	const soon, later, late = 10 * time.Second, 5 * time.Minute, 20 * time.Hour
+	for name, c := range map[string]struct {
+		state   schedlock.State
+		after   time.Duration
+		standby bool
+		want    string
+		active  bool
+	}{
+		"lost, soon":                  {schedlock.RunLost, soon, false, follow, false},
+		"lost, later":                 {schedlock.RunLost, later, false, follow, false},
+		"lost, late":                  {schedlock.RunLost, late, false, follow, false},
+		"unlocked, later":             {schedlock.RunUnlocked, later, false, follow, false},
+		"unreadable, later":           {schedlock.RunUnreadable, later, false, follow, false},
+		"active, soon":                {schedlock.RunActive, soon, false, follow, false},
+		"active, later":               {schedlock.RunActive, later, false, "this machine runs tick 2026-03-01T01:30:00Z, for 5m0s by now", true},
+		"active, late":                {schedlock.RunActive, late, false, tooOld, true},
+		"failed, soon":                {schedlock.RunFailed, soon, false, failed, false},
+		"failed, later":               {schedlock.RunFailed, later, false, failed, false},
+		"failed, late":                {schedlock.RunFailed, late, false, tooOld, false},
+		"failed, and was waited for":  {schedlock.RunFailed, soon, true, follow, false},
+		"failed beside a second call": {schedlock.RunFailed, later, true, "this machine has run tick", false},
+		"done, soon":                  {schedlock.RunDone, soon, false, follow, false},
+		"done, later":                 {schedlock.RunDone, later, false, "this machine has run tick", false},
+	} {
+		for _, cron := range []bool{true, false} {
+			tick := Berlin(t, "2026-03-01 02:30:00")
+			o := occasion{now: tick.Add(c.after), host: "here", standby: c.standby}
+			if cron {
+				o.cron = InBerlin(t, "30 2 * * *")
+			} else {
+				o.every = 24 * time.Hour
+			}
+			d := o.decide(&schedlock.Record{Tick: tick, Start: tick, Owner: "here, process 7", State: c.state, Error: "exit code 3"})
+			require.False(t, d.start, name)
+			require.Equal(t, c.want == follow, d.follow, name)
+			require.Equal(t, c.active, d.active, name)
+			if !d.follow {
+				require.Contains(t, d.reason, c.want, name)
+			}
+			require.Equal(t, cron && c.want == failed, strings.Contains(d.reason, "; --now repeats it"), name)
+		}
+	}
+}
+
 // In the night in which clocks go forward each call runs its command: from 2 hours to a day apart, at several minutes, some
 // of them a minute late.
 func TestOccasionInSpring(t *testing.T) {
