@@ -224,7 +224,7 @@ func TestJobsRunThatEndsWithoutEtcd(t *testing.T) {
 	require.Equal(t, schedlock.RunFailed, h[0].State)
 	require.Equal(t, "exit code 3", h[0].Error)
 	code, out := f.JobRun("backup", "--every", "24h", "--retries", "1", "--", "echo", "again").All()
-	require.Zero(t, code)
+	require.Equal(t, exit.NotAcquired, code)
 	require.Empty(t, out)
 }
 
