@@ -31,13 +31,14 @@ const lookEvery = 100 * time.Millisecond
 
 // keeper is a guard at work.
 type keeper struct {
-	orders  chan order // closed when the front process is gone
-	reports *json.Encoder
-	child   int // the command's process, or 0 once it has exited
-	exited  time.Time
-	told    bool // Left was reported
-	refused string
-	relay   relay
+	orders     chan order // closed when the front process is gone
+	reports    *json.Encoder
+	child      int // the command's process, or 0 once it has exited
+	exited     time.Time
+	told       bool // Left was reported
+	refused    string
+	relay      relay
+	terminated bool // SIGTERM has come, to this process or the front process
 	// background says that the terminal has stopped the command because it is in the background.
 	background bool
 
@@ -142,9 +143,7 @@ func (k *keeper) watch(children, own <-chan os.Signal) {
 		timer := time.NewTimer(min(next, lookEvery, k.relay.next(time.Now())))
 		select {
 		case o, ok := <-k.orders:
-			for len(own) > 0 { // they have come before
-				k.got(<-own)
-			}
+			k.take(own) // they have come before
 			k.obey(o, ok)
 		case <-children:
 		case s := <-own:
@@ -152,12 +151,21 @@ func (k *keeper) watch(children, own <-chan os.Signal) {
 		case <-timer.C:
 		}
 		timer.Stop()
+		k.take(own) // before the end of the command, which may be of one
+	}
+}
+
+// take notes the signals that have come.
+func (k *keeper) take(own <-chan os.Signal) {
+	for len(own) > 0 {
+		k.got(<-own)
 	}
 }
 
 // got notes a signal to the guard.
 func (k *keeper) got(s os.Signal) {
 	k.relay.got(s.(syscall.Signal), time.Now())
+	k.terminated = k.terminated || s == unix.SIGTERM
 	// A shell that brings the job to the foreground continues it only if this process group has stopped,
 	// and of it the command alone has.
 	k.background = k.background || s == unix.SIGTTIN || s == unix.SIGTTOU
@@ -176,6 +184,7 @@ func (k *keeper) obey(o order, ok bool) {
 		k.trust.until = max(k.trust.until, o.Until)
 	case o.Signal != 0:
 		k.relay.ask(o.Signal, time.Now())
+		k.terminated = k.terminated || o.Signal == unix.SIGTERM
 	}
 }
 
@@ -266,7 +275,7 @@ func (k *keeper) ended(pid int, s unix.WaitStatus) {
 		return
 	}
 	k.child, k.exited = 0, time.Now()
-	status := Status{Code: s.ExitStatus(), CutOff: k.done != leave || k.relay.fresh(unix.SIGTERM, time.Now())}
+	status := Status{Code: s.ExitStatus(), CutOff: k.done != leave || k.terminated}
 	if s.Signaled() {
 		status.Code, status.Signal = 0, s.Signal()
 	}

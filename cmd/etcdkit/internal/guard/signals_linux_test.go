@@ -115,24 +115,20 @@ func TestStopAfterASignalToTheGroup(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	for {
+	for range 5 { // on a busy machine the guard may be too late
 		f := run{until: time.Hour, grace: soon, group: true, args: append(sh(counting+"="+terminations+` exec "$0"`), self)}.start(t)
 		command := f.number()
-		sent := time.Now()
 		require.NoError(t, syscall.Kill(-f.cmd.Process.Pid, unix.SIGTERM))
 		require.Equal(t, unix.SIGTERM.String(), f.line())
 		f.order("stop")
 		next := f.line()
-		intime := time.Since(sent) < late
-		if intime {
-			require.Equal(t, unix.SIGCONT.String(), next, "and not a second SIGTERM")
-		}
 		require.NoError(t, syscall.Kill(command, unix.SIGUSR2))
 		f.dead(soon)
-		if intime {
+		if next == unix.SIGCONT.String() {
 			return
 		}
 	}
+	require.Fail(t, "the command gets a second SIGTERM")
 }
 
 // A guard that has been stopped with the process group goes on when the front process does.

@@ -27,7 +27,7 @@ type Execution struct {
 	Title   string        // begins messages, after the verb
 
 	End *CutOff // why etcdkit has ended the command, or nil
-	Cut bool    // the command was ended by that, or by a SIGTERM to it and its guard, see guard.Status
+	Cut bool    // the command was cut off, see guard.Status
 }
 
 // CutOff is why a command was ended, as the exit file of run has it.
