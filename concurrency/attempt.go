@@ -83,7 +83,7 @@ func (t terms) observed(ctx context.Context, q *sessionQueue, r request, invalid
 
 // ask is acquire without hooks.
 func (t terms) ask(ctx context.Context, q *sessionQueue, r request) (*Permit, error) {
-	if !r.isPlain() {
+	if !r.isPlain() || q.sess.Accepting().Err() != nil { // while Close waits, nothing is kept
 		t.keeper = nil
 	} else if t.keeper != nil {
 		if p := t.take(ctx, q, &r); p != nil {
@@ -110,7 +110,9 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 	var err error
 	if a.isLocal() {
 		p, err = a.waitLocally(timed)
-	} else {
+	}
+	if p == nil && (err == nil || timed.Err() == nil && q.sess.Accepting().Err() != nil && !q.sess.Refuses(ctx)) {
+		a.keeper = nil // the local queue has ended with the beginning of Close, which waits for the work of which the call is a part
 		p, err = a.within(timed)
 	}
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
+	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/queue"
@@ -64,7 +65,8 @@ func candidate(opts []AcquireOption) (request, error) {
 }
 
 func (el *Election) campaign(ctx context.Context, r request, invalid error) (*Permit, error) {
-	term, err := terms{}.acquire(ctx, el.queue, r, invalid)
+	// Close asks each leader to resign at once, so a campaign is no part of the work that it waits for.
+	term, err := terms{}.acquire(life.Apart(ctx), el.queue, r, invalid)
 	if err != nil {
 		return nil, err
 	}

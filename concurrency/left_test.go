@@ -35,7 +35,7 @@ func TestEndedHoldersLeaveNothing(t *testing.T) {
 	}
 	work := func(entered, permits int) {
 		for range entered {
-			leave, ok := epoch.Enter("job")
+			leave, ok := epoch.Enter(t.Context(), "job")
 			require.True(t, ok)
 			leave()
 			leave() // is once

@@ -86,15 +86,17 @@ func (s semaphore) AskInOutage(idle func(now time.Time) (on, idle bool), answere
 	}
 }
 
-// Closed reports whether the session is closed, or closing.
-func (s semaphore) Closed() bool { return s.queue != nil && s.queue.sess.Accepting().Err() != nil }
+// Closed reports whether the session takes no further call with ctx.
+func (s semaphore) Closed(ctx context.Context) bool {
+	return s.queue != nil && s.queue.sess.Refuses(ctx)
+}
 
-// Closing returns a channel that is closed when the session is.
-func (s semaphore) Closing() <-chan struct{} {
+// Closing returns a channel that is closed then.
+func (s semaphore) Closing(ctx context.Context) <-chan struct{} {
 	if s.queue == nil {
 		return nil
 	}
-	return s.queue.sess.Accepting().Done()
+	return s.queue.sess.Accepts(ctx).Done()
 }
 
 // Answers reports whether the error of a call shows that etcd answers: a limit is reached, what is stored does not admit
@@ -153,7 +155,7 @@ func (l *rateLimiter) AskInOutage(idle func(now time.Time) (on, idle bool), answ
 }
 
 // Closed is that of a semaphore.
-func (l *rateLimiter) Closed() bool { return l.queue.sess.Accepting().Err() != nil }
+func (l *rateLimiter) Closed(ctx context.Context) bool { return l.queue.sess.Refuses(ctx) }
 
 // Answers is that of a semaphore.
 func (*rateLimiter) Answers(err error) bool { return answers(err) }

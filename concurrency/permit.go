@@ -159,12 +159,12 @@ func (p *Permit) values() context.Context {
 }
 
 // working returns the ctx of work under the permit: that of the call that got it, with the values that hooks
-// have given the hold.
+// have given the hold, and known to be under the permit.
 func (p *Permit) working(ctx context.Context) context.Context {
-	if p.hold == nil {
-		return ctx
+	if p.hold != nil {
+		ctx = hook.With(ctx, p.values())
 	}
-	return hook.With(ctx, p.values())
+	return p.life.Around(ctx)
 }
 
 // holdEnded reports to the hooks how the hold has ended, after that time.
@@ -181,7 +181,7 @@ func (p *Permit) holdLost(lost *LostError, held time.Duration) {
 // register has the permit end with its epoch. It returns engine.ErrEpoch or ErrClosed if it is
 // too late for that, or a *LostError if others have ended the request already.
 func (p *Permit) register() error {
-	left, err := p.epoch.Hold(p.ticket.Ticket, p.kept.ForEpoch())
+	left, err := p.epoch.Hold(p.within.Context, p.ticket.Ticket, p.kept.ForEpoch())
 	switch {
 	case err != nil:
 		return err

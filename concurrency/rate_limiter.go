@@ -139,15 +139,7 @@ func checkRate(r Rate) error {
 //   - a *RateMismatchError (ErrLimitMismatch) if the stored rate is not this program's;
 //   - ErrClosed; or what keeps this process from taking any token although etcd answers: ErrTooMany, an
 //     error of etcd's, or that of a stored rate that cannot be read.
-func (l *RateLimiter) Allow() error {
-	in := l.in()
-	err := in.public(in.shares.Allow(in))
-	in.ended(err, nil, time.Time{})
-	if err != nil {
-		return fmt.Errorf("take a token of %q: %w", in.name, err)
-	}
-	return nil
-}
+func (l *RateLimiter) Allow() error { return l.in().Allow(context.Background()) }
 
 // Wait blocks until it has taken a token, or ctx is done. It returns nil if the caller may proceed.
 // Calls in one process are served in their order; there is no order among processes.
@@ -255,6 +247,16 @@ func (l *rateLimiter) ended(err, ended error, begun time.Time) {
 		reason = observe.Waited
 	}
 	l.shares.Ended(result, reason)
+}
+
+// Allow is RateLimiter.Allow for work under ctx, for the middlewares.
+func (l *rateLimiter) Allow(ctx context.Context) error {
+	err := l.public(l.shares.Allow(ctx, l))
+	l.ended(err, nil, time.Time{})
+	if err != nil {
+		return fmt.Errorf("take a token of %q: %w", l.name, err)
+	}
+	return nil
 }
 
 // acquireShare acquires a share of a rate, and stores the division if none is stored.

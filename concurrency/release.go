@@ -92,7 +92,6 @@ func (p *Permit) do(ctx context.Context, fn func(context.Context, *Permit) error
 			err = withEnd(err, lost)
 		}
 	}()
-	work = p.life.Around(work)
 	if p.source != nil {
 		work = &within{work, p}
 	}

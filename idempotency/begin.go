@@ -71,7 +71,7 @@ func (s *Store) begin(ctx context.Context, via string, key Key, payload any, opt
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
-	case s.sess.Accepting().Err() != nil:
+	case s.sess.Refuses(ctx):
 		return nil, nil, ErrClosed
 	}
 	if Within(ctx, s, key) {

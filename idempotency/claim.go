@@ -55,7 +55,7 @@ func (c *call) claim(ctx context.Context, f *flight, st state, at moment) (*Atte
 	}
 	a := &Attempt{}
 	cl := &a.claim
-	if !ep.EnterAs(&cl.entered) { // Close waits from here on, until the attempt is settled
+	if !ep.EnterAs(ctx, &cl.entered) { // Close waits from here on, until the attempt is settled
 		return nil, nil
 	}
 	if cl.work, err = s.work.takeAt(ctx, 1, at); err != nil {

@@ -24,10 +24,10 @@ type etcd struct {
 	space  keyspace.Space
 }
 
-// untilClose derives a ctx that also ends when Close of the session begins. If it has begun, ctx has
-// ended when untilClose returns.
+// untilClose derives a ctx that also ends when the session takes no further call with ctx: when Close begins, or later if ctx
+// runs under work in progress. If that is so already, ctx has ended when untilClose returns.
 func (e *etcd) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
-	return endedWith(ctx, e.sess.Accepting(), ErrClosed)
+	return endedWith(ctx, e.sess.Accepts(ctx), ErrClosed)
 }
 
 // own derives a ctx of a call that this process makes itself, in place of a caller's: of the session's it has the

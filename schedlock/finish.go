@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
@@ -61,7 +62,7 @@ func (k *claim) attempts(ctx context.Context, tick time.Time, fn Func) (res Resu
 
 // again reports whether this call makes another attempt after one with that result.
 func (k *claim) again(ctx context.Context, c *claimed, res Result, err error) bool {
-	return k.afterRun(c.attempt, res, err) && ctx.Err() == nil && k.sess.Accepting().Err() == nil && !k.starts.over()
+	return k.afterRun(c.attempt, res, err) && ctx.Err() == nil && !k.sess.Refuses(ctx) && !k.starts.over()
 }
 
 // run starts the function for a claim, and returns when the run has ended.
@@ -98,8 +99,8 @@ func (k *claim) run(ctx context.Context, c *claimed, fn Func) (Result, error) {
 	r.life.Begin(within, c.epoch, (*ends)(r))
 	r.stop = context.AfterFunc(c.epoch.Context(), func() { r.life.End(r.lostWithSession()) })
 	r.stopRequested = sync.OnceValue(func() context.Context {
-		ctx, cancel := k.sess.Open(r.Context())
-		context.AfterFunc(ctx, cancel)
+		ctx := either.Of(r.Context(), k.sess.Accepting(), ErrClosed)
+		context.AfterFunc(ctx, ctx.Release)
 		return ctx
 	})
 	r.atMost.Store(int64(k.atMost))

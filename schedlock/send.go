@@ -29,7 +29,7 @@ func (k *claim) write(ctx, sent context.Context, p plan) (got *claimed, err erro
 	}
 	// Once a claim is sent, other processes may have received its event and skip the tick. So Close waits
 	// for the claim and for its run: withdrawing it would lose the tick.
-	leave, ok := e.Enter(k.job.name)
+	leave, ok := e.Enter(ctx, k.job.name)
 	if !ok {
 		return nil, nil
 	}

@@ -163,7 +163,7 @@ func (r *Run) awaitAnswer(ctx context.Context, more bool) {
 		select {
 		case <-r.recorded:
 		case <-waiting.Done():
-		case <-r.locker.sess.Accepting().Done():
+		case <-r.locker.sess.Accepts(ctx).Done():
 		}
 	}
 	var gone error

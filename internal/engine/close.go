@@ -12,22 +12,39 @@ import (
 	"github.com/etcdkit/etcdkit/internal/lease"
 )
 
-// remember counts one more permit. It returns false if Close has begun: then
-// nothing is granted any more.
-func (s *Session) remember() bool {
+// remember counts one more permit, run or attempt. It returns false if Close has begun and waits for no work of which this
+// could be a part: then nothing is granted any more.
+func (s *Session) remember(as standing) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closing {
-		s.held++
+	if s.closing && (as == fresh || s.settled) {
+		return false
 	}
-	return !s.closing
+	s.held++
+	if as == helper {
+		s.helpers++
+	}
+	return true
 }
 
-func (s *Session) forget(n int) {
+// forget counts so many less, with so many helpers among them.
+func (s *Session) forget(n, helpers int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held -= n
-	if n > 0 && s.held == 0 && s.closing {
+	s.helpers -= helpers
+	if n > 0 && s.closing {
+		s.ebb()
+	}
+}
+
+// ebb finds what is left of what Close waits for. s.mu is held.
+func (s *Session) ebb() {
+	if s.held == s.helpers && !s.settled {
+		s.settled = true
+		s.settle()
+	}
+	if s.held == 0 {
 		close(s.idle)
 	}
 }
@@ -80,9 +97,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closing {
 		s.closing = true
-		if s.held == 0 {
-			close(s.idle)
-		}
+		s.ebb()
 	}
 	s.mu.Unlock()
 	s.refuse()

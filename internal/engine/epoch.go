@@ -27,10 +27,11 @@ type Epoch struct {
 
 	history *mirror.History // in which the lease was taken
 
-	ctx    context.Context // ends with the epoch
-	cancel context.CancelCauseFunc
-	accept context.Context // ends when no new request is taken: before ctx, on Close
-	blind  *time.Timer     // runs while the own range cannot be read; only its follower uses it
+	ctx     context.Context // ends with the epoch
+	cancel  context.CancelCauseFunc
+	accept  context.Context // ends when no new request is taken: before ctx, on Close
+	working context.Context // ends when no further part of work is taken: between these
+	blind   *time.Timer     // runs while the own range cannot be read; only its follower uses it
 
 	erasures erasures // of notices
 
@@ -51,7 +52,7 @@ func accepting(epoch, session context.Context) context.Context {
 // called when all contexts have ended, in a goroutine of their own, since they may take their time.
 func (e *Epoch) end(cause error, reason error) {
 	reason = e.sess.Explain(reason)
-	holders, held, first := e.roll.end(cause, reason)
+	holders, held, helpers, first := e.roll.end(cause, reason)
 	if !first {
 		return
 	}
@@ -62,7 +63,7 @@ func (e *Epoch) end(cause error, reason error) {
 		}
 	}
 	e.cancel(ErrEpoch)
-	e.sess.forget(held)
+	e.sess.forget(held, helpers)
 	if len(reports) > 0 {
 		e.sess.Report(func() { hook.Each(reports, func(report func()) { report() }) })
 	}
@@ -146,12 +147,15 @@ func (e *Epoch) Answers(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, func() { stop(); cancel() }
 }
 
-// Refuses returns ErrEpoch or ErrClosed if the epoch takes no new request, unless the
+// Refuses returns ErrEpoch or ErrClosed if the epoch takes no further call with the caller's ctx, unless the
 // caller's ctx has ended as well. It does not look at the cause of a ctx derived from both:
 // the caller's may have ended with one that another session has given it.
 func (e *Epoch) Refuses(caller context.Context) error {
-	if e.accept.Err() != nil && caller.Err() == nil {
-		return context.Cause(e.accept)
+	if e.accept.Err() == nil || caller.Err() != nil {
+		return nil
+	}
+	if accepts := e.Accepts(caller); accepts.Err() != nil {
+		return context.Cause(accepts)
 	}
 	return nil
 }
@@ -168,26 +172,27 @@ func (e *Epoch) WhyEnded() error {
 
 // Hold registers the holder of a ticket and returns what others have left for it. It
 // registers none if that is a notice: the request was ended. It returns ErrEpoch if the epoch
-// has ended, and ErrClosed if Close has begun.
-func (e *Epoch) Hold(t *Ticket, h Holder) (Mail, error) {
+// has ended, and ErrClosed if the session takes no further call with ctx.
+func (e *Epoch) Hold(ctx context.Context, t *Ticket, h Holder) (Mail, error) {
 	if !e.Valid() {
 		return Mail{}, ErrEpoch
 	}
-	return e.roll.add(t, h)
+	return e.roll.add(t, h, e.sess.standing(ctx))
 }
 
 // Drop forgets the holder of a ticket, which has ended by itself.
 func (e *Epoch) Drop(t *Ticket) {
-	if e.roll.drop(t) {
-		e.sess.forget(1)
+	if known, helpers := e.roll.drop(t); known {
+		e.sess.forget(1, helpers)
 	}
 }
 
 // Enter counts one more holder that Close waits for, until leave is called or the epoch ends.
-// It is a run of a job with that name. ok is false, and nothing is counted, if the epoch has ended or Close has begun.
-func (e *Epoch) Enter(job string) (leave func(), ok bool) {
+// It is a run of a job with that name. ok is false, and nothing is counted, if the epoch has ended or the session takes no
+// further call with ctx.
+func (e *Epoch) Enter(ctx context.Context, job string) (leave func(), ok bool) {
 	h := &Entered{epoch: e}
-	if !e.Valid() || !e.roll.enter(h, job) {
+	if !e.Valid() || !e.roll.enter(h, job, e.sess.standing(ctx)) {
 		return nil, false
 	}
 	return h.Leave, true
@@ -200,15 +205,15 @@ type Entered struct {
 }
 
 // EnterAs is Enter for another holder, of an epoch of which the caller has found just now that it is valid.
-func (e *Epoch) EnterAs(h *Entered) bool {
+func (e *Epoch) EnterAs(ctx context.Context, h *Entered) bool {
 	h.epoch = e
-	return e.roll.enter(h, "")
+	return e.roll.enter(h, "", e.sess.standing(ctx))
 }
 
 // Leave ends the wait of Close. It may be called more than once.
 func (h *Entered) Leave() {
 	if !h.left.Swap(true) && h.epoch.roll.leave(h) {
-		h.epoch.sess.forget(1)
+		h.epoch.sess.forget(1, 0)
 	}
 }
 

@@ -29,7 +29,7 @@ const namesHeld = 5
 // release etcd has not confirmed is not: revoking the lease frees it as well.
 func stillHeld(s *Session) bool {
 	s.mu.Lock()
-	held, e := s.held, s.current
+	held, e := s.held-s.helpers, s.current
 	s.mu.Unlock()
 	return e == nil && held > 0 || e != nil && held > e.roll.releasing()
 }
@@ -119,12 +119,12 @@ func queueOf(s keyspace.Space, in string) string {
 	return fmt.Sprintf("limiter %q", name)
 }
 
-// holdings returns what is held: the permits that are not released and the runs, and how many attempts there are.
+// holdings returns what is held: the permits that are not released, without helpers, and the runs, and how many attempts there are.
 func (r *roll) holdings() (named []holding, attempts int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for t, h := range r.holders {
-		if !h.Released() {
+		if !h.Released() && !t.helps {
 			named = append(named, holding{key: t.Key, token: t.Token, note: t.Note, since: t.since})
 		}
 	}

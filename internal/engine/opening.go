@@ -122,7 +122,7 @@ func (o opening) raise(ctx context.Context, l *lease.Lease, before met) (*Epoch,
 		e.history = s.History()
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	e.accept = accepting(e.ctx, s.accept)
+	e.accept, e.working = accepting(e.ctx, s.accept), accepting(e.ctx, s.working)
 	s.Background(func() {
 		<-l.Context().Done()
 		e.end(ErrLost, l.Cause())

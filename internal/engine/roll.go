@@ -21,6 +21,7 @@ type Ticket struct {
 	wake  chan struct{} // likewise; closed by a notice, nil unless one is awaited
 	asked func()        // likewise; called when it is asked to stop while it waits, nil unless it waits
 	since time.Time     // likewise; when it began to hold
+	helps bool          // likewise; its holder is a helper
 	freed bool          // guarded by the slots
 	gone  chan struct{} // likewise; closed when it is freed, nil unless Leaving has shown it
 }
@@ -68,7 +69,7 @@ type Holder interface {
 // It keeps no notice that is for none of this session's requests, or for one that is gone.
 // So it needs no bound, by which others could push out the notice of a live request.
 type roll struct {
-	remember func() bool // counts one more holder in the session, unless Close has begun
+	remember func(standing) bool // counts one more holder in the session, unless Close has begun
 
 	mu       sync.Mutex
 	ended    bool
@@ -105,7 +106,7 @@ func (e *early) keep(m Mail) {
 	e.mails = append(e.mails, m)
 }
 
-func newRoll(remember func() bool) *roll {
+func newRoll(remember func(standing) bool) *roll {
 	return &roll{
 		remember: remember,
 		written:  map[int64][]*Ticket{}, creating: map[*Ticket]int64{}, early: map[int64]*early{}, holders: map[*Ticket]Holder{}, runs: map[*Entered]holding{},
@@ -231,7 +232,7 @@ func (r *roll) Notice(t *Ticket) *record.Notice {
 }
 
 // add is Epoch.Hold for a lease that is valid.
-func (r *roll) add(t *Ticket, h Holder) (Mail, error) {
+func (r *roll) add(t *Ticket, h Holder, as standing) (Mail, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -239,20 +240,23 @@ func (r *roll) add(t *Ticket, h Holder) (Mail, error) {
 		return Mail{}, ErrEpoch
 	case t.left.Notice != nil:
 		return t.left, nil
-	case !r.remember():
+	case !r.remember(as):
 		return Mail{}, ErrClosed
 	}
-	r.holders[t], t.since = h, time.Now()
+	r.holders[t], t.since, t.helps = h, time.Now(), as == helper
 	return t.left, nil
 }
 
-// drop forgets the holder of a ticket, and reports whether there was one.
-func (r *roll) drop(t *Ticket) bool {
+// drop forgets the holder of a ticket, and reports whether there was one. helpers is 1 if it was one.
+func (r *roll) drop(t *Ticket) (known bool, helpers int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, known := r.holders[t]
+	_, known = r.holders[t]
 	delete(r.holders, t)
-	return known
+	if t.helps {
+		helpers = 1
+	}
+	return known, helpers
 }
 
 // Holds reports whether a request of the queue holds by this token.
@@ -264,10 +268,10 @@ func (r *roll) Holds(queue string, token int64) bool {
 
 // enter counts one more holder that has no request here, and returns false if all has ended
 // or Close has begun. For one that is no run of a job it is only a number.
-func (r *roll) enter(h *Entered, job string) bool {
+func (r *roll) enter(h *Entered, job string, as standing) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended || !r.remember() {
+	if r.ended || !r.remember(min(as, part)) {
 		return false
 	}
 	r.entered++
@@ -289,13 +293,13 @@ func (r *roll) leave(h *Entered) bool {
 	return !r.ended
 }
 
-// releasing counts the holders that their owners have released, and of which etcd has not
+// releasing counts the holders, but helpers, that their owners have released, and of which etcd has not
 // confirmed that yet.
 func (r *roll) releasing() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, h := range r.holders {
-		if h.Released() {
+	for t, h := range r.holders {
+		if h.Released() && !t.helps {
 			n++
 		}
 	}
@@ -303,19 +307,24 @@ func (r *roll) releasing() (n int) {
 }
 
 // end ends all, for the first cause that it is given. It returns the holders, for the caller
-// to end, and how many there were with those that have entered; first is false, and there are
+// to end, and how many there were with those that have entered, and helpers among them; first is false, and there are
 // none, if all had ended before.
-func (r *roll) end(cause, reason error) (holders map[*Ticket]Holder, held int, first bool) {
+func (r *roll) end(cause, reason error) (holders map[*Ticket]Holder, held, helpers int, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
-		return nil, 0, false
+		return nil, 0, 0, false
 	}
 	r.ended, r.cause, r.reason = true, cause, reason
 	holders, held = r.holders, len(r.holders)+r.entered
+	for t := range holders {
+		if t.helps {
+			helpers++
+		}
+	}
 	r.inUse = held > 0
 	r.holders, r.entered, r.runs = map[*Ticket]Holder{}, 0, nil
-	return holders, held, true
+	return holders, held, helpers, true
 }
 
 // Why returns how all has ended: ErrLost or ErrClosed, and a reason.

@@ -30,7 +30,7 @@ func (f *fake) Evicted(n record.Notice) func() {
 func (f *fake) StepDown(record.Notice) {}
 func (f *fake) Released() bool         { return f.free }
 
-func always() bool { return true }
+func always(standing) bool { return true }
 
 func eviction(reason string) Mail { return Mail{Notice: &record.Notice{Reason: reason}} }
 
@@ -165,7 +165,7 @@ func TestRollAdds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			counted := 0
-			r := newRoll(func() bool {
+			r := newRoll(func(standing) bool {
 				if c.remember {
 					counted++
 				}
@@ -173,7 +173,7 @@ func TestRollAdds(t *testing.T) {
 			})
 			x := written(r, "q", 7)
 			c.do(r, x)
-			left, err := r.add(x, &fake{})
+			left, err := r.add(x, &fake{}, fresh)
 			require.Equal(t, c.err, err)
 			require.Equal(t, x.left.Asked, left.Asked)
 			require.Equal(t, c.holds, r.Holds("q", 7))
@@ -184,8 +184,10 @@ func TestRollAdds(t *testing.T) {
 				require.Empty(t, r.deliver(7, eviction("x")))
 			}
 			require.Equal(t, c.holds, counted == 1)
-			require.Equal(t, c.holds, r.drop(x))
-			require.False(t, r.drop(x), "once")
+			known, _ := r.drop(x)
+			require.Equal(t, c.holds, known)
+			known, _ = r.drop(x)
+			require.False(t, known, "once")
 			r.forget(x)
 			empty(t, r)
 		})
@@ -198,7 +200,7 @@ func TestRollAddsInOneStep(t *testing.T) {
 	t.Parallel()
 	delivered := make(chan map[*Ticket]Holder, 1)
 	var r *roll
-	r = newRoll(func() bool {
+	r = newRoll(func(standing) bool {
 		go func() { delivered <- r.deliver(7, eviction("x")) }()
 		for range 100 { // it waits for the lock; if it did not, it would be done by now
 			runtime.Gosched()
@@ -210,7 +212,7 @@ func TestRollAddsInOneStep(t *testing.T) {
 		return true
 	})
 	x := written(r, "q", 7)
-	left, err := r.add(x, &fake{})
+	left, err := r.add(x, &fake{}, fresh)
 	require.NoError(t, err)
 	require.Equal(t, left.Notice == nil, r.Holds("q", 7), "it holds, or its caller learns of the eviction")
 	require.True(t, left.Notice != nil || len(<-delivered) == 1, "the eviction is delivered")
@@ -222,7 +224,7 @@ func TestRollDistinguishesQueues(t *testing.T) {
 	r := newRoll(always)
 	a, b := written(r, "a", 7), written(r, "b", 7)
 	for _, x := range []*Ticket{a, b} {
-		_, err := r.add(x, &fake{})
+		_, err := r.add(x, &fake{}, fresh)
 		require.NoError(t, err)
 	}
 	require.Len(t, r.deliver(7, eviction("x")), 2)
@@ -238,32 +240,33 @@ func TestRollEnds(t *testing.T) {
 	t.Parallel()
 	r := newRoll(always)
 	held := &fake{}
-	_, err := r.add(written(r, "q", 1), held)
+	_, err := r.add(written(r, "q", 1), held, fresh)
 	require.NoError(t, err)
 	released := written(r, "q", 2)
-	_, err = r.add(released, &fake{free: true})
+	_, err = r.add(released, &fake{free: true}, fresh)
 	require.NoError(t, err)
-	require.True(t, r.enter(&Entered{}, ""))
-	require.True(t, r.enter(&Entered{}, ""))
+	require.True(t, r.enter(&Entered{}, "", fresh))
+	require.True(t, r.enter(&Entered{}, "", fresh))
 	require.True(t, r.leave(&Entered{}))
 	require.Equal(t, 1, r.releasing())
 
 	lost, why := errors.New("lost"), errors.New("why")
-	holders, n, first := r.end(lost, why)
+	holders, n, _, first := r.end(lost, why)
 	require.True(t, first)
 	require.Equal(t, 3, n)
 	require.Len(t, holders, 2)
 	require.True(t, r.inUse)
 
-	holders, n, first = r.end(errors.New("later"), nil)
+	holders, n, _, first = r.end(errors.New("later"), nil)
 	require.False(t, first)
 	require.Zero(t, n)
 	require.Empty(t, holders)
 	cause, reason := r.Why()
 	require.Equal(t, []error{lost, why}, []error{cause, reason})
-	require.False(t, r.enter(&Entered{}, ""))
+	require.False(t, r.enter(&Entered{}, "", fresh))
 	require.False(t, r.leave(&Entered{}), "the end has counted it")
-	require.False(t, r.drop(released), "this one, too")
+	known, _ := r.drop(released)
+	require.False(t, known, "this one, too")
 	require.Zero(t, r.releasing())
 }
 
@@ -287,10 +290,10 @@ func TestRollAsksOneOfTwins(t *testing.T) {
 			r.deliver(7, first) // early for b
 			r.deliver(7, Mail{Asked: &record.Notice{Key: "b", Reason: "second"}})
 			r.Written(b, 7)
-			left, err := r.add(a, &fake{})
+			left, err := r.add(a, &fake{}, fresh)
 			require.NoError(t, err)
 			require.Equal(t, c.a, left.Asked != nil)
-			left, err = r.add(b, &fake{})
+			left, err = r.add(b, &fake{}, fresh)
 			require.NoError(t, err)
 			require.NotNil(t, left.Asked, "by one of the two")
 			require.Equal(t, c.b, left.Asked.Reason == "first")

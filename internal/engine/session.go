@@ -15,9 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
-	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/hook"
-	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/lease"
 	"github.com/etcdkit/etcdkit/internal/members"
@@ -68,9 +66,11 @@ type Session struct {
 	// Sending is for calls that read the queue or write a request, a bounded number at a time.
 	Sending Turns
 
-	// Three contexts end one after the other. All end with the client.
+	// Four contexts end one after the other. All end with the client.
 	accept  context.Context // ends when Close begins: no new work
 	refuse  context.CancelFunc
+	working context.Context // ends when Close waits for no work any more: no further parts of it
+	settle  context.CancelFunc
 	ctx     context.Context // ends when Close has waited for the holders
 	stop    context.CancelFunc
 	late    context.Context // ends two seconds later: for the last requests to etcd
@@ -88,9 +88,11 @@ type Session struct {
 	turn     chan struct{}      // closed and replaced when current changes
 	trouble  error              // why there is no lease, if etcd refuses one
 	past     map[int64]struct{} // leases that were lost; they may live on in etcd
-	held     int                // live permits
+	held     int                // live permits, runs and attempts
+	helpers  int                // those of them that serve the others
 	idle     chan struct{}      // closed when Close has begun and none is live
 	closing  bool
+	settled  bool // Close has begun, and none is live but helpers
 	finished bool // no goroutine is started any more
 
 	closeErr error
@@ -117,6 +119,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.source = &mirror.Source{KV: s.kv, Watcher: s.etcd.Watcher, Refresh: opts.TTL, Log: opts.Log, Seen: seen, History: s.history.Load, Rewound: s.Rewind, Enter: in.enter}
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
+	s.working, s.settle = context.WithCancel(context.WithValue(s.ctx, helperKey{}, s))
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
 	context.AfterFunc(s.ctx, in.use())
 	s.creations, s.removals = commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background), commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background)
@@ -237,23 +240,6 @@ func (s *Session) Background(fn func()) bool {
 	return true
 }
 
-// Do runs a call that ends when Close begins, with ErrClosed then: what it was changing may be changed or not.
-func (s *Session) Do(ctx context.Context, call func(context.Context) error) error {
-	if s.accept.Err() != nil {
-		return ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	open, cancel := s.Open(ctx)
-	defer cancel()
-	err := call(open)
-	if err != nil && s.accept.Err() != nil {
-		err = closing(ctx.Err(), err)
-	}
-	return err
-}
-
 // Get reads one key, linearizably.
 func (s *Session) Get(ctx context.Context, key string) ([]*mvccpb.KeyValue, error) {
 	resp, err := s.Read(ctx, key)
@@ -354,47 +340,10 @@ func (s *Session) become(e *Epoch) {
 	}
 }
 
-// Live returns the present epoch, and waits for one between two leases. It
-// returns ErrClosed, ctx's error joined with why there is no lease, or ErrLeaseless.
-func (s *Session) Live(ctx context.Context) (*Epoch, error) { return LiveAt(ctx, s, lease.Now()) }
-
-// LiveAt is Live by a reading of the clocks that the caller has made just now.
-func LiveAt(ctx context.Context, s *Session, at lease.Moment) (*Epoch, error) {
-	if s.leaseless {
-		return nil, ErrLeaseless
-	}
-	for ; ; at = lease.Now() {
-		s.mu.Lock()
-		e, turn := s.current, s.turn
-		s.mu.Unlock()
-		if s.accept.Err() != nil {
-			return nil, ErrClosed
-		}
-		if e != nil && e.ValidAt(at) {
-			return e, nil
-		}
-		select {
-		case <-turn: // an epoch that has ended gives way at once
-		case <-s.accept.Done():
-		case <-ctx.Done():
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return nil, join.Errors(ctx.Err(), s.trouble)
-		}
-	}
-}
-
 // Trusted reports whether the session has a lease that may be trusted now.
 func (s *Session) Trusted() bool {
 	s.mu.Lock()
 	e := s.current
 	s.mu.Unlock()
 	return e != nil && e.Valid()
-}
-
-// Open derives a ctx that also ends when Close begins, with ErrClosed as its cause. If it has begun,
-// ctx has ended when Open returns.
-func (s *Session) Open(ctx context.Context) (context.Context, context.CancelFunc) {
-	c := either.Of(ctx, s.accept, ErrClosed)
-	return c, c.Release
 }

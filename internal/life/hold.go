@@ -13,15 +13,15 @@ type Hold interface {
 	Lost(cause error) bool
 }
 
-type holdKey struct{}
+type lifeKey struct{}
 
-// under is the value of a ctx under a hold.
+// under is the value of a ctx under a life.
 type under struct {
-	life  *Life
-	outer context.Context // in which the hold was got
+	life  *Life           // nil for that of Apart
+	outer context.Context // in which the life began
 }
 
-// Around returns a child of ctx for work under the hold. It does not end with that.
+// Around returns a child of ctx for work under the life. It does not end with that.
 func (l *Life) Around(ctx context.Context) context.Context { return &around{ctx, l} }
 
 type around struct {
@@ -37,22 +37,56 @@ func (a *around) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// under returns the value for a key of a ctx for work under the life that is derived from outer, and nil if the key is not that
-// of holds, or the life's handle no Hold.
+// under returns the value for a key of a ctx for work under the life that is derived from outer, and nil if the key is not
+// lifeKey.
 func (l *Life) under(outer context.Context, key any) any {
-	if key != (holdKey{}) {
-		return nil
-	}
-	if _, ok := l.handle.(Hold); !ok {
+	if key != (lifeKey{}) {
 		return nil
 	}
 	return &under{l, outer}
 }
 
-// holds yields what ctx runs under, the innermost first.
-func holds(ctx context.Context) iter.Seq[*under] {
+// Apart returns a child of ctx for a call that is no part of the work under which ctx runs: Trusts yields nothing of that. The
+// loss of a hold concerns it as before.
+func Apart(ctx context.Context) context.Context { return apart{ctx} }
+
+type apart struct{ context.Context }
+
+// Value implements context.Context.
+func (a apart) Value(key any) any {
+	if key == (lifeKey{}) {
+		return &under{nil, a.Context}
+	}
+	return a.Context.Value(key)
+}
+
+// all yields what ctx runs under, and where a call is apart from that, the innermost first.
+func all(ctx context.Context) iter.Seq[*under] {
 	return func(yield func(*under) bool) {
-		for u, ok := ctx.Value(holdKey{}).(*under); ok && yield(u); u, ok = u.outer.Value(holdKey{}).(*under) {
+		for u, ok := ctx.Value(lifeKey{}).(*under); ok && yield(u); u, ok = u.outer.Value(lifeKey{}).(*under) {
+		}
+	}
+}
+
+// lives yields what ctx runs under, the innermost first.
+func lives(ctx context.Context) iter.Seq[*under] {
+	return func(yield func(*under) bool) {
+		for u := range all(ctx) {
+			if u.life != nil && !yield(u) {
+				return
+			}
+		}
+	}
+}
+
+// Trusts yields the trust of each life under which ctx runs and that has not ended, be its handle a Hold or not, the innermost
+// first, as far as Apart.
+func Trusts(ctx context.Context) iter.Seq[Trust] {
+	return func(yield func(Trust) bool) {
+		for u := range all(ctx) {
+			if u.life == nil || u.life.Cause() == nil && !yield(u.life.trust) {
+				return
+			}
 		}
 	}
 }
@@ -60,8 +94,8 @@ func holds(ctx context.Context) iter.Seq[*under] {
 // Holds yields the holds under which ctx runs, the innermost first, also those that have ended.
 func Holds(ctx context.Context) iter.Seq[Hold] {
 	return func(yield func(Hold) bool) {
-		for u := range holds(ctx) {
-			if !yield(u.life.handle.(Hold)) {
+		for u := range lives(ctx) {
+			if h, ok := u.life.handle.(Hold); ok && !yield(h) {
 				return
 			}
 		}
@@ -72,9 +106,13 @@ func Holds(ctx context.Context) iter.Seq[Hold] {
 // called. The end of ctx has no part in it.
 func AfterLoss(ctx context.Context, lost func(cause error)) (stop func()) {
 	var stops []func() bool
-	for u := range holds(ctx) {
+	for u := range lives(ctx) {
+		h, ok := u.life.handle.(Hold)
+		if !ok {
+			continue
+		}
 		stops = append(stops, context.AfterFunc(u.life.ending(), func() {
-			if cause := u.life.Cause(); u.life.handle.(Hold).Lost(cause) {
+			if cause := u.life.Cause(); h.Lost(cause) {
 				lost(cause)
 			}
 		}))

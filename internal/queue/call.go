@@ -77,7 +77,8 @@ func (c *Call) inTotal() *Call {
 func (c *Call) Admit(timed context.Context, e *engine.Epoch) (first, last *Ticket, err error) {
 	ctx, cancel := context.WithCancelCause(timed)
 	defer cancel(nil)
-	defer context.AfterFunc(e.Accepting(), func() { cancel(context.Cause(e.Accepting())) })()
+	accepts := e.Accepts(c.Ctx)
+	defer context.AfterFunc(accepts, func() { cancel(context.Cause(accepts)) })()
 	first, last, err = c.admitted(ctx, cancel, e)
 	c.former = cmp.Or(first, c.former)
 	if err == nil {

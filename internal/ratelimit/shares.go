@@ -85,11 +85,11 @@ func New(o Options) *Shares {
 	return s
 }
 
-// Allow takes a token if there is one now.
-func (s *Shares) Allow(u User) error {
+// Allow takes a token if there is one now. It does not wait, and not look whether ctx has ended.
+func (s *Shares) Allow(ctx context.Context, u User) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.use(u); err != nil {
+	if err := s.use(ctx, u); err != nil {
 		return err
 	}
 	if s.division.Shares > 0 {
@@ -112,7 +112,7 @@ func (s *Shares) Wait(ctx context.Context, u User) error {
 	c := &call{user: u, done: make(chan error, 1)}
 	c.deadline, _ = ctx.Deadline()
 	s.mu.Lock()
-	if err := s.use(u); err != nil {
+	if err := s.use(ctx, u); err != nil {
 		s.mu.Unlock()
 		return err
 	}
@@ -126,6 +126,7 @@ func (s *Shares) Wait(ctx context.Context, u User) error {
 	case err := <-c.done:
 		return err
 	case <-ctx.Done():
+	case <-s.Session.Accepts(ctx).Done():
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,12 +137,15 @@ func (s *Shares) Wait(ctx context.Context, u User) error {
 	} else if err := <-c.done; err == nil { // it got its token as ctx ended
 		return nil
 	}
+	if ctx.Err() == nil {
+		return engine.ErrClosed
+	}
 	return &WaitEnd{ctx.Err(), s.noToken()}
 }
 
 // use has the loop run, for a call. s.mu is held, as in all methods below that do not lock it.
-func (s *Shares) use(u User) error {
-	if s.Session.Accepting().Err() != nil {
+func (s *Shares) use(ctx context.Context, u User) error {
+	if s.Session.Refuses(ctx) {
 		return engine.ErrClosed
 	}
 	s.user = u

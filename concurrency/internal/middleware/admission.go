@@ -195,7 +195,7 @@ func (a *Admission) before(ctx context.Context, key string, each []concurrency.A
 		}
 	}
 	if a.outage.On() {
-		if door.In(a.Limiter.Key(key)).Closed() {
+		if door.In(a.Limiter.Key(key)).Closed(ctx) {
 			return nil, by, fmt.Errorf("acquire %q: %w", key, concurrency.ErrClosed)
 		}
 		switch turn, err := a.outage.Turn(time.Now(), time.Time{}); turn {

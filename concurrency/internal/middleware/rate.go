@@ -75,7 +75,7 @@ func (a *Admission) takeBy(ctx context.Context, by time.Time) error {
 	}
 	late := !time.Now().Before(by)
 	if late || a.outage.On() {
-		if err := a.Rate.Allow(); late || !errors.Is(err, concurrency.ErrRateExceeded) {
+		if err := door.In(a.Rate).Allow(ctx); late || !errors.Is(err, concurrency.ErrRateExceeded) {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (a *Admission) takeBy(ctx context.Context, by time.Time) error {
 		return waitEnded{err, exceeded}
 	}
 	if errors.Is(err, context.DeadlineExceeded) { // the wait ended before the call began
-		return a.Rate.Allow()
+		return door.In(a.Rate).Allow(ctx)
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func (a *Admission) turn(ctx context.Context, key string, until time.Time) (by t
 
 // drained waits until work under a permit may begin.
 func (a *Admission) drained(ctx context.Context, key string, by time.Time) error {
-	closing := door.In(a.Limiter.Key(key)).Closing()
+	closing := door.In(a.Limiter.Key(key)).Closing(ctx)
 	for {
 		wait := a.share.Draining()
 		if wait == nil {
