@@ -301,11 +301,15 @@ func Refuses(ctx context.Context) bool {
 }
 
 // Within reports whether ctx belongs to an attempt at the request with that key, in the store s or in
-// another Store of its name, that has not ended. It is for middleware: a second one of the store has
-// nothing to begin.
+// another Store of its name, that has not ended, or to an attempt at another request within it. It is for middleware: a second
+// one of the store has nothing to begin.
 func Within(ctx context.Context, s *Store, key Key) bool {
-	a, ok := FromContext(ctx)
-	return ok && a.store.keys.Range == s.keys.Range && a.key == key && a.life.Err() == nil
+	for a, ok := FromContext(ctx); ok; a, ok = FromContext(a.ctx.Context) {
+		if a.store.keys.Range == s.keys.Range && a.key == key && a.life.Err() == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // lostError is the cause of an attempt's context after its session was lost.

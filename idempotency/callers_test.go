@@ -208,14 +208,64 @@ func TestBegunWithinItself(t *testing.T) {
 		require.NoError(t, err)
 		at, _, err := other.Begin(ctx, key("1"), nil)
 		require.NoError(t, err, "another store is another matter")
-		require.False(t, idempotency.Within(at.Context(), a.Store, key("1")))
+		require.True(t, idempotency.Within(at.Context(), a.Store, key("1")), "it is within both")
 		require.NoError(t, at.Release(ctx))
 		require.False(t, idempotency.Within(at.Context(), other, key("1")), "it has ended")
+		require.True(t, idempotency.Within(at.Context(), a.Store, key("1")), "the one around it has not")
 		_, err = idempotency.Do(ctx, a.Store, key("1"), nil, func(context.Context, *idempotency.Attempt) (int, error) { return 3, nil })
 		return 1, err
 	})
 	require.ErrorIs(t, err, idempotency.ErrInvalid)
 	require.ErrorContains(t, err, "within its own attempt")
+}
+
+// A744: a request that is begun within its own attempt, by way of an attempt at another request or of another store, waited for
+// itself until MaxExecution had passed, and was executed twice.
+func TestBegunWithinItselfFarther(t *testing.T) {
+	t.Parallel()
+	f := shared(t)
+	a := f.instance(nil, nil)
+	other, err := idempotency.NewStore(a.sess, "another", nil)
+	require.NoError(t, err)
+	for name, between := range map[string]struct {
+		store *idempotency.Store
+		keys  []string
+	}{
+		"another key":   {a.Store, []string{"between"}},
+		"another store": {other, []string{"own"}},
+		"several":       {other, []string{"own", "between", "third"}},
+	} {
+		for _, policy := range []idempotency.LostPolicy{idempotency.TakeOver, idempotency.Refuse} {
+			id := fmt.Sprint(name, policy)
+			executed := 0
+			var deeper func(ctx context.Context, keys []string) error
+			deeper = func(ctx context.Context, keys []string) error {
+				store, id := a.Store, id
+				if len(keys) > 0 {
+					store, id = between.store, id+keys[0]
+					if keys[0] == "own" {
+						id = id[:len(id)-len("own")]
+					}
+				}
+				_, err := idempotency.Do(ctx, store, key(id), nil, func(ctx context.Context, _ *idempotency.Attempt) (int, error) {
+					if len(keys) == 0 {
+						executed++
+						return 1, nil
+					}
+					return 1, deeper(context.WithoutCancel(ctx), keys[1:])
+				}, idempotency.Wait(time.Minute))
+				return err
+			}
+			begun := time.Now()
+			_, err := idempotency.Do(ctxT(t), a.Store, key(id), nil, func(ctx context.Context, _ *idempotency.Attempt) (int, error) {
+				return 1, deeper(ctx, between.keys)
+			}, idempotency.OnLost(policy))
+			require.ErrorIs(t, err, idempotency.ErrInvalid, id)
+			require.ErrorContains(t, err, "within its own attempt", id)
+			require.Zero(t, executed, id)
+			require.Less(t, time.Since(begun), 10*time.Second, id)
+		}
+	}
 }
 
 // While etcd is near its quota replays continue, LikelyNew or not.
