@@ -6,9 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
@@ -32,6 +34,51 @@ func (f *full) Write(b []byte) (int, error) {
 func (f *full) Close() error {
 	f.once.Do(func() { close(f.closed) })
 	return f.Conn.Close()
+}
+
+// lessor and watcher are parts of a client whose Close is the test's.
+type lessor struct {
+	clientv3.Lease
+	close func()
+}
+
+func (l lessor) Close() error { l.close(); return nil }
+
+type watcher struct {
+	clientv3.Watcher
+	close func()
+}
+
+func (w watcher) Close() error { w.close(); return nil }
+
+// A745: Close of etcd's Watcher may wait for ever. Close of a session waited with it, beyond the end of its ctx.
+func TestWatcherThatDoesNotClose(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"it closes": false, "it waits": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				end, took := make(chan struct{}), time.Second
+				if !waits {
+					close(end)
+					took = 0
+				}
+				var closed []string
+				e := &Etcd{
+					Lease: lessor{close: func() { closed = append(closed, "lease") }}, Watcher: watcher{close: func() { closed = append(closed, "watcher"); <-end }}, calls: bare(t, ""),
+				}
+				begun := time.Now()
+				e.Close()
+				synctest.Wait()
+				require.Equal(t, took, time.Since(begun))
+				require.Equal(t, []string{"lease", "watcher"}, closed)
+				require.Error(t, e.calls.ctx.Err(), "its connections are closed in any case")
+				if waits {
+					close(end)
+				}
+			})
+		})
+	}
 }
 
 // M18: gRPC waits for up to 5 s when it closes a connection that takes nothing. All calls of the session waited for

@@ -3,6 +3,7 @@ package members
 import (
 	"context"
 	"reflect"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -75,12 +76,27 @@ func (e *Etcd) Await() (done func()) {
 // Ctx returns the context of the caller's client, which ends when that is closed.
 func (e *Etcd) Ctx() context.Context { return e.Client.Ctx() }
 
-// Close closes the connections of the session. Calls afterwards go by the caller's client.
+// closesFor bounds the wait for Close of etcd's own Lease and Watcher.
+const closesFor = time.Second
+
+// Close closes the connections of the session. Calls afterwards go by the caller's client. Close of etcd's Watcher can wait for
+// ever if a watch is refused while its stream ends, as with a token that has expired. After a second Close leaves it alone: its
+// goroutines stay until the process ends.
 func (e *Etcd) Close() {
 	if e.calls == nil {
 		return
 	}
-	_ = e.Lease.Close()
-	_ = e.Watcher.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = e.Lease.Close()
+		_ = e.Watcher.Close()
+	}()
+	t := time.NewTimer(closesFor)
+	defer t.Stop()
+	select {
+	case <-closed:
+	case <-t.C:
+	}
 	e.calls.close()
 }
