@@ -83,11 +83,14 @@ func (t terms) observed(ctx context.Context, q *sessionQueue, r request, invalid
 
 // ask is acquire without hooks.
 func (t terms) ask(ctx context.Context, q *sessionQueue, r request) (*Permit, error) {
-	if !r.isPlain() || q.sess.Accepting().Err() != nil { // while Close waits, nothing is kept
+	if !r.isPlain() {
 		t.keeper = nil
 	} else if t.keeper != nil {
 		if p := t.take(ctx, q, &r); p != nil {
 			return p, nil
+		}
+		if q.sess.Accepting().Err() != nil {
+			t.keeper = nil // while Close waits, nothing is kept or passed on
 		}
 	}
 	a := &attempt{reporter: reporter{queue: q, entry: t.agreement.Begin()}, request: r, terms: t, caller: ctx, begun: time.Now()}

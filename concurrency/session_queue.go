@@ -43,7 +43,7 @@ func (q *sessionQueue) at(l queue.Level) *sessionQueue {
 // isTotal reports whether this is the queue of a limiter's total.
 func (q *sessionQueue) isTotal() bool { return q.invalid == nil && q.Level() == queue.AtTotal }
 
-// do runs a call that ends when Close begins, with ErrClosed then.
+// do runs a call that ends with ErrClosed when the session accepts none with ctx any more.
 func (q *sessionQueue) do(ctx context.Context, call func(context.Context) error) error {
 	if q.invalid != nil {
 		return q.invalid

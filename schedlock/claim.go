@@ -101,7 +101,7 @@ func (k *claim) take(ctx context.Context, tick time.Time) (got *claimed, res Res
 }
 
 // ask sends claims until the tick is claimed by this process, or until it is decided that it is not.
-// ctx ends when Close or Remove begins. sent does not: it is the ctx of a claim in flight.
+// ctx ends with untilClose, or when Remove begins. sent does not: it is the ctx of a claim in flight.
 func (k *claim) ask(ctx, sent context.Context, p plan) (*claimed, Result, error) {
 	res := Result{Job: k.job.name, Tick: p.tick}
 	if err := ended(ctx); err != nil {

@@ -69,7 +69,7 @@ type Holder interface {
 // It keeps no notice that is for none of this session's requests, or for one that is gone.
 // So it needs no bound, by which others could push out the notice of a live request.
 type roll struct {
-	remember func(standing) bool // counts one more holder in the session, unless Close has begun
+	remember func(standing) bool // counts one more holder in the session: see Session.remember
 
 	mu       sync.Mutex
 	ended    bool
@@ -267,7 +267,7 @@ func (r *roll) Holds(queue string, token int64) bool {
 }
 
 // enter counts one more holder that has no request here, and returns false if all has ended
-// or Close has begun. For one that is no run of a job it is only a number.
+// or the session counts none more. For one that is no run of a job it is only a number.
 func (r *roll) enter(h *Entered, job string, as standing) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,16 +40,21 @@ var partsOfWork = map[string]func(d *desk) func(ctx context.Context) error{
 	"a permit that is passed": func(d *desk) func(ctx context.Context) error { return had(d.passing(5, time.Second)) },
 	"a token":                 func(d *desk) func(ctx context.Context) error { return d.rate(100, 10).Wait },
 	"a request": func(d *desk) func(ctx context.Context) error {
-		store := d.storeOf(idempotency.Options{})
+		store, n := d.storeOf(idempotency.Options{}), 0
 		return func(ctx context.Context) error {
-			_, err := idempotency.Do(ctx, store, order("part"), "payload", func(context.Context, *idempotency.Attempt) (int, error) { return 1, nil })
+			n++
+			_, err := idempotency.Do(ctx, store, order(fmt.Sprint("part", n)), "payload", func(context.Context, *idempotency.Attempt) (int, error) { return 1, nil })
 			return err
 		}
 	},
 	"a job": func(d *desk) func(ctx context.Context) error {
-		locker := d.locker()
+		locker, n := d.locker(), 0
 		return func(ctx context.Context) error {
-			_, err := locker.Do(ctx, "part", noWork, fireTime(1))
+			n++
+			res, err := locker.Do(ctx, "part", noWork, fireTime(n))
+			if err == nil {
+				require.Equal(d.t, schedlock.Ran, res.Outcome)
+			}
 			return err
 		}
 	},
@@ -88,6 +94,9 @@ func closesDuring(t *testing.T, d *desk, work func(d *desk, fn func(ctx context.
 	go func() {
 		done <- work(d, func(ctx context.Context) error {
 			over = ctx
+			if err := part(ctx); err != nil {
+				return err
+			}
 			close(began)
 			<-closing
 			if err := part(ctx); err != nil {
