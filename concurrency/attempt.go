@@ -109,13 +109,13 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 	}
 	timed, cancel := a.bound(ctx)
 	defer cancel()
-	var p *Permit
-	var err error
+	ask := a.within
 	if a.isLocal() {
-		p, err = a.waitLocally(timed)
+		ask = a.waitLocally
 	}
-	if p == nil && (err == nil || timed.Err() == nil && q.sess.Accepting().Err() != nil && !q.sess.Refuses(ctx)) {
-		a.keeper = nil // the local queue has ended with the beginning of Close, which waits for the work of which the call is a part
+	p, err := ask(timed)
+	if a.isLocal() && err != nil && timed.Err() == nil && q.sess.Accepting().Err() != nil && !q.sess.Refuses(ctx) {
+		a.keeper = nil // Close has ended the local queue, and waits for the work of which the call is a part
 		p, err = a.within(timed)
 	}
 	if err == nil {
