@@ -114,7 +114,7 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 		ask = a.waitLocally
 	}
 	p, err := ask(timed)
-	if a.isLocal() && err != nil && timed.Err() == nil && q.sess.Accepting().Err() != nil && !q.sess.Refuses(ctx) {
+	if a.isLocal() && err != nil && timed.Err() == nil && q.sess.Accepting().Err() != nil && !engine.Refuses(ctx, q.sess) {
 		a.keeper = nil // Close has ended the local queue, and waits for the work of which the call is a part
 		p, err = a.within(timed)
 	}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/limit"
 	"github.com/etcdkit/etcdkit/internal/outage"
 	"github.com/etcdkit/etcdkit/internal/share"
@@ -88,7 +89,7 @@ func (s semaphore) AskInOutage(idle func(now time.Time) (on, idle bool), answere
 
 // Closed reports whether the session takes no further call with ctx.
 func (s semaphore) Closed(ctx context.Context) bool {
-	return s.queue != nil && s.queue.sess.Refuses(ctx)
+	return s.queue != nil && engine.Refuses(ctx, s.queue.sess)
 }
 
 // Closing returns a channel that is closed then.
@@ -96,7 +97,7 @@ func (s semaphore) Closing(ctx context.Context) <-chan struct{} {
 	if s.queue == nil {
 		return nil
 	}
-	return s.queue.sess.Accepts(ctx).Done()
+	return engine.Accepts(ctx, s.queue.sess).Done()
 }
 
 // Answers reports whether the error of a call shows that etcd answers: a limit is reached, what is stored does not admit
@@ -155,7 +156,7 @@ func (l *rateLimiter) AskInOutage(idle func(now time.Time) (on, idle bool), answ
 }
 
 // Closed is that of a semaphore.
-func (l *rateLimiter) Closed(ctx context.Context) bool { return l.queue.sess.Refuses(ctx) }
+func (l *rateLimiter) Closed(ctx context.Context) bool { return engine.Refuses(ctx, l.queue.sess) }
 
 // Answers is that of a semaphore.
 func (*rateLimiter) Answers(err error) bool { return answers(err) }

@@ -252,8 +252,7 @@ func (l *rateLimiter) ended(err, ended error, begun time.Time) {
 // Allow is RateLimiter.Allow for work under ctx, for the middlewares.
 func (l *rateLimiter) Allow(ctx context.Context) error {
 	err := l.public(l.shares.Allow(ctx, l))
-	l.ended(err, nil, time.Time{})
-	if err != nil {
+	if l.ended(err, nil, time.Time{}); err != nil {
 		return fmt.Errorf("take a token of %q: %w", l.name, err)
 	}
 	return nil

@@ -78,7 +78,7 @@ func (a *attempt) bounding(timed context.Context, err error) string {
 func (a *attempt) waitEnded(timed context.Context, at *queue.Full, err error) error {
 	q, own, outage := a.queue, a.caller.Err(), a.queue.unavailable()
 	switch {
-	case own == nil && at == nil && q.sess.Refuses(a.caller):
+	case own == nil && at == nil && engine.Refuses(a.caller, q.sess):
 		return ErrClosed
 	case own == nil && context.Cause(timed) == errTried:
 		u := q.unanswered(a.begun)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
 // Begin begins an attempt at the request with that key, or returns the outcome of an earlier one. It
@@ -71,7 +73,7 @@ func (s *Store) begin(ctx context.Context, via string, key Key, payload any, opt
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
-	case s.sess.Refuses(ctx):
+	case engine.Refuses(ctx, s.sess):
 		return nil, nil, ErrClosed
 	}
 	if Within(ctx, s, key) {

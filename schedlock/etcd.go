@@ -27,7 +27,7 @@ type etcd struct {
 // untilClose derives a ctx that also ends when the session takes no further call with ctx: when Close begins, or later if ctx
 // runs under work in progress. If that is so already, ctx has ended when untilClose returns.
 func (e *etcd) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
-	return endedWith(ctx, e.sess.Accepts(ctx), ErrClosed)
+	return endedWith(ctx, engine.Accepts(ctx, e.sess), ErrClosed)
 }
 
 // own derives a ctx of a call that this process makes itself, in place of a caller's: of the session's it has the

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/either"
+	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
@@ -62,7 +63,7 @@ func (k *claim) attempts(ctx context.Context, tick time.Time, fn Func) (res Resu
 
 // again reports whether this call makes another attempt after one with that result.
 func (k *claim) again(ctx context.Context, c *claimed, res Result, err error) bool {
-	return k.afterRun(c.attempt, res, err) && ctx.Err() == nil && !k.sess.Refuses(ctx) && !k.starts.over()
+	return k.afterRun(c.attempt, res, err) && ctx.Err() == nil && !engine.Refuses(ctx, k.sess) && !k.starts.over()
 }
 
 // run starts the function for a claim, and returns when the run has ended.

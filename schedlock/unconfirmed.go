@@ -163,7 +163,7 @@ func (r *Run) awaitAnswer(ctx context.Context, more bool) {
 		select {
 		case <-r.recorded:
 		case <-waiting.Done():
-		case <-r.locker.sess.Accepts(ctx).Done():
+		case <-engine.Accepts(ctx, r.locker.sess).Done():
 		}
 	}
 	var gone error

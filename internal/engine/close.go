@@ -8,13 +8,77 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/life"
 )
+
+// relation says what a call is for Close of its session.
+type relation int
+
+const (
+	fresh  relation = iota // new work: refused once Close has begun
+	part                   // of a permit, a run or an attempt that Close waits for: refused once none of these is left
+	helper                 // it serves such parts, as a share of a rate does: likewise, and Close does not wait for it before
+)
+
+type helperKey struct{}
+
+// relationOf returns the relation of a call with a ctx. It is part if ctx runs under a permit, a run or an attempt of the session that has
+// not ended.
+func relationOf(ctx context.Context, s *Session) relation {
+	for t := range life.Trusts(ctx) {
+		if e, ok := t.(interface{ Of() string }); ok && e.Of() == s.id {
+			return part
+		}
+	}
+	if ctx.Value(helperKey{}) == s {
+		return helper
+	}
+	return fresh
+}
+
+// Accepts returns a context that ends when the session takes no further call with ctx: when Close begins, or, of a part of
+// work in progress, when Close waits for no work any more. Then the call returns ErrClosed.
+func Accepts(ctx context.Context, s *Session) context.Context {
+	if relationOf(ctx, s) == fresh {
+		return s.accept
+	}
+	return s.working
+}
+
+// Refuses reports whether the session takes no further call with ctx.
+func Refuses(ctx context.Context, s *Session) bool {
+	return s.accept.Err() != nil && Accepts(ctx, s).Err() != nil
+}
+
+// Working returns a context that ends when Close waits for no work any more. What is acquired with a ctx that is derived from it
+// serves work, and Close waits for it only after that.
+func Working(s *Session) context.Context { return s.working }
+
+// Do runs a call that ends, with ErrClosed, when the session accepts none with ctx any more: what it was changing may be changed
+// or not.
+func (s *Session) Do(ctx context.Context, call func(context.Context) error) error {
+	accepts := Accepts(ctx, s)
+	if accepts.Err() != nil {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	open := either.Of(ctx, accepts, ErrClosed)
+	defer open.Release()
+	err := call(open)
+	if err != nil && accepts.Err() != nil {
+		err = closing(ctx.Err(), err)
+	}
+	return err
+}
 
 // remember counts one more permit, run or attempt. It returns false if Close has begun and waits for no work of which this
 // could be a part: then nothing is granted any more.
-func (s *Session) remember(as standing) bool {
+func (s *Session) remember(as relation) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing && (as == fresh || s.settled) {
@@ -34,12 +98,12 @@ func (s *Session) forget(n, helpers int) {
 	s.held -= n
 	s.helpers -= helpers
 	if n > 0 && s.closing {
-		s.ebb()
+		ebb(s)
 	}
 }
 
 // ebb finds what is left of what Close waits for. s.mu is held.
-func (s *Session) ebb() {
+func ebb(s *Session) {
 	if s.held == s.helpers && !s.settled {
 		s.settled = true
 		s.settle()
@@ -97,7 +161,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closing {
 		s.closing = true
-		s.ebb()
+		ebb(s)
 	}
 	s.mu.Unlock()
 	s.refuse()

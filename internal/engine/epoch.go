@@ -85,6 +85,15 @@ func (e *Epoch) Context() context.Context { return e.ctx }
 // ErrEpoch as its cause, or before it when Close begins, with ErrClosed.
 func (e *Epoch) Accepting() context.Context { return e.accept }
 
+// Accepts returns a context that ends when the epoch takes no further call with ctx: with the epoch, with ErrEpoch as its cause,
+// or with that of the session's Accepts, with ErrClosed.
+func (e *Epoch) Accepts(ctx context.Context) context.Context {
+	if relationOf(ctx, e.sess) == fresh {
+		return e.accept
+	}
+	return e.working
+}
+
 // Deadline returns until when the lease may be trusted unless it is renewed.
 func (e *Epoch) Deadline() time.Time { return e.lease.Deadline() }
 
@@ -177,7 +186,7 @@ func (e *Epoch) Hold(ctx context.Context, t *Ticket, h Holder) (Mail, error) {
 	if !e.Valid() {
 		return Mail{}, ErrEpoch
 	}
-	return e.roll.add(t, h, e.sess.standing(ctx))
+	return e.roll.add(t, h, relationOf(ctx, e.sess))
 }
 
 // Drop forgets the holder of a ticket, which has ended by itself.
@@ -192,7 +201,7 @@ func (e *Epoch) Drop(t *Ticket) {
 // further call with ctx.
 func (e *Epoch) Enter(ctx context.Context, job string) (leave func(), ok bool) {
 	h := &Entered{epoch: e}
-	if !e.Valid() || !e.roll.enter(h, job, e.sess.standing(ctx)) {
+	if !e.Valid() || !e.roll.enter(h, job, relationOf(ctx, e.sess)) {
 		return nil, false
 	}
 	return h.Leave, true
@@ -207,7 +216,7 @@ type Entered struct {
 // EnterAs is Enter for another holder, of an epoch of which the caller has found just now that it is valid.
 func (e *Epoch) EnterAs(ctx context.Context, h *Entered) bool {
 	h.epoch = e
-	return e.roll.enter(h, "", e.sess.standing(ctx))
+	return e.roll.enter(h, "", relationOf(ctx, e.sess))
 }
 
 // Leave ends the wait of Close. It may be called more than once.

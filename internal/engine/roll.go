@@ -69,7 +69,7 @@ type Holder interface {
 // It keeps no notice that is for none of this session's requests, or for one that is gone.
 // So it needs no bound, by which others could push out the notice of a live request.
 type roll struct {
-	remember func(standing) bool // counts one more holder in the session: see Session.remember
+	remember func(relation) bool // counts one more holder in the session: see Session.remember
 
 	mu       sync.Mutex
 	ended    bool
@@ -106,7 +106,7 @@ func (e *early) keep(m Mail) {
 	e.mails = append(e.mails, m)
 }
 
-func newRoll(remember func(standing) bool) *roll {
+func newRoll(remember func(relation) bool) *roll {
 	return &roll{
 		remember: remember,
 		written:  map[int64][]*Ticket{}, creating: map[*Ticket]int64{}, early: map[int64]*early{}, holders: map[*Ticket]Holder{}, runs: map[*Entered]holding{},
@@ -232,7 +232,7 @@ func (r *roll) Notice(t *Ticket) *record.Notice {
 }
 
 // add is Epoch.Hold for a lease that is valid.
-func (r *roll) add(t *Ticket, h Holder, as standing) (Mail, error) {
+func (r *roll) add(t *Ticket, h Holder, as relation) (Mail, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -268,7 +268,7 @@ func (r *roll) Holds(queue string, token int64) bool {
 
 // enter counts one more holder that has no request here, and returns false if all has ended
 // or the session counts none more. For one that is no run of a job it is only a number.
-func (r *roll) enter(h *Entered, job string, as standing) bool {
+func (r *roll) enter(h *Entered, job string, as relation) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended || !r.remember(min(as, part)) {

@@ -30,7 +30,7 @@ func (f *fake) Evicted(n record.Notice) func() {
 func (f *fake) StepDown(record.Notice) {}
 func (f *fake) Released() bool         { return f.free }
 
-func always(standing) bool { return true }
+func always(relation) bool { return true }
 
 func eviction(reason string) Mail { return Mail{Notice: &record.Notice{Reason: reason}} }
 
@@ -165,7 +165,7 @@ func TestRollAdds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			counted := 0
-			r := newRoll(func(standing) bool {
+			r := newRoll(func(relation) bool {
 				if c.remember {
 					counted++
 				}
@@ -200,7 +200,7 @@ func TestRollAddsInOneStep(t *testing.T) {
 	t.Parallel()
 	delivered := make(chan map[*Ticket]Holder, 1)
 	var r *roll
-	r = newRoll(func(standing) bool {
+	r = newRoll(func(relation) bool {
 		go func() { delivered <- r.deliver(7, eviction("x")) }()
 		for range 100 { // it waits for the lock; if it did not, it would be done by now
 			runtime.Gosched()

@@ -15,7 +15,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/hook"
+	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/lease"
 	"github.com/etcdkit/etcdkit/internal/members"
@@ -340,10 +342,47 @@ func (s *Session) become(e *Epoch) {
 	}
 }
 
+// Live returns the present epoch, and waits for one between two leases. It
+// returns ErrClosed, ctx's error joined with why there is no lease, or ErrLeaseless.
+func (s *Session) Live(ctx context.Context) (*Epoch, error) { return LiveAt(ctx, s, lease.Now()) }
+
+// LiveAt is Live by a reading of the clocks that the caller has made just now.
+func LiveAt(ctx context.Context, s *Session, at lease.Moment) (*Epoch, error) {
+	if s.leaseless {
+		return nil, ErrLeaseless
+	}
+	for ; ; at = lease.Now() {
+		s.mu.Lock()
+		e, turn := s.current, s.turn
+		s.mu.Unlock()
+		if Refuses(ctx, s) {
+			return nil, ErrClosed
+		}
+		if e != nil && e.ValidAt(at) {
+			return e, nil
+		}
+		select {
+		case <-turn: // an epoch that has ended gives way at once
+		case <-Accepts(ctx, s).Done():
+		case <-ctx.Done():
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return nil, join.Errors(ctx.Err(), s.trouble)
+		}
+	}
+}
+
 // Trusted reports whether the session has a lease that may be trusted now.
 func (s *Session) Trusted() bool {
 	s.mu.Lock()
 	e := s.current
 	s.mu.Unlock()
 	return e != nil && e.Valid()
+}
+
+// Open derives a ctx that also ends when the session accepts no call with ctx any more, with ErrClosed as its cause. If that is
+// so already, ctx has ended when Open returns.
+func (s *Session) Open(ctx context.Context) (context.Context, context.CancelFunc) {
+	c := either.Of(ctx, Accepts(ctx, s), ErrClosed)
+	return c, c.Release
 }

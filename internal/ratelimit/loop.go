@@ -31,7 +31,7 @@ type request struct {
 
 // loop takes steps until the process is idle and has no shares, or Close waits for no work any more.
 func (s *Shares) loop() {
-	closing := s.Session.Working()
+	closing := engine.Working(s.Session)
 	t := time.NewTicker(stepEvery)
 	defer t.Stop()
 	defer s.report()
@@ -194,7 +194,7 @@ func (s *Shares) withdraw(n int) {
 
 // ask asks for one share, in the background.
 func (s *Shares) ask(d rate.Division) {
-	ctx, cancel := context.WithCancel(s.Session.Working())
+	ctx, cancel := context.WithCancel(engine.Working(s.Session))
 	a := &request{cancel: cancel}
 	s.asks = append(s.asks, a)
 	s.Session.Callback(func() { // hooks learn of it
@@ -221,14 +221,14 @@ func (s *Shares) answered(a *request, p *Share, err error) {
 		}
 	}
 	switch {
-	case err == nil && (a.withdrawn || s.Session.Working().Err() != nil):
+	case err == nil && (a.withdrawn || engine.Working(s.Session).Err() != nil):
 		s.give([]*Share{p}, nil)
 	case err == nil:
 		s.trouble.acquire = nil
 		s.granted = append(s.granted, p)
 		context.AfterFunc(p.Permit.Context(), func() { s.drop(p) })
 		s.prompt() // it counts when the queue was read
-	case !a.withdrawn && !errors.Is(err, engine.ErrClosed) && s.Session.Working().Err() == nil: // else end has the error
+	case !a.withdrawn && !errors.Is(err, engine.ErrClosed) && engine.Working(s.Session).Err() == nil: // else end has the error
 		if len(s.held)+len(s.asks)+len(s.granted) == 0 {
 			s.trouble.acquire = err
 			s.fail(err)

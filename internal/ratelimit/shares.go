@@ -126,7 +126,7 @@ func (s *Shares) Wait(ctx context.Context, u User) error {
 	case err := <-c.done:
 		return err
 	case <-ctx.Done():
-	case <-s.Session.Accepts(ctx).Done():
+	case <-engine.Accepts(ctx, s.Session).Done():
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Shares) Wait(ctx context.Context, u User) error {
 
 // use has the loop run, for a call. s.mu is held, as in all methods below that do not lock it.
 func (s *Shares) use(ctx context.Context, u User) error {
-	if s.Session.Refuses(ctx) {
+	if engine.Refuses(ctx, s.Session) {
 		return engine.ErrClosed
 	}
 	s.user = u

@@ -15,7 +15,7 @@ import (
 func TestWhatCloseWaitsFor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before  []standing // that are live when Close begins
+		before  []relation // that are live when Close begins
 		do      func(s *Session) (counted []bool)
 		want    []bool
 		settled bool
@@ -23,24 +23,24 @@ func TestWhatCloseWaitsFor(t *testing.T) {
 	}{
 		"nothing":         {do: func(*Session) []bool { return nil }, settled: true, idle: true},
 		"nothing, a part": {do: func(s *Session) []bool { return []bool{s.remember(part), s.remember(helper), s.remember(fresh)} }, want: []bool{false, false, false}, settled: true, idle: true},
-		"work":            {before: []standing{fresh}, do: func(s *Session) []bool { return []bool{s.remember(fresh)} }, want: []bool{false}},
-		"work, its part":  {before: []standing{fresh}, do: func(s *Session) []bool { return []bool{s.remember(part), s.remember(helper)} }, want: []bool{true, true}},
-		"a part outlasts its work": {before: []standing{fresh}, do: func(s *Session) []bool {
+		"work":            {before: []relation{fresh}, do: func(s *Session) []bool { return []bool{s.remember(fresh)} }, want: []bool{false}},
+		"work, its part":  {before: []relation{fresh}, do: func(s *Session) []bool { return []bool{s.remember(part), s.remember(helper)} }, want: []bool{true, true}},
+		"a part outlasts its work": {before: []relation{fresh}, do: func(s *Session) []bool {
 			first := s.remember(part)
 			s.forget(1, 0)
 			return []bool{first, s.remember(part)}
 		}, want: []bool{true, true}},
-		"work has ended": {before: []standing{fresh, part}, do: func(s *Session) []bool {
+		"work has ended": {before: []relation{fresh, part}, do: func(s *Session) []bool {
 			s.forget(2, 0)
 			return []bool{s.remember(part), s.remember(helper)}
 		}, want: []bool{false, false}, settled: true, idle: true},
-		"a helper is left": {before: []standing{fresh, helper}, do: func(s *Session) []bool {
+		"a helper is left": {before: []relation{fresh, helper}, do: func(s *Session) []bool {
 			s.forget(1, 0)
 			return []bool{s.remember(part), s.remember(helper)}
 		}, want: []bool{false, false}, settled: true},
-		"helpers alone":          {before: []standing{helper, helper}, do: func(*Session) []bool { return nil }, settled: true},
-		"helpers have ended":     {before: []standing{helper, helper}, do: func(s *Session) []bool { s.forget(1, 1); s.forget(1, 1); return nil }, settled: true, idle: true},
-		"all end with the epoch": {before: []standing{fresh, helper}, do: func(s *Session) []bool { s.forget(2, 1); s.forget(0, 0); return nil }, settled: true, idle: true},
+		"helpers alone":          {before: []relation{helper, helper}, do: func(*Session) []bool { return nil }, settled: true},
+		"helpers have ended":     {before: []relation{helper, helper}, do: func(s *Session) []bool { s.forget(1, 1); s.forget(1, 1); return nil }, settled: true, idle: true},
+		"all end with the epoch": {before: []relation{fresh, helper}, do: func(s *Session) []bool { s.forget(2, 1); s.forget(0, 0); return nil }, settled: true, idle: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +50,7 @@ func TestWhatCloseWaitsFor(t *testing.T) {
 				require.True(t, s.remember(as))
 			}
 			s.closing = true
-			s.ebb()
+			ebb(s)
 			require.Equal(t, c.want, c.do(s))
 			require.Equal(t, c.settled, s.working.Err() != nil)
 			select {
@@ -71,7 +71,7 @@ func (of) Valid() bool         { return true }
 func (of) Deadline() time.Time { return time.Time{} }
 
 // A740: a call is a part of work on its own session alone, and as long as that has not ended.
-func TestStanding(t *testing.T) {
+func TestRelation(t *testing.T) {
 	t.Parallel()
 	s := &Session{id: "own"}
 	under := func(ctx context.Context, session string) (context.Context, *life.Life) {
@@ -83,17 +83,17 @@ func TestStanding(t *testing.T) {
 	other, _ := under(ctx, "another")
 	own, ends := under(ctx, "own")
 	deep, _ := under(own, "another")
-	require.Equal(t, fresh, s.standing(ctx))
-	require.Equal(t, fresh, s.standing(other))
-	require.Equal(t, part, s.standing(own))
-	require.Equal(t, part, s.standing(deep))
-	require.Equal(t, part, s.standing(context.WithoutCancel(deep)))
-	require.Equal(t, part, s.standing(ends.Around(ctx)))
-	require.Equal(t, fresh, s.standing(life.Apart(deep)))
+	require.Equal(t, fresh, relationOf(ctx, s))
+	require.Equal(t, fresh, relationOf(other, s))
+	require.Equal(t, part, relationOf(own, s))
+	require.Equal(t, part, relationOf(deep, s))
+	require.Equal(t, part, relationOf(context.WithoutCancel(deep), s))
+	require.Equal(t, part, relationOf(ends.Around(ctx), s))
+	require.Equal(t, fresh, relationOf(life.Apart(deep), s))
 	helping := context.WithValue(ctx, helperKey{}, s)
-	require.Equal(t, helper, s.standing(helping))
-	require.Equal(t, fresh, s.standing(context.WithValue(ctx, helperKey{}, &Session{id: "own"})))
+	require.Equal(t, helper, relationOf(helping, s))
+	require.Equal(t, fresh, relationOf(context.WithValue(ctx, helperKey{}, &Session{id: "own"}), s))
 	ends.End(ErrLost)
-	require.Equal(t, fresh, s.standing(own))
-	require.Equal(t, fresh, s.standing(deep))
+	require.Equal(t, fresh, relationOf(own, s))
+	require.Equal(t, fresh, relationOf(deep, s))
 }
