@@ -84,7 +84,6 @@ func (s *Store) begin(ctx context.Context, via string, key Key, payload any, opt
 		s.count.add(&s.count.Cached, 1)
 		return nil, rec, nil
 	}
-	c := &call{store: s, via: cmp.Or(via, set.via), key: key, entry: entry, print: s.printer.complete(print, payloads), set: set, outer: ctx, begun: time.Now()}
-	c.since = c.begun
+	c := &call{store: s, via: cmp.Or(via, set.via), key: key, entry: entry, print: s.printer.complete(print, payloads), set: set, outer: ctx, since: time.Now()}
 	return c.begin(ctx)
 }

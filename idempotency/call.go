@@ -29,7 +29,6 @@ type call struct {
 	outer context.Context // the caller's
 	seat  seat            // its place in the count of its scope
 	seen  bool            // the key had, or has, a record or a claim
-	begun time.Time       // when the call has begun
 	since time.Time       // when etcd was asked what it has not answered; zero while nothing is asked
 }
 
@@ -72,7 +71,7 @@ func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
 }
 
 // unavailable joins err with a *concurrency.UnavailableError if etcd does not answer, and with
-// ErrUnseen if nothing is known of the request and its policy is not Refuse. The store learns from it whether there is an outage.
+// ErrUnseen if nothing is known of the request and its policy is not Refuse.
 func (c *call) unavailable(err error) error {
 	known := errors.Is(err, concurrency.ErrUnavailable)
 	away := (known || commit.Away(err)) && !errors.Is(err, ErrClosed)
@@ -87,9 +86,6 @@ func (c *call) unavailable(err error) error {
 	}
 	if c.seen || c.store.away.knows(c.entry.Ref) {
 		return err
-	}
-	if away {
-		c.store.away.unanswered(err, c.begun, c.set)
 	}
 	if (away || errors.Is(err, ErrNearQuota)) && c.set.OnLost != Refuse {
 		return join.Errors(ErrUnseen, err)

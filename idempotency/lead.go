@@ -15,12 +15,12 @@ import (
 func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, err error) {
 	s, st := c.store, state{sent: now()}
 	c.since = st.sent.Time
-	ctx, heard, err := s.away.ask(ctx, c.set)
+	ctx, asks, err := s.away.ask(ctx, c.set)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer heard()
-	answered := func() { heard(); f.markKnown() }
+	defer asks.end()
+	answered := func() { asks.heard(); f.markKnown() }
 	if !c.set.likelyNew || s.away.outage.On() {
 		st, err = s.reader.read(ctx, c.entry, false, 0)
 		answered()

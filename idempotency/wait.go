@@ -61,15 +61,18 @@ func (c *call) follow(ctx context.Context, f *flight) (*Outcome, error) {
 // the flight may not have noticed yet that it has ended, and is asked to look then.
 func (c *call) behind(ctx context.Context, f *flight) error {
 	c.since = time.Now()
-	asking, answered, err := c.store.away.ask(ctx, c.set)
+	asking, asks, err := c.store.away.ask(ctx, c.set)
 	if err != nil {
 		return err
 	}
 	lease, _, _ := f.attempt()
 	st, err := c.store.reader.read(asking, c.entry, true, lease)
-	answered()
 	if err != nil {
-		return c.because(asking, err)
+		err = c.because(asking, err)
+	}
+	asks.end()
+	if err != nil {
+		return err
 	}
 	busy := st.live || c.undoing(st)
 	if !busy || !st.prints().agree(f.prints()) {

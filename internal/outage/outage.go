@@ -82,12 +82,15 @@ func (d *Detector[T]) Turn(now, answered time.Time) (Turn, error) {
 // Unanswered records that a request has waited in vain, and reports whether that is an outage: etcd has
 // answered nothing since both of these times. of is what the request has called.
 func (d *Detector[T]) Unanswered(err error, of T, since, from time.Time) bool {
-	if !silent(since, d.start.Add(time.Duration(d.last.Load())), from) {
+	if !silent(since, d.LastAnswer(), from) {
 		return false
 	}
 	d.set(err, of)
 	return true
 }
+
+// LastAnswer returns when etcd last answered a request, as Answered was called; a time long ago if it never was.
+func (d *Detector[T]) LastAnswer() time.Time { return d.start.Add(time.Duration(d.last.Load())) }
 
 // Answered ends an outage: etcd has answered. A request that has waited in vain until then does not begin
 // it anew.

@@ -71,7 +71,7 @@ func (invalid) Is(target error) bool { return target == idempotency.ErrInvalid }
 // options in each count less than the middleware's own.
 func (s Settings) Begin(ctx context.Context, k idempotency.Key, payload any, each []idempotency.Option, own ...idempotency.Option) (*idempotency.Attempt, *idempotency.Outcome, error) {
 	opts := append(slices.Clip(each), idempotency.Via(s.Via), idempotency.Wait(s.Wait), idempotency.OnError(onError), silence.Bound[idempotency.Option](s.StoreTimeout))
-	ctx, cancel := context.WithTimeout(ctx, s.Wait+s.StoreTimeout)
+	ctx, cancel := silence.Within(ctx, s.Wait+s.StoreTimeout)
 	defer cancel()
 	return s.Store.Begin(ctx, k, payload, append(opts, own...)...)
 }

@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -11,15 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
-	grpcstatus "google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
-	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
 )
 
@@ -62,38 +55,6 @@ func TestSilenceOfOneRequestIsNoOutage(t *testing.T) {
 		require.Equal(t, http.StatusConflict, a.status)
 		require.Equal(t, 3*time.Second, a.took)
 		require.Equal(t, http.StatusCreated, post(handler, "d").status)
-	})
-}
-
-// Q7: a client that leaves before StoreTimeout has seen no outage.
-func TestOutageIsNotNoticedByALeavingClient(t *testing.T) {
-	t.Parallel()
-	bubble(t, 1, func(t *testing.T, on []*desk) {
-		d := on[0]
-		interceptor, err := idemgrpc.UnaryServerInterceptor(d.store(), &idemgrpc.Options{Scope: func(context.Context) string { return "tenant" }})
-		require.NoError(t, err)
-		call := func(key string, patience time.Duration) (codes.Code, time.Duration) {
-			ctx := metadata.NewIncomingContext(within(t, patience), metadata.Pairs("idempotency-key", key))
-			sent := time.Now()
-			_, err := interceptor(ctx, &emptypb.Empty{}, &grpc.UnaryServerInfo{FullMethod: "/pay.Payments/Charge"}, func(context.Context, any) (any, error) {
-				return &emptypb.Empty{}, nil
-			})
-			return grpcstatus.Code(err), time.Since(sent)
-		}
-		code, _ := call("a", time.Minute)
-		require.Equal(t, codes.OK, code)
-		d.client.Stall()
-		for range 2 {
-			code, took := call("b", 2*time.Second)
-			require.Equal(t, codes.DeadlineExceeded, code)
-			require.Equal(t, 2*time.Second, took)
-		}
-		code, took := call("b", time.Minute)
-		require.Equal(t, codes.Unavailable, code)
-		require.Equal(t, 5*time.Second, took)
-		code, took = call("b", time.Minute)
-		require.Equal(t, codes.Unavailable, code)
-		require.Zero(t, took, "the outage is known")
 	})
 }
 
