@@ -34,14 +34,19 @@ type Attempt struct {
 	names    stepNames
 	seen     *execution // with hooks
 	once     bool       // the policy is Refuse, or that of an attempt around this one
+	// A request that runs without a claim: see unclaimedRun. It is no attempt, and has the keys of one.
+	unclaimed bool
 }
+
+// claimed reports whether a is an attempt.
+func (a *Attempt) claimed() bool { return a != nil && !a.unclaimed }
 
 // start starts the attempt and its clocks. Its context has the values of the caller's.
 func (a *Attempt) start(outer context.Context, token int64) {
 	a.token, a.own.claim = token, &a.claim
 	a.own.set(a.begun, token)
-	around, within := FromContext(outer)
-	a.once = a.begun.Refuse || within && around.once
+	around := attemptOf(outer)
+	a.once = a.begun.Refuse || around != nil && around.once
 	work, seen := execute(outer, a)
 	a.seen = seen
 	a.ctx = attemptCtx{context.WithoutCancel(work), a}
@@ -88,7 +93,7 @@ func (e *ending) Ended(cause error) { (*Attempt)(e).overdue(cause) }
 // or the run's error: other work may have the permit then, or run the job. The release of a permit and the end of a run do not
 // end it, so work may continue after that, in a goroutine of its own. The attempt keeps its claim, so what the function returns can still be recorded.
 func (a *Attempt) Context() context.Context {
-	if a == nil {
+	if !a.claimed() {
 		return noContext
 	}
 	return a.life.Context()
@@ -104,7 +109,7 @@ var noContext = func() context.Context {
 // Deadline returns when the attempt's context ends at the latest, as things are: after MaxExecution,
 // or when the lease of the session, or that of the record, is no longer trusted. Each renewal of these moves the latter.
 func (a *Attempt) Deadline() time.Time {
-	if a == nil {
+	if !a.claimed() {
 		return time.Time{}
 	}
 	return a.life.Deadline()
@@ -112,7 +117,7 @@ func (a *Attempt) Deadline() time.Time {
 
 // Key returns the request's key.
 func (a *Attempt) Key() Key {
-	if a == nil {
+	if !a.claimed() {
 		return Key{}
 	}
 	return a.key
@@ -120,7 +125,7 @@ func (a *Attempt) Key() Key {
 
 // Ref returns the reference of the request's record, for operators: Store.Get, Resolve and Delete.
 func (a *Attempt) Ref() Ref {
-	if a == nil {
+	if !a.claimed() {
 		return ""
 	}
 	return Ref(a.entry.Ref)
@@ -131,7 +136,7 @@ func (a *Attempt) Ref() Ref {
 // ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before or ends since its lease is gone, or an
 // error of etcd's. With ErrFenced, the attempt's context ends.
 func (a *Attempt) SetNote(text string) error {
-	if a == nil {
+	if !a.claimed() {
 		return none("set note of")
 	}
 	text = record.Note(text)
@@ -184,7 +189,7 @@ func (a *Attempt) about(attempted string, err error) error {
 // Attempt returns the number of this attempt at the request: 1 for the first one, and one more after
 // each attempt that was lost or whose function has failed.
 func (a *Attempt) Attempt() int {
-	if a == nil {
+	if !a.claimed() {
 		return 0
 	}
 	return a.begun.Number
@@ -194,7 +199,7 @@ func (a *Attempt) Attempt() int {
 // the request: a resource that refuses tokens below the greatest one it has seen is safe from
 // earlier attempts. Attempts at two requests may have the same token.
 func (a *Attempt) Token() int64 {
-	if a == nil {
+	if !a.claimed() {
 		return 0
 	}
 	return a.token
@@ -205,7 +210,7 @@ func (a *Attempt) Token() int64 {
 // namespace as the session's client. A Txn without an operation is answered by one member of etcd,
 // which may be behind: give it a Then.
 func (a *Attempt) Guard() []clientv3.Cmp {
-	if a == nil {
+	if !a.claimed() {
 		return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(keyspace.DefaultPrefix), "<", 0)}
 	}
 	// What a record begins with is the attempt's own, and does not change before its end. The record outlives the session.
@@ -220,8 +225,9 @@ func (a *Attempt) Guard() []clientv3.Cmp {
 // key. It is the same in all attempts at the request with the same payload, and differs for each
 // purpose and each payload: if the request's key is used with another payload after its record has
 // expired, the service does not mistake the new request for the old one. Secret and AlsoCompare do
-// not count. A child key discloses neither the request's key nor its payload. ChildKey of a nil Attempt, as of a
-// request that runs without a claim, is a new random key each time. When to use it, and when idemhttp.Transport:
+// not count. A child key discloses neither the request's key nor its payload. A request that runs without a claim under
+// FailOpen has the child keys of an attempt. ChildKey of a nil Attempt, as of a request without a key (Optional), is a new
+// random key each time. When to use it, and when idemhttp.Transport:
 // see "Keys for other services" in the package's comment.
 func (a *Attempt) ChildKey(purpose string) string {
 	if a == nil {
@@ -236,7 +242,7 @@ func (a *Attempt) ChildKey(purpose string) string {
 // ErrTooLong or ErrSettled, or the *concurrency.LostError of a permit. It reads the clocks itself, so it is right after a
 // pause of the process even if no timer has fired yet.
 func (a *Attempt) Err() error {
-	if a == nil {
+	if !a.claimed() {
 		return none("check")
 	}
 	if err := a.life.Err(); err != nil {
@@ -269,7 +275,7 @@ func (a *Attempt) endFlight(outcome *Outcome) {
 // key, the outcome is written again, for five seconds, and then Commit returns ErrInvalid; Do has returned
 // ErrNotRecorded by then, and its attempt is lost. Attach of a nil Attempt panics.
 func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
-	if a == nil {
+	if !a.claimed() {
 		panic(none("attach to"))
 	}
 	a.settling.attach(ifs, then)
@@ -278,38 +284,54 @@ func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
 // Detach drops what was given to Attach so far. It is for a caller of Run whose function records a
 // failure as its result.
 func (a *Attempt) Detach() {
-	if a != nil {
+	if a.claimed() {
 		a.settling.detach()
 	}
 }
 
 type attemptKey struct{}
 
+// attemptOf returns the attempt whose context ctx is or is derived from, also one of a request that runs without a claim, or
+// nil.
+func attemptOf(ctx context.Context) *Attempt {
+	a, _ := ctx.Value(attemptKey{}).(*Attempt)
+	return a
+}
+
 // FromContext returns the attempt whose context ctx is or is derived from. ok is false if there is
 // none: behind a middleware, for a request that runs without a claim (Optional without a key, FailOpen
-// without etcd). The attempt is nil then; of its methods, only ChildKey does what it is for.
+// without etcd). Of the methods of the attempt that is returned then, only ChildKey does what it is for; the others do what
+// they do for a nil Attempt, which it may be.
 func FromContext(ctx context.Context) (a *Attempt, ok bool) {
-	a, ok = ctx.Value(attemptKey{}).(*Attempt)
-	return a, ok
+	a = attemptOf(ctx)
+	return a, a.claimed()
 }
 
 // Refuses reports whether ctx belongs to an attempt whose policy is Refuse, or to one within such an attempt:
 // what its function does is not to be repeated by a layer below, such as the Transport of net/http.
 func Refuses(ctx context.Context) bool {
-	a, ok := FromContext(ctx)
-	return ok && a.once
+	a := attemptOf(ctx)
+	return a != nil && a.once
 }
 
 // Within reports whether ctx belongs to an attempt at the request with that key, in the store s or in
-// another Store of its name, that has not ended, or to an attempt at another request within it. It is for middleware: a second
-// one of the store has nothing to begin.
+// another Store of its name, that has not ended, or to such a run of the request without a claim, or to an attempt at another
+// request within it. It is for middleware: a second one of the store has nothing to begin.
 func Within(ctx context.Context, s *Store, key Key) bool {
-	for a, ok := FromContext(ctx); ok; a, ok = FromContext(a.ctx.Context) {
-		if a.store.keys.Range == s.keys.Range && a.key == key && a.life.Err() == nil {
+	for a := attemptOf(ctx); a != nil; a = attemptOf(a.ctx.Context) {
+		if a.store.keys.Range == s.keys.Range && a.key == key && a.runs() {
 			return true
 		}
 	}
 	return false
+}
+
+// runs reports whether the attempt, or the run without a claim, has not ended.
+func (a *Attempt) runs() bool {
+	if a.unclaimed {
+		return a.store.away.runs(a)
+	}
+	return a.life.Err() == nil
 }
 
 // lostError is the cause of an attempt's context after its session was lost.

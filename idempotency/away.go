@@ -184,3 +184,10 @@ func (w *away) knows(ref string) bool {
 	defer w.mu.Unlock()
 	return w.left[ref] != nil
 }
+
+// runs reports whether a run without a claim has not ended.
+func (w *away) runs(a *Attempt) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.left[a.entry.Ref] == a
+}

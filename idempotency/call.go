@@ -48,13 +48,18 @@ func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
 		f, lead := s.flights.join(c.entry.Ref, c.print)
 		if lead {
 			a, rec, err := c.lead(ctx, f)
+			if err != nil {
+				err = c.unavailable(err)
+			}
 			if a == nil {
 				s.scopes.leave(c.seat)
 				c.seat = seat{}
-				s.flights.end(c.entry.Ref, f, rec, c.seen)
+				if !c.unclaim(f, err) {
+					s.flights.end(c.entry.Ref, f, rec, c.seen)
+				}
 			}
 			if err != nil || a != nil {
-				return a, nil, c.unavailable(err)
+				return a, nil, err
 			}
 			s.count.add(&s.count.Read, 1)
 			return c.replay(rec)

@@ -13,7 +13,7 @@ import (
 
 // CallKey returns an idempotency key for a call to another service, for use by a client's transport
 // or interceptor. Like ChildKey it derives the key from the attempt whose context ctx is or is
-// derived from; the key is empty if there is none. text describes the call: its target, its method and its
+// derived from, or a request that runs without a claim under FailOpen; the key is empty if there is none. text describes the call: its target, its method and its
 // content. Describe what the call says, and not its bytes if an encoder writes them in another way each
 // time: idemhttp.Transport and idemgrpc's client interceptor do.
 //
@@ -37,8 +37,8 @@ import (
 // then has the same key. A Step that runs again starts with no calls. CallKey and retry are safe for
 // concurrent use.
 func CallKey(ctx context.Context, text string, apart map[string]string) (key string, retry func(), err error) {
-	a, ok := FromContext(ctx)
-	if !ok {
+	a := attemptOf(ctx)
+	if a == nil {
 		return "", nil, nil
 	}
 	c, within := ctx.Value(callsKey{}).(*calls)

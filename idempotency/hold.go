@@ -12,13 +12,19 @@ import (
 // lost under which ctx runs, also after ctx has ended, as with a client that has left; and when ctx ends by the loss of a permit
 // that it did not have at the beginning, as under a share.
 func underHolds(ctx context.Context, attempt *life.Life, fn func() ([]byte, error)) ([]byte, error) {
-	defer life.AfterLoss(ctx, attempt.Interrupt)()
-	defer context.AfterFunc(ctx, func() {
-		if lost := lossOfPermit(context.Cause(ctx)); lost != nil {
-			attempt.Interrupt(lost)
-		}
-	})()
+	defer afterLoss(ctx, attempt.Interrupt)()
 	return fn()
+}
+
+// afterLoss calls lost with the cause when a permit or a run of a job is lost under which ctx runs, until stop is called.
+func afterLoss(ctx context.Context, lost func(cause error)) (stop func()) {
+	holds := life.AfterLoss(ctx, lost)
+	permit := context.AfterFunc(ctx, func() {
+		if cause := lossOfPermit(context.Cause(ctx)); cause != nil {
+			lost(cause)
+		}
+	})
+	return func() { permit(); holds() }
 }
 
 // lossOfPermit returns the *concurrency.LostError in the cause of a ctx's end, and nil if there is none. A permit that was

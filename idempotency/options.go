@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/etcdkit/etcdkit/idempotency/internal/unclaimed"
 	"github.com/etcdkit/etcdkit/internal/engine"
 )
 
@@ -216,6 +217,7 @@ type settings struct {
 	note, via string
 	returns   string
 	silence   time.Duration // how long etcd's first answer is waited for; 0 is as long as ctx: see package silence
+	unclaimed *unclaimed.Run
 }
 
 // BoundSilence is for package silence.

@@ -59,10 +59,15 @@ func StreamServerInterceptor(store *idempotency.Store, opts *Options) (grpc.Stre
 // the call, and not for the client.
 func pass(ctx context.Context, req any, handler grpc.UnaryHandler) (any, error) {
 	resp, err := handler(ctx, req)
+	return resp, passed(ctx, err)
+}
+
+// passed returns the error of a handler that has run without a claim of this interceptor.
+func passed(ctx context.Context, err error) error {
 	if _, begun := ctx.Value(clientKey{}).(middleware.Client); begun {
-		return resp, err
+		return err
 	}
-	return resp, middleware.Plain(err)
+	return middleware.Plain(err)
 }
 
 func (c *config) serve(ctx context.Context, req any, method string, handler grpc.UnaryHandler) (any, error) {
@@ -105,14 +110,14 @@ func (c *config) serve(ctx context.Context, req any, method string, handler grpc
 	switch {
 	case err != nil:
 		refused := c.shared.Refuse(ctx, k, err)
+		if refused.Open != nil {
+			return c.unclaimed(ctx, req, method, handler, refused, err)
+		}
 		if refused.Report {
 			c.ReportError(ctx, method, err)
 		}
 		if gone := ctx.Err(); gone != nil && refused.Reason == middleware.Unavailable {
 			return nil, status.FromContextError(gone).Err()
-		}
-		if c.FailOpen && refused.Open {
-			return pass(ctx, req, handler)
 		}
 		return nil, refusalOf(refused)
 	case rec != nil:
@@ -159,6 +164,15 @@ func (c *config) attempt(ctx context.Context, req any, method string, handler gr
 		return nil, refusalOf(*refused)
 	}
 	return resp, middleware.Plain(failed)
+}
+
+// unclaimed runs the handler without a claim, with the context that it has in an attempt.
+func (c *config) unclaimed(ctx context.Context, req any, method string, handler grpc.UnaryHandler, refused middleware.Refusal, because error) (resp any, err error) {
+	report := func(err error) { c.ReportError(ctx, method, err) }
+	refused.RunUnclaimed(ctx, Client(ctx), because, report, func(own context.Context, client middleware.Client) {
+		resp, err = handler(context.WithValue(own, clientKey{}, client), req)
+	})
+	return resp, passed(ctx, err)
 }
 
 // noOutcome is the result of a handler that has returned neither a message nor an error with another code than OK, as an

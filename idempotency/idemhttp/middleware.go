@@ -62,12 +62,12 @@ func (c *config) serve(w http.ResponseWriter, r *http.Request, next http.Handler
 			reuse(body)
 			return
 		}
+		if refused.Open != nil {
+			c.unclaimed(w, r, body, next, refused, err)
+			return
+		}
 		if refused.Report {
 			report(c, r, body, err)
-		}
-		if c.FailOpen && refused.Open {
-			handle(next, w, restored(r, r.Context(), body), r)
-			return
 		}
 		c.refuse(w, view(r, body), refused)
 		reuse(body)
@@ -229,6 +229,15 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	default:
 		c.refuse(w, view(r, body), *refused)
 	}
+}
+
+// unclaimed runs the handler without a claim, with the context and the headers that it has in an attempt.
+func (c *config) unclaimed(w http.ResponseWriter, r *http.Request, body []byte, next http.Handler, refused middleware.Refusal, err error) {
+	reports := func(err error) { report(c, r, body, err) }
+	refused.RunUnclaimed(r.Context(), clientOf(r.Context()), err, reports, func(ctx context.Context, client middleware.Client) {
+		v := &visit{client: client, over: true} // nothing is recorded that it could decide
+		handle(next, w, forHandler(restored(r, context.WithValue(ctx, visitKey{}, v), body)), r)
+	})
 }
 
 // duplicate answers a duplicate with the recorded outcome.

@@ -115,6 +115,12 @@ func shortened(s string) bool {
 	return len(s) == begins+1+2*sha256.Size && s[begins] == '#' && strings.Trim(s[begins+1:], "0123456789abcdef") == ""
 }
 
+// attemptOf returns the attempt whose keys the calls with ctx have, or nil: also that of a request that runs without a claim.
+func attemptOf(ctx context.Context) *idempotency.Attempt {
+	a, _ := idempotency.FromContext(ctx)
+	return a
+}
+
 // GivenKey is the key that a client's context was given.
 type GivenKey struct {
 	text   string
@@ -127,8 +133,7 @@ func Given(key string) *GivenKey { return &GivenKey{text: key} }
 
 // GivenAnew returns a new random key for the calls of ctx.
 func GivenAnew(ctx context.Context) *GivenKey {
-	a, _ := idempotency.FromContext(ctx)
-	return &GivenKey{rand.Text(), true, a}
+	return &GivenKey{rand.Text(), true, attemptOf(ctx)}
 }
 
 // For returns the key for calls with ctx. It reports none within an attempt if the key is random: the attempt that takes
@@ -137,8 +142,7 @@ func (k *GivenKey) For(ctx context.Context) (string, bool) {
 	if k == nil {
 		return "", false
 	}
-	_, within := idempotency.FromContext(ctx)
-	return k.text, !(k.random && within)
+	return k.text, !(k.random && attemptOf(ctx) != nil)
 }
 
 // Key returns the key, for calls that are no longer their attempt's: see package retries.
@@ -146,7 +150,7 @@ func (k *GivenKey) Key() string { return k.text }
 
 // mark returns ctx so that its equal calls have one key, if k was made in its attempt. k may be nil.
 func (k *GivenKey) mark(ctx context.Context) context.Context {
-	if a, within := idempotency.FromContext(ctx); within && k != nil && k.in == a {
+	if a := attemptOf(ctx); a != nil && k != nil && k.in == a {
 		return retries.With(ctx, k)
 	}
 	return ctx
@@ -157,7 +161,7 @@ func (k *GivenKey) mark(ctx context.Context) context.Context {
 // retry. It returns an error of describe, of a call that cannot be compared, or that of idempotency.CallKey,
 // with what is attempted.
 func CallKey(ctx context.Context, given *GivenKey, attempted string, describe func() (text string, apart map[string]string, err error)) (key string, retry func(), err error) {
-	if _, within := idempotency.FromContext(ctx); within {
+	if attemptOf(ctx) != nil {
 		text, apart, err := describe()
 		if err != nil {
 			return "", nil, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/unclaimed"
 	"github.com/etcdkit/etcdkit/internal/outage"
 )
 
@@ -49,8 +50,8 @@ type Refusal struct {
 	Also bool
 	// Report says that an operator should know the error.
 	Report bool
-	// Open says that the handler may run without a claim if Options.FailOpen is set.
-	Open bool
+	// Open is not nil if the handler is to run without a claim: see RunUnclaimed.
+	Open unclaimed.Run
 }
 
 // Refuse returns the answer to the request of a client with key k, for an error of Begin.
@@ -78,7 +79,7 @@ func (s Settings) Refuse(client context.Context, k idempotency.Key, err error) R
 		return Refusal{Reason: Unreadable, Ref: s.Store.Ref(k), Report: true}
 	}
 	left := client.Err() // that the client has left is not reported, unless etcd did not answer either
-	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Open: left == nil && errors.Is(err, idempotency.ErrUnseen)}
+	r := Refusal{Reason: Unavailable, RetryAfter: retryAfter, Open: openFor(left, err)}
 	r.Report = left == nil || !errors.Is(err, left) || errors.Is(err, outage.ErrUnavailable)
 	if errors.Is(err, idempotency.ErrNearQuota) {
 		r.Reason, r.Report = Full, true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/internal/unclaimed"
 )
 
 // TestRefuse: each error of Begin has one answer, and the handler may run without a claim only
@@ -33,8 +34,8 @@ func TestRefuse(t *testing.T) {
 		{"invalid", idempotency.ErrInvalid, Refusal{Reason: Internal, Report: true}},
 		{"unknown", &idempotency.UnknownError{Note: "order 7"}, Refusal{Reason: Unknown, Ref: st.Ref(k), Report: true}},
 		{"unreadable", fmt.Errorf("%w: version 9", idempotency.ErrUnreadable), Refusal{Reason: Unreadable, Ref: st.Ref(k), Report: true}},
-		{"near the quota", errors.Join(idempotency.ErrUnseen, idempotency.ErrNearQuota), Refusal{Reason: Full, RetryAfter: time.Second, Report: true, Open: true}},
-		{"away, unseen", errors.Join(idempotency.ErrUnseen, context.DeadlineExceeded), Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true, Open: true}},
+		{"near the quota", errors.Join(idempotency.ErrUnseen, idempotency.ErrNearQuota), Refusal{Reason: Full, RetryAfter: time.Second, Report: true}},
+		{"away, unseen", errors.Join(idempotency.ErrUnseen, context.DeadlineExceeded), Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true}},
 		{"away, seen", context.DeadlineExceeded, Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true}},
 		{"closed", idempotency.ErrClosed, Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true}},
 	} {
@@ -54,10 +55,24 @@ func TestRefuse(t *testing.T) {
 	} {
 		refused := Settings{Store: st}.Refuse(left, k, c.err)
 		require.Equal(t, c.report, refused.Report, c.err)
-		require.False(t, refused.Open, c.err)
+		require.Nil(t, refused.Open, c.err)
 	}
+	run := &running{}
+	opened := &openError{errors.Join(idempotency.ErrUnseen, context.DeadlineExceeded), run}
+	require.Equal(t, Refusal{Reason: Unavailable, RetryAfter: time.Second, Report: true, Open: run}, Settings{Store: st}.Refuse(t.Context(), k, fmt.Errorf("begin: %w", opened)))
+	require.False(t, run.ended)
+	require.Nil(t, Settings{Store: st}.Refuse(left, k, opened).Open)
+	require.True(t, run.ended, "nothing runs for a client that has left")
 	require.Equal(t, "order 7", Settings{Store: st, ShowNote: true}.Refuse(t.Context(), k, &idempotency.UnknownError{Note: "order 7"}).Note)
 }
+
+// running is a run without a claim.
+type running struct {
+	unclaimed.Run
+	ended bool
+}
+
+func (r *running) End() { r.ended = true }
 
 // TestFit: names that a Key can have stay, and longer ones stay apart.
 func TestFit(t *testing.T) {

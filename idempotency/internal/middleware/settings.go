@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/silence"
+	"github.com/etcdkit/etcdkit/idempotency/internal/unclaimed"
 )
 
 // maxTime is the greatest Wait and StoreTimeout, far below that with which their sum would
@@ -67,11 +68,19 @@ type invalid struct{ error }
 func (invalid) Is(target error) bool { return target == idempotency.ErrInvalid }
 
 // Begin begins the request with key k, within Wait and StoreTimeout. While etcd is known to be away, it does
-// not wait for etcd: see package silence. It returns an error as Store.Begin does, such as concurrency.ErrUnavailable. The attempt is for Run. The
-// options in each count less than the middleware's own.
+// not wait for etcd: see package silence. It returns an error as Store.Begin does, such as concurrency.ErrUnavailable. The attempt is for Run; an
+// error is for Refuse. The options in each count less than the middleware's own.
 func (s Settings) Begin(ctx context.Context, k idempotency.Key, payload any, each []idempotency.Option, own ...idempotency.Option) (*idempotency.Attempt, *idempotency.Outcome, error) {
 	opts := append(slices.Clip(each), idempotency.Via(s.Via), idempotency.Wait(s.Wait), idempotency.OnError(onError), silence.Bound[idempotency.Option](s.StoreTimeout))
 	ctx, cancel := silence.Within(ctx, s.Wait+s.StoreTimeout)
 	defer cancel()
-	return s.Store.Begin(ctx, k, payload, append(opts, own...)...)
+	if !s.FailOpen {
+		return s.Store.Begin(ctx, k, payload, append(opts, own...)...)
+	}
+	var run unclaimed.Run
+	a, out, err := s.Store.Begin(ctx, k, payload, append(append(opts, own...), unclaimed.Keep[idempotency.Option](&run))...)
+	if run != nil {
+		err = &openError{err, run}
+	}
+	return a, out, err
 }

@@ -1,0 +1,51 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+
+	"github.com/etcdkit/etcdkit/idempotency/internal/unclaimed"
+)
+
+// Runs of handlers without a claim: see package unclaimed.
+
+// KeepUnclaimed is for package unclaimed.
+func (s *settings) KeepUnclaimed(into *unclaimed.Run) { s.unclaimed = into }
+
+// unclaim keeps the flight of a call that has failed with err for a run without a claim, if its caller may do that. Duplicates
+// in this process find the run as they find an attempt, and none of them gets ErrUnseen meanwhile.
+func (c *call) unclaim(f *flight, err error) bool {
+	if c.set.unclaimed == nil || !errors.Is(err, ErrUnseen) {
+		return false
+	}
+	a := &Attempt{claim: claim{store: c.store, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f}, unclaimed: true}
+	c.store.away.leave(a)
+	f.markHere(0)
+	*c.set.unclaimed = &unclaimedRun{a, err}
+	return true
+}
+
+// unclaimedRun is an unclaimed.Run.
+type unclaimedRun struct {
+	attempt *Attempt // for the keys of calls
+	because error
+}
+
+// Start implements unclaimed.Run.
+func (u *unclaimedRun) Start(ctx context.Context) (_ context.Context, stop func()) {
+	a := u.attempt
+	around := attemptOf(ctx)
+	a.once = around != nil && around.once
+	a.ctx = attemptCtx{context.WithoutCancel(ctx), a}
+	work, end := context.WithCancelCause(&a.ctx)
+	work, cancel := context.WithTimeoutCause(work, a.set.MaxExecution, a.late())
+	lost := afterLoss(ctx, end)
+	return work, func() { lost(); cancel(); end(nil) }
+}
+
+// End implements unclaimed.Run.
+func (u *unclaimedRun) End() {
+	a := u.attempt
+	a.store.away.settle(a)
+	a.store.flights.end(a.entry.Ref, a.flight, nil, false)
+}

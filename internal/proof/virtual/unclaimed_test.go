@@ -1,0 +1,191 @@
+package virtual
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+)
+
+// A714: under FailOpen, duplicates in one process ran at the same time: the second one waits for the run without a claim as for
+// an attempt. After its end a duplicate runs again.
+func TestNoTwoRunsWithoutAClaimAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{0, 2 * time.Second} {
+		bubble(t, 1, func(t *testing.T, on []*desk) {
+			d := on[0]
+			var inside, most, runs atomic.Int64
+			handler := d.behind(&idemhttp.Options{FailOpen: true, Wait: wait}, func(w http.ResponseWriter, r *http.Request) {
+				most.Store(max(most.Load(), inside.Add(1)))
+				defer inside.Add(-1)
+				runs.Add(1)
+				time.Sleep(10 * time.Second)
+				created(w, r)
+			})
+			d.client.Stall()
+			var all sync.WaitGroup
+			answers := make([]timed, 4)
+			for n, at := range []time.Duration{0, 0, time.Second, 7 * time.Second} {
+				all.Go(func() {
+					time.Sleep(at)
+					answers[n] = post(handler, "K-1")
+				})
+			}
+			all.Wait()
+			require.EqualValues(t, 1, runs.Load())
+			ran := 0
+			for n, a := range answers {
+				switch {
+				case a.status == http.StatusCreated:
+					ran++
+				case n < 2 && a.status == http.StatusServiceUnavailable: // both gave up at the same time
+				default:
+					require.Equal(t, http.StatusConflict, a.status, n)
+				}
+			}
+			require.Equal(t, 1, ran)
+			require.LessOrEqual(t, answers[3].took, wait)
+
+			require.Equal(t, http.StatusCreated, post(handler, "K-1").status)
+			require.EqualValues(t, 2, runs.Load())
+			require.EqualValues(t, 1, most.Load())
+
+			d.client.Heal()
+			time.Sleep(10 * time.Second)
+			require.Equal(t, http.StatusCreated, post(handler, "K-1").status, "an attempt")
+			require.Equal(t, http.StatusCreated, post(handler, "K-1").status, "a replay")
+			require.EqualValues(t, 3, runs.Load())
+		})
+	}
+}
+
+// A714: a second Middleware of the store behind the first one does not wait for the run of the first.
+func TestRunWithoutAClaimWithinItself(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		store := d.store()
+		mw, err := idemhttp.Middleware(store, &idemhttp.Options{FailOpen: true, Scope: func(*http.Request) string { return "tenant" }})
+		require.NoError(t, err)
+		var within, after context.Context
+		handler := mw(mw(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { within = r.Context(); created(w, r) })))
+		d.client.Stall()
+		a := post(handler, "K-1")
+		require.Equal(t, http.StatusCreated, a.status)
+		require.Equal(t, 5*time.Second, a.took)
+		after = within
+		require.False(t, idempotency.Within(after, store, idempotency.Key{Scope: "tenant", Op: "POST /payments", ID: "K-1"}), "it has ended")
+	})
+}
+
+// sends records the keys of what it is sent, and answers 500.
+type sends struct{ keys []string }
+
+func (s *sends) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.keys = append(s.keys, r.Header.Get("Idempotency-Key"))
+	return &http.Response{StatusCode: http.StatusInternalServerError, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
+
+// A712: a run under FailOpen, its repetition and the claimed run after the outage send a provider one key, also for what a loop
+// in the handler sends again: each had a new random key, so the provider charged each time.
+func TestOneKeyWithAndWithoutAClaim(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		provider := &sends{}
+		client := &http.Client{Transport: &idemhttp.Transport{Base: provider}}
+		var children []string
+		claimed := 0
+		handler := d.behind(&idemhttp.Options{FailOpen: true}, func(w http.ResponseWriter, r *http.Request) {
+			a, ok := idempotency.FromContext(r.Context())
+			if ok {
+				claimed++
+			}
+			children = append(children, a.ChildKey("charge"))
+			for _, ctx := range []context.Context{r.Context(), idemhttp.Client(r.Context()), idemhttp.WithNewKey(r.Context())} {
+				for range 2 {
+					out, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://provider/charges", strings.NewReader(`{"amount":17}`))
+					require.NoError(t, err)
+					out.Header.Set("Content-Type", "application/json")
+					resp, err := client.Do(out)
+					require.NoError(t, err)
+					_, _ = io.Copy(io.Discard, resp.Body)
+					require.NoError(t, resp.Body.Close())
+				}
+			}
+			created(w, r)
+		})
+		d.client.Stall()
+		require.Equal(t, http.StatusCreated, post(handler, "K-1").status)
+		require.Equal(t, http.StatusCreated, post(handler, "K-1").status)
+		require.Zero(t, claimed)
+		d.client.Heal()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, http.StatusCreated, post(handler, "K-1").status)
+		require.Equal(t, 1, claimed)
+		require.Equal(t, []string{children[0], children[0], children[0]}, children)
+		require.Len(t, provider.keys, 18)
+		for _, key := range provider.keys {
+			require.Equal(t, provider.keys[0], key)
+		}
+		require.Equal(t, http.StatusCreated, post(handler, "K-2").status)
+		require.NotEqual(t, children[0], children[3])
+		require.NotEqual(t, provider.keys[0], provider.keys[18])
+	})
+}
+
+// A713: a handler without a claim does not end with its client, and has MaxExecution, as in an attempt: it had what was left of
+// the client's deadline, and was cut off in the middle.
+func TestRunWithoutAClaimOutlivesItsClient(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		type key struct{}
+		const execution = time.Minute
+		entered, over := make(chan struct{}), make(chan error, 1)
+		handler := d.behind(&idemhttp.Options{FailOpen: true, Each: func(*http.Request) []idempotency.Option {
+			return []idempotency.Option{idempotency.MaxExecution(execution)}
+		}}, func(w http.ResponseWriter, r *http.Request) {
+			ctx, begun := r.Context(), time.Now()
+			close(entered)
+			client := idemhttp.Client(ctx)
+			<-client.Done()
+			require.NoError(t, ctx.Err())
+			require.Equal(t, "kept", ctx.Value(key{}))
+			require.Equal(t, "kept", client.Value(key{}))
+			require.Empty(t, r.Header.Get("Grpc-Timeout"))
+			require.False(t, idemhttp.Decide(ctx, idempotency.Forget), "nothing is recorded")
+			a, ok := idempotency.FromContext(ctx)
+			require.False(t, ok)
+			require.ErrorIs(t, a.Err(), idempotency.ErrInvalid)
+			_, err := idempotency.Step(a, "one", func(context.Context) (int, error) { t.Error("it runs"); return 0, nil })
+			require.ErrorIs(t, err, idempotency.ErrInvalid)
+			require.Zero(t, a.Ref())
+			<-ctx.Done()
+			require.Equal(t, execution, time.Since(begun))
+			over <- context.Cause(ctx)
+			created(w, r)
+		})
+		d.client.Stall()
+		ctx, leave := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/payments", strings.NewReader("body"))
+		r.Header.Set("Idempotency-Key", "K-1")
+		r.Header.Set("Grpc-Timeout", "2S")
+		go handler.ServeHTTP(httptest.NewRecorder(), r)
+		<-entered
+		synctest.Wait()
+		leave()
+		require.ErrorIs(t, <-over, idempotency.ErrTooLong)
+	})
+}
