@@ -24,6 +24,7 @@ type away struct {
 
 	mu     sync.Mutex
 	silent silent
+	warned time.Time           // when it was last logged that handlers run without a claim
 	left   map[string]*Attempt // by ref
 }
 
@@ -190,4 +191,15 @@ func (w *away) runs(a *Attempt) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.left[a.entry.Ref] == a
+}
+
+// warns reports whether that is to be logged now: at most once a minute.
+func (w *away) warns(now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now.Sub(w.warned) < time.Minute {
+		return false
+	}
+	w.warned = now
+	return true
 }

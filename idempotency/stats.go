@@ -26,6 +26,7 @@ type Stats struct {
 	Mismatched int64 // calls that returned ErrMismatch
 	Unknown    int64 // calls that returned ErrUnknown
 	ScopeFull  int64 // calls that returned ErrScopeFull
+	Unclaimed  int64 // handlers of middlewares that ran without a claim (FailOpen)
 
 	Done      int64 // attempts whose result was recorded
 	Failed    int64 // attempts whose failure was recorded

@@ -3,8 +3,12 @@ package idempotency
 import (
 	"context"
 	"errors"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/etcdkit/etcdkit/idempotency/internal/unclaimed"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // Runs of handlers without a claim: see package unclaimed.
@@ -34,6 +38,7 @@ type unclaimedRun struct {
 // Start implements unclaimed.Run.
 func (u *unclaimedRun) Start(ctx context.Context) (_ context.Context, stop func()) {
 	a := u.attempt
+	u.report(ctx)
 	around := attemptOf(ctx)
 	a.once = around != nil && around.once
 	a.ctx = attemptCtx{context.WithoutCancel(ctx), a}
@@ -41,6 +46,18 @@ func (u *unclaimedRun) Start(ctx context.Context) (_ context.Context, stop func(
 	work, cancel := context.WithTimeoutCause(work, a.set.MaxExecution, a.late())
 	lost := afterLoss(ctx, end)
 	return work, func() { lost(); cancel(); end(nil) }
+}
+
+// report counts the run, and reports it to hooks and in the log.
+func (u *unclaimedRun) report(ctx context.Context) {
+	s, a := u.attempt.store, u.attempt
+	s.count.add(&s.count.Unclaimed, 1)
+	if hooks := s.sess.Hooks(); hooks.On() {
+		hooks.Event(ctx, observe.Unclaimed{Call: described(s, observe.Execute, a.key), Err: u.because})
+	}
+	if s.away.warns(time.Now()) {
+		s.log.Warn("handlers run without a claim (FailOpen)", zap.Int64("unclaimed", s.count.now().Unclaimed), zap.String("op", a.key.Op), zap.String("ref", a.entry.Ref), zap.Error(u.because))
+	}
 }
 
 // End implements unclaimed.Run.

@@ -3,7 +3,7 @@ package observe
 import "time"
 
 // Event is one of Waiting, PermitLost, Overrun, SessionLost, SessionRecovered, SessionClosed, LeaseRenewed,
-// LimitChanged, RateCalls, OutagePolicy and HookPanicked.
+// LimitChanged, RateCalls, OutagePolicy, Unclaimed and HookPanicked.
 type Event interface{ event() }
 
 // Waiting says why a call waits: at its beginning, and then every SessionOptions.ReportEvery.
@@ -112,6 +112,13 @@ type OutagePolicy struct {
 	Lasted    time.Duration // of the outage, when it ends
 }
 
+// Unclaimed reports that the handler of a request runs without a claim, since FailOpen of a middleware is set: it may
+// execute twice. The call is that of an execution, with neither Attempt nor Token.
+type Unclaimed struct {
+	Call
+	Err error // why the request could not begin
+}
+
 // HookPanicked reports that a hook has panicked, or has exited its goroutine: what it was called for may be missing in its
 // reports. A panic of a hook that receives this event is counted (Session.HookPanics), and not reported.
 type HookPanicked struct {
@@ -130,4 +137,5 @@ func (LeaseRenewed) event()     {}
 func (LimitChanged) event()     {}
 func (RateCalls) event()        {}
 func (OutagePolicy) event()     {}
+func (Unclaimed) event()        {}
 func (HookPanicked) event()     {}

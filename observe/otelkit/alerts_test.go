@@ -45,7 +45,7 @@ func reported(t *testing.T) signals.Metrics {
 		observe.LeaseRenewed{Namespace: "ns", Age: time.Second, TTL: 3 * time.Second},
 		observe.LimitChanged{Namespace: "ns", Kind: observe.Semaphore, Name: "x"},
 		observe.OutagePolicy{Namespace: "ns", Kind: observe.Limiter, Name: "x", Policy: "open", Active: true},
-		observe.SessionClosed{Namespace: "ns", Lost: true}, observe.HookPanicked{Namespace: "ns"},
+		observe.SessionClosed{Namespace: "ns", Lost: true}, observe.HookPanicked{Namespace: "ns"}, observe.Unclaimed{Call: call},
 		observe.RateCalls{Namespace: "ns", Name: "x", Result: observe.Refused, Reason: observe.Exceeded, Count: 1},
 	} {
 		hooks.Event(ctx, e)
@@ -94,5 +94,5 @@ func TestAlertsAndDashboard(t *testing.T) {
 	}
 	used := signals.Rules(t, rulesFile, testsFiles, joined)
 	used = append(used, signals.Dashboard(t, "../../docs/observability/dashboard.json", own)...)
-	signals.Shown(t, own, used, "etcdkit_release_duration_seconds", "etcdkit_session_renewal_age_seconds")
+	signals.Shown(t, own, used, "etcdkit_release_duration_seconds", "etcdkit_request_unclaimed_total", "etcdkit_session_renewal_age_seconds")
 }

@@ -31,6 +31,7 @@
 //	etcdkit.rate.calls               {call}      of RateLimiter.Allow and Wait, by etcdkit.result and etcdkit.reason
 //	etcdkit.hook.panics              {panic}     of any hook (observe.HookPanicked)
 //	etcdkit.outage.active            {policy}    outage policies (etcdkit.policy) that decide now
+//	etcdkit.request.unclaimed        {request}   handlers that ran without a claim (FailOpen)
 //
 // All have the attribute etcdkit.namespace. Keys, scopes, references, tokens and IDs are attributes of
 // spans, never of metrics. Names beyond Options.MaxNames are reported as "_other".

@@ -23,7 +23,7 @@
 //	etcdkit_record_duration_seconds     etcdkit_rate_calls_total
 //	etcdkit_overrun_duration_seconds    etcdkit_outage_active
 //	etcdkit_job_delay_seconds           etcdkit_hook_panics_total
-//	etcdkit_active
+//	etcdkit_active                      etcdkit_request_unclaimed_total
 //
 // A name of a semaphore has 63 series in each process: three histograms of 20 series and three gauges.
 // Each further result or reason of a call adds 20. Options.MaxNames bounds the names, Options.Buckets the

@@ -51,6 +51,7 @@ func drive(ctx context.Context, hooks observe.Hooks) {
 		observe.OutagePolicy{Namespace: "ns", Kind: observe.Limiter, Name: "api", Policy: "open", Active: true},
 		observe.OutagePolicy{Namespace: "ns", Kind: observe.Limiter, Name: "api", Policy: "closed", Active: true},
 		observe.OutagePolicy{Namespace: "ns", Kind: observe.Limiter, Name: "api", Policy: "closed"},
+		observe.Unclaimed{Call: observe.Call{Op: observe.Execute, Kind: observe.Store, Name: "payments", Namespace: "ns"}},
 		observe.HookPanicked{Namespace: "ns"},
 	} {
 		hooks.Event(ctx, e)

@@ -81,6 +81,8 @@ func (r *Recorder) event(_ context.Context, e observe.Event) {
 		said.Call = e.Call
 	case observe.Overrun:
 		said.Call = e.Call
+	case observe.Unclaimed:
+		said.Call = e.Call
 	}
 	r.said = append(r.said, said)
 }

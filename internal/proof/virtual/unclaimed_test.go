@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,9 +14,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/embedtest/etcdfake"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/idempotency/idemgrpc"
 	"github.com/etcdkit/etcdkit/idempotency/idemhttp"
+	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/observe"
 )
 
 // A714: under FailOpen, duplicates in one process ran at the same time: the second one waits for the run without a claim as for
@@ -187,5 +200,76 @@ func TestRunWithoutAClaimOutlivesItsClient(t *testing.T) {
 		synctest.Wait()
 		leave()
 		require.ErrorIs(t, <-over, idempotency.ErrTooLong)
+	})
+}
+
+// A713: so it is for a call of gRPC with a deadline.
+func TestCallWithoutAClaimOutlivesItsClient(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		interceptor, err := idemgrpc.UnaryServerInterceptor(d.store(), &idemgrpc.Options{FailOpen: true, Scope: func(context.Context) string { return "tenant" }})
+		require.NoError(t, err)
+		d.client.Stall()
+		ctx := metadata.NewIncomingContext(within(t, 7*time.Second), metadata.Pairs("idempotency-key", "K-1"))
+		sent, runs := time.Now(), 0
+		_, err = interceptor(ctx, &emptypb.Empty{}, &grpc.UnaryServerInfo{FullMethod: "/pay.Payments/Charge"}, func(ctx context.Context, _ any) (any, error) {
+			runs++
+			<-idemgrpc.Client(ctx).Done()
+			require.Equal(t, 7*time.Second, time.Since(sent))
+			require.NoError(t, ctx.Err())
+			_, ok := idempotency.FromContext(ctx)
+			require.False(t, ok)
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), idempotency.ErrTooLong)
+			return nil, idempotency.NothingDone(grpcstatus.Error(codes.Internal, "planned"))
+		})
+		require.Equal(t, 1, runs)
+		require.Equal(t, 5*time.Second+15*time.Minute, time.Since(sent))
+		require.Equal(t, "rpc error: code = Internal desc = planned", err.Error(), "without the word for an interceptor")
+	})
+}
+
+// A715: that a request runs without a claim is counted, reported to hooks and to ReportError, and logged once a minute. Nothing
+// told it from a 503.
+func TestRunsWithoutAClaimAreReported(t *testing.T) {
+	t.Parallel()
+	etcdfake.Test(t, func(t *testing.T, server *etcdfake.Server) {
+		var hooks testkit.Recorder
+		core, logs := observer.New(zap.WarnLevel)
+		client := server.NewClient()
+		sess, err := concurrency.NewSession(t.Context(), client.Client, "test", &concurrency.SessionOptions{TTL: ttl, Margin: margin, Prefix: prefix, Hooks: hooks.Hooks(), Logger: zap.New(core)})
+		require.NoError(t, err)
+		d := &desk{t: t, server: server, client: client, session: sess}
+		defer d.close(time.Second)
+		store := d.store()
+		var reported []error
+		mw, err := idemhttp.Middleware(store, &idemhttp.Options{FailOpen: true, Scope: func(*http.Request) string { return "tenant" }, ReportError: func(_ *http.Request, err error) {
+			reported = append(reported, err)
+		}})
+		require.NoError(t, err)
+		handler := mw(http.HandlerFunc(created))
+		require.Equal(t, http.StatusCreated, post(handler, "K-0").status)
+		client.Stall()
+		for range 3 {
+			require.Equal(t, http.StatusCreated, post(handler, "K-1").status)
+		}
+		require.EqualValues(t, 3, store.Stats().Unclaimed)
+		require.Len(t, reported, 3)
+		for _, err := range reported {
+			require.ErrorIs(t, err, idempotency.ErrUnseen)
+			require.ErrorContains(t, err, "the handler runs without a claim (Options.FailOpen): idempotency: begin")
+		}
+		events := slices.DeleteFunc(hooks.Said("store"), func(s testkit.Said) bool { return s.Text != "Unclaimed" })
+		require.Len(t, events, 3)
+		event := events[0].Event.(observe.Unclaimed)
+		require.Equal(t, observe.Execute, event.Op)
+		require.Equal(t, "POST /payments", event.Operation)
+		require.ErrorIs(t, event.Err, idempotency.ErrUnseen)
+		said := func() int { return logs.FilterMessage("handlers run without a claim (FailOpen)").Len() }
+		require.Equal(t, 1, said())
+		time.Sleep(time.Minute)
+		require.Equal(t, http.StatusCreated, post(handler, "K-1").status)
+		require.Equal(t, 2, said())
 	})
 }

@@ -64,6 +64,7 @@ var (
 	rateCalls   = &Instrument{"etcdkit.rate.calls", Counter, "{call}", "Calls for a token of a rate.", nil, with(ofName, Result, Reason)}
 	limitSet    = &Instrument{"etcdkit.limit.changes", Counter, "{change}", "Changes of a limit that sessions have seen.", nil, ofName}
 	outages     = &Instrument{"etcdkit.outage.active", UpDownCounter, "{policy}", "Outage policies that decide now.", nil, with(ofName, Policy)}
+	unclaimed   = &Instrument{"etcdkit.request.unclaimed", Counter, "{request}", "Requests whose handler has run without a claim.", nil, ofName}
 
 	lost      = &Instrument{"etcdkit.session.lost", Counter, "{session}", "Sessions that lost their lease.", nil, ofNamespace}
 	recovered = &Instrument{"etcdkit.session.recovered", Counter, "{session}", "Lost sessions that have a new lease.", nil, ofNamespace}
@@ -75,7 +76,7 @@ var (
 
 // All are all instruments.
 var All = []*Instrument{
-	acquire, hold, release, claim, run, begin, execute, rec, active, jobDelay, permitsLost, overrun, rateCalls, limitSet, outages,
+	acquire, hold, release, claim, run, begin, execute, rec, active, jobDelay, permitsLost, overrun, rateCalls, limitSet, outages, unclaimed,
 	lost, recovered, without, renewal, lateness, panics,
 }
 

@@ -65,6 +65,8 @@ func (m *Meter) Event(ctx context.Context, e observe.Event) {
 		of := m.named(observe.Call{Namespace: e.Namespace, Kind: e.Kind, Name: e.Name})
 		of.Policy = e.Policy
 		m.sink(ctx, outages, sign(e.Active), of)
+	case observe.Unclaimed:
+		m.sink(ctx, unclaimed, 1, m.named(e.Call))
 	case observe.HookPanicked:
 		m.sink(ctx, panics, 1, Labels{Namespace: e.Namespace})
 	default:
