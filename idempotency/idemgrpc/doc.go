@@ -57,10 +57,10 @@
 //
 // # Without etcd
 //
-// An outage begins with a call that has waited for StoreTimeout while etcd answered no call of the Store.
-// From then on one call a second asks etcd, and waits at most a second for its first answer, every tenth of
+// An outage begins when calls of the Store have waited for StoreTimeout, and etcd has answered none of them. Each
+// client may leave earlier: waits of half a second and more add up. From then on one call a second asks etcd, and waits at most a second for its first answer, every tenth of
 // them as long as StoreTimeout; the others are UNAVAILABLE at once, or run at once with FailOpen. The first
-// answer of etcd ends the outage. Latency below StoreTimeout begins none, nor does a client that leaves. With a
+// answer of etcd ends the outage. Latency below StoreTimeout begins none, nor does a pause of the process. With a
 // StoreTimeout below an election of etcd, about 3 seconds, an election counts as an outage. What this process
 // knows without etcd comes first: an outcome that it still has is replayed, and a duplicate waits for an
 // attempt of this process as long as Wait.

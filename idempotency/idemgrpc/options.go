@@ -59,13 +59,14 @@ type Options struct {
 	// comment. If it is shorter than an election of etcd, about 3 seconds, an election counts as an outage,
 	// in which FailOpen can execute a call twice. Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
-	// FailOpen runs the handler without a claim, so possibly twice, if a call cannot begin
+	// FailOpen runs the handler without a claim, so possibly once for each duplicate, if a call cannot begin
 	// because etcd is unavailable or nearly full, and nothing else is known of the call
 	// (idempotency.ErrUnseen). A call that was seen in progress, done or lost does not run
 	// again; neither does any call while etcd denies access or the session is closed, nor one whose
 	// attempt in this process has not been recorded. While etcd is away, handlers run at once. Such
-	// a handler has no attempt: what it calls, and ChildKey, has a new random key each time. It is
-	// ErrInvalid with a store whose OnLost is Refuse, and has no effect for a call with that. Defaults
+	// a handler has no attempt, and the context and the ChildKey of one: what it calls has the keys of an attempt. In one
+	// process, a duplicate waits for it as for an attempt. A client whose deadline is below StoreTimeout gets an answer
+	// only once the outage is known; Store.Stats counts these runs (Unclaimed). It is ErrInvalid with a store whose OnLost is Refuse, and has no effect for a call with that. Defaults
 	// to false: such calls are answered with UNAVAILABLE.
 	FailOpen bool
 	// Each returns options for one call, such as idempotency.Retain and OnLost. Wait and

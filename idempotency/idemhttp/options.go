@@ -102,12 +102,14 @@ type Options struct {
 	// package's comment. If it is shorter than an election of etcd, about 3 seconds, an election counts as
 	// an outage, in which FailOpen can execute a request twice. Defaults to 5 seconds; at most 24 hours.
 	StoreTimeout time.Duration
-	// FailOpen runs the handler without a claim, so possibly twice, if a request cannot begin
+	// FailOpen runs the handler without a claim, so possibly once for each duplicate, if a request cannot begin
 	// because etcd is unavailable or nearly full, and nothing else is known of the request
 	// (idempotency.ErrUnseen). A request that was seen in progress, done or lost does not
 	// run again; neither does any request while etcd denies access or the session is closed, nor one
 	// whose attempt in this process has not been recorded. While etcd is away, handlers run at once.
-	// Such a handler has no attempt: what it sends, and ChildKey, has a new random key each time.
+	// Such a handler has no attempt, and the context and the ChildKey of one: what it sends has the keys of an attempt. In
+	// one process, a duplicate waits for it as for an attempt. A client whose deadline is below StoreTimeout gets an
+	// answer only once the outage is known; Store.Stats counts these runs (Unclaimed).
 	// It is ErrInvalid with a store whose OnLost is Refuse, and has no effect for a request with that.
 	// Defaults to false: such requests are answered with 503.
 	FailOpen bool
