@@ -39,7 +39,7 @@ type Attempt struct {
 }
 
 // claimed reports whether a is an attempt.
-func (a *Attempt) claimed() bool { return a != nil && !a.unclaimed }
+func claimed(a *Attempt) bool { return a != nil && !a.unclaimed }
 
 // start starts the attempt and its clocks. Its context has the values of the caller's.
 func (a *Attempt) start(outer context.Context, token int64) {
@@ -93,7 +93,7 @@ func (e *ending) Ended(cause error) { (*Attempt)(e).overdue(cause) }
 // or the run's error: other work may have the permit then, or run the job. The release of a permit and the end of a run do not
 // end it, so work may continue after that, in a goroutine of its own. The attempt keeps its claim, so what the function returns can still be recorded.
 func (a *Attempt) Context() context.Context {
-	if !a.claimed() {
+	if !claimed(a) {
 		return noContext
 	}
 	return a.life.Context()
@@ -109,7 +109,7 @@ var noContext = func() context.Context {
 // Deadline returns when the attempt's context ends at the latest, as things are: after MaxExecution,
 // or when the lease of the session, or that of the record, is no longer trusted. Each renewal of these moves the latter.
 func (a *Attempt) Deadline() time.Time {
-	if !a.claimed() {
+	if !claimed(a) {
 		return time.Time{}
 	}
 	return a.life.Deadline()
@@ -117,7 +117,7 @@ func (a *Attempt) Deadline() time.Time {
 
 // Key returns the request's key.
 func (a *Attempt) Key() Key {
-	if !a.claimed() {
+	if !claimed(a) {
 		return Key{}
 	}
 	return a.key
@@ -125,7 +125,7 @@ func (a *Attempt) Key() Key {
 
 // Ref returns the reference of the request's record, for operators: Store.Get, Resolve and Delete.
 func (a *Attempt) Ref() Ref {
-	if !a.claimed() {
+	if !claimed(a) {
 		return ""
 	}
 	return Ref(a.entry.Ref)
@@ -136,7 +136,7 @@ func (a *Attempt) Ref() Ref {
 // ErrFenced, ErrSettled, the cause of the attempt's context if it has ended before or ends since its lease is gone, or an
 // error of etcd's. With ErrFenced, the attempt's context ends.
 func (a *Attempt) SetNote(text string) error {
-	if !a.claimed() {
+	if !claimed(a) {
 		return none("set note of")
 	}
 	text = record.Note(text)
@@ -189,7 +189,7 @@ func (a *Attempt) about(attempted string, err error) error {
 // Attempt returns the number of this attempt at the request: 1 for the first one, and one more after
 // each attempt that was lost or whose function has failed.
 func (a *Attempt) Attempt() int {
-	if !a.claimed() {
+	if !claimed(a) {
 		return 0
 	}
 	return a.begun.Number
@@ -199,7 +199,7 @@ func (a *Attempt) Attempt() int {
 // the request: a resource that refuses tokens below the greatest one it has seen is safe from
 // earlier attempts. Attempts at two requests may have the same token.
 func (a *Attempt) Token() int64 {
-	if !a.claimed() {
+	if !claimed(a) {
 		return 0
 	}
 	return a.token
@@ -210,7 +210,7 @@ func (a *Attempt) Token() int64 {
 // namespace as the session's client. A Txn without an operation is answered by one member of etcd,
 // which may be behind: give it a Then.
 func (a *Attempt) Guard() []clientv3.Cmp {
-	if !a.claimed() {
+	if !claimed(a) {
 		return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(keyspace.DefaultPrefix), "<", 0)}
 	}
 	// What a record begins with is the attempt's own, and does not change before its end. The record outlives the session.
@@ -242,7 +242,7 @@ func (a *Attempt) ChildKey(purpose string) string {
 // ErrTooLong or ErrSettled, or the *concurrency.LostError of a permit. It reads the clocks itself, so it is right after a
 // pause of the process even if no timer has fired yet.
 func (a *Attempt) Err() error {
-	if !a.claimed() {
+	if !claimed(a) {
 		return none("check")
 	}
 	if err := a.life.Err(); err != nil {
@@ -275,7 +275,7 @@ func (a *Attempt) endFlight(outcome *Outcome) {
 // key, the outcome is written again, for five seconds, and then Commit returns ErrInvalid; Do has returned
 // ErrNotRecorded by then, and its attempt is lost. Attach of a nil Attempt panics.
 func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
-	if !a.claimed() {
+	if !claimed(a) {
 		panic(none("attach to"))
 	}
 	a.settling.attach(ifs, then)
@@ -284,7 +284,7 @@ func (a *Attempt) Attach(ifs []clientv3.Cmp, then ...clientv3.Op) {
 // Detach drops what was given to Attach so far. It is for a caller of Run whose function records a
 // failure as its result.
 func (a *Attempt) Detach() {
-	if a.claimed() {
+	if claimed(a) {
 		a.settling.detach()
 	}
 }
@@ -304,7 +304,7 @@ func attemptOf(ctx context.Context) *Attempt {
 // they do for a nil Attempt, which it may be.
 func FromContext(ctx context.Context) (a *Attempt, ok bool) {
 	a = attemptOf(ctx)
-	return a, a.claimed()
+	return a, claimed(a)
 }
 
 // Refuses reports whether ctx belongs to an attempt whose policy is Refuse, or to one within such an attempt:

@@ -72,11 +72,11 @@ type asking struct {
 	answered atomic.Bool
 }
 
-// heard ends the bound: etcd has answered, or one of its members.
-func (a *asking) heard() { a.answered.Store(true) }
+// met ends the bound: etcd has answered, or one of its members.
+func (a *asking) met() { a.answered.Store(true) }
 
 // passed is called for each part of the wait.
-func (a *asking) passed(p silence.Part) (goOn bool) {
+func (a *asking) passed(p silence.Part) (more bool) {
 	vain := a.away.vain(a, p, a.set.silence)
 	if p.Ran >= a.bound && !a.answered.Load() {
 		a.giveUp(context.DeadlineExceeded)

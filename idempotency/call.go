@@ -54,7 +54,7 @@ func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
 			if a == nil {
 				s.scopes.leave(c.seat)
 				c.seat = seat{}
-				if !c.unclaim(f, err) {
+				if !unclaim(c, f, err) {
 					s.flights.end(c.entry.Ref, f, rec, c.seen)
 				}
 			}

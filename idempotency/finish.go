@@ -74,7 +74,7 @@ type end struct {
 
 // finish writes the outcome, once.
 func (a *Attempt) finish(ctx context.Context, e end) error {
-	if !a.claimed() {
+	if !claimed(a) {
 		return none(endings[e.state].verb)
 	}
 	if a.seen != nil {

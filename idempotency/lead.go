@@ -20,7 +20,7 @@ func (c *call) lead(ctx context.Context, f *flight) (a *Attempt, out *Outcome, e
 		return nil, nil, err
 	}
 	defer asks.end()
-	answered := func() { asks.heard(); f.markKnown() }
+	answered := func() { asks.met(); f.markKnown() }
 	if !c.set.likelyNew || s.away.outage.On() {
 		st, err = s.reader.read(ctx, c.entry, false, 0)
 		answered()

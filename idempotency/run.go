@@ -26,7 +26,7 @@ import (
 // When fn has returned, Run waits at most 5 seconds for etcd to record the end, also if ctx has ended.
 // After that it returns ErrNotRecorded, and recording continues in the background.
 func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte, error)) error {
-	if !a.claimed() {
+	if !claimed(a) {
 		return none("run")
 	}
 	if fn == nil {
@@ -54,7 +54,7 @@ func (a *Attempt) Run(ctx context.Context, fn func(ctx context.Context) ([]byte,
 // whose attempt was interrupted is not final either: another attempt may have begun, and may
 // succeed.
 func (a *Attempt) Certain(err error) bool {
-	if !a.claimed() {
+	if !claimed(a) {
 		return false
 	}
 	for _, not := range []error{ErrConflict, ErrFenced, ErrInvalid, ErrSettled} {

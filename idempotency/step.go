@@ -23,7 +23,7 @@ const maxSteps = 512 << 10
 // error of etcd's. With ErrFenced, the attempt's context ends. If fn was called, Step returns its value with these errors,
 // too; the value is not recorded: a later attempt calls fn again, and so does each delivery of a message whose step is too large.
 func Step[T any](a *Attempt, name string, fn func(ctx context.Context) (T, error)) (v T, err error) {
-	if !a.claimed() {
+	if !claimed(a) {
 		return v, none(fmt.Sprintf("step %q of", name))
 	}
 	if fn == nil {

@@ -18,7 +18,7 @@ func (s *settings) KeepUnclaimed(into *unclaimed.Run) { s.unclaimed = into }
 
 // unclaim keeps the flight of a call that has failed with err for a run without a claim, if its caller may do that. Duplicates
 // in this process find the run as they find an attempt, and none of them gets ErrUnseen meanwhile.
-func (c *call) unclaim(f *flight, err error) bool {
+func unclaim(c *call, f *flight, err error) bool {
 	if c.set.unclaimed == nil || !errors.Is(err, ErrUnseen) {
 		return false
 	}

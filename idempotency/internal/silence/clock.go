@@ -11,7 +11,7 @@ import (
 // etcd's. It is safe for concurrent use.
 type Clock struct {
 	part time.Duration
-	each func(p Part) (goOn bool)
+	each func(p Part) (more bool)
 
 	mu    sync.Mutex
 	timer *time.Timer
@@ -32,9 +32,9 @@ const (
 	spare       = 100 * time.Millisecond // how late a timer may fire, however short the part is
 )
 
-// Start returns a clock that measures d, and then goes on. It calls each for each part that counts, until that returns
+// Start returns a clock that measures d, and then continues. It calls each for each part that counts, until that returns
 // false or Stop is called. The time that has then been measured is d exactly once, in the part that ends it.
-func Start(d time.Duration, each func(p Part) (goOn bool)) *Clock {
+func Start(d time.Duration, each func(p Part) (more bool)) *Clock {
 	c := &Clock{part: max(1, min(d/10, longestPart)), each: each, left: d, from: time.Now()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
