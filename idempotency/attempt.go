@@ -149,7 +149,7 @@ func (a *Attempt) rewrite(change func(*record.Attempt) error) (err error) {
 		return err
 	}
 	defer func() { err = a.lost(err) }() // after unlock, for a hook that writes the record
-	defer a.unlock()
+	defer a.own.turn.free()
 	return a.own.change(a.Context(), change)
 }
 
@@ -160,7 +160,7 @@ func (a *Attempt) lock() error {
 	}
 	err := a.settling.open()
 	if err != nil {
-		a.unlock()
+		a.own.turn.free()
 	}
 	return err
 }
@@ -169,8 +169,6 @@ func (a *Attempt) lock() error {
 func (a *Attempt) lockUntil(ctx context.Context) bool {
 	return ctx.Err() == nil && a.own.turn.take(ctx)
 }
-
-func (a *Attempt) unlock() { a.own.turn.free() }
 
 // none is the error of a call of a nil Attempt.
 func none(attempted string) error {

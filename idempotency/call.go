@@ -54,7 +54,7 @@ func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
 			if a == nil {
 				s.scopes.leave(c.seat)
 				c.seat = seat{}
-				if !unclaim(c, f, err) {
+				if !c.unclaim(f, err) {
 					s.flights.end(c.entry.Ref, f, rec, c.seen)
 				}
 			}
@@ -73,6 +73,19 @@ func (c *call) begin(ctx context.Context) (*Attempt, *Outcome, error) {
 			return c.replay(rec)
 		}
 	}
+}
+
+// unclaim keeps the flight of a call that has failed with err for a run without a claim, if its caller may do that. Duplicates
+// in this process find the run as they find an attempt, and none of them gets ErrUnseen meanwhile.
+func (c *call) unclaim(f *flight, err error) bool {
+	if c.set.unclaimed == nil || !errors.Is(err, ErrUnseen) {
+		return false
+	}
+	a := &Attempt{claim: claim{store: c.store, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f}, unclaimed: true}
+	c.store.away.leave(a)
+	f.markHere(0)
+	*c.set.unclaimed = &unclaimedRun{a, err}
+	return true
 }
 
 // unavailable joins err with a *concurrency.UnavailableError if etcd does not answer, and with

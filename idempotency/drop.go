@@ -85,7 +85,7 @@ func (a *Attempt) drop(report func()) {
 		}
 		writing, over := a.settling.now()
 		if report != nil && !writing && !over {
-			a.unlock() // for a hook that writes the record
+			a.own.turn.free() // for a hook that writes the record
 			report()
 			report = nil
 			continue
@@ -95,7 +95,7 @@ func (a *Attempt) drop(report func()) {
 			a.leave() // Close does not wait for it: the end of the session says the same
 			err = a.own.lose(ctx)
 		}
-		a.unlock()
+		a.own.turn.free()
 		if over || !writing && (err == nil || errors.Is(err, ErrFenced)) || pause.Wait(ctx, nil) != nil {
 			return
 		}
@@ -134,7 +134,7 @@ func (a *Attempt) unclaim(revision int64) {
 	s := a.store
 	s.sess.Callback(func() {
 		a.own.turn.take(context.Background())
-		defer a.unlock()
+		defer a.own.turn.free()
 		a.own.mod, a.own.unsure = revision, ""
 		there := *a.own.rec
 		there.State = record.AttemptWorking // also after MaxExecution

@@ -95,7 +95,7 @@ func (a *Attempt) settle(ctx context.Context, e end) error {
 	}
 	held := a.lockUntil(ctx) // a recovery point may be under way
 	if held {
-		defer a.unlock()
+		defer a.own.turn.free()
 	}
 	a.life.Halt() // not before: MaxExecution ends a recovery point as well
 	again := true
@@ -144,7 +144,7 @@ func (a *Attempt) finishLater(o *settlement, why error) error {
 	s.count.add(&s.count.Pending, 1)
 	if !s.sess.Callback(func() {
 		a.own.turn.take(context.Background())
-		defer func() { s.count.add(&s.count.Pending, -1); a.unlock() }()
+		defer func() { s.count.add(&s.count.Pending, -1); a.own.turn.free() }()
 		a.keepWriting(o)
 	}) {
 		s.count.add(&s.count.Pending, -1)

@@ -103,7 +103,7 @@ func recordedStep(a *Attempt, name string) (value []byte, found bool, err error)
 		return nil, false, err
 	}
 	defer func() { err = a.lost(err) }() // as rewrite
-	defer a.unlock()
+	defer a.own.turn.free()
 	return a.own.step(a.Context(), name)
 }
 

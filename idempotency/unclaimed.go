@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,19 +14,6 @@ import (
 
 // KeepUnclaimed is for package unclaimed.
 func (s *settings) KeepUnclaimed(into *unclaimed.Run) { s.unclaimed = into }
-
-// unclaim keeps the flight of a call that has failed with err for a run without a claim, if its caller may do that. Duplicates
-// in this process find the run as they find an attempt, and none of them gets ErrUnseen meanwhile.
-func unclaim(c *call, f *flight, err error) bool {
-	if c.set.unclaimed == nil || !errors.Is(err, ErrUnseen) {
-		return false
-	}
-	a := &Attempt{claim: claim{store: c.store, key: c.key, entry: c.entry, set: c.set, child: c.print.child, flight: f}, unclaimed: true}
-	c.store.away.leave(a)
-	f.markHere(0)
-	*c.set.unclaimed = &unclaimedRun{a, err}
-	return true
-}
 
 // unclaimedRun is an unclaimed.Run.
 type unclaimedRun struct {
