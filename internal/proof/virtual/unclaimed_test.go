@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -201,6 +202,35 @@ func TestRunWithoutAClaimOutlivesItsClient(t *testing.T) {
 		leave()
 		require.ErrorIs(t, <-over, idempotency.ErrTooLong)
 	})
+}
+
+// A713: a handler without a claim ends when the permit is lost under which it runs, as in an attempt: another request may have
+// the permit.
+func TestRunWithoutAClaimUnderAPermit(t *testing.T) {
+	t.Parallel()
+	for _, detached := range []bool{false, true} {
+		bubble(t, 1, func(t *testing.T, on []*desk) {
+			d := on[0]
+			ctx := d.acquire().Context()
+			if detached {
+				ctx = context.WithoutCancel(ctx)
+			}
+			var cause error
+			handler := d.behind(&idemhttp.Options{FailOpen: true, StoreTimeout: time.Second}, func(w http.ResponseWriter, r *http.Request) {
+				require.NoError(t, r.Context().Err())
+				<-r.Context().Done()
+				cause = context.Cause(r.Context())
+				created(w, r)
+			})
+			d.client.Stall()
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/payments", strings.NewReader("body"))
+			r.Header.Set("Idempotency-Key", "K-1")
+			handler.ServeHTTP(httptest.NewRecorder(), r)
+			lost, ok := errors.AsType[*concurrency.LostError](cause)
+			require.True(t, ok, "%v", cause)
+			require.ErrorIs(t, lost, concurrency.ErrLost)
+		})
+	}
 }
 
 // A713: so it is for a call of gRPC with a deadline.
