@@ -60,7 +60,8 @@ var (
 	// ErrUnseen: the request could not begin since etcd does not answer in time or is near its
 	// quota (ErrNearQuota), and this call has seen nothing of the request, neither an attempt nor an
 	// outcome. Nor is there an attempt of this Store whose end etcd does not have: one in progress, one
-	// that was lost and whose function runs, or an outcome that could not be recorded yet. What etcd had
+	// that was lost and whose function runs, or an outcome that could not be recorded yet; nor does a middleware's handler
+	// run without a claim (FailOpen). What etcd had
 	// once, this process may have forgotten (Options.CacheFor). It is joined with the reason. A caller
 	// that prefers doing a request twice to not doing it may do it after this error, and after no other.
 	// A call with Refuse does not get it: another process may have done the request.
