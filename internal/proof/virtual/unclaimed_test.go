@@ -172,6 +172,7 @@ func TestRunWithoutAClaimOutlivesItsClient(t *testing.T) {
 			return []idempotency.Option{idempotency.MaxExecution(execution)}
 		}}, func(w http.ResponseWriter, r *http.Request) {
 			ctx, begun := r.Context(), time.Now()
+			defer func() { over <- context.Cause(ctx) }() // also after a failed check
 			close(entered)
 			client := idemhttp.Client(ctx)
 			<-client.Done()
@@ -188,7 +189,6 @@ func TestRunWithoutAClaimOutlivesItsClient(t *testing.T) {
 			require.Zero(t, a.Ref())
 			<-ctx.Done()
 			require.Equal(t, execution, time.Since(begun))
-			over <- context.Cause(ctx)
 			created(w, r)
 		})
 		d.client.Stall()
