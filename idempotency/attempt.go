@@ -317,19 +317,11 @@ func Refuses(ctx context.Context) bool {
 // request within it. It is for middleware: a second one of the store has nothing to begin.
 func Within(ctx context.Context, s *Store, key Key) bool {
 	for a := attemptOf(ctx); a != nil; a = attemptOf(a.ctx.Context) {
-		if a.store.keys.Range == s.keys.Range && a.key == key && a.runs() {
+		if a.store.keys.Range == s.keys.Range && a.key == key && (a.unclaimed && a.store.away.runs(a) || claimed(a) && a.life.Err() == nil) {
 			return true
 		}
 	}
 	return false
-}
-
-// runs reports whether the attempt, or the run without a claim, has not ended.
-func (a *Attempt) runs() bool {
-	if a.unclaimed {
-		return a.store.away.runs(a)
-	}
-	return a.life.Err() == nil
 }
 
 // lostError is the cause of an attempt's context after its session was lost.

@@ -145,7 +145,7 @@ func (a *Admission) Run(ctx context.Context, key string, each []concurrency.Acqu
 		until := by // a copy, since the closure would move by to the heap
 		sem := a.Limiter.Key(key)
 		of := door.In(sem)
-		waits, wait := a.patient(ctx, of)
+		waits, wait := patient(ctx, of, a.Wait, a.Patience)
 		err = a.Do(sem, waits, func(ctx context.Context, _ *concurrency.Permit) error {
 			if err := wait.over(a.granted(of)); err != nil {
 				return err
@@ -278,7 +278,7 @@ func (a *Admission) Acquire(ctx context.Context, key string, each []concurrency.
 		var p *concurrency.Permit
 		sem := a.Limiter.Key(key)
 		of := door.In(sem)
-		waits, wait := a.patient(ctx, of)
+		waits, wait := patient(ctx, of, a.Wait, a.Patience)
 		p, err = sem.Acquire(waits, opts...)
 		err = wait.over(err)
 		wait.free()

@@ -23,16 +23,16 @@ type patience struct {
 // silence is the cause of the end of a wait by that.
 type silence struct{ error }
 
-// patient begins a wait, and returns its context. The patience of a wait that ends before that is nil.
-func (a *Admission) patient(ctx context.Context, of limit) (context.Context, *patience) {
-	if a.Wait <= a.Patience {
+// patient begins a wait of that length at most, and returns its context. The patience of a wait that ends before most is nil.
+func patient(ctx context.Context, of limit, wait, most time.Duration) (context.Context, *patience) {
+	if wait <= most {
 		return ctx, nil
 	}
-	w := &patience{of: of, most: a.Patience}
+	w := &patience{of: of, most: most}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(a.Patience, w.look)
+	w.timer = time.AfterFunc(most, w.look)
 	return w.ctx, w
 }
 
