@@ -344,7 +344,7 @@ func TestShareGrantAfterTheOutage(t *testing.T) {
 			o.Each = func(*http.Request) []concurrency.AcquireOption { return []concurrency.AcquireOption{flow} }
 		})[0]
 		s.slow = func(*http.Request) { <-end }
-		patient := services(on[:1], limithttp.Share, new(peak), func(o *limithttp.Options) { o.Wait = time.Hour })[0]
+		patient := services(on[:1], limithttp.Share, new(peak), func(o *limithttp.Options) { o.Wait, o.Patience = time.Hour, time.Hour })[0]
 		require.Equal(t, http.StatusOK, s.get(t.Context(), "a"))
 		time.Sleep(time.Minute)
 		s.client.Refuse()

@@ -26,7 +26,7 @@ func TestShareDrainsAPermit(t *testing.T) {
 			defer finish()
 			flow := concurrency.ID("flow")
 			other := services(on[1:], limithttp.Share, new(peak), nil)[0]
-			patience := func(o *limithttp.Options) { o.Wait = time.Hour }
+			patience := func(o *limithttp.Options) { o.Wait, o.Patience = time.Hour, time.Hour }
 			s, patient := services(on[:1], limithttp.Share, new(peak), each(flow))[0], services(on[:1], limithttp.Share, new(peak), patience)[0]
 			s.slow = func(*http.Request) { <-end }
 			call := map[string]func(string) int{
