@@ -53,6 +53,9 @@ func (el *Election) Lead(ctx context.Context, fn func(ctx context.Context, term 
 	case err == nil && r.TakeOver:
 		err = invalid("TakeOver: two processes that lead with it would evict each other for ever; use Campaign")
 	}
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return q.failed("lead", err)
 	}

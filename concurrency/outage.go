@@ -123,7 +123,7 @@ func (q *sessionQueue) silent() (lasts time.Duration, err error) {
 	if q == nil { // in tests of the middleware
 		return 0, nil
 	}
-	if away := q.unavailable(); away != nil {
+	if away := q.unavailable(); away != nil && !answers(away) {
 		return time.Since(away.Since), q.failed("acquire", away)
 	}
 	return 0, nil

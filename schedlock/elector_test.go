@@ -72,6 +72,7 @@ func TestElectorCampaignsAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, standby.Close(ctx)) }()
 	require.Eventually(t, func() bool { return errors.Is(standby.IsLeader(ctx), concurrency.ErrFull) }, soon, time.Millisecond)
+	require.Eventually(t, func() bool { return !errors.Is(standby.IsLeader(ctx), concurrency.ErrFull) }, soon, time.Millisecond, "it campaigns")
 	require.NoError(t, leader.Close(ctx))
 	leads(t, standby)
 }

@@ -46,7 +46,6 @@ func Of(client *clientv3.Client, log *zap.Logger, loggingIn func() bool) *Etcd {
 		return e
 	}
 	e.calls = newCalls(client, log)
-	e.calls.dials = e.dials
 	if loggingIn != nil {
 		e.calls.loggingIn = loggingIn
 	}

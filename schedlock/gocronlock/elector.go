@@ -35,7 +35,7 @@ type Elector struct {
 // concurrency.Election.Lead. It returns ErrInvalid if the election is nil, or an option is one that Lead refuses.
 //
 // Whatever ends Lead, such as ErrFull by Wait, or etcd that refuses a candidate since it has no space, the elector
-// campaigns again, after a pause of at most 10 s, until Close or until the session's Close begins.
+// campaigns again, after a pause of 10 s at most, or longer while etcd refuses the login, until Close or until the session's Close begins.
 //
 //	elector, err := gocronlock.NewElector(election)
 //	if err != nil {
@@ -64,9 +64,10 @@ func NewElector(el *concurrency.Election, opts ...concurrency.AcquireOption) (*E
 
 // campaign calls lead again and again until ctx ends or the session closes.
 func (e *Elector) campaign(ctx context.Context, lead func() error) {
-	pause := commit.Backoff{Most: 10 * time.Second}
+	pause := commit.Backoff{Most: 6 * time.Second} // 9 s at most
 	for {
 		begun := time.Now()
+		e.set(nil, nil)
 		err := lead()
 		e.set(nil, err)
 		if errors.Is(err, concurrency.ErrClosed) || ctx.Err() != nil {
@@ -75,7 +76,7 @@ func (e *Elector) campaign(ctx context.Context, lead func() error) {
 		if time.Since(begun) > time.Minute {
 			pause.Reset()
 		}
-		if pause.Wait(ctx, nil) != nil {
+		if pause.Wait(ctx, err) != nil {
 			return
 		}
 	}

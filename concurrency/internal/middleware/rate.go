@@ -81,7 +81,9 @@ func (a *Admission) takeBy(ctx context.Context, by time.Time) error {
 	}
 	bounded, cancel := context.WithDeadline(ctx, by)
 	defer cancel()
-	err := a.Rate.Wait(bounded)
+	waits, w := patient(bounded, door.In(a.Rate), a.Wait, a.Patience)
+	err := w.over(a.Rate.Wait(waits))
+	w.free()
 	if bounded.Err() == nil || ctx.Err() != nil {
 		return err
 	}

@@ -95,3 +95,33 @@ func TestOutageBeginsWithinALongWait(t *testing.T) {
 		})
 	}
 }
+
+// The same for a token of a rate.
+func TestOutageBeginsWithinALongWaitForAToken(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		rate, err := concurrency.NewRateLimiter(d.session, "calls", concurrency.Rate{PerSecond: 10, Burst: 1}, nil)
+		require.NoError(t, err)
+		away := make(chan error, 10)
+		mw, err := limithttp.Middleware(nil, limithttp.Options{
+			Rate: rate, Wait: 2 * time.Minute, Patience: time.Second, Outage: limithttp.Open, OnOutage: func(err error) { away <- err },
+		})
+		require.NoError(t, err)
+		h := mw(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		get := func() time.Duration {
+			begun, w := time.Now(), httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			require.Equal(t, http.StatusOK, w.Code)
+			return time.Since(begun)
+		}
+		get()
+		d.client.Stall()
+		time.Sleep(20 * time.Second)
+		for len(away) == 0 {
+			require.Less(t, get(), 10*time.Second)
+		}
+		require.Error(t, <-away)
+		d.client.Heal()
+	})
+}
