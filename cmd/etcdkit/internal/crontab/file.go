@@ -263,7 +263,8 @@ func checkCommand(command string) (warning string, err error) {
 	return "", nil
 }
 
-// split divides a command at its first %: what follows is its input, in which each % is a line end. \% is a %.
+// split divides a command at its first %: what follows is its input, in which each % is a line end. \% is a %. As in cronie the
+// input gets a line end if it has none at its end; a backslash there is not looked at.
 func split(text string) (command, input string) {
 	var out [2]strings.Builder
 	part := 0
@@ -280,7 +281,7 @@ func split(text string) (command, input string) {
 			out[part].WriteByte(c)
 		}
 	}
-	if part == 1 {
+	if last := strings.TrimRight(out[1].String(), `\`); last != "" && !strings.HasSuffix(last, "\n") {
 		out[1].WriteByte('\n')
 	}
 	return strings.TrimSpace(out[0].String()), out[1].String()

@@ -44,6 +44,33 @@ PATH = '/opt/bin'
 	require.Equal(t, "/srv", Job{Env: []string{"HOME=/", "HOME=/srv"}}.Home())
 }
 
+// A668: the input of a command is that of cronie 1.7 (write_data of do_command.c): a line end is added only if the last character
+// is none.
+func TestInputOfACommand(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"x":            "",
+		"x%":           "",
+		"x%%":          "\n",
+		"x%a":          "a\n",
+		"x%a%":         "a\n",
+		"x%a%%":        "a\n\n",
+		"x%a%b":        "a\nb\n",
+		"x%%b":         "\nb\n",
+		`x%\%`:         "%\n",
+		`x%a%\%`:       "a\n%\n",
+		`x%a\b`:        "a\\b\n",
+		`x%a\`:         "a\\\n",
+		`x%a%\`:        "a\n\\",
+		`x%\`:          `\`,
+		`x \% y%1\%%2`: "1%\n2\n",
+	} {
+		jobs, problems := Read("# job: a\n0 1 * * * "+text, time.UTC)
+		require.Empty(t, problems, text)
+		require.Equal(t, want, jobs[0].Input, text)
+	}
+}
+
 // An edited line is the same job, and two equal lines are two.
 func TestNamesStayWithTheirLines(t *testing.T) {
 	t.Parallel()
