@@ -22,7 +22,8 @@ type Job struct {
 	Env      []string // NAME=value, of the lines above it
 	AtMost   time.Duration
 	Retries  int
-	Warning  string // what its command may be taken for, or ""
+	LateBy   time.Duration // how late a time may still be started, or 0 if the comment does not say
+	Warning  string        // what its command may be taken for, or ""
 }
 
 // Shell returns the program that runs the command.
@@ -134,7 +135,7 @@ func (r *reader) comment(n int, line string) error {
 	return nil
 }
 
-// entitle reads the name of a line and its options: NAME at-most=2h retries=1.
+// entitle reads the name of a line and its options: NAME at-most=2h retries=1 late-by=1h.
 func (j *Job) entitle(title string) (err error) {
 	words := strings.Fields(title)
 	if len(words) == 0 {
@@ -151,12 +152,16 @@ func (j *Job) entitle(title string) (err error) {
 			if j.AtMost, err = time.ParseDuration(value); err != nil || j.AtMost < time.Millisecond {
 				return fmt.Errorf("at-most=%s is no duration, such as at-most=2h", value)
 			}
+		case "late-by":
+			if j.LateBy, err = time.ParseDuration(value); err != nil || j.LateBy < time.Millisecond {
+				return fmt.Errorf("late-by=%s is no duration, such as late-by=1h", value)
+			}
 		case "retries":
 			if j.Retries, err = strconv.Atoi(value); err != nil || j.Retries < 0 || j.Retries > 1000 {
 				return fmt.Errorf("retries=%s is no number from 0 to 1000", value)
 			}
 		default:
-			return fmt.Errorf("%q is no option of a line; at-most=DURATION and retries=N are, and a name has no blanks", option)
+			return fmt.Errorf("%q is no option of a line; at-most=DURATION, retries=N and late-by=DURATION are, and a name has no blanks", option)
 		}
 	}
 	return nil

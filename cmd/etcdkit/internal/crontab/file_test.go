@@ -18,7 +18,7 @@ PATH=/usr/local/bin:/usr/bin
 MAILTO=""
 CRON_TZ=Europe/Berlin
 
-# job: backup at-most=2h retries=1
+# job: backup at-most=2h retries=1 late-by=30m
 30 2 * * *	/usr/local/bin/backup --all
  # two blanks, and a comment between
  ## job: report
@@ -33,12 +33,12 @@ PATH = '/opt/bin'
 	require.Len(t, jobs, 3)
 	var got []string
 	for _, j := range jobs {
-		got = append(got, fmt.Sprintf("%d %s %s | %s | %q | %s %v %d | %s", j.Line, j.Name, j.Schedule, j.Command, j.Input, strings.Join(j.Env, " "), j.AtMost, j.Retries, j.Shell()))
+		got = append(got, fmt.Sprintf("%d %s %s | %s | %q | %s %v %d %v | %s", j.Line, j.Name, j.Schedule, j.Command, j.Input, strings.Join(j.Env, " "), j.AtMost, j.Retries, j.LateBy, j.Shell()))
 	}
 	require.Equal(t, []string{
-		`8 backup CRON_TZ=Europe/Berlin 30 2 * * * | /usr/local/bin/backup --all | "" | SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin 2h0m0s 1 | /bin/bash`,
-		`12 report CRON_TZ=Europe/Berlin @daily | report "a=b" | mail -s 'the 7%' ops | "first line\nsecond % line\n" | SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin 0s 0 | /bin/bash`,
-		`16 import CRON_TZ=America/New_York */15 9-17 * * mon-fri | backup --weekly | "" | SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin PATH=/opt/bin 0s 0 | /bin/bash`,
+		`8 backup CRON_TZ=Europe/Berlin 30 2 * * * | /usr/local/bin/backup --all | "" | SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin 2h0m0s 1 30m0s | /bin/bash`,
+		`12 report CRON_TZ=Europe/Berlin @daily | report "a=b" | mail -s 'the 7%' ops | "first line\nsecond % line\n" | SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin 0s 0 0s | /bin/bash`,
+		`16 import CRON_TZ=America/New_York */15 9-17 * * mon-fri | backup --weekly | "" | SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin PATH=/opt/bin 0s 0 0s | /bin/bash`,
 	}, got)
 	require.Equal(t, "/bin/sh", Job{}.Shell())
 	require.Equal(t, "/srv", Job{Env: []string{"HOME=/", "HOME=/srv"}}.Home())
@@ -99,6 +99,8 @@ func TestReadRefuses(t *testing.T) {
 		"# job: " + strings.Repeat("a", 256) + "\n0 1 * * * x": "line 2: the name in the comment above it: ",
 		"# job: a retries=x\n0 1 * * * x":                      "line 2: retries=x is no number",
 		"# job: a at-most=2\n0 1 * * * x":                      "line 2: at-most=2 is no duration",
+		"# job: a late-by=x\n0 1 * * * x":                      "line 2: late-by=x is no duration, such as late-by=1h",
+		"# job: a late-by=0s\n0 1 * * * x":                     "line 2: late-by=0s is no duration",
 		"# job: a b\n0 1 * * * x":                              `line 2: "b" is no option`,
 		"# job: a\n0 1 * * *":                                  "line 2: it has no command",
 		"# job: a\n0 1 * *":                                    "line 2: \"0 1 * *\" has 4 fields",

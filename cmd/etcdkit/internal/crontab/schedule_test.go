@@ -35,3 +35,15 @@ func TestLatest(t *testing.T) {
 	}
 	require.True(t, Schedule{}.Latest(time.Now()).IsZero())
 }
+
+// The shortest distance of two fire times, also where it is on few days only.
+func TestShortest(t *testing.T) {
+	t.Parallel()
+	berlin := zone(t, "Europe/Berlin")
+	for spec, want := range map[string]time.Duration{
+		"* * * * *": time.Minute, "*/7 * * * *": 4 * time.Minute, "0 9,18,20 * * *": 2 * time.Hour, "30 2 * * 1-5": 24 * time.Hour,
+		"0 1,23 * * 5,6,2": 2 * time.Hour, "0 0 1 1 *": year, "0 0 29 2 *": year,
+	} {
+		require.Equal(t, want, parsed(t, spec, berlin).Shortest(), spec)
+	}
+}

@@ -41,7 +41,9 @@ of a line is dead before etcd can give the job to another machine.
 
 Each line has a name, in a comment above it, so that a line that is edited or moved is the same job; other crons
 ignore that. Options follow the name: at-most=2h ends the command after that time, retries=1 starts a time again so
-often if its run was lost, because its machine died or was cut off. A run that fails is not repeated, nor one that a stop of
+often if its run was lost, because its machine died or was cut off. late-by=1h bounds how long after its time a line is still
+started, also again: when etcd was not available, or the machines were suspended. By default that is half of the shortest time
+between two, at most 1h; with retries that and at-most for each, and without at-most until the next time. A run that fails is not repeated, nor one that a stop of
 this process has ended: the history has it as failed, also if the command exits with 0.
 
 Fields are numbers, ranges, steps of * or of a range, lists, and names of three letters; 0 and 7 are Sunday; @hourly,
@@ -147,14 +149,19 @@ func (v *cronRun) run(ctx context.Context, jobs []crontab.Job) error {
 	opts.Logger = warnings(v.Call.Std.Err)
 	// As the end of jobs run: what has just ended is recorded.
 	return v.Call.Ending(ctx, opts, opts.TTL, func(ctx context.Context, _ *clientv3.Client, sess *concurrency.Session) error {
-		l, err := schedlock.New(sess, &schedlock.Options{Done: v.report, Lost: losses(&v.Execution)})
+		var l *schedlock.Locker
+		var err error
+		l, err = schedlock.New(sess, &schedlock.Options{Lost: losses(&v.Execution), Done: func(res schedlock.Result, err error) {
+			v.report(res, err)
+			v.sayUnstarted(ctx, l, jobs, res, time.Now)
+		}})
 		if err != nil {
 			return err
 		}
 		planned := make([]*schedlock.Job, len(jobs)) // all, before the first may start
 		for i, j := range jobs {
 			schedule := schedlock.Crontab{Text: j.Schedule.Text(), Zone: j.Schedule.Location(), Schedule: j.Schedule}
-			planned[i], err = l.Job(j.Name, schedule, v.command(j), schedlock.AtMost(cmp.Or(j.AtMost, unbounded)), schedlock.Retries(j.Retries))
+			planned[i], err = l.Job(j.Name, schedule, v.command(j), settingsOf(j, opts.TTL)...)
 			if err != nil {
 				return exit.Usagef("line %d: %w", j.Line, err)
 			}
