@@ -40,7 +40,9 @@ of a line is dead before etcd can give the job to another machine.
     30 2 * * *  /usr/local/bin/backup --all
 
 Each line has a name, in a comment above it, so that a line that is edited or moved is the same job; other crons
-ignore that. Options follow the name: at-most=2h ends the command after that time, retries=1 starts a time again so
+ignore that. A name is one job of the namespace, whatever its command: if two files have a line of one name, with one schedule and the same
+options, only one of the two commands is run at each time, and nothing says so. Files of different owners need namespaces of
+their own (-N). Options follow the name: at-most=2h ends the command after that time, retries=1 starts a time again so
 often if its run was lost, because its machine died or was cut off. late-by=1h bounds how long after its time a line is still
 started, also again: when etcd was not available, or the machines were suspended. By default that is half of the shortest time
 between two, at most 1h; with retries that and at-most for each, and without at-most until the next time. A run that fails is not repeated, nor one that a stop of

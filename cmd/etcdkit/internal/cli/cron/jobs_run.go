@@ -65,7 +65,8 @@ command at once, as a tick of its own: after a failure, or before the next time.
 and the exit code is 75, while another run is active or the job is paused. It is a run of the job: a time of --cron
 that comes while it is active is not run (75), and one that has come when it begins, but was not called yet, is not run
 either: the calls for that report the run by hand as the one that has its place. So --now is for the command of the job. Another command
-takes another name, and excludes the job by a mutex, as above. 'etcdkit jobs' shows the next time after the first run: with --every
+takes another name, and excludes the job by a mutex, as above: of two commands with one NAME and one schedule only one is run at
+each time, and nothing says so. 'etcdkit jobs' shows the next time after the first run: with --every
 that of the latest run and the distance. No process of the job lives between two calls, so the alert EtcdkitJobNotStarted, and
 not EtcdkitJobGone, rings when no machine calls any more, with --every a quarter of it later, between 70 and 90
 minutes from 2h on. It rings for a week, or until 'etcdkit jobs forget'.
