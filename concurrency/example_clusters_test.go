@@ -39,7 +39,8 @@ func labelOf(labels []string, name string) (best string) {
 
 // agree returns an error if a process that shares a cluster with this one has other labels, or another cluster under one of
 // them: a name would have two queues then, and its limit twice. Each cluster stores all labels, with the ClusterId of each
-// (so give clusters different values of etcd's --initial-cluster-token). Call it before the first name is used.
+// (so give clusters different values of etcd's --initial-cluster-token, and restore each with its own). Call it before the
+// first name is used.
 func agree(ctx context.Context, clients map[string]*clientv3.Client) error {
 	const key = "/payments/clusters"
 	labels := slices.Sorted(maps.Keys(clients))
@@ -60,11 +61,35 @@ func agree(ctx context.Context, clients map[string]*clientv3.Client) error {
 		}
 		if !r.Succeeded {
 			if stored := string(r.Responses[0].GetResponseRange().Kvs[0].Value); stored != mine {
-				return fmt.Errorf("the clusters are %q for other processes of %s, and %q here", stored, label, mine)
+				return fmt.Errorf("agree on clusters by the key %s of cluster %s: %s (after a restore delete this key on all clusters)", key, label, differ(stored, mine))
 			}
 		}
 	}
 	return nil
+}
+
+// differ returns the labels whose clusters differ, with both IDs.
+func differ(stored, mine string) string {
+	there, here := idsOf(stored), idsOf(mine)
+	all := maps.Clone(there)
+	maps.Copy(all, here)
+	var found []string
+	for _, label := range slices.Sorted(maps.Keys(all)) {
+		if there[label] != here[label] {
+			found = append(found, fmt.Sprintf("label %s has the cluster ID %q there and %q in this process", label, there[label], here[label]))
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+// idsOf returns the IDs of clusters by label.
+func idsOf(text string) map[string]string {
+	ids := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		label, id, _ := strings.Cut(pair, "=")
+		ids[label] = id
+	}
+	return ids
 }
 
 // Names on several clusters: each name lives on one of them, so its limit is as strict as on a single one. All processes
