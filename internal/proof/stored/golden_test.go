@@ -1,10 +1,12 @@
 package stored
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,17 +17,21 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
 )
 
-var recordVersion = flag.String("record", "", "write the records of a full run as those of this version, such as 0.1.0")
+var (
+	recordVersion = flag.String("record", "", "write the records of a full run as those of this version, such as 0.1.0")
+	recordTo      = flag.String("record-to", "", "write the records of a full run into this file")
+	readFrom      = flag.String("read", "", "read the records in this file, which -record-to of another version has written")
+)
 
 // recordsOf is the file with the records of a version.
 func recordsOf(version string) string { return filepath.Join("testdata", version, "records.jsonl") }
 
 // TestRecord writes the golden records of a release, once: `make golden-records VERSION=0.1.0`.
 func TestRecord(t *testing.T) {
-	if *recordVersion == "" {
-		t.Skip("it writes golden records only with -record")
+	if *recordVersion == "" && *recordTo == "" {
+		t.Skip("it writes golden records only with -record or -record-to")
 	}
-	name := recordsOf(*recordVersion)
+	name := cmp.Or(*recordTo, recordsOf(*recordVersion))
 	require.NoFileExists(t, name, "the records of a release are made once")
 	var b strings.Builder
 	for _, w := range fullRun(t, own(t)) {
@@ -35,6 +41,22 @@ func TestRecord(t *testing.T) {
 	}
 	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755)) //nolint:gosec // a folder of the repository
 	require.NoError(t, os.WriteFile(name, []byte(b.String()), 0o644))
+}
+
+// TestReadsAFile reads what another version has written with -record-to: `make release-check` has the last release read what this
+// tree writes. Keys of a kind that is new there are stored, and not decoded.
+func TestReadsAFile(t *testing.T) {
+	if *readFrom == "" {
+		t.Skip("it reads a file only with -read")
+	}
+	b, err := os.ReadFile(*readFrom)
+	require.NoError(t, err)
+	all := decoded(t, b)
+	known := slices.DeleteFunc(slices.Clone(all), func(w written) bool {
+		return !slices.ContainsFunc(decoders, func(d decoder) bool { return strings.Contains(w.Key, d.part) })
+	})
+	decodes(t, known, asStored)
+	understands(t, reads(t, all, asStored))
 }
 
 // golden reads the records of a version.

@@ -28,10 +28,16 @@ type Written struct {
 }
 
 // Records returns what a full run of a version, such as 0.1.0, has put.
-func Records(t testing.TB, version string) (all []Written) {
+func Records(t testing.TB, version string) []Written {
 	t.Helper()
 	b, err := folder.ReadFile(path.Join("testdata", version, "records.jsonl"))
 	require.NoError(t, err)
+	return decoded(t, b)
+}
+
+// decoded returns the records in a file.
+func decoded(t testing.TB, b []byte) (all []Written) {
+	t.Helper()
 	for text := range bytes.Lines(b) {
 		var w Written
 		require.NoError(t, json.Unmarshal(text, &w))
