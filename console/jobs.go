@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/internal/ticks"
@@ -25,7 +26,8 @@ type jobRow struct {
 	Lost, Failed                int // attempts that were lost, and runs that have failed
 	Marks                       marks
 
-	lostAt, failedAt time.Time // the latest tick with one of them
+	lostAt, failedAt     time.Time // the latest tick with one of them
+	lostOpen, failedOpen bool      // an operator has to look at them: doctor.Runs
 }
 
 // jobList is the list of jobs.
@@ -92,11 +94,11 @@ func (r jobRow) trouble() int {
 		return 5
 	case r.Bad:
 		return 4
-	case r.Lost > 0:
+	case r.lostOpen:
 		return 3
 	case r.Paused:
 		return 2
-	case r.Failed > 0, r.Outlasts:
+	case r.failedOpen, r.Outlasts:
 		return 1
 	}
 	return 0
@@ -115,18 +117,41 @@ func (r jobRow) marked() jobRow {
 	return r
 }
 
-// outlasting is how long after the next tick a run that is active wants an operator, as EtcdkitRunOutlastsPeriod has it.
-const outlasting = 15*time.Minute + 2*time.Minute
+// outlasts returns the next tick of a job that runs, if that has come too long ago, or zero.
+func outlasts(j *fleet.Job, now time.Time) time.Time {
+	next := record.Time(j.History(now).Next)
+	if j.Running() && !j.Paused && doctor.Outlasts(next, now) {
+		return next
+	}
+	return time.Time{}
+}
+
+// judgedRuns returns what the doctor judges of the records of a job.
+func judgedRuns(j *fleet.Job, h fleet.History) doctor.Runs {
+	r := doctor.Runs{
+		Stored: readableRuns(j), Lost: h.Lost, Failed: h.Failed, Repeated: h.Repeated,
+		Loss: record.Time(h.LastLost), Failure: record.Time(h.LastFailure), Success: record.Time(h.Success),
+	}
+	if runs := runsOf(j); len(runs) > 0 {
+		r.LastFailed = latestOf(runs, runRow.over).State == record.RunFailed
+	}
+	return r
+}
 
 // jobsOf returns the jobs, those that want an operator first, by name.
-func jobsOf(s *fleet.State) (rows []jobRow) {
+func jobsOf(s *fleet.State) []jobRow { return jobsAt(s, time.Now()) }
+
+// jobsAt is jobsOf at a time.
+func jobsAt(s *fleet.State, now time.Time) (rows []jobRow) {
 	for name, j := range s.Jobs {
 		if j.Forgotten() {
 			continue
 		}
-		h := j.History(time.Now())
-		row := jobRow{Name: name, State: stateOf(j), Paused: j.Paused, Lost: h.Lost + h.Repeated, Failed: h.Failed, Overdue: overdueSince(j, time.Now())}
-		row.Outlasts = j.Running() && !j.Paused && h.Next != 0 && time.Since(record.Time(h.Next)) > outlasting
+		judged := judgedRuns(j, j.History(now))
+		row := jobRow{
+			Name: name, State: stateOf(j), Paused: j.Paused, Lost: judged.Lost + judged.Repeated, Failed: judged.Failed,
+			Overdue: overdueSince(j, now), Outlasts: !outlasts(j, now).IsZero(), lostOpen: judged.LossOpen(now), failedOpen: judged.FailureOpen(now),
+		}
 		if next := nextOf(j, 1); len(next) > 0 {
 			row.Next = next[0]
 		}

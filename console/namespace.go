@@ -60,8 +60,10 @@ func jobFindings(s *fleet.State, foreign map[string]int, now time.Time) (found [
 		if since := overdueSince(j, now); !since.IsZero() {
 			found = append(found, doctor.JobUnstarted(name, since)...)
 		}
-		h := j.History(now)
-		found = append(found, doctor.JobLost(name, h.Lost, h.Repeated, readableRuns(j))...)
+		if next := outlasts(j, now); !next.IsZero() {
+			found = append(found, doctor.JobOutlasts(name, next)...)
+		}
+		found = append(found, doctor.JobRuns(name, judgedRuns(j, j.History(now)), now)...)
 	}
 	return append(found, doctor.Jobs(n)...)
 }

@@ -64,13 +64,13 @@ func problemsOf(queues []queueRow, jobs []jobRow, stores []storeRow, sessions []
 			p.mark, p.weight = r.Marks[0], 3
 		case r.Bad:
 			p.mark, p.Since, p.weight = r.Marks[0], r.Tick, 2
-		case r.Lost > 0:
+		case r.lostOpen:
 			p.mark, p.Since, p.weight = mark{"warn", count(r.Lost, "lost run", "lost runs")}, r.lostAt, 1
 		case r.Paused:
 			p.mark, p.weight = r.Marks[0], 2
 		case r.Outlasts:
 			p.mark, p.weight = mark{"warn", "past its next tick"}, 1
-		case r.Failed > 0:
+		case r.failedOpen:
 			p.mark, p.Since, p.weight = mark{"warn", count(r.Failed, "failed run", "failed runs")}, r.failedAt, 1
 		default:
 			continue

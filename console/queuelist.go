@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -37,13 +38,6 @@ type queueRow struct {
 
 	led, unbounded time.Time // when it was seen to be led last; the oldest hold without a MaxHold
 }
-
-// The bounds of the delivered alerts EtcdkitOldestWait, EtcdkitMutexBlocked and EtcdkitHoldLong.
-const (
-	longWait  = time.Minute
-	longBlock = 10 * time.Minute
-	longHold  = time.Hour
-)
 
 // queueList is the page of all queues.
 type queueList struct {
@@ -173,12 +167,7 @@ func (r queueRow) judged(now time.Time) queueRow {
 	if r.Election || r.Rate {
 		return r
 	}
-	bound := longWait
-	if r.Kind == string(concurrency.KindMutex) {
-		bound = longBlock
-	}
-	r.Slow = !r.Paused && !r.OldestWait.IsZero() && now.Sub(r.OldestWait) > bound
-	r.Held = !r.unbounded.IsZero() && now.Sub(r.unbounded) > longHold
+	r.Slow, r.Held = doctor.Lasts(r.Kind == string(concurrency.KindMutex), r.Paused, r.OldestWait, r.unbounded, now)
 	return r
 }
 

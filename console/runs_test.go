@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -60,7 +61,7 @@ func TestAttemptsThatWereLost(t *testing.T) {
 		shown = append(shown, fmt.Sprintf("%d.%d %s %s %s %s", r.Tick.Unix(), r.Attempt, r.State, r.Owner, r.Took, r.Error))
 	}
 	require.Equal(t, []string{"1200.1 done c 1s ", "600.3 done c 5s ", "600.2 failed b 1s disk is full", "600.1 lost a – " + lostWithout}, shown)
-	row := jobsOf(f.State)[0]
+	row := jobsAt(f.State, time.Unix(1300, 0))[0]
 	require.Equal(t, []any{1, 0, false}, []any{row.Lost, row.Failed, row.Bad})
 	found := problemsOf(nil, []jobRow{row}, nil, nil)
 	require.Equal(t, []any{"1 lost run", time.Unix(600, 0)}, []any{found[0].Text, found[0].Since})
@@ -69,6 +70,42 @@ func TestAttemptsThatWereLost(t *testing.T) {
 		said = append(said, finding.Text)
 	}
 	require.Equal(t, []string{"job invoices: 0 of 2 stored runs were lost, and 1 attempt that was tried again", "1 job"}, said)
+}
+
+// A731: a run that was lost, or has failed, was a problem for as long as its record was kept, whatever had succeeded since.
+func TestOldLossesAreNoProblem(t *testing.T) {
+	t.Parallel()
+	begun := time.Unix(0, 0).Add(1000 * time.Hour)
+	for _, first := range []record.Run{{State: record.RunRunning}, {State: record.RunFailed, EndMS: begun.Add(time.Second).UnixMilli()}} {
+		f := fill(t)
+		put := func(n int, r record.Run) {
+			at := begun.Add(time.Duration(n) * 3 * time.Hour)
+			r.Owner, r.Attempt, r.StartMS = "web-7", 1, at.UnixMilli()
+			if r.State == record.RunDone {
+				r.EndMS = at.Add(time.Minute).UnixMilli()
+			}
+			f.put(f.space.Job("invoices").Run(at), r.Encode(), 0)
+		}
+		says := func(after time.Duration) (problems int, level doctor.Level) {
+			now := begun.Add(after)
+			return len(problemsOf(nil, jobsAt(f.State, now), nil, nil)), jobFindings(f.State, nil, now)[0].Level
+		}
+		expect := func(after time.Duration, problems int, level doctor.Level) {
+			t.Helper()
+			n, got := says(after)
+			require.Equal(t, problems, n)
+			require.Equal(t, level, got)
+		}
+		put(0, first)
+		expect(30*time.Hour, 1, doctor.Warn)
+		for n := 1; n < 10; n++ {
+			put(n, record.Run{State: record.RunDone})
+		}
+		expect(23*time.Hour, 1, doctor.Warn)
+		expect(30*time.Hour, 0, doctor.Note)
+		row := jobsAt(f.State, begun.Add(30*time.Hour))[0]
+		require.Equal(t, []int{1, 0}, []int{row.Lost + row.Failed, row.trouble()}, "the row still counts it")
+	}
 }
 
 // A420: the owner of a run is found, also that of an attempt that was lost: a search said that nothing has it in an owner.

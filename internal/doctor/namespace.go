@@ -54,6 +54,18 @@ func QueueOverdue(name string, late, may int) []Finding {
 	return nil
 }
 
+// QueueSlow is the finding of a queue in which a request has waited for longer than an alert allows.
+func QueueSlow(name string, since time.Time) []Finding {
+	return One(Warn, "Its permits have been in use for so long: 'etcdkit show' names the holders, one of which may hang; else the limit is too low.",
+		"%s: a request has waited since %s", name, stamp(since))
+}
+
+// QueueHeld is the finding of a queue with a permit without a MaxHold that was held for longer than an alert allows.
+func QueueHeld(name string, since time.Time) []Finding {
+	return One(Warn, "The work is slow, or did not release it: 'etcdkit show' names the holder, 'etcdkit evict' ends the permit. MaxHold bounds it.",
+		"%s: a permit without a MaxHold has been held since %s", name, stamp(since))
+}
+
 // QueuePaused is the finding of a queue with a limit of 0. word is its name, as a shell takes it, with the options that
 // its limit needs.
 func QueuePaused(name, word string, waiting int) []Finding {
@@ -97,28 +109,13 @@ func JobUnstarted(name string, since time.Time) []Finding {
 	return One(Warn,
 		"The processes that have the job are stopped, busy, or do not reach etcd. The lease of one of them lives: after a restore, or "+
 			"a crash, until its TTL is over. Of 'etcdkit jobs run' no machine calls any more.",
-		"job %s: no process has started it since its tick of %s", name, since.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
+		"job %s: no process has started it since its tick of %s", name, stamp(since))
 }
 
 // JobGone is the finding of a job whose schedule no live process has any more.
 func JobGone(name string) []Finding {
 	return One(Warn, "Start a process that has it, or restart one that should have it; only if it is retired, 'etcdkit jobs forget' ends this.",
 		"job %s: no live process has it any more", name)
-}
-
-// JobLost judges how many of a job's stored runs were lost, and how many attempts after which a run was tried again: the
-// metric of lost runs counts both.
-func JobLost(name string, lost, repeated, stored int) []Finding {
-	if lost+repeated == 0 {
-		return nil
-	}
-	again := ""
-	if repeated > 0 {
-		again = ", and " + count(repeated, "attempt that was tried again", "attempts that were tried again")
-	}
-	return One(Warn,
-		"Their processes died or were cut off. Without Retries such a tick is not repeated; 'etcdkit jobs history -o json' has the times "+
-			"and owners.", "job %s: %d of %d stored runs were lost%s", name, lost, stored, again)
 }
 
 // Unknown judges the requests of a store: how many were read, and of how many of these the outcome is unknown, by their
@@ -130,7 +127,8 @@ func Unknown(name string, read, refused, open int) []Finding {
 			"Their duplicates are refused until an operator finds out what was done: 'etcdkit requests list STORE --state unknown', "+
 				"'etcdkit requests resolve'.", "store %s: %d of %d requests have an unknown outcome", name, refused, read)
 	case open > 0:
-		return One(OK, "", "store %s: %d of %d requests were lost, and their next duplicates repeat them", name, open, read)
+		return One(Note, "If no client sends them again, they are not executed: 'etcdkit requests list STORE --state unknown' lists them.",
+			"store %s: %d of %d requests were lost, and their next duplicates repeat them", name, open, read)
 	}
 	return nil
 }

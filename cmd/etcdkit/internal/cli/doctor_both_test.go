@@ -39,7 +39,15 @@ func TestBothDoctors(t *testing.T) {
 	again := record.Run{State: record.RunDone, Attempt: 2, StartMS: 1, EndMS: 2, Earlier: []record.Ended{{Attempt: 1, State: record.RunRunning}}}
 	slow := record.Request{Nonce: "n", AtMS: time.Now().Add(-time.Hour).UnixMilli(), MaxHoldMS: 1000}
 	held := space.Queue(keyspace.Mutex, "report").Slot(keyspace.Slot{Lease: int64(s.Lease()), Number: 7, Weight: 1})
+	failed := record.Run{State: record.RunFailed, Attempt: 1, StartMS: 1, EndMS: time.Now().Add(-time.Hour).UnixMilli()}
+	waits := record.Request{Nonce: "n", AtMS: time.Now().Add(-2 * time.Hour).UnixMilli()}
+	mail := space.Queue(keyspace.Semaphore, "mail")
+	hangs := space.Job("hangs")
 	for key, value := range map[string]string{
+		space.Job("nightly").Run(clitest.Tick(0)): failed.Encode(),
+		hangs.Settings(): record.Settings{Text: "AtMost 1m" + record.Period + "1h0m0s"}.Encode(),
+		space.Store("orders").Entry("acme", "POST /orders", "8").Record: record.Attempt{State: record.AttemptWorking, Number: 1}.Encode(),
+		mail.Limit: record.Limit{Limit: 1}.Encode(),
 		space.Queue(keyspace.Rate, "mails").Range + "stray":             "x",
 		space.Queue(keyspace.Rate, "old").Limit:                         record.Limit{Limit: 0}.Encode(),
 		space.Limiter("api").Default:                                    record.Limit{Limit: 0}.Encode(),
@@ -59,6 +67,15 @@ func TestBothDoctors(t *testing.T) {
 			opts = append(opts, clientv3.WithLease(s.Lease()))
 		}
 		_, err = f.Etcd.Client().Put(ctx, key, value, opts...)
+		require.NoError(t, err)
+	}
+	long := time.Now().Add(-3 * time.Hour).Truncate(time.Hour)
+	_, err = f.Etcd.Client().Txn(ctx).Then(
+		clientv3.OpPut(hangs.Run(long), record.Run{State: record.RunRunning, Attempt: 1, Owner: "web-7", StartMS: long.UnixMilli()}.Encode()),
+		clientv3.OpPut(hangs.Lock(), "{}", clientv3.WithLease(s.Lease()))).Commit()
+	require.NoError(t, err)
+	for n := range 2 {
+		_, err = f.Etcd.Client().Put(ctx, mail.Slot(keyspace.Slot{Lease: int64(s.Lease()), Number: 40 + n, Weight: 1}), waits.Encode(), clientv3.WithLease(s.Lease()))
 		require.NoError(t, err)
 	}
 
@@ -92,6 +109,8 @@ func TestBothDoctors(t *testing.T) {
 	for _, want := range []string{
 		"rate/mails: 1 foreign key", "rate/old: paused by a limit of 0", "limiter/closed: its keys are paused", "limiter/api: paused by a limit of 0", "semaphore/later: its limit cannot be read",
 		"job gone: no live process", "job sweep: 0 of 1 stored runs were lost, and 1 attempt", "store orders: 1 record cannot be read",
+		"job nightly: 1 of 1 stored runs failed, the last one among them", "job hangs: a run is active past the next tick of", // A730
+		"semaphore/mail: a request has waited since", "semaphore/mail: a permit without a MaxHold has been held since", "of 3 requests have an unknown outcome",
 		"mutex/report: 1 holder has asked longer ago than its MaxHold",
 	} {
 		require.Contains(t, all, want)

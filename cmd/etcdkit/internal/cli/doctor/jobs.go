@@ -2,20 +2,46 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/internal/ticks"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
+// runsOf returns what is judged of the history of a job, the latest run first.
+func runsOf(records []schedlock.Record, now time.Time) (r doctor.Runs) {
+	known := false
+	last := func(state schedlock.State) { // the latest one that is over
+		if !known && state != schedlock.RunActive {
+			known, r.LastFailed = true, state == schedlock.RunFailed
+		}
+	}
+	for _, one := range records {
+		r.Add(string(one.State), one.State == schedlock.RunLost, one.Start, one.End, now)
+		last(one.State)
+		for _, e := range slices.Backward(one.Earlier) {
+			last(e.State)
+			if e.State == schedlock.RunLost {
+				r.Repeat(e.Start, now)
+			}
+		}
+	}
+	return r
+}
+
 // unstarted returns the fire time that is due since the latest record and the latest resumption, if no process has
-// started it for a while and nothing that is stored keeps the job from starting; or zero.
+// started it for a while; or zero. It is zero, too, if a pause or a cooldown keeps the job from starting, but not during a run.
 func (d *examination) unstarted(ctx context.Context, st schedlock.Status) (since time.Time, err error) {
-	if st.Running || st.CoolingDown || st.Paused != nil {
+	if st.CoolingDown && !st.Running || st.Paused != nil {
 		return since, nil
 	}
 	if period, ok := record.PeriodOf(st.Settings); !ok || period < ticks.Smallest || st.Last == nil {
+		if st.Running && st.Plan != nil && st.Plan.Expected(d.now()) {
+			return st.Missed(d.now()), nil
+		}
 		return st.Overdue(d.now()), nil
 	}
 	space, err := d.call.Etcd.Space()

@@ -253,14 +253,17 @@ func (d *examination) job(ctx context.Context, l *schedlock.Locker, name string)
 	if st.Plan != nil && st.Plan.Gone {
 		found = append(found, doctor.JobGone(name)...)
 	}
-	if !since.IsZero() {
+	switch {
+	case !st.Running && !since.IsZero():
 		found = append(found, doctor.JobUnstarted(name, since)...)
+	case doctor.Outlasts(since, d.now()):
+		found = append(found, doctor.JobOutlasts(name, since)...)
 	}
 	records, err := l.History(ctx, name)
 	if err != nil && !errors.Is(err, schedlock.ErrUnknownJob) {
 		return nil, err
 	}
-	return append(found, lost(name, records)...), nil
+	return append(found, doctor.JobRuns(name, runsOf(records, d.now()), d.now())...), nil
 }
 
 // foreignKeys counts the keys in the range of a job that are not etcdkit's.
@@ -280,22 +283,6 @@ func (d *examination) foreignKeys(ctx context.Context, job string) (n int, err e
 		}
 	}
 	return n, nil
-}
-
-// lost judges the history of a job, the latest run first.
-func lost(name string, records []schedlock.Record) []finding {
-	n, repeated := 0, 0
-	for _, r := range records {
-		if r.State == schedlock.RunLost {
-			n++
-		}
-		for _, e := range r.Earlier {
-			if e.State == schedlock.RunLost {
-				repeated++
-			}
-		}
-	}
-	return doctor.JobLost(name, n, repeated, len(records))
 }
 
 // unknownRequests looks for requests whose attempts were lost.

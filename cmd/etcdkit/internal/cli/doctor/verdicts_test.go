@@ -32,6 +32,11 @@ func TestVerdicts(t *testing.T) {
 		}
 		return doctor.Clock(c, now)
 	}
+	long := time.Now().Add(-48 * time.Hour)
+	failed, done := schedlock.Record{State: schedlock.RunFailed, Start: long, End: long}, schedlock.Record{State: schedlock.RunDone, End: long.Add(48 * time.Hour)}
+	runs := func(records ...schedlock.Record) []finding {
+		return doctor.JobRuns("j", runsOf(records, time.Now()), time.Now())
+	}
 	for name, c := range map[string]struct {
 		got  []finding
 		want doctor.Level
@@ -48,10 +53,13 @@ func TestVerdicts(t *testing.T) {
 		"a beat that is late":  {clock(fleet.Clock{Beat: -120_000}), levelWarn, "behind this machine's by 1m0s or more"},
 		"a beat in time":       {clock(fleet.Clock{Beat: -79_000}), "", ""},
 		"a clock not known":    {clock(fleet.Clock{}), "", ""},
-		"no run lost":          {lost("j", []schedlock.Record{{State: schedlock.RunDone}}), "", ""},
-		"a run lost":           {lost("j", []schedlock.Record{{State: schedlock.RunDone}, {State: schedlock.RunLost}}), levelWarn, "1 of 2"},
+		"no run lost":          {runs(schedlock.Record{State: schedlock.RunDone}), "", ""},
+		"a run lost":           {runs(schedlock.Record{State: schedlock.RunDone}, schedlock.Record{State: schedlock.RunLost}), levelWarn, "1 of 2"},
+		"the last has failed":  {runs(schedlock.Record{State: schedlock.RunActive}, failed, done), levelWarn, "1 of 3 stored runs failed, the last one"},
+		"failed, then done":    {runs(done, failed), doctor.Note, "1 of 2 stored runs failed"},
+		"failed an hour ago":   {runs(done, schedlock.Record{State: schedlock.RunFailed, End: long.Add(47 * time.Hour)}), levelWarn, "1 of 2"},
 		"unknown and refused":  {doctor.Unknown("s", 10, 2, 3), levelWarn, "2 of 10"},
-		"unknown and repeated": {doctor.Unknown("s", 10, 0, 3), levelOK, "3 of 10"},
+		"unknown and repeated": {doctor.Unknown("s", 10, 0, 3), doctor.Note, "3 of 10"},
 	} {
 		var worst finding
 		for _, f := range c.got {
@@ -61,7 +69,7 @@ func TestVerdicts(t *testing.T) {
 		}
 		require.Equal(t, c.want, worst.Level, name)
 		require.Contains(t, worst.Text, c.text, name)
-		require.Equal(t, worst.Level == levelWarn || worst.Level == levelFail, worst.Advice != "", "%s: a finding says what to do", name)
+		require.Equal(t, worst.Level != "" && worst.Level != levelOK, worst.Advice != "", "%s: a finding says what to do", name)
 		require.False(t, strings.HasSuffix(worst.Text, "."), name)
 	}
 }
