@@ -127,12 +127,12 @@ func outlasts(j *fleet.Job, now time.Time) time.Time {
 }
 
 // judgedRuns returns what the doctor judges of the records of a job.
-func judgedRuns(j *fleet.Job, h fleet.History) doctor.Runs {
+func judgedRuns(j *fleet.Job, h fleet.History, runs []runRow) doctor.Runs {
 	r := doctor.Runs{
 		Stored: readableRuns(j), Lost: h.Lost, Failed: h.Failed, Repeated: h.Repeated,
 		Loss: record.Time(h.LastLost), Failure: record.Time(h.LastFailure), Success: record.Time(h.Success),
 	}
-	if runs := runsOf(j); len(runs) > 0 {
+	if len(runs) > 0 {
 		r.LastFailed = latestOf(runs, runRow.over).State == record.RunFailed
 	}
 	return r
@@ -147,7 +147,8 @@ func jobsAt(s *fleet.State, now time.Time) (rows []jobRow) {
 		if j.Forgotten() {
 			continue
 		}
-		judged := judgedRuns(j, j.History(now))
+		runs := runsOf(j)
+		judged := judgedRuns(j, j.History(now), runs)
 		row := jobRow{
 			Name: name, State: stateOf(j), Paused: j.Paused, Lost: judged.Lost + judged.Repeated, Failed: judged.Failed,
 			Overdue: overdueSince(j, now), Outlasts: !outlasts(j, now).IsZero(), lostOpen: judged.LossOpen(now), failedOpen: judged.FailureOpen(now),
@@ -155,7 +156,7 @@ func jobsAt(s *fleet.State, now time.Time) (rows []jobRow) {
 		if next := nextOf(j, 1); len(next) > 0 {
 			row.Next = next[0]
 		}
-		if runs := runsOf(j); len(runs) > 0 {
+		if len(runs) > 0 {
 			last := latestOf(runs, runRow.over)
 			row.Tick, row.Outcome, row.Owner, row.Bad = last.Tick, last.State, last.Owner, last.Bad
 			row.lostAt = latestOf(runs, runRow.lost).Tick

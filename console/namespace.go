@@ -63,7 +63,7 @@ func jobFindings(s *fleet.State, foreign map[string]int, now time.Time) (found [
 		if next := outlasts(j, now); !next.IsZero() {
 			found = append(found, doctor.JobOutlasts(name, next)...)
 		}
-		found = append(found, doctor.JobRuns(name, judgedRuns(j, j.History(now)), now)...)
+		found = append(found, doctor.JobRuns(name, judgedRuns(j, j.History(now), runsOf(j)), now)...)
 	}
 	return append(found, doctor.Jobs(n)...)
 }

@@ -38,7 +38,7 @@ func TestFailedRunBehindAnActiveOne(t *testing.T) {
 	require.Equal(t, marks{{"bad", "last run failed"}, {"ok", running}}, export.Marks)
 	require.Equal(t, []any{running, running, "c", false}, []any{rows["first"].State, rows["first"].Outcome, rows["first"].Owner, rows["first"].Bad})
 	var found []string
-	for _, p := range problemsOf(nil, jobsOf(f.State), nil, nil) {
+	for _, p := range problemsOf(nil, jobsAt(f.State, time.Unix(3600, 0)), nil, nil) {
 		found = append(found, fmt.Sprint(p.Name, ": ", p.Text, " ", p.Since.Unix()))
 	}
 	require.Equal(t, []string{"export: last run failed 600", "import: 1 failed run 600"}, found)
