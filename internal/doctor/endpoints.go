@@ -119,11 +119,16 @@ func (s Survey) lines() []Finding {
 	return One(Warn, "Finish the upgrade or the downgrade: etcd supports several lines in one cluster only for its duration.", "the members are of the lines %s", strings.Join(lines, " and "))
 }
 
+// defaultQuota is that of a member without --quota-backend-bytes.
+const defaultQuota = 2 << 30
+
 // size judges the size of a member's database. quota is 0 where the member does not report it.
 func size(endpoint, version string, db, inUse, quota int64) []Finding {
 	const advice = "Turn compaction on and defragment one member at a time: see docs/operations.md, compaction and quota. While the leader is defragmented no lease is renewed: another one leads first."
 	text := fmt.Sprintf("%s: database %s, in use %s", endpoint, MiB(db), MiB(inUse))
 	switch {
+	case quota <= 0 && inUse >= defaultQuota*8/10:
+		return One(Warn, advice+" If --quota-backend-bytes is the default, etcd refuses writes soon.", "%s; the member does not report its quota (2 GiB by default)", text)
 	case quota <= 0 && strings.HasPrefix(version, "3.5."):
 		return One(OK, "", "%s; before 3.6 a member does not report its quota (2 GiB by default)", text)
 	case quota <= 0:

@@ -52,7 +52,7 @@ func Leases(ctx context.Context, client clientv3.Lease) []Finding {
 	all, err := client.Leases(ctx)
 	switch {
 	case commit.Denied(err):
-		return One(OK, "", "the user may not list them")
+		return One(Note, "A user with more permissions can make this check.", "the user may not list them")
 	case err != nil:
 		return NotMade("leases", err)
 	}
