@@ -17,7 +17,7 @@ func namespaceFindings(s *fleet.State, space keyspace.Space, own int64, now time
 	s.Settle(now.UnixMilli()) // a large queue that has changed has requests that no settling has seen: none of them is foreign
 	foreign, ofJobs := s.Foreign()
 	var keys doctor.ForeignKeys
-	for _, key := range foreign {
+	for _, key := range append(s.Later(), foreign...) {
 		keys.Look(space, key)
 	}
 	return slices.Concat(

@@ -303,6 +303,18 @@ func TestForeignKeysAreProblems(t *testing.T) {
 	}
 }
 
+// A734: in an upgrade the doctors advised to delete the keys of the later release.
+func TestKeysOfALaterReleaseAreLeft(t *testing.T) {
+	t.Parallel()
+	f := fill(t)
+	f.put(f.space.Session(7).Alive(), record.Clock{Owner: "web-7", AtMS: 1}.Encode(), 7)
+	f.put(f.space.Root()+"x-thing/orders/lock", "x", 0)
+	f.Settle(1000)
+	require.Contains(t, f.says(nil), "doctor: 1 key of a later release")
+	require.NotContains(t, strings.Join(f.says(nil), "\n"), "foreign")
+	require.Zero(t, busiest(f.State, nil).totals.Strays)
+}
+
 // A433: the link of EtcdkitProcessDied found nothing: the keys of permits and runs are gone with the process, and requests were not
 // searched by the owner of their attempt.
 func TestSearchFindsWhatTheDeadHad(t *testing.T) {

@@ -51,10 +51,14 @@ func quotedKeys(keys []string) string {
 type ForeignKeys struct {
 	names []string // some of them
 	count int
+	later int // keys of a later release, which are not foreign
 }
 
 // Look looks at a key of a namespace, in the order of the keys.
 func (f *ForeignKeys) Look(space keyspace.Space, key string) {
+	if keyspace.Later(space, key) {
+		f.later++
+	}
 	if !keyspace.Foreign(space, key) {
 		return
 	}
@@ -66,9 +70,12 @@ func (f *ForeignKeys) Look(space keyspace.Space, key string) {
 }
 
 // Findings returns what was found.
-func (f *ForeignKeys) Findings() []Finding {
-	if f.count == 0 {
-		return One(OK, "", "none outside of queues and jobs is foreign")
+func (f *ForeignKeys) Findings() (found []Finding) {
+	if f.later > 0 {
+		found = One(Note, "Leave them, and update the command, the console and the exporter: processes of that release use them.", "%s of a later release", count(f.later, "key", "keys"))
 	}
-	return One(Warn, "Such a key is ignored, and never expires: find the program that writes it, and delete it with etcdctl.", "foreign keys (%d): %s", f.count, strings.Join(f.names, ", "))
+	if f.count == 0 {
+		return append(found, One(OK, "", "none outside of queues and jobs is foreign")...)
+	}
+	return append(found, One(Warn, "Such a key is ignored, and never expires: find the program that writes it, and delete it with etcdctl.", "foreign keys (%d): %s", f.count, strings.Join(f.names, ", "))...)
 }

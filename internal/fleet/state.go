@@ -232,6 +232,17 @@ func (s *State) addForeign(key string) {
 	}
 }
 
+// Later returns the keys of the namespace that are reserved for later releases, in order. It visits all keys.
+func (s *State) Later() (keys []string) {
+	for key := range s.keys {
+		if keyspace.Later(s.space, key) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // Foreign returns the keys of the namespace that are not etcdkit's: those outside of queues and jobs, in order, and how
 // many are in the range of each job. Summary.Foreign has those of a queue.
 func (s *State) Foreign() (keys []string, jobs map[string]int) {

@@ -3,12 +3,15 @@ package keyspace
 import "strings"
 
 // Foreign reports whether a key below the root of the space is none that the package builds. Keys in the range of a queue or
-// a job are left to Queue.ParseSlot and Job.Owns.
+// a job are left to Queue.ParseSlot and Job.Owns. Those of Later are not foreign.
 func Foreign(s Space, key string) bool {
 	rest, ok := strings.CutPrefix(key, s.root)
 	part, tail, below := strings.Cut(rest, "/")
 	if !ok || !below || tail == "" {
 		return true
+	}
+	if strings.HasPrefix(part, laterPart) {
+		return false
 	}
 	switch part += "/"; part {
 	case SessionPart:
@@ -37,6 +40,17 @@ func Foreign(s Space, key string) bool {
 		ok = ok && (kind == Semaphore || kind == Mutex || kind == Election || kind == Rate)
 	}
 	return !ok
+}
+
+// laterPart begins the parts that are reserved for keys of later releases: docs/storage.md, values.
+const laterPart = "x-"
+
+// Later reports whether a key below the root of the space is in a part that is reserved for later releases: programs of such a
+// release use it, and this one does not know it.
+func Later(s Space, key string) bool {
+	rest, ok := strings.CutPrefix(key, s.root+laterPart)
+	_, tail, below := strings.Cut(rest, "/")
+	return ok && below && tail != ""
 }
 
 func ofSession(s Space, key, tail string) bool {

@@ -33,4 +33,11 @@ func TestParts(t *testing.T) {
 		require.True(t, Foreign(s, s.Root()+rest), rest)
 	}
 	require.True(t, Foreign(s, "/elsewhere"))
+	for rest, later := range map[string]bool{"x-thing/name/key": true, "x-/y": true, "x-thing": false, "x-thing/": false, "y/x-thing/key": false} { // A734
+		require.Equal(t, later, Later(s, s.Root()+rest), rest)
+		require.Equal(t, !later, Foreign(s, s.Root()+rest), rest)
+	}
+	for _, part := range Parts() {
+		require.False(t, strings.HasPrefix(part, laterPart), part)
+	}
 }
