@@ -20,7 +20,7 @@ import (
 const (
 	mostBulk     = 200 // targets of one form
 	bulkAtOnce   = 8
-	mostBulkForm = mostBulk * (mostName + 64) // bytes of the targets
+	mostBulkForm = formSize / 4 * 3 // bytes of the targets in a form, as a browser sends it
 )
 
 // bulkTarget is one target of an action on many.
@@ -111,6 +111,7 @@ func readBulk(q request) (any, quality, error) {
 	if err != nil {
 		return nil, st, err
 	}
+	p.fit()
 	p.Form, p.Lines = rand.Text(), linesOf(p.Targets)
 	if len(p.Targets) == 0 {
 		return nil, st, notFound{fmt.Errorf("%s of %s %s: there is nothing left on which it could be made, or nothing on which you may make it", b.verb, b.of, b.name)}
@@ -254,11 +255,26 @@ func linesOf(targets []bulkTarget) string {
 	return strings.Join(lines, " ")
 }
 
+// sentSize returns how many bytes of a form lines are when a browser sends it.
+func sentSize(lines string) int { return len(url.QueryEscape(lines)) }
+
+// fit leaves the last targets for another form, until a browser can send the rest.
+func (p *bulkPage) fit() {
+	size := 0
+	for i, t := range p.Targets {
+		if size += sentSize(linesOf([]bulkTarget{t}) + " "); size > mostBulkForm {
+			p.Rest += len(p.Targets) - i
+			p.Targets = p.Targets[:i]
+			return
+		}
+	}
+}
+
 // targetsOf is the inverse of linesOf. Each target is checked as that of an action on it alone.
 func (b *bulk) targetsOf(lines string) error {
 	all := strings.Fields(lines)
-	if len(all) == 0 || len(all) > mostBulk || len(lines) > mostBulkForm {
-		return badRequest{fmt.Errorf("a form has 1 to %d targets", mostBulk)}
+	if size := sentSize(lines); len(all) == 0 || len(all) > mostBulk || size > mostBulkForm {
+		return badRequest{fmt.Errorf("the form has %d targets of %d bytes: it may have 1 to %d, of at most %d bytes", len(all), size, mostBulk, mostBulkForm)}
 	}
 	for _, line := range all {
 		values, err := url.ParseQuery(line)

@@ -1,13 +1,50 @@
 package console
 
 import (
+	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 )
+
+// A735: the page of many requests of queues with long names showed a form that was refused when it was sent: the browser encodes
+// the names once more.
+func TestFormOfLongNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("я", keyspace.MaxName/2)
+	var all []bulkTarget
+	for n := range mostBulk {
+		all = append(all, bulkTarget{Name: "limiter/" + long + "/" + long, Target: strconv.Itoa(n + 1), Waits: true})
+	}
+	left := all
+	for forms := 0; len(left) > 0; forms++ {
+		require.Less(t, forms, 10)
+		p := bulkPage{Targets: left}
+		p.fit()
+		require.NotEmpty(t, p.Targets)
+		require.Equal(t, len(left), len(p.Targets)+p.Rest)
+		left = left[len(p.Targets):]
+		form := url.Values{"targets": {linesOf(p.Targets)}, "confirm": {long}, "reason": {strings.Repeat("я", 500)}, "do": {"evict"}, "process": {long}}
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(form.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		require.NoError(t, readForm(httptest.NewRecorder(), r))
+		b := &bulk{verb: Evict, of: "process", name: "7"}
+		require.NoError(t, b.targetsOf(r.PostFormValue("targets")))
+		require.Len(t, b.targets, len(p.Targets))
+	}
+	short := bulkPage{Targets: []bulkTarget{{Name: "mutex/report", Target: "1"}}}
+	short.fit()
+	require.Zero(t, short.Rest)
+	err := (&bulk{verb: Evict, of: "process", name: "7"}).targetsOf(linesOf(all))
+	require.ErrorContains(t, err, "the form has 200 targets of ")
+	require.ErrorContains(t, err, "196608 bytes")
+}
 
 // A page of many records has those on which the action can be made, however many others there are: of those whose processes
 // live it shows as many again, and counts the rest (A318 in internal/proof/tested-failures.md).
