@@ -2,6 +2,7 @@ package stored
 
 import (
 	"encoding/json"
+	"flag"
 	"maps"
 	"os"
 	"reflect"
@@ -104,6 +105,16 @@ func absent(t *testing.T, all []written) []string {
 		delete(want, name)
 	}
 	return slices.Sorted(maps.Keys(want))
+}
+
+var completeVersion = flag.String("complete", "", "the version, such as 0.2.0, whose golden records must have each field")
+
+// TestRecordsHaveEachField is for the version that is released: `make release-check` names it.
+func TestRecordsHaveEachField(t *testing.T) {
+	if *completeVersion == "" {
+		t.Skip("it reads the records of a version only with -complete")
+	}
+	require.Empty(t, absent(t, golden(t, *completeVersion)), "remove the folder of this version and write it again: make golden-records VERSION=%s", *completeVersion)
 }
 
 // A458: a full run writes each field of each record, so that golden records have them all. Until the release those of 0.1.0
