@@ -25,6 +25,7 @@ type jobCall struct {
 	stuck   bool // works on after its context has ended
 	failing int  // attempts up to this one fail
 	panics  bool
+	trigger bool // of a planned job: for a tick of its own
 }
 
 func drawJobCall(r *rand.Rand, j scheduled) jobCall {
@@ -50,6 +51,9 @@ func drawJobCall(r *rand.Rand, j scheduled) jobCall {
 		o.failing = 1 + r.IntN(j.failed+2)
 	}
 	o.panics = r.IntN(30) == 0
+	if j.planned {
+		o.trigger = r.IntN(8) == 0
+	}
 	return o
 }
 
@@ -92,7 +96,7 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 			call.Return(history.Event{Outcome: history.Unknown, Error: errPanic.Error()})
 		}
 	}()
-	res, err = l.Do(ctx, o.name, func(ctx context.Context, r *schedlock.Run) error {
+	res, err = l.call(ctx, o, func(ctx context.Context, r *schedlock.Run) error {
 		claimed()
 		switch { // the attempt before was here, too
 		case end != nil && failed:
@@ -116,7 +120,7 @@ func (o jobCall) run(ctx context.Context, p *Process, l *locker, register Regist
 			return errJob
 		}
 		return nil
-	}, opts...)
+	}, opts)
 	claimed()
 	if end != nil {
 		e := history.Event{Outcome: history.OK} // or soon, in the background

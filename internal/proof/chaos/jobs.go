@@ -31,6 +31,8 @@ type scheduled struct {
 	pause   time.Duration
 	apart   time.Duration // called as `jobs run --every` is: the tick is the time of the call, so far from the one before
 	longest time.Duration // that its function takes
+	planned bool          // it is a Job with a schedule, which has a plan
+	called  bool          // its calls store a plan: option Planned
 }
 
 func (j scheduled) gate() string { return "job/" + j.name }
@@ -57,6 +59,9 @@ func (j scheduled) options(tick time.Time) (opts []schedlock.CallOption, attr ma
 		attr["apart"] = j.apart.String()
 		opts = append(opts, schedlock.Apart(j.apart))
 	}
+	if j.called {
+		opts = append(opts, schedlock.Planned(schedlock.Periods(j.period), j.period))
+	}
 	if j.lateBy > 0 {
 		attr["lateby"] = j.lateBy.String()
 		opts = append(opts, schedlock.LateBy(j.lateBy))
@@ -78,6 +83,9 @@ type locker struct {
 	*schedlock.Locker
 	sess *concurrency.Session
 	now  func() time.Time
+
+	mu      sync.Mutex
+	planned map[string]*schedlock.Job
 }
 
 // NewJobs returns jobs of several kinds, with registers in memory.
@@ -96,6 +104,8 @@ func NewJobsOn(register func(name string) Register) *Jobs {
 		{name: "failing", period: 400 * ms, atMost: time.Minute, retries: 1, failed: 2, pause: 50 * ms, longest: 50 * ms},
 		{name: "flaky", period: 500 * ms, every: true, atMost: 200 * ms, failed: 3, pause: 20 * ms, longest: 60 * ms},
 		{name: "nightly", period: 600 * ms, apart: 450 * ms, atMost: time.Minute, retries: 1, longest: 200 * ms},
+		{name: "planned", period: 500 * ms, planned: true, atMost: time.Minute, lateBy: 400 * ms, longest: 100 * ms},
+		{name: "from-cron", period: 400 * ms, called: true, atMost: time.Minute, retries: 1, longest: 100 * ms},
 		{name: "by-hand", period: 250 * ms, untimed: true, atMost: time.Minute, longest: 60 * ms},
 	}}
 	for n := range 5 { // so that there is a run to be lost at any time, and time for another attempt
@@ -141,7 +151,7 @@ func (s *Jobs) on(p *Process) (*locker, error) {
 	if l := s.lockers[p]; l != nil && l.sess == sess {
 		return l, nil
 	}
-	l := &locker{sess: sess, now: clock(p)}
+	l := &locker{sess: sess, now: clock(p), planned: map[string]*schedlock.Job{}}
 	// Few records are kept, so that ticks are closed all the time.
 	if l.Locker, err = schedlock.New(sess, &schedlock.Options{Keep: 3, Now: l.now}); err != nil {
 		return nil, err
@@ -242,6 +252,9 @@ func (s *Jobs) Probe(ctx context.Context, p *Process) error {
 				break
 			}
 			last = "its outcome was: " + res.Outcome.String()
+		}
+		if err := l.hasPlan(ctx, j); err != nil {
+			return err
 		}
 	}
 	return nil

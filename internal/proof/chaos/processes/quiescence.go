@@ -35,7 +35,7 @@ func (r *run) quiescencePhase() (findings []string) {
 	defer r.probeLatency()()
 	findings = append(findings, r.together(Probe)...)
 	root := r.env.Space.Root()
-	findings = append(findings, r.emptied("after all permits were released", root+"semaphore/", root+"mutex/", root+"election/", root+"request-id/")...)
+	findings = append(findings, r.emptied("after all permits were released", root+"semaphore/", root+"limiter/", root+"mutex/", root+"election/", root+"request-id/")...)
 	r.mark(history.MarkIdle)
 	findings = append(findings, r.together(Leave)...)
 	findings = append(findings, r.emptied("after all sessions were closed", root)...)
@@ -82,7 +82,7 @@ func (r *run) left(when string, prefixes ...string) (findings []string) {
 			return []string{"cannot list what is left: " + err.Error()}
 		}
 		for _, kv := range resp.Kvs {
-			if key := string(kv.Key); kv.Lease != 0 || !strings.HasSuffix(key, "/limit") && !strings.Contains(key, "/register/") && !chaos.Recorded(key) {
+			if key := string(kv.Key); kv.Lease != 0 || !strings.HasSuffix(key, "/limit") && !strings.HasSuffix(key, "/default") && !strings.Contains(key, "/register/") && !chaos.Recorded(key) {
 				findings = append(findings, fmt.Sprintf("%s exists %s (created %d, lease %x): %.200s", key, when, kv.CreateRevision, kv.Lease, kv.Value))
 			}
 		}

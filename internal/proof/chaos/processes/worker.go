@@ -71,7 +71,7 @@ func work(raw string) error {
 		return err
 	}
 	register := func(name string) chaos.Register { return remote{name, parent} }
-	workloads := []chaos.Workload{chaos.NewSemaphores(), chaos.NewKept(), chaos.NewMutexesOn(register), chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(0)}
+	workloads := workloads(register)
 
 	faults, end := context.WithCancel(context.Background())
 	defer end()
@@ -98,6 +98,14 @@ func work(raw string) error {
 		}
 	}
 	return parent.Call("Control.Done", Report{s.Name, phase, do(env, phase, workloads)}, nil)
+}
+
+// workloads are what a client process uses.
+func workloads(register func(name string) chaos.Register) []chaos.Workload {
+	return []chaos.Workload{
+		chaos.NewSemaphores(), chaos.NewKept(), chaos.NewKeyed(), chaos.NewMutexesOn(register),
+		chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(0),
+	}
 }
 
 // do does what a phase after the faults is for.
