@@ -31,7 +31,7 @@ func (env *Env) declare(c Config) {
 	DeclareRequests(env.Recorder)
 	set(check.ToleratePrefix+effectUncaused, "3") // else the machine was too busy to keep etcd's time
 	if c.Duration >= whole && c.All() {
-		for _, effect := range []string{check.EffectExpiries, check.EffectEvictions, check.EffectUnknown, check.EffectGrants, check.EffectShared, check.EffectStarts, check.EffectAttempts, check.EffectReplays, check.EffectLimits, effectCompactions, effectLeaders} {
+		for _, effect := range []string{check.EffectExpiries, check.EffectEvictions, check.EffectUnknown, check.EffectGrants, check.EffectShared, check.EffectStarts, check.EffectAttempts, check.EffectReplays, check.EffectTokens, check.EffectLimits, effectCompactions, effectLeaders} {
 			set(check.RequirePrefix+effect, "1")
 		}
 	}

@@ -138,8 +138,11 @@ func (env *Env) left(when string, prefixes ...string) (findings []string) {
 }
 
 // Recorded reports whether a key is one of a job's that stay: its run records and their
-// floor, its plan, up to which run losses were reported, and the operator who paused or resumed it last.
+// floor, its plan, up to which run losses were reported, and the operator who paused or resumed it last. So do the tokens of a rate.
 func Recorded(key string) bool {
+	if strings.Contains(key, "/bucket/") && strings.HasSuffix(key, "/left") {
+		return true
+	}
 	_, of, job := strings.Cut(key, "/job/")
 	return job && (strings.Contains(of, "/run/") || strings.Contains(of, "/floor/") || strings.HasSuffix(of, "/operation") || strings.HasSuffix(of, "/plan") || strings.HasSuffix(of, "/reported-loss"))
 }

@@ -36,7 +36,7 @@ func (c Config) All() bool {
 
 // Workloads returns all workloads.
 func Workloads() []Workload {
-	return []Workload{NewSemaphores(), NewKept(), NewKeyed(), NewMutexes(), NewElections(), NewJobs(), NewRequests(20)}
+	return []Workload{NewSemaphores(), NewKept(), NewKeyed(), NewRates(), NewMutexes(), NewElections(), NewJobs(), NewRequests(20)}
 }
 
 // Result is what a run has left.

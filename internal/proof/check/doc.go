@@ -15,6 +15,7 @@
 //	            at a time; what is replayed is what was recorded
 //	jobs    C7  scheduled jobs: one start for each attempt at a tick, in order; no
 //	            finish touches another run; no run overlaps with the next
+//	rates   C8  rates: in no window more tokens than the rate and its burst allow
 //
 // A permit of a limiter with a total is judged at both levels: by its request in the
 // queue of the total, whose token it has, and by the one at its key.

@@ -133,7 +133,7 @@ type goldenCase struct {
 }
 
 // golden are all golden histories, by what they are about.
-var golden = slices.Concat(goldenGood, goldenStore, goldenKeyed, goldenTotal, goldenShared, goldenBelief, goldenFence, goldenLive, goldenJobs, goldenRequests)
+var golden = slices.Concat(goldenGood, goldenStore, goldenKeyed, goldenTotal, goldenShared, goldenBelief, goldenFence, goldenLive, goldenJobs, goldenRequests, goldenRates)
 
 // brokenRules lists the rules that a history breaks, and in brackets those that are excused.
 func brokenRules(r *Report) string {

@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-var all = []Checker{Store{}, Belief{}, Fence{}, Linear{}, Live{}, Jobs{}, Requests{}}
+var all = []Checker{Store{}, Belief{}, Fence{}, Linear{}, Live{}, Jobs{}, Requests{}, Rates{}}
 
 // TestGoodHistoriesPass: no false alarms, whatever clients and nemeses do that
 // keeps the rules.

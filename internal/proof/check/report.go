@@ -39,6 +39,7 @@ const (
 	EffectLimits    = "limit changes"
 	EffectStarts    = "job starts"
 	EffectRetries   = "second attempts" // at a tick whose run was lost
+	EffectTokens    = "tokens of rates"
 	EffectAttempts  = "attempts at requests"
 	EffectReplays   = "replays of requests"
 	EffectShared    = "shared keys" // grants of a key that had served another call of the process
@@ -139,6 +140,10 @@ func effects(h *history.History) map[string]int64 {
 		case history.JobStart:
 			if op.Call.N > 1 {
 				n[EffectRetries]++
+			}
+		case history.RateTake:
+			if op.Outcome() == history.OK {
+				n[EffectTokens]++
 			}
 		case history.RequestDo:
 			if op.Return != nil && op.Return.Cause == history.Replayed {

@@ -9,7 +9,7 @@ import (
 // suites are the checkers of each kind of run, by the name that the run sets in
 // SettingSuite.
 var suites = map[string][]Checker{
-	"concurrency": {Store{}, Belief{}, Fence{}, Linear{}, Live{}, Jobs{}, Requests{}},
+	"concurrency": {Store{}, Belief{}, Fence{}, Linear{}, Live{}, Jobs{}, Requests{}, Rates{}},
 }
 
 // Suite returns the checkers that a history asks for. It returns an error if it

@@ -53,6 +53,9 @@ const (
 	RequestStart   = "request.start"   // a function is called: N is the attempt; its end is a Release with Attr["as"]
 	RequestDelete  = "request.delete"  // Store.Delete
 	RequestResolve = "request.resolve" // Store.Resolve
+
+	RateTake = "rate.take" // RateLimiter.Allow or Wait; Attr: persecond and burst, of the program
+	RateSet  = "rate.set"  // RateLimiter.SetRate; Attr: persecond and burst, to be set
 )
 
 // Outcome is how an operation ended for its caller.

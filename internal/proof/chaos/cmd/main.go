@@ -1,4 +1,4 @@
-// Chaos runs semaphores, limiters by key, mutexes, elections, jobs and requests while etcd and the network fail, and judges what
+// Chaos runs semaphores, limiters by key, rates, mutexes, elections, jobs and requests while etcd and the network fail, and judges what
 // happened.
 //
 //	make chaos SEED=7 MINUTES=3

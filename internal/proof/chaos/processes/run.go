@@ -216,7 +216,7 @@ func (r *run) settings(version string) {
 		}
 	}
 	if len(r.Nemeses) == len(Nemeses()) {
-		required = append(required, check.EffectExpiries, check.EffectUnknown, check.EffectEvictions, check.EffectReplays, attemptsKilled)
+		required = append(required, check.EffectExpiries, check.EffectUnknown, check.EffectEvictions, check.EffectReplays, check.EffectTokens, attemptsKilled)
 	}
 	for _, effect := range required {
 		r.recorder.Set(check.RequirePrefix+effect, "1")

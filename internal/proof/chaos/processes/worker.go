@@ -103,7 +103,7 @@ func work(raw string) error {
 // workloads are what a client process uses.
 func workloads(register func(name string) chaos.Register) []chaos.Workload {
 	return []chaos.Workload{
-		chaos.NewSemaphores(), chaos.NewKept(), chaos.NewKeyed(), chaos.NewMutexesOn(register),
+		chaos.NewSemaphores(), chaos.NewKept(), chaos.NewKeyed(), chaos.NewRates(), chaos.NewMutexesOn(register),
 		chaos.NewElectionsOn(register), chaos.NewJobsOn(register), chaos.NewRequests(0),
 	}
 }
