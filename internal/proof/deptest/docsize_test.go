@@ -20,10 +20,10 @@ type bound struct {
 // bounds are those of all classes. They only shrink: a page that gets shorter lowers the bound of its class, since one
 // that is more than slack above the size is a breach as well. A class that has to grow is a decision, for this list.
 var bounds = map[string]bound{
-	"user":        {most: 252_000},
+	"user":        {most: 253_500},
 	"scaling":     {most: 9_530}, // a fleet that outgrows a cluster, with tables that make scaling writes: no reader needs it at first
 	"front":       {most: 57_000},
-	"contributor": {most: 461_300}, // with a row for each failure that was found and for each mutant
+	"contributor": {most: 481_000}, // with a row for each failure that was found and for each mutant
 	"design":      {most: 12_801, each: true},
 }
 

@@ -105,6 +105,7 @@ func requiredIDs() []string {
 	add("A", "%d", 750, 756)
 	add("A", "%d", 760, 761)
 	add("A", "%d", 768, 770)
+	add("A", "%d", 775, 775)
 	add("A", "%d", 780, 785)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
