@@ -53,9 +53,6 @@ func TestLeaderChangesCostNoHolder(t *testing.T) {
 	t.Parallel()
 	// Leaders change when the test says so, and not because a busy machine has delayed a heartbeat.
 	etcd := embedtest.Start(t, &embedtest.Options{Members: 3, ElectionTimeout: 500 * time.Millisecond})
-	if etcd.External() {
-		t.Skip("the external cluster is not this test's own")
-	}
 	f, ctx, member := fixture{testkit.On(t, etcd)}, ctxT(t), 0
 	c := f.NewClient(t, &embedtest.ClientOptions{Endpoints: f.Endpoints()[member : member+1]})
 	const ttl = 10 * time.Second

@@ -41,6 +41,9 @@
 // tests that need to break a server are skipped. [Cluster.Close] deletes the keys that a
 // test leaves below its [Cluster.Prefix]. A cluster of [New] has a key space of its own.
 //
+// Options that are set, other than Members and Logger, need a server of this package: [Start]
+// skips the test, and [New] returns [ErrExternal]. So do more Members than there are endpoints.
+//
 // # Version of etcd
 //
 // The server is go.etcd.io/etcd/server/v3 in the version that the module requires, which

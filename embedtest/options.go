@@ -3,6 +3,7 @@ package embedtest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -107,7 +108,12 @@ func (o *Options) resolve() (Options, error) {
 }
 
 // needsOwnServer reports whether an external cluster of that many members may lack what
-// the options ask for.
+// the options ask for. Only Members and Logger do not depend on how the cluster was started.
 func (o *Options) needsOwnServer(members int) bool {
-	return o != nil && (o.Members > members || o.TLS || o.QuotaBytes != 0 || o.AuthTokenTTL != 0 || o.Configure != nil || o.Dir != "")
+	if o == nil {
+		return false
+	}
+	rest := *o
+	rest.Members, rest.Logger = 0, nil
+	return o.Members > members || !reflect.ValueOf(rest).IsZero()
 }
