@@ -84,11 +84,18 @@ func newLane(l *link, addr string) *lane {
 
 func (l *lane) close() { l.once.Do(func() { close(l.closed) }) }
 
-func (l *lane) put(p []byte, end error) (int, error) {
+func (l *lane) isClosed() bool {
 	select {
 	case <-l.closed:
-		return 0, net.ErrClosed
+		return true
 	default:
+		return false
+	}
+}
+
+func (l *lane) put(p []byte, end error) (int, error) {
+	if l.isClosed() {
+		return 0, net.ErrClosed
 	}
 	c := chunk{sent: time.Now(), bytes: append([]byte(nil), p...), err: end}
 	l.mu.Lock()
@@ -101,7 +108,8 @@ func (l *lane) put(p []byte, end error) (int, error) {
 	return len(p), nil
 }
 
-// take waits until the oldest bytes are due and moves them to p. Each lane has one reader.
+// take waits until the oldest bytes are due and moves them to p. A closed lane delivers
+// nothing. Each lane has one reader.
 func (l *lane) take(p []byte) (int, error) {
 	for {
 		l.mu.Lock()
@@ -116,9 +124,13 @@ func (l *lane) take(p []byte) (int, error) {
 		var timer <-chan time.Time
 		if some {
 			var wait time.Duration
-			if wait, changed = l.link.due(l.addr, head.sent); wait == 0 {
+			wait, changed = l.link.due(l.addr, head.sent)
+			switch {
+			case wait == 0 && l.isClosed(): // asked after due: a cut closes before it lets bytes pass
+				return 0, io.EOF
+			case wait == 0:
 				return l.advance(p)
-			} else if wait > 0 {
+			case wait > 0:
 				timer = time.After(wait)
 			}
 		}

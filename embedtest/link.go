@@ -90,7 +90,7 @@ func (cl *Client) address(member int) string {
 }
 
 // set changes the state of the link, wakes its waiters and closes the connections that are
-// cut now.
+// cut now. Their lanes are closed first: what a black hole held is not delivered.
 func (l *link) set(change func(*link)) {
 	l.mu.Lock()
 	change(l)
@@ -99,6 +99,8 @@ func (l *link) set(change func(*link)) {
 	var ended []*linkConn
 	for c := range l.conns {
 		if l.to(c.addr) == cut {
+			c.in.close()
+			c.out.close()
 			ended = append(ended, c)
 		}
 	}

@@ -3,6 +3,7 @@ package embedtest
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -118,6 +119,57 @@ func TestBlackHoleHoldsAnswersToo(t *testing.T) {
 	}
 	cl.Heal()
 	require.Equal(t, "1", string(next(t, ch).Events[0].Kv.Value))
+}
+
+// lateConn is a connection whose Close returns late.
+type lateConn struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (c lateConn) Close() error {
+	<-c.closed
+	return c.Conn.Close()
+}
+
+// A763: bytes that a black hole held were delivered when the link was cut, before the connection closed.
+func TestCutLosesWhatABlackHoleHeld(t *testing.T) {
+	t.Parallel()
+	const addr = "member"
+	all := func(to reach) func(*link) { return func(l *link) { l.all = to } }
+	one := func(to reach) func(*link) { return func(l *link) { l.single[addr] = to } }
+	for name, c := range map[string]struct{ hold, cut func(*link) }{
+		"BlackHole, Cut":         {all(hole), all(cut)},
+		"BlackHole, CutFrom":     {all(hole), one(cut)},
+		"BlackHoleFrom, Cut":     {one(hole), all(cut)},
+		"BlackHoleFrom, CutFrom": {one(hole), one(cut)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := net.Pipe()
+			defer b.Close()
+			raw := lateConn{a, make(chan struct{})}
+			l := newLink()
+			conn := &linkConn{Conn: raw, link: l, addr: addr, in: newLane(l, addr), out: newLane(l, addr)}
+			l.conns[conn] = struct{}{}
+			l.set(c.hold)
+			for _, lane := range []*lane{conn.in, conn.out} {
+				_, err := lane.put([]byte("held"), nil)
+				require.NoError(t, err)
+			}
+			ended := async(func() error { l.set(c.cut); return nil })
+			for _, lane := range []*lane{conn.in, conn.out} {
+				n, err := lane.take(make([]byte, 8))
+				require.Zero(t, n)
+				require.ErrorIs(t, err, io.EOF)
+			}
+			l.set(func(l *link) { l.all = open; clear(l.single) })
+			_, err := conn.Read(make([]byte, 8))
+			require.ErrorIs(t, err, io.EOF, "healed before the close")
+			close(raw.closed)
+			require.NoError(t, result(t, ended))
+		})
+	}
 }
 
 func TestDelayDelaysBothDirections(t *testing.T) {

@@ -114,7 +114,7 @@ func (c *Client) end() {
 // unary carries a request to the server and its answer back.
 func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	method := path.Base(fullMethod)
-	broken, err := c.enter(ctx)
+	conn, err := c.enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -127,14 +127,14 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, c
 	if c.server.real != nil {
 		call = realCall(ctx, fullMethod, reply, cc, invoke, opts)
 	}
-	there := &delivery{client: c, call: call, req: body, require: requiresLeader(ctx), done: make(chan struct{})}
+	there := &delivery{client: c, conn: conn, call: call, req: body, require: requiresLeader(ctx), done: make(chan struct{})}
 	if !fault.DropRequest {
 		there.send(fault.RequestDelay)
 	}
 	if fault.Duplicate > 0 {
-		again := &delivery{client: c, call: call, req: there.req, require: there.require, done: make(chan struct{})}
+		again := &delivery{client: c, conn: conn, call: call, req: there.req, require: there.require, done: make(chan struct{})}
 		c.server.background(func() {
-			if !c.server.travel(fault.Duplicate, c.link) {
+			if !c.server.travel(fault.Duplicate, c.link, conn) {
 				return
 			}
 			if fault.Duplicate >= fault.RequestDelay && !fault.DropRequest { // behind it, however both were held up
@@ -149,7 +149,7 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, c
 			}
 		})
 	}
-	return waiter{client: c, ctx: ctx, broken: broken}.response(there, fault, reply)
+	return waiter{client: c, ctx: ctx, broken: conn.broken}.response(there, fault, reply)
 }
 
 // response waits for the response of a request, as its fault says.
@@ -187,12 +187,13 @@ func (w waiter) response(there *delivery, fault Fault, reply any) error {
 // delivery is a request on its way.
 type delivery struct {
 	client  *Client
+	conn    *connection
 	call    func(req any) (any, error)
 	req     any
 	require bool // it wants a leader, or an error
 	resp    any
 	err     error
-	done    chan struct{} // closed when the server has answered
+	done    chan struct{} // closed when the server has answered, or the request is lost
 }
 
 // send delivers the request: at once if nothing holds it up.
@@ -201,7 +202,7 @@ func (d *delivery) send(delay time.Duration) {
 	s.mu.Lock()
 	ready := isClosed(s.leader) || !d.require && local(d.req)
 	s.mu.Unlock()
-	if delay == 0 && ready && s.real == nil && isClosed(d.client.link.gate()) {
+	if delay == 0 && ready && s.real == nil && isClosed(d.client.link.gate()) && !isClosed(d.conn.lost) {
 		d.apply()
 		return
 	}
@@ -211,7 +212,11 @@ func (d *delivery) send(delay time.Duration) {
 // arrive delivers the request after a delay and as soon as messages get through.
 func (d *delivery) arrive(delay time.Duration) {
 	s := d.client.server
-	if !s.travel(delay, d.client.link) {
+	if !s.travel(delay, d.client.link, d.conn) {
+		if isClosed(d.conn.lost) {
+			d.err = errUnavailable
+			close(d.done)
+		}
 		return
 	}
 	if d.require || !local(d.req) {
@@ -232,8 +237,8 @@ func (d *delivery) apply() {
 }
 
 // travel waits for a delay and until messages get through. It returns false if the
-// server is closed before.
-func (s *Server) travel(delay time.Duration, l *link) bool {
+// server is closed before, or the connection breaks in a stall.
+func (s *Server) travel(delay time.Duration, l *link, conn *connection) bool {
 	// No timer of zero: two goroutines of one bubble that find their timers due at the
 	// same moment crash the race detector of Go 1.26, which has one context for both.
 	if delay > 0 {
@@ -247,10 +252,11 @@ func (s *Server) travel(delay time.Duration, l *link) bool {
 	}
 	select {
 	case <-l.gate():
-		return true
+	case <-conn.lost:
 	case <-s.done:
 		return false
 	}
+	return !isClosed(conn.lost) // a connection breaks before the gate opens
 }
 
 // waiter is a caller that waits for an answer.
@@ -261,14 +267,14 @@ type waiter struct {
 }
 
 // wait returns nil when c is closed, or what gRPC says if something else ends the
-// call.
+// call. Nothing arrives on a broken connection.
 func (w waiter) wait(c <-chan struct{}) error {
 	if c != nil && isClosed(c) {
-		return nil
+		return w.alive()
 	}
 	select {
 	case <-c:
-		return nil
+		return w.alive()
 	case <-w.ctx.Done():
 		return ctxErr(w.ctx)
 	case <-w.broken:
@@ -278,6 +284,13 @@ func (w waiter) wait(c <-chan struct{}) error {
 	case <-w.client.server.done:
 		return errUnavailable
 	}
+}
+
+func (w waiter) alive() error {
+	if w.broken != nil && isClosed(w.broken) {
+		return errUnavailable
+	}
+	return nil
 }
 
 func (w waiter) sleep(d time.Duration) error {

@@ -66,13 +66,21 @@ type link struct {
 	reach  reach
 	flows  chan struct{} // closed unless the link is stalled
 	healed chan struct{} // closed unless the link is cut
-	broken chan struct{} // closed when the connection breaks
+	conn   *connection
 	closed chan struct{}
 	once   sync.Once
 }
 
+// connection lasts until the link breaks it.
+type connection struct {
+	broken chan struct{} // closed when it breaks
+	lost   chan struct{} // closed if the link is stalled then: what the stall holds never arrives
+}
+
+func newConnection() *connection { return &connection{make(chan struct{}), make(chan struct{})} }
+
 func newLink() *link {
-	l := &link{flows: make(chan struct{}), healed: make(chan struct{}), broken: make(chan struct{}), closed: make(chan struct{})}
+	l := &link{flows: make(chan struct{}), healed: make(chan struct{}), conn: newConnection(), closed: make(chan struct{})}
 	close(l.flows)
 	close(l.healed)
 	return l
@@ -92,12 +100,12 @@ func (l *link) meet(m Message) Fault {
 }
 
 // enter begins a call, or a stream. It waits while the link is cut, as etcd's client
-// waits for a connection, and returns a channel that is closed when the connection breaks.
-func (c *Client) enter(ctx context.Context) (broken <-chan struct{}, err error) {
+// waits for a connection.
+func (c *Client) enter(ctx context.Context) (*connection, error) {
 	for {
 		l := c.link
 		l.mu.Lock()
-		reach, healed, broken := l.reach, l.healed, l.broken
+		reach, healed, conn := l.reach, l.healed, l.conn
 		l.mu.Unlock()
 		switch {
 		case isClosed(l.closed):
@@ -107,7 +115,7 @@ func (c *Client) enter(ctx context.Context) (broken <-chan struct{}, err error) 
 		case ctx.Err() != nil:
 			return nil, ctxErr(ctx)
 		case reach != cut:
-			return broken, nil
+			return conn, nil
 		}
 		if err := (waiter{client: c, ctx: ctx}).wait(healed); err != nil {
 			return nil, err
@@ -132,16 +140,16 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// set changes what the link does.
+// set changes what the link does. A connection breaks before the messages flow again.
 func (l *link) set(to reach) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reach = to
-	shut(&l.flows, to == stalled)
-	shut(&l.healed, to == cut)
 	if to == cut || to == refused {
 		l.snap()
 	}
+	l.reach = to
+	shut(&l.flows, to == stalled)
+	shut(&l.healed, to == cut)
 }
 
 // shut makes a channel one that is not closed, or closes it.
@@ -156,8 +164,11 @@ func shut(c *chan struct{}, yes bool) {
 
 // snap breaks the connection. The link is locked.
 func (l *link) snap() {
-	close(l.broken)
-	l.broken = make(chan struct{})
+	if l.reach == stalled {
+		close(l.conn.lost)
+	}
+	close(l.conn.broken)
+	l.conn = newConnection()
 }
 
 // Inject has a function decide over the fault of each message of this client. The function
@@ -172,7 +183,8 @@ func (c *Client) Inject(f func(Message) Fault) {
 
 // Cut breaks the connection: streams and calls under way end with ErrUnavailable, whether
 // or not the server applied them. New calls wait until Heal or the end of their context,
-// as etcd's client does while it has no connection. Cut ends Stall and Refuse.
+// as etcd's client does while it has no connection. Cut ends Stall and Refuse; what Stall
+// held is lost.
 func (c *Client) Cut() { c.link.set(cut) }
 
 // Refuse is Cut, except that new calls fail with ErrUnavailable at once, as behind a proxy

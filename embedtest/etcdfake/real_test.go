@@ -50,8 +50,15 @@ func ownVersion(t *testing.T) (endpoints []string, version string) {
 // The faults of a client do the same to a fake and to a real etcd, as far as a real one has no exact moments.
 func TestFaultsOnBoth(t *testing.T) {
 	t.Parallel()
-	t.Run("fake", func(t *testing.T) { etcdfake.Test(t, faultsOnBoth) })
-	t.Run("real", func(t *testing.T) { etcdfake.Test(t, faultsOnBoth, etcdfake.Endpoints(ownEtcd(t)...)) })
+	onBoth := func(name string, f func(t *testing.T, etcd *etcdfake.Server)) {
+		t.Run(name+"fake", func(t *testing.T) { etcdfake.Test(t, f) })
+		t.Run(name+"real", func(t *testing.T) {
+			t.Parallel()
+			etcdfake.Test(t, f, etcdfake.Endpoints(ownEtcd(t)...))
+		})
+	}
+	onBoth("", faultsOnBoth)
+	onBoth("stalled and then broken, ", stalledAndBroken)
 }
 
 func faultsOnBoth(t *testing.T, etcd *etcdfake.Server) {

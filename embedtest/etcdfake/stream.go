@@ -35,11 +35,11 @@ func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cli
 		}
 		return nil, notSupported(method)
 	}
-	broken, err := c.enter(ctx)
+	conn, err := c.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &clientStream{client: c, ctx: ctx, method: method, opts: opts, broken: broken, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	t := &clientStream{client: c, ctx: ctx, method: method, opts: opts, conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	if c.server.real != nil {
 		err = t.openReal(desc, cc, fullMethod, streamer, opts)
 	} else {
@@ -81,7 +81,7 @@ type clientStream struct {
 	method string
 	opts   []grpc.CallOption
 	remote remote
-	broken <-chan struct{}
+	conn   *connection
 
 	mu     sync.Mutex
 	up     []parcel
@@ -108,7 +108,7 @@ func (t *clientStream) CloseSend() error {
 
 // SendMsg puts a message on its way. It never blocks.
 func (t *clientStream) SendMsg(msg any) error {
-	if t.ctx.Err() != nil || isClosed(t.ended) || isClosed(t.broken) {
+	if t.ctx.Err() != nil || isClosed(t.ended) || isClosed(t.conn.broken) {
 		return io.EOF // gRPC's way: RecvMsg has the reason
 	}
 	body, size := clone(msg)
@@ -162,7 +162,7 @@ func (t *clientStream) deliver() {
 		s.mu.Unlock()
 		if delay := time.Until(next.at); delay > 0 || !ready || !isClosed(t.client.link.gate()) {
 			s.background(func() {
-				if !s.travel(max(delay, 0), t.client.link) {
+				if !s.travel(max(delay, 0), t.client.link, t.conn) {
 					return
 				}
 				if !local(next.msg) {
@@ -190,7 +190,7 @@ func (t *clientStream) arrive(p parcel) bool {
 	t.mu.Lock()
 	over := t.err != nil
 	t.mu.Unlock()
-	if !over && t.ctx.Err() == nil && !isClosed(t.broken) {
+	if !over && t.ctx.Err() == nil && !isClosed(t.conn.broken) {
 		again := t.remote.take(p.msg)
 		if p.err != nil {
 			t.snap(p.err)
@@ -252,7 +252,7 @@ func (t *clientStream) RecvMsg(msg any) error {
 }
 
 func (t *clientStream) next(msg any) error {
-	w := waiter{client: t.client, ctx: t.ctx, broken: t.broken}
+	w := waiter{client: t.client, ctx: t.ctx, broken: t.conn.broken}
 	for {
 		t.mu.Lock()
 		var p *parcel
@@ -297,7 +297,7 @@ func (t *clientStream) sleep() error {
 		return nil
 	case <-t.ctx.Done():
 		return ctxErr(t.ctx)
-	case <-t.broken:
+	case <-t.conn.broken:
 		return errUnavailable
 	case <-t.client.link.closed:
 		return errClosing
