@@ -55,3 +55,24 @@ func TestEndsWhileAClientIsAway(t *testing.T) {
 		}
 	}
 }
+
+// A764: nothing arrives on a broken connection, although messages flow.
+func TestNothingArrivesOnABrokenConnection(t *testing.T) {
+	t.Parallel()
+	Test(t, func(t *testing.T, s *Server) {
+		c := s.NewClient()
+		conn, err := c.enter(t.Context())
+		require.NoError(t, err)
+		w := waiter{client: c, ctx: t.Context(), broken: conn.broken}
+		require.NoError(t, w.wait(c.link.gate()))
+		require.True(t, s.travel(0, c.link, conn))
+		c.Stall()
+		c.Cut()
+		require.Equal(t, errUnavailable, w.wait(c.link.gate()))
+		require.Equal(t, errUnavailable, w.wait(nil))
+		require.False(t, s.travel(0, c.link, conn))
+		c.Heal()
+		require.Equal(t, errUnavailable, w.wait(c.link.gate()))
+		require.False(t, s.travel(0, c.link, conn))
+	})
+}
