@@ -104,12 +104,36 @@ func (s *Session) forget(n, helpers int) {
 
 // ebb finds what is left of what Close waits for. s.mu is held.
 func ebb(s *Session) {
-	if s.held == s.helpers && !s.settled {
-		s.settled = true
-		s.settle()
+	if s.settled || s.held == s.helpers {
+		settle(s)
 	}
 	if s.held == 0 {
 		close(s.idle)
+	}
+}
+
+// settle has Close wait for no work any more: no part or helper is counted from then on. s.mu is held.
+func settle(s *Session) {
+	s.settled = true
+	s.settle()
+	if s.helpers == 0 {
+		s.unhelped()
+	}
+}
+
+// awaitHelpers ends the wait of Close for work, and lets the helpers end for up to a second: the share of a slow rate stores the
+// tokens that are left. This second is one of the two that Close takes after the end of its ctx.
+func awaitHelpers(s *Session) {
+	s.mu.Lock()
+	settle(s)
+	s.mu.Unlock()
+	s.over()
+	t := time.NewTimer(time.Second)
+	defer t.Stop()
+	select {
+	case <-s.alone.Done():
+	case <-s.ctx.Done():
+	case <-t.C:
 	}
 }
 
@@ -166,6 +190,7 @@ func (s *Session) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	s.refuse()
 	awaitHolders(ctx, s)
+	awaitHelpers(s)
 	s.stop()
 	s.shut.Do(func() {
 		<-s.ran // it may still start a last request to etcd

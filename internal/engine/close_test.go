@@ -10,7 +10,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/life"
 )
 
-// A740, A741: while Close waits for work, its parts are counted and new work is not; helpers are counted apart. Nothing is once no
+// A740, A741, A747: while Close waits for work, its parts are counted and new work is not; helpers are counted apart. Nothing is once no
 // work is left, and Close waits for the helpers then.
 func TestWhatCloseWaitsFor(t *testing.T) {
 	t.Parallel()
@@ -38,6 +38,16 @@ func TestWhatCloseWaitsFor(t *testing.T) {
 			s.forget(1, 0)
 			return []bool{s.remember(part), s.remember(helper)}
 		}, want: []bool{false, false}, settled: true},
+		"the deadline has come": {before: []relation{fresh, helper}, do: func(s *Session) []bool {
+			settle(s)
+			return []bool{s.remember(part), s.remember(helper)}
+		}, want: []bool{false, false}, settled: true},
+		"all end after the deadline": {before: []relation{fresh, helper}, do: func(s *Session) []bool {
+			settle(s)
+			s.forget(1, 1)
+			s.forget(1, 0)
+			return nil
+		}, settled: true, idle: true},
 		"helpers alone":          {before: []relation{helper, helper}, do: func(*Session) []bool { return nil }, settled: true},
 		"helpers have ended":     {before: []relation{helper, helper}, do: func(s *Session) []bool { s.forget(1, 1); s.forget(1, 1); return nil }, settled: true, idle: true},
 		"all end with the epoch": {before: []relation{fresh, helper}, do: func(s *Session) []bool { s.forget(2, 1); s.forget(0, 0); return nil }, settled: true, idle: true},
@@ -46,6 +56,7 @@ func TestWhatCloseWaitsFor(t *testing.T) {
 			t.Parallel()
 			s := &Session{idle: make(chan struct{})}
 			s.working, s.settle = context.WithCancel(context.WithValue(t.Context(), helperKey{}, s))
+			s.alone, s.unhelped = context.WithCancel(t.Context())
 			for _, as := range c.before {
 				require.True(t, s.remember(as))
 			}

@@ -69,14 +69,17 @@ type Session struct {
 	Sending Turns
 
 	// Four contexts end one after the other. All end with the client.
-	accept  context.Context // ends when Close begins: no new work
-	refuse  context.CancelFunc
-	working context.Context // ends when Close waits for no work any more: no further parts of it
-	settle  context.CancelFunc
-	ctx     context.Context // ends when Close has waited for the holders
-	stop    context.CancelFunc
-	late    context.Context // ends two seconds later: for the last requests to etcd
-	abandon context.CancelFunc
+	accept   context.Context // ends when Close begins: no new work
+	refuse   context.CancelFunc
+	working  context.Context // ends when Close waits for no work any more: no further parts of it
+	settle   context.CancelFunc
+	alone    context.Context // ends when no helper is live after that
+	unhelped context.CancelFunc
+	over     context.CancelFunc // begins the two seconds that Close takes after its wait for work
+	ctx      context.Context    // ends when Close has waited for the holders
+	stop     context.CancelFunc
+	late     context.Context // ends two seconds later: for the last requests to etcd
+	abandon  context.CancelFunc
 
 	callbacks
 	wg         sync.WaitGroup
@@ -94,7 +97,7 @@ type Session struct {
 	helpers  int                // those of them that serve the others
 	idle     chan struct{}      // closed when Close has begun and none is live
 	closing  bool
-	settled  bool // Close has begun, and none is live but helpers
+	settled  bool // Close has begun, and none is live but helpers, or its ctx has ended
 	finished bool // no goroutine is started any more
 
 	closeErr error
@@ -122,11 +125,14 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
 	s.working, s.settle = context.WithCancel(context.WithValue(s.ctx, helperKey{}, s))
+	s.alone, s.unhelped = context.WithCancel(s.ctx)
+	over, end := context.WithCancel(s.ctx)
+	s.over = end
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
 	context.AfterFunc(s.ctx, in.use())
 	s.creations, s.removals = commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background), commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background)
-	context.AfterFunc(s.ctx, func() { time.AfterFunc(2*time.Second, s.abandon) })
-	s.left, s.rush = leaving(s.ctx)
+	context.AfterFunc(over, func() { time.AfterFunc(2*time.Second, s.abandon) })
+	s.left, s.rush = leaving(over)
 	open, cancel := s.Open(ctx)
 	defer cancel()
 	if s.leaseless = ctx.Value(leaselessKey{}) != nil; s.leaseless {
