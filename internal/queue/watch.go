@@ -93,7 +93,7 @@ func (w *Watch) changed(ctx context.Context, seen State) (view mirror.View, repl
 			return view, true, nil
 		case <-ctx.Done():
 			return view, false, ctx.Err()
-		case <-w.queue.sess.Accepting().Done():
+		case <-engine.Accepts(ctx, w.queue.sess).Done():
 			return view, false, engine.ErrClosed
 		}
 	}
