@@ -353,7 +353,8 @@ func (h *held) Released() bool { return h.released.Load() }
 // StopRequested returns a context that ends when the holder should finish its work and
 // release the permit: with a *StepDownError as its cause after RequestStop or Election.StepDown,
 // with ErrClosed when Close of the session begins to wait, and when the permit ends, as Context
-// does; the first of these counts. The permit itself stays valid until it is released or lost.
+// does; the first of these counts. The context of a permit that work in progress acquires after Close has begun has ended at once.
+// The permit itself stays valid until it is released or lost.
 func (p *Permit) StopRequested() context.Context {
 	asked, ask := p.stopping()
 	p.closing.Do(func() {

@@ -90,8 +90,8 @@ func (s *Session) HookPanics() int64 { return engine.Of(s).Hooks().Panics() }
 // waits until all permits are released and all runs of schedlock and attempts of idempotency
 // on this session have ended, or until ctx ends; those that are left then end with ErrClosed
 // as their cause. A call within such work, whose ctx is derived from that of a permit (Permit.Context, that of Do), a run or an
-// attempt of this session which has not ended, is a part of it and continues as before. A campaign is none, and NewSemaphore and
-// the like return ErrClosed.
+// attempt of this session which has not ended, is a part of it and continues as before. A campaign is none, nor is a run of a job,
+// whose tick another process may start, and NewSemaphore and the like return ErrClosed.
 // So give ctx a deadline, and call Close outside of such work, for whose end it would wait. After ReportEvery a
 // warning names what it waits for. A claim whose function is not called counts until it is removed. Close revokes the lease, which releases them in etcd, and waits for the
 // goroutines of the session. A graceful stop is Close with a deadline; the end of a

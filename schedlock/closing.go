@@ -10,8 +10,8 @@ import (
 const givenUpAtOnce = 100
 
 // giveUpSettings removes the settings that this process has stored, of jobs without an active run, when Close begins and has
-// to wait for the run of another job. No tick of theirs starts here any more, and a process of another release would be refused
-// for as long as that run lasts.
+// to wait for the run of another job. No claim of theirs is sent here any more, also not by a call within that run: a claim is no part
+// of work. A process of another release would be refused for as long as that run lasts.
 func giveUpSettings(ctx context.Context, l *Locker) {
 	var gone []clientv3.Op
 	busy, lease := false, l.sess.Lease()

@@ -16,6 +16,7 @@ import (
 	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/join"
+	"github.com/etcdkit/etcdkit/internal/life"
 	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/observe"
 )
@@ -24,11 +25,12 @@ import (
 // the claim, or because it became too late.
 var errNotStarted = errors.New("not started")
 
-// attempts runs fn for the tick and, as the request allows, again for it. last is the error of the last attempt.
+// attempts runs fn for the tick and, as the request allows, again for it. last is the error of the last attempt. A claim is no part of
+// the work under which ctx runs: its run would begin while Close asks each run to stop, and a tick that it gave up is started by none.
 func (k *claim) attempts(ctx context.Context, tick time.Time, fn Func) (res Result, last, err error) {
 	l, name := k.Locker, k.job.name
 	for {
-		c, this, err := k.seen(ctx, tick)
+		c, this, err := k.seen(life.Apart(ctx), tick)
 		if err != nil {
 			err = fmt.Errorf("run job %q, tick %s: %w", name, stamp(tick), l.sess.Explain(err))
 		}
@@ -63,7 +65,7 @@ func (k *claim) attempts(ctx context.Context, tick time.Time, fn Func) (res Resu
 
 // again reports whether this call makes another attempt after one with that result.
 func (k *claim) again(ctx context.Context, c *claimed, res Result, err error) bool {
-	return k.afterRun(c.attempt, res, err) && ctx.Err() == nil && !engine.Refuses(ctx, k.sess) && !k.starts.over()
+	return k.afterRun(c.attempt, res, err) && ctx.Err() == nil && !engine.Refuses(life.Apart(ctx), k.sess) && !k.starts.over()
 }
 
 // run starts the function for a claim, and returns when the run has ended.
