@@ -47,17 +47,6 @@ var partsOfWork = map[string]func(d *desk) func(ctx context.Context) error{
 			return err
 		}
 	},
-	"a job": func(d *desk) func(ctx context.Context) error {
-		locker, n := d.locker(), 0
-		return func(ctx context.Context) error {
-			n++
-			res, err := locker.Do(ctx, "part", noWork, fireTime(n))
-			if err == nil {
-				require.Equal(d.t, schedlock.Ran, res.Outcome)
-			}
-			return err
-		}
-	},
 	"a part of a part": func(d *desk) func(ctx context.Context) error {
 		sem, rate := d.named(2, 5), d.rate(100, 10)
 		return func(ctx context.Context) error {
@@ -186,4 +175,70 @@ func TestPartsEndWithTheWaitOfClose(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A748: a run that begins while Close waits would be asked to stop at once, and its tick lost to the other processes. So a call of
+// a job within work in progress returns ErrClosed, and another process has the tick.
+func TestRunIsNoPart(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(t *testing.T, on []*desk) {
+		d := on[0]
+		locker, part := d.locker(), had(d.named(3, 5))
+		began, closing, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			done <- worksOf["a permit"](d, func(ctx context.Context) error {
+				close(began)
+				<-closing
+				_, err := locker.Do(ctx, "part", noWork, fireTime(1))
+				if other := part(ctx); other != nil {
+					return other
+				}
+				return err
+			})
+		}()
+		<-began
+		closed := make(chan error, 1)
+		go func() { closed <- d.session.Close(within(t, time.Minute)) }()
+		synctest.Wait()
+		close(closing)
+		require.ErrorIs(t, <-done, concurrency.ErrClosed)
+		require.NoError(t, <-closed)
+		res, err := on[1].locker().Do(t.Context(), "part", noWork, fireTime(1))
+		require.NoError(t, err)
+		require.Equal(t, schedlock.Ran, res.Outcome)
+	})
+}
+
+// A749: a Watch within work in progress goes on while Close waits for that.
+func TestWatchWithinWork(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		sem, began, closing, done := d.named(2, 5), make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			done <- worksOf["a permit"](d, func(ctx context.Context) error {
+				n := 0
+				for _, err := range sem.Watch(ctx) {
+					if err != nil {
+						return err
+					}
+					if n++; n == 1 {
+						close(began)
+						<-closing
+						go func() { _ = had(sem)(ctx) }()
+						continue
+					}
+					return nil
+				}
+				return nil
+			})
+		}()
+		<-began
+		closed := make(chan error, 1)
+		go func() { closed <- d.session.Close(within(t, time.Minute)) }()
+		synctest.Wait()
+		close(closing)
+		require.NoError(t, <-done)
+		require.NoError(t, <-closed)
+	})
 }
