@@ -31,7 +31,15 @@ func (u *unclaimedRun) Start(ctx context.Context) (_ context.Context, stop func(
 	work, end := context.WithCancelCause(&a.ctx)
 	work, cancel := context.WithTimeoutCause(work, a.set.MaxExecution, a.late())
 	lost := afterLoss(ctx, end)
-	return work, func() { lost(); cancel(); end(nil) }
+	// A handler that goes on then does not keep duplicates from an attempt. No other run without a claim begins until End.
+	overdue := context.AfterFunc(work, func() { time.AfterFunc(a.store.sess.Margin(), u.endFlight) })
+	return work, func() { overdue(); lost(); cancel(); end(nil) }
+}
+
+// endFlight ends the wait of duplicates in this process, unless it has ended.
+func (u *unclaimedRun) endFlight() {
+	a := u.attempt
+	a.store.flights.end(a.entry.Ref, a.flight, nil, false)
 }
 
 // report counts the run, and reports it to hooks and in the log.
@@ -48,7 +56,6 @@ func (u *unclaimedRun) report(ctx context.Context) {
 
 // End implements unclaimed.Run.
 func (u *unclaimedRun) End() {
-	a := u.attempt
-	a.store.away.settle(a)
-	a.store.flights.end(a.entry.Ref, a.flight, nil, false)
+	u.attempt.store.away.settle(u.attempt)
+	u.endFlight()
 }

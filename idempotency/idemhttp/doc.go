@@ -166,6 +166,7 @@
 // Session.Close has begun or the attempt's context has ended. After that the response breaks off, the context of Client
 // ends, Write and Flush succeed, and the outcome of the handler is recorded. No deadline of the server's or the handler's is
 // extended. Of a connection of HTTP/2 that its client does not read, ServeHTTP returns when the server closes it.
+// Without a claim (FailOpen), writes have no such bound.
 //
 // That a response that breaks off is replayed. If the body is shorter than its Content-Length,
 // the first client gets what there is, and the attempt is lost, also if the client has left,

@@ -5,7 +5,8 @@ package unclaimed
 import "context"
 
 // Run is the right to run a request's handler without a claim. Until End, the other calls of this process for the request wait
-// for the run as they do for an attempt.
+// for the run as they do for an attempt, but no longer than until the session's margin has passed after its context has ended:
+// then they may begin an attempt.
 type Run interface {
 	// Start returns the context of the handler: it has the keys of an attempt, is no attempt's, and does not end with the
 	// client. It ends after MaxExecution, and when a permit or a run of a job is lost under which ctx runs; stop frees it.

@@ -84,6 +84,43 @@ func TestNoTwoRunsWithoutAClaimAtOnce(t *testing.T) {
 	}
 }
 
+// A716: a run without a claim whose handler ignores its context kept duplicates from the request for ever, also when etcd was
+// back. When the margin has passed after MaxExecution a duplicate begins an attempt; without etcd it does not run beside the
+// first.
+func TestRunWithoutAClaimThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		d := on[0]
+		var runs atomic.Int64
+		free, done := make(chan struct{}), make(chan timed, 1)
+		handler := d.behind(&idemhttp.Options{FailOpen: true, Each: func(*http.Request) []idempotency.Option {
+			return []idempotency.Option{idempotency.MaxExecution(time.Minute)}
+		}}, func(w http.ResponseWriter, r *http.Request) {
+			if runs.Add(1) == 1 {
+				<-free
+			}
+			created(w, r)
+		})
+		begun := time.Now()
+		until := func(after time.Duration) { time.Sleep(time.Until(begun.Add(after))) }
+		d.client.Stall()
+		go func() { done <- post(handler, "K-1") }()
+		over := 5*time.Second + time.Minute + margin // StoreTimeout comes first
+		until(over - time.Millisecond)
+		require.Equal(t, http.StatusConflict, post(handler, "K-1").status)
+		until(over + time.Millisecond)
+		require.Equal(t, http.StatusServiceUnavailable, post(handler, "K-1").status, "etcd is away")
+		require.EqualValues(t, 1, runs.Load())
+		d.client.Heal()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, http.StatusCreated, post(handler, "K-1").status, "an attempt")
+		require.Equal(t, http.StatusCreated, post(handler, "K-1").status, "a replay")
+		require.EqualValues(t, 2, runs.Load())
+		close(free)
+		require.Equal(t, http.StatusCreated, (<-done).status)
+	})
+}
+
 // A714: a second Middleware of the store behind the first one does not wait for the run of the first.
 func TestRunWithoutAClaimWithinItself(t *testing.T) {
 	t.Parallel()
