@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
+	"github.com/etcdkit/etcdkit/idempotency/internal/silence"
 )
 
 // A client that does not read its response makes Write and Flush of a server block without end, unless the server has a
@@ -24,6 +26,9 @@ const (
 	maxPart = 32 << 10
 )
 
+// errExited is the failure of a call of the ResponseWriter that has ended its goroutine.
+var errExited = errors.New("idemhttp: send the response: the ResponseWriter has called runtime.Goexit")
+
 // errStalled is the failure of a response whose client does not read it.
 var errStalled = errors.New("idemhttp: send the response: the client has not read it for too long, and the attempt does not wait for it")
 
@@ -35,8 +40,11 @@ type delivery struct {
 	part    time.Duration // bounds the write of one part
 	all     time.Duration // bounds the writes that are still to come
 	buffer  []byte
+	stalled func() // is called when a write is left behind
+
+	mu      sync.Mutex   // goroutines of the handler may set deadlines
 	left    chan written // of the write that was left behind; nil if none was
-	stalled func()       // is called then
+	settled bool         // the attempt is: from then on there is no bound
 }
 
 // written is the result of a write.
@@ -47,27 +55,81 @@ type written struct {
 }
 
 // newDelivery returns the delivery of the response of an attempt whose context is work. It calls stalled when the client
-// does not read.
-func newDelivery(a *idempotency.Attempt, work context.Context, ctl *http.ResponseController, stalled func()) *delivery {
+// does not read. In front of the recorder of another Middleware there is none: that one's delivery has the bound, and if both
+// had one, the outer handler would break off, and its attempt would be lost.
+func newDelivery(a *idempotency.Attempt, work context.Context, rec *recorder, stalled func()) *delivery {
+	if found[interface{ own() http.ResponseWriter }](rec.w) {
+		return nil
+	}
 	of := middleware.LimitsOf(a)
 	return &delivery{
-		ctl: ctl, work: work, closing: of.Closing, stalled: stalled,
+		ctl: rec.ctl, work: work, closing: of.Closing, stalled: stalled,
 		part: min(maxBlocked, of.MaxExecution/4), all: of.MaxExecution / 2,
 	}
 }
 
 // broken reports whether the client does not read, so that the ResponseWriter must not be used.
-func (d *delivery) broken() bool { return d != nil && d.left != nil }
-
-// write writes p in parts.
-func (d *delivery) write(w io.Writer, p []byte) (n int, err error) {
+func (d *delivery) broken() bool {
 	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.left != nil
+}
+
+// bounds reports whether the attempt is in progress.
+func (d *delivery) bounds() bool {
+	if d == nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.settled
+}
+
+// settle says that the attempt is settled.
+func (d *delivery) settle() {
+	if d != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.settled = true
+	}
+}
+
+// leave leaves a write behind. It ends the connection by its write deadline, which no other write changes.
+func (d *delivery) leave(ended chan written) {
+	d.mu.Lock()
+	d.left = ended
+	_ = d.ctl.SetWriteDeadline(time.Unix(1, 0))
+	d.mu.Unlock()
+	d.stalled()
+}
+
+// setDeadline sets a write deadline of the handler's. One that has ended the connection stays.
+func (d *delivery) setDeadline(ctl *http.ResponseController, t time.Time) error {
+	if d != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.left != nil {
+			return nil
+		}
+	}
+	return ctl.SetWriteDeadline(t)
+}
+
+// write writes p in parts. A part is written if Write returns no error, whatever it says of its length.
+func (d *delivery) write(w io.Writer, p []byte) (n int, err error) {
+	if !d.bounds() {
 		return w.Write(p)
 	}
 	for err == nil && n < len(p) {
 		var wrote int
 		part := p[n:min(n+maxPart, len(p))]
 		wrote, err = d.send(func(copied []byte) (int, error) { return w.Write(copied) }, part)
+		if err == nil {
+			wrote = len(part)
+		}
 		n += wrote
 	}
 	return n, err
@@ -75,7 +137,7 @@ func (d *delivery) write(w io.Writer, p []byte) (n int, err error) {
 
 // do calls another method of the ResponseWriter.
 func (d *delivery) do(method func() error) error {
-	if d == nil {
+	if !d.bounds() {
 		return method()
 	}
 	_, err := d.send(func([]byte) (int, error) { return 0, method() }, nil)
@@ -83,15 +145,15 @@ func (d *delivery) do(method func() error) error {
 }
 
 // send calls method with a copy of p, which the caller may change after send has returned. It returns errStalled if that
-// blocks for too long, and from then on. Then the connection is ended by its write deadline, which no other write changes.
+// blocks for too long, and from then on.
 func (d *delivery) send(method func([]byte) (int, error), p []byte) (int, error) {
 	if d.broken() {
 		return 0, errStalled
 	}
 	d.buffer = append(d.buffer[:0], p...)
-	begun, ended, copied := time.Now(), make(chan written, 1), d.buffer
+	ended, copied := make(chan written, 1), d.buffer
 	go func() {
-		var s written
+		s := written{err: errExited}
 		defer func() {
 			s.panicked = recover()
 			ended <- s
@@ -100,46 +162,71 @@ func (d *delivery) send(method func([]byte) (int, error), p []byte) (int, error)
 	}()
 	s, ok := d.await(ended)
 	if !ok {
-		d.left = ended
-		_ = d.ctl.SetWriteDeadline(time.Unix(1, 0))
-		d.stalled()
+		d.leave(ended)
 		return 0, errStalled
 	}
-	d.all -= time.Since(begun)
 	if s.panicked != nil {
 		panic(s.panicked)
 	}
 	return s.n, s.err
 }
 
-// await returns the result of a write, and false if it blocks for too long.
-func (d *delivery) await(ended <-chan written) (s written, ok bool) {
-	limit := time.NewTimer(min(d.part, d.all))
-	defer limit.Stop()
+// await returns the result of a write, and false if it blocks for too long. A pause of the process does not count: the client
+// may have read meanwhile.
+func (d *delivery) await(ended <-chan written) (written, bool) {
+	bound := min(d.part, d.all)
+	limit, pass := context.WithCancel(context.Background())
+	defer pass()
+	clock := silence.Start(bound, func(p silence.Part) bool {
+		if p.Ran >= bound {
+			pass()
+		}
+		return p.Ran < bound
+	})
+	defer func() { d.all -= measured(clock, limit, bound) }()
+	return d.take(ended, limit)
+}
+
+// take returns the result of a write, and false if limit ends first, or it blocks for maxLeaving once the attempt has to end.
+func (d *delivery) take(ended <-chan written, limit context.Context) (s written, ok bool) {
 	select {
 	case s = <-ended:
 		return s, true
-	case <-limit.C:
-		return s, false
+	case <-limit.Done():
 	case <-d.work.Done():
 	case <-d.closing.Done():
 	}
-	leaving := time.NewTimer(maxLeaving)
-	defer leaving.Stop()
+	leaving, stop := silence.Within(limit, maxLeaving)
+	defer stop()
 	select {
 	case s = <-ended:
 		return s, true
-	case <-limit.C:
-	case <-leaving.C:
+	case <-leaving.Done():
 	}
-	return s, false
+	select {
+	case s = <-ended: // at the same time
+		return s, true
+	default:
+		return s, false
+	}
+}
+
+// measured stops a clock, and returns what it has measured: bound once limit has ended.
+func measured(c *silence.Clock, limit context.Context, bound time.Duration) time.Duration {
+	p, counts := c.Stop()
+	switch {
+	case limit.Err() != nil:
+		return bound
+	case !counts:
+		return p.Ran - p.To.Sub(p.From)
+	}
+	return p.Ran
 }
 
 // wait waits until the server is done with a write that was left behind: until then the ResponseWriter must not be used,
 // and a handler of net/http must not return. No attempt is in progress then.
 func (d *delivery) wait() {
 	if d.broken() {
-		<-d.left
-		d.left = nil
+		d.left <- <-d.left // for the next wait
 	}
 }

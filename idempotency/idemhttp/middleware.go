@@ -189,7 +189,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	refused := c.shared.Run(r.Context(), a, reports, func(ctx context.Context) middleware.Result {
 		var release func()
 		rec.ctx = ctx
-		rec.out = newDelivery(a, ctx, rec.ctl, func() { leave(errStalled) })
+		rec.out = newDelivery(a, ctx, rec, func() { leave(errStalled) })
 		v.client, release = middleware.NewClient(ctx, client)
 		defer release()
 		ctx, refused := middleware.Refusable(ctx, mux.Called(next, r))
@@ -211,7 +211,7 @@ func (c *config) attempt(w http.ResponseWriter, r *http.Request, body []byte, ne
 	})
 	stalled := rec.out.broken()
 	rec.out.wait()
-	rec.out = nil
+	rec.out.settle()
 	switch {
 	case stalled:
 		panic(http.ErrAbortHandler) // what the client has is a part

@@ -56,7 +56,7 @@ type recorder struct {
 	ended    bool        // the handler has returned
 	late     func(error) // is called for a write after that
 	visit    *visit      // the call of the handler
-	out      *delivery   // nil once the attempt is settled
+	out      *delivery   // nil before the handler, and behind another Middleware
 
 	protocol protocol // of the response, from its headers on
 	frames   *frames  // of its body; nil if it has none
@@ -279,10 +279,7 @@ func (rec *recorder) CloseNotify() <-chan bool {
 func (rec *recorder) SetReadDeadline(t time.Time) error { return rec.ctl.SetReadDeadline(t) }
 func (rec *recorder) EnableFullDuplex() error           { return rec.ctl.EnableFullDuplex() }
 func (rec *recorder) SetWriteDeadline(t time.Time) error {
-	if rec.out.broken() { // the deadline that has ended the connection stays
-		return nil
-	}
-	return rec.ctl.SetWriteDeadline(t)
+	return rec.out.setDeadline(rec.ctl, t)
 }
 
 // end returns the response to record. It is called when the handler has returned.

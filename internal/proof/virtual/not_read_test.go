@@ -122,3 +122,49 @@ func TestResponseThatIsNotRead(t *testing.T) {
 		})
 	}
 }
+
+// A717: a client that did not read broke the inner one of two Middlewares off, and the outer attempt was lost. Both record the
+// outcome.
+func TestTwoMiddlewaresAndAResponseThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(t *testing.T, on []*desk) {
+		runs, took := 0, make(chan struct{})
+		behind := func(name string, max time.Duration, next http.Handler) http.Handler {
+			o := tenant()
+			o.MaxExecution, o.OnLost = max, idempotency.Refuse
+			st, err := idempotency.NewStore(on[0].session, name, &o)
+			require.NoError(t, err)
+			mw, err := idemhttp.Middleware(st, nil)
+			require.NoError(t, err)
+			return mw(next)
+		}
+		inner := behind("inner", 40*time.Second, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			runs++
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write(make([]byte, 2<<20))
+			close(took)
+		}))
+		outer := behind("outer", 15*time.Minute, inner)
+		request := func() *http.Request {
+			r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/reports", nil)
+			r.Header.Set("Idempotency-Key", "k")
+			return r
+		}
+		w, broken := &slowly{httptest.NewRecorder(), 1000 * time.Hour, make(chan struct{})}, make(chan any, 1)
+		go func() {
+			defer func() { broken <- recover() }()
+			outer.ServeHTTP(w, request())
+		}()
+		<-took
+		synctest.Wait()
+		for _, handler := range []http.Handler{outer, inner} {
+			again := httptest.NewRecorder()
+			handler.ServeHTTP(again, request())
+			require.Equal(t, http.StatusCreated, again.Code, again.Body)
+			require.Equal(t, "true", again.Header().Get("Idempotent-Replayed"))
+		}
+		close(w.ended)
+		require.Equal(t, http.ErrAbortHandler, <-broken)
+		require.Equal(t, 1, runs)
+	})
+}
