@@ -31,7 +31,8 @@ func (u *unclaimedRun) Start(ctx context.Context) (_ context.Context, stop func(
 	work, end := context.WithCancelCause(&a.ctx)
 	work, cancel := context.WithTimeoutCause(work, a.set.MaxExecution, a.late())
 	lost := afterLoss(ctx, end)
-	// A handler that goes on then does not keep duplicates from an attempt. No other run without a claim begins until End.
+	// After that a duplicate may begin an attempt, also if the handler has not returned. No other run without a claim begins
+	// until End.
 	overdue := context.AfterFunc(work, func() { time.AfterFunc(a.store.sess.Margin(), u.endFlight) })
 	return work, func() { overdue(); lost(); cancel(); end(nil) }
 }

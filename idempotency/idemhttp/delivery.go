@@ -10,7 +10,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/middleware"
-	"github.com/etcdkit/etcdkit/idempotency/internal/silence"
 )
 
 // A client that does not read its response makes Write and Flush of a server block without end, unless the server has a
@@ -177,7 +176,7 @@ func (d *delivery) await(ended <-chan written) (written, bool) {
 	bound := min(d.part, d.all)
 	limit, pass := context.WithCancel(context.Background())
 	defer pass()
-	clock := silence.Start(bound, func(p silence.Part) bool {
+	clock := middleware.StartClock(bound, func(p middleware.Part) bool {
 		if p.Ran >= bound {
 			pass()
 		}
@@ -196,7 +195,7 @@ func (d *delivery) take(ended <-chan written, limit context.Context) (s written,
 	case <-d.work.Done():
 	case <-d.closing.Done():
 	}
-	leaving, stop := silence.Within(limit, maxLeaving)
+	leaving, stop := middleware.WithinClock(limit, maxLeaving)
 	defer stop()
 	select {
 	case s = <-ended:
@@ -212,7 +211,7 @@ func (d *delivery) take(ended <-chan written, limit context.Context) (s written,
 }
 
 // measured stops a clock, and returns what it has measured: bound once limit has ended.
-func measured(c *silence.Clock, limit context.Context, bound time.Duration) time.Duration {
+func measured(c *middleware.Clock, limit context.Context, bound time.Duration) time.Duration {
 	p, counts := c.Stop()
 	switch {
 	case limit.Err() != nil:

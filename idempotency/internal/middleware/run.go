@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/etcdkit/etcdkit/idempotency"
 	"github.com/etcdkit/etcdkit/idempotency/internal/limits"
 	"github.com/etcdkit/etcdkit/idempotency/internal/notice"
+	"github.com/etcdkit/etcdkit/idempotency/internal/silence"
 	"github.com/etcdkit/etcdkit/idempotency/internal/word"
 )
 
@@ -134,4 +136,18 @@ func onError(err error) idempotency.Action {
 		return u.action
 	}
 	return idempotency.DefaultAction
+}
+
+// Clock measures a wait to which a pause of the process does not count.
+type Clock = silence.Clock
+
+// Part is a part of such a wait.
+type Part = silence.Part
+
+// StartClock is silence.Start.
+func StartClock(d time.Duration, each func(Part) (more bool)) *Clock { return silence.Start(d, each) }
+
+// WithinClock is silence.Within.
+func WithinClock(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return silence.Within(ctx, d)
 }
