@@ -42,9 +42,10 @@ type keeper struct {
 	// background says that the terminal has stopped the command because it is in the background.
 	background bool
 
-	trust trust
-	done  step
-	pause pause // between two attempts to kill
+	trust  trust
+	done   step
+	spared []found // have got no SIGTERM of the guard
+	pause  pause   // between two attempts to kill
 }
 
 // Main is the body of a guard, with the arguments after Argument. It returns when no process is left that the
@@ -233,6 +234,9 @@ func (k *keeper) act() time.Duration {
 		k.done = terminate
 		k.refuse(k.terminate())
 		k.refuse(sendAll(unix.SIGCONT)) // one that is stopped cannot end
+	case s == terminate && now >= again-min(k.trust.grace/4, mostLast):
+		k.refuse(sendEach(k.spared, unix.SIGTERM))
+		k.spared = nil
 	case s == kill:
 		k.done = kill
 		k.refuse(sendAll(unix.SIGKILL))
@@ -242,16 +246,27 @@ func (k *keeper) act() time.Duration {
 	return again - now
 }
 
-// terminate sends SIGTERM to all descendants, but for those that have got one with the guard: systemd sends it to each process
-// of a service, and then the front process asks for an end. It returns the first refusal.
+// mostLast bounds how long before SIGKILL a process that was spared gets SIGTERM: a quarter of the grace, at most.
+const mostLast = 5 * time.Second
+
+// terminate sends SIGTERM to all descendants, but spares those that are taken to have got one with the guard: systemd sends it to
+// each process of a service, and then the front process asks for an end. Whether they have is not known: it may have been for
+// the guard alone, or have come before they were started. So those that still run get one when the grace is nearly over. It
+// returns the first refusal.
 func (k *keeper) terminate() error {
 	all, err := descendants(os.Getpid(), nil)
 	if err != nil {
 		return err
 	}
 	if k.relay.fresh(unix.SIGTERM, time.Now()) {
-		group := unix.Getpgrp()
-		all = slices.DeleteFunc(all, func(p found) bool { return p.group == group })
+		group, service := unix.Getpgrp(), cgroup(os.Getpid())
+		all = slices.DeleteFunc(all, func(p found) bool {
+			spared := p.group == group && cgroup(p.pid) == service
+			if spared {
+				k.spared = append(k.spared, p)
+			}
+			return spared
+		})
 	}
 	return sendEach(all, unix.SIGTERM)
 }

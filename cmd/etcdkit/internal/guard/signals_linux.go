@@ -90,7 +90,8 @@ func (r *relay) got(s syscall.Signal, now time.Time) {
 	r.own[s] = own
 }
 
-// fresh reports whether the guard has got a signal just now, after the command's start: its process group has it too.
+// fresh reports whether the guard has got a signal just now, after the command's start: then its process group
+// may have it too.
 func (r *relay) fresh(s syscall.Signal, now time.Time) bool {
 	last := r.own[s].last
 	return last.Sub(r.began) > together && now.Sub(last) < late

@@ -1,8 +1,10 @@
 package guard
 
 import (
+	"io"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -129,6 +131,23 @@ func TestStopAfterASignalToTheGroup(t *testing.T) {
 		}
 	}
 	require.Fail(t, "the command gets a second SIGTERM")
+}
+
+// A657: SIGTERM comes to the front process and the guard alone, as of killall, and then the end is asked for: the command gets one
+// SIGTERM, before SIGKILL.
+func TestStopAfterASignalToTheGuard(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	f := run{until: time.Hour, grace: deadline, group: true, args: append(sh(counting+"="+terminations+` exec "$0"`), self)}.start(t)
+	p, ok := look(f.number())
+	require.True(t, ok)
+	require.NoError(t, syscall.Kill(f.cmd.Process.Pid, unix.SIGTERM))
+	require.NoError(t, syscall.Kill(p.parent, unix.SIGTERM))
+	f.order("stop")
+	text, err := io.ReadAll(f.out)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(text), unix.SIGTERM.String()), "%q", text)
 }
 
 // A guard that has been stopped with the process group goes on when the front process does.

@@ -86,6 +86,12 @@ func look(pid int) (p found, ok bool) {
 	return p, err == nil && groupErr == nil && threadsErr == nil
 }
 
+// cgroup returns what /proc has of the control groups of a process, or "" if that cannot be read.
+func cgroup(pid int) string {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	return string(text)
+}
+
 // stopped reports whether a process is stopped by a signal.
 func stopped(pid int) bool {
 	p, ok := look(pid)
