@@ -86,11 +86,12 @@ type scheduledRun struct {
 	byHand  bool
 	patient time.Duration // see waiting
 
-	away    time.Time // since when etcd does not answer, or zero
-	started bool      // the command
-	parsed  crontab.Schedule
-	now     func() time.Time
-	work    func(ctx context.Context, r *schedlock.Run, env []string, renewed <-chan struct{}) error // runs the command
+	away     time.Time // since when etcd does not answer, or zero
+	followed time.Time // the tick whose run this process was on standby for last, or zero
+	started  bool      // the command
+	parsed   crontab.Schedule
+	now      func() time.Time
+	work     func(ctx context.Context, r *schedlock.Run, env []string, renewed <-chan struct{}) error // runs the command
 }
 
 // JobsRun returns the verb run of jobs.
@@ -234,7 +235,10 @@ func (v *scheduledRun) attend(ctx context.Context, l *schedlock.Locker, renewed 
 		if err != nil {
 			return err
 		}
-		at.standby = turn > 0
+		if turn > 0 && last != nil { // another call was faster
+			v.followed = last.Tick
+		}
+		at.standby = last != nil && v.followed.Equal(last.Tick)
 		d := at.decide(last)
 		if d.active {
 			if last, err = v.expired(ctx, l, *last); errors.Is(err, schedlock.ErrGone) {

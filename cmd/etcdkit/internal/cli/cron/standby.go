@@ -26,7 +26,8 @@ func (v *scheduledRun) follow(ctx context.Context, l *schedlock.Locker, tick tim
 			why = skippedReason(res)
 		}
 	}
-	r, err := v.ended(ctx, l, tick)
+	v.followed = tick
+	r, err := v.ended(ctx, l, tick, time.Time{})
 	switch {
 	case errors.Is(err, schedlock.ErrGone):
 		return true, nil
@@ -48,8 +49,9 @@ const (
 	awayFor   = time.Minute
 )
 
-// ended waits until the run of a tick has ended, and returns its record.
-func (v *scheduledRun) ended(ctx context.Context, l *schedlock.Locker, tick time.Time) (schedlock.Record, error) {
+// ended waits until the run of a tick has ended, and returns its record. If until is not zero, it returns what it has read after
+// that in any case.
+func (v *scheduledRun) ended(ctx context.Context, l *schedlock.Locker, tick, until time.Time) (schedlock.Record, error) {
 	answered := time.Now()
 	for {
 		call, cancel := context.WithTimeout(ctx, v.Call.Etcd.Timeout)
@@ -57,7 +59,7 @@ func (v *scheduledRun) ended(ctx context.Context, l *schedlock.Locker, tick time
 		cancel()
 		code := exit.CodeOf(err)
 		switch away := code == exit.Unreachable && ctx.Err() == nil && time.Since(answered) < awayFor; {
-		case err != nil && !away, err == nil && r.State != schedlock.RunActive:
+		case err != nil && !away, err == nil && r.State != schedlock.RunActive, !until.IsZero() && time.Now().After(until):
 			return r, err
 		case err == nil:
 			answered = time.Now()
@@ -68,22 +70,19 @@ func (v *scheduledRun) ended(ctx context.Context, l *schedlock.Locker, tick time
 	}
 }
 
-// lossSeen is how much later than its lease ends a run is seen as lost, at most.
+// lossSeen is how much later than its lease ends a run is seen as lost, as a rule: etcd ends a lease some seconds late.
 const lossSeen = 5 * time.Second
 
 // expired waits until an active run has ended, at most for the time in which the lease of a process that has died ends: a
-// supervisor that starts this call in its place does so before that. It returns the record of the run then.
+// supervisor that starts this call in its place does so before that. An election of etcd's leader has a lease begin anew, so that
+// is two TTLs. It returns the record of the run then, or the error if the latest read has failed.
 func (v *scheduledRun) expired(ctx context.Context, l *schedlock.Locker, last schedlock.Record) (*schedlock.Record, error) {
 	ttl, _, err := v.Times()
 	if err != nil {
 		return nil, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, ttl+lossSeen)
-	defer cancel()
-	r, err := v.ended(bounded, l, last.Tick)
-	if bounded.Err() != nil && ctx.Err() == nil {
-		return &last, nil
-	}
+	v.followed = last.Tick
+	r, err := v.ended(ctx, l, last.Tick, time.Now().Add(2*ttl+lossSeen))
 	return &r, err
 }
 

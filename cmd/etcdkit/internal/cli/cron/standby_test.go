@@ -30,7 +30,7 @@ func TestCallBesideARun(t *testing.T) {
 		lasts time.Duration // the call, at most
 		want  string        // or "": it exits with 0
 	}{
-		"of this machine, and goes on":  {here, time.Hour, nil, 5 * time.Minute, 21 * time.Second, "this machine runs tick"},
+		"of this machine, and goes on":  {here, time.Hour, nil, 5 * time.Minute, 37 * time.Second, "this machine runs tick"},
 		"of this machine, and ends":     {here, 5*time.Minute + 10*time.Second, nil, 5 * time.Minute, 12 * time.Second, "this machine has run tick"},
 		"of this machine, at its begin": {here, time.Hour, nil, 10 * time.Second, time.Hour, ""},
 		"of another machine":            {other, time.Hour, nil, 5 * time.Minute, time.Hour, ""},
