@@ -31,6 +31,7 @@ type Status struct {
 	Code   int            // the exit code, if Signal is 0
 	Signal syscall.Signal // that has ended it, or 0
 	CutOff bool           // it had not ended when its guard began to end it, or when SIGTERM came to the guard or the front process
+	Ended  bool           // it had not ended when its guard began to end it: at the deadline, or as Stop has asked for
 }
 
 // ExitCode is what a shell reports: the exit code, or 128 and the number of the signal.

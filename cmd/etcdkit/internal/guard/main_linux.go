@@ -290,7 +290,7 @@ func (k *keeper) ended(pid int, s unix.WaitStatus) {
 		return
 	}
 	k.child, k.exited = 0, time.Now()
-	status := Status{Code: s.ExitStatus(), CutOff: k.done != leave || k.terminated}
+	status := Status{Code: s.ExitStatus(), CutOff: k.done != leave || k.terminated, Ended: k.done != leave}
 	if s.Signaled() {
 		status.Code, status.Signal = 0, s.Signal()
 	}

@@ -337,7 +337,7 @@ func TestEnd(t *testing.T) {
 			}
 			all := f.rest()
 			require.Len(t, all, 3, "%+v", all)
-			require.Equal(t, &Status{Signal: syscall.SIGKILL, CutOff: true}, all[1].Exited)
+			require.Equal(t, &Status{Signal: syscall.SIGKILL, CutOff: true, Ended: true}, all[1].Exited)
 		})
 	}
 }
@@ -417,7 +417,7 @@ func TestWithoutItsMainThread(t *testing.T) {
 	f := run{until: time.Hour, grace: soon, args: append(sh(headless+`=1 exec "$0"`), self)}.start(t)
 	require.Equal(t, "headless", f.line())
 	f.order("stop")
-	require.Equal(t, &Status{Code: 7, CutOff: true}, f.rest()[1].Exited)
+	require.Equal(t, &Status{Code: 7, CutOff: true, Ended: true}, f.rest()[1].Exited)
 }
 
 // What a command leaves behind is reported, and no end is reported before it has ended.

@@ -82,7 +82,7 @@ func (r *remote) ends(t *testing.T, want ...Event) {
 // deadline, and when its front process is killed; and the events say how.
 func TestRemote(t *testing.T) {
 	t.Parallel()
-	killed := Event{Exited: &Status{Signal: unix.SIGKILL, CutOff: true}}
+	killed := Event{Exited: &Status{Signal: unix.SIGKILL, CutOff: true, Ended: true}}
 	for name, c := range map[string]struct {
 		end  func(*Remote)
 		want Event

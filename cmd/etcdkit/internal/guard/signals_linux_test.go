@@ -144,6 +144,8 @@ func TestStopAfterASignalToTheGuard(t *testing.T) {
 	require.True(t, ok)
 	require.NoError(t, syscall.Kill(f.cmd.Process.Pid, unix.SIGTERM))
 	require.NoError(t, syscall.Kill(p.parent, unix.SIGTERM))
+	require.NoError(t, syscall.Kill(f.cmd.Process.Pid, unix.SIGCONT))
+	require.Equal(t, unix.SIGCONT.String(), f.line(), "the guard has noted both")
 	f.order("stop")
 	text, err := io.ReadAll(f.out)
 	require.NoError(t, err)

@@ -242,7 +242,7 @@ func (v *cronRun) command(j crontab.Job) schedlock.Func {
 		renewed, stop := often()
 		defer stop()
 		ended := x.Supervise(r, g, renewed)
-		if x.Cut && x.End == nil && r.Err() == nil { // systemd sends SIGTERM to all processes, and this one has not reacted yet
+		if x.Cut && !x.Ended && x.End == nil && r.Err() == nil { // systemd sends SIGTERM to all processes, and this one has not reacted yet
 			x.End = &guarded.CutOff{By: bySignal}
 		}
 		return recorded(&x, ended)

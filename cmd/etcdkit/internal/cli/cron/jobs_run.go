@@ -346,9 +346,15 @@ func variablesOf(r *schedlock.Run) []string {
 // bySignal is CutOff.By of a line of a crontab whose processes have got SIGTERM.
 const bySignal = "signal"
 
+// byGuard is CutOff.By of a command that its guard has ended at the deadline, without a request of this process, which was slow.
+const byGuard = "guard"
+
 // recorded is what the history has of an end of the command. A command of a crontab that was cut off has failed, whatever its
-// exit code: many handle SIGTERM, and exit with 0.
+// exit code: many handle SIGTERM, and exit with 0. So has one that its guard has ended.
 func recorded(x *guarded.Execution, err error) error {
+	if x.Ended && x.End == nil {
+		x.End = &guarded.CutOff{By: byGuard}
+	}
 	var own *exit.Error
 	exited := err == nil || errors.As(err, &own) && own.Err == nil
 	switch code := exit.CodeOf(err); {
@@ -358,6 +364,8 @@ func recorded(x *guarded.Execution, err error) error {
 		return fmt.Errorf("ended, as etcdkit %s was stopped: exit code %d", x.Verb, code)
 	case x.Cut && x.End != nil && x.End.By == bySignal:
 		return fmt.Errorf("ended by SIGTERM: exit code %d", code)
+	case x.End != nil && x.End.By == byGuard:
+		return fmt.Errorf("the guard ended it: its time was over: exit code %d", code)
 	case code != exit.OK:
 		return fmt.Errorf("exit code %d", code)
 	}

@@ -26,8 +26,9 @@ type Execution struct {
 	EndLeft bool          // what the command has left running is ended
 	Title   string        // begins messages, after the verb
 
-	End *CutOff // why etcdkit has ended the command, or nil
-	Cut bool    // the command was cut off, see guard.Status
+	End   *CutOff // why etcdkit has ended the command, or nil
+	Cut   bool    // the command was cut off, see guard.Status
+	Ended bool    // its guard has ended it, see guard.Status
 }
 
 // CutOff is why a command was ended, as the exit file of run has it.

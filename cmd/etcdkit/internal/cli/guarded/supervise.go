@@ -109,6 +109,7 @@ func (x *Execution) Supervise(p Holding, g Guardian, renewed <-chan struct{}) er
 			}
 			if e.Exited != nil {
 				x.Cut = e.Exited.CutOff
+				x.Ended = e.Exited.Ended
 			}
 			if code := codeOf(e); code != nil {
 				result = code
