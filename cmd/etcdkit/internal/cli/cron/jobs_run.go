@@ -50,7 +50,7 @@ The inner 'etcdkit run' has no --wait: if that passes, the run of the job has fa
 Exit codes: the command's where it ran, as 'etcdkit run' has them, 76 if the run was lost, 1 if --at-most has ended a command
 that then exits with 0. 0 if another machine has run the command for this time, also if it has failed while this call was on
 standby: that machine's exit code says that, and nothing is printed without --verbose, so that cron sends no mail. 0 and a line
-on standard error if a run by hand has the place of this time, see --now. 75 and the reason if it was not run: the job is
+on standard error if a run by hand has the place of this time, see --now; 75 if that has failed or was lost. 75 and the reason if it was not run: the job is
 paused, an earlier run is active, a later tick was claimed, the run of this time had failed before this call, or was lost and
 may not be repeated, or the latest run is older than half of the time between two ticks and so is not the one of this call. 69 if etcd has not answered for --wait-for-etcd before the command was started, 77 or 1 if it has refused the call for as
 long: cron calls once, so a call waits, and a line on standard error says so; --wait-for-etcd 0s does not wait. If etcd does not answer when the command has ended, the record of that is repeated
