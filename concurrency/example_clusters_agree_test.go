@@ -26,7 +26,7 @@ func TestClustersAgree(t *testing.T) {
 		"one less":              {"a": x},
 		"another label":         {"a": x, "c": y},
 	} {
-		require.ErrorContains(t, agree(t.Context(), others), "for other processes", name)
+		require.ErrorContains(t, agree(t.Context(), others), "after a restore delete this key", name)
 	}
 	require.NoError(t, agree(t.Context(), clusters{"a": x, "b": y}))
 }

@@ -119,11 +119,11 @@ func (s *Server) Close() {
 // goroutine for which its Close does not wait. In a bubble that must not outlive the test.
 const streamEnds = 300 * time.Millisecond
 
-// leaves records that a client is closed that cannot open a stream.
+// leaves records that a client is closed while its connection is broken or stalled: watches are ended by goroutines then.
 func (s *Server) leaves(l *link) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.reach == cut || l.reach == refused {
+	if l.reach != open {
 		s.away.Store(true)
 	}
 }

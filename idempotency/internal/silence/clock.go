@@ -56,6 +56,12 @@ func counts(took, part time.Duration) bool { return took <= part+max(part/2, spa
 func (c *Clock) fire() {
 	if p, ok := c.passed(time.Now()); ok && !c.each(p) {
 		c.Stop()
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over { // not before, so that calls of each come one after the other
+		c.timer.Reset(max(0, c.next()-time.Since(c.from)))
 	}
 }
 
@@ -71,7 +77,6 @@ func (c *Clock) passed(now time.Time) (p Part, ok bool) {
 	}
 	p = Part{c.from, now, c.ran}
 	c.from = now
-	c.timer.Reset(c.next())
 	return p, ok
 }
 

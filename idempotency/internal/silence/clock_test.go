@@ -51,6 +51,7 @@ func TestClock(t *testing.T) {
 		p, ok := c.Stop()
 		require.True(t, ok)
 		require.Equal(t, 6*time.Second, p.Ran)
+		synctest.Wait() // for the race detector: the clock's goroutine has ended
 		require.Len(t, got, 12)
 		require.Equal(t, 5200*time.Millisecond, got[10])
 		_, ok = c.Stop()
