@@ -32,12 +32,13 @@ func (c *callbacks) Callback(fn func()) bool {
 	return true
 }
 
-// CallbackLater is Callback for an fn whose ctx outlasts the session by a second: before Close leaves it.
+// CallbackLater is Callback for an fn whose ctx outlasts the session by 750 ms. Close leaves such a goroutine 250 ms after that at the
+// earliest, so that one that ends with its ctx is not reported as a function of the program that does not return.
 func CallbackLater(s *Session, fn func(context.Context)) bool {
 	return s.Callback(func() {
 		ctx, cancel := context.WithCancel(s.late)
 		defer cancel()
-		defer context.AfterFunc(s.ctx, func() { time.AfterFunc(time.Second, cancel) })()
+		defer context.AfterFunc(s.ctx, func() { time.AfterFunc(750*time.Millisecond, cancel) })()
 		fn(ctx)
 	})
 }
