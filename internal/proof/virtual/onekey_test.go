@@ -248,9 +248,10 @@ func TestTrapK10TwoKeys(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, on []*desk) {
 		a, b := on[0].storeOf(idempotency.Options{}), on[1].storeOf(idempotency.Options{})
 		var watches, events, reads atomic.Int64
+		lease := on[0].session.Lease() // that of the attempts: the session has a new one soon after its end
 		on[1].client.Inject(func(m etcdfake.Message) etcdfake.Fault {
 			alive := func(key []byte) bool {
-				return strings.HasSuffix(string(key), fmt.Sprintf("%016x/alive", on[0].session.Lease()))
+				return strings.HasSuffix(string(key), fmt.Sprintf("%016x/alive", lease))
 			}
 			switch r := m.Body.(type) {
 			case *pb.WatchRequest:
@@ -298,7 +299,7 @@ func TestTrapK10TwoKeys(t *testing.T) {
 
 		// An outcome, and then the end of the session; and an outcome after that, for which its call does not wait.
 		require.NoError(t, attempts[0].Commit(t.Context(), []byte("before")))
-		require.True(t, on[0].server.Expire(on[0].session.Lease()))
+		require.True(t, on[0].server.Expire(lease))
 		require.Equal(t, "before", string((<-answers[0]).rec.Value))
 		for i := 1; i < calls; i++ {
 			next := <-answers[i]
