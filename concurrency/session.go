@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/etcdkit/etcdkit/internal/build"
 	"github.com/etcdkit/etcdkit/internal/engine"
 	"github.com/etcdkit/etcdkit/internal/hook"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
@@ -62,7 +63,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	log := o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner))
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout, AllowProxy: o.AllowProxy,
-		ReportEvery: o.ReportEvery, Log: log, Hooks: hook.New(o.Hooks, namespace, log),
+		ReportEvery: o.ReportEvery, Log: log, Versions: build.Current(), Hooks: hook.New(o.Hooks, namespace, log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("new session in %q, client with Endpoints %v: %w", namespace, etcd.Endpoints(), err)

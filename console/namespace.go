@@ -27,17 +27,13 @@ func namespaceFindings(s *fleet.State, space keyspace.Space, own int64, now time
 }
 
 func sessionFindings(s *fleet.State, own int64, now time.Time) []doctor.Finding {
-	n, oldest, by := 0, now, ""
+	var live doctor.Sessions
 	for lease, of := range s.Sessions {
-		if lease == own {
-			continue
-		}
-		n++
-		if since := record.Time(of.Since); !since.IsZero() && since.Before(oldest) {
-			oldest, by = since, of.Owner
+		if lease != own {
+			live.Add(of.Owner, record.Time(of.Since), of.Versions.Etcdkit)
 		}
 	}
-	return doctor.Sessions(n, oldest, by, now)
+	return live.Findings(now)
 }
 
 func jobFindings(s *fleet.State, foreign map[string]int, now time.Time) (found []doctor.Finding) {

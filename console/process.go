@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
+	"github.com/etcdkit/etcdkit/internal/build"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -30,6 +31,7 @@ type processView struct {
 	Known        bool
 	Owner, Clock string
 	Skew         string // by how much its clock differs, if that wants an operator
+	Versions     build.Versions
 	Since        time.Time
 	holds, waits []processRequest
 	things       []processThing
@@ -145,7 +147,7 @@ func processOf(s *fleet.State, lease int64) (v processView) {
 	if !live {
 		return v
 	}
-	v = processView{Known: true, Owner: session.Owner, Since: record.Time(session.Since)}
+	v = processView{Known: true, Owner: session.Owner, Versions: session.Versions, Since: record.Time(session.Since)}
 	v.Clock, v.Skew = clockOf(s, lease)
 	eachQueue(s, func(name subject, of *fleet.Queue) {
 		holders, waiters := of.Of(lease)

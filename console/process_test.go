@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/console"
 	"github.com/etcdkit/etcdkit/idempotency"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/proof/testkit"
+	"github.com/etcdkit/etcdkit/internal/record"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -73,6 +76,41 @@ func TestProcess(t *testing.T) {
 	_, err = s.etcd.Revoke(ctx, sess.Lease())
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return s.get(path).StatusCode == http.StatusNotFound }, testkit.Soon, 50*time.Millisecond, "it has ended")
+}
+
+// A796: the page of a process and the list of processes have the versions that it was built from, as far as its presence key
+// has them: that of a release without them, and that of a build from a folder, show none.
+func TestVersionsOfProcesses(t *testing.T) {
+	t.Parallel()
+	s := open(t, "/ops", nil)
+	sess := s.session("web-3")
+	space, err := keyspace.New(s.Root, "test")
+	require.NoError(t, err)
+	present := func(of record.Session) (page string) {
+		lease, err := s.etcd.Grant(testkit.Context(t), 600)
+		require.NoError(t, err)
+		_, err = s.etcd.Put(testkit.Context(t), space.Session(int64(lease.ID)).Alive(), of.Encode(), clientv3.WithLease(lease.ID))
+		require.NoError(t, err)
+		return fmt.Sprintf("/process?name=%016x", lease.ID)
+	}
+	shop := present(record.Session{Owner: "web-1", AtMS: 1, Etcdkit: "v0.2.0", Program: "example.com/shop@v1.4.2"})
+	folder := present(record.Session{Owner: "web-2", AtMS: 2, Etcdkit: "v0.1.0"})
+	strange := present(record.Session{Owner: "web-4", AtMS: 3, Etcdkit: "<b>\u202e", Program: "<i>"})
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/sessions"), "web-4") }, testkit.Soon, 50*time.Millisecond)
+
+	require.Contains(t, s.page(shop), "<dt>Its program</dt><dd><bdi>example.com/shop@v1.4.2</bdi></dd>\n<dt>etcdkit in it</dt><dd><bdi>v0.2.0</bdi></dd>")
+	require.Contains(t, s.page(folder), "<dt>etcdkit in it</dt><dd><bdi>v0.1.0</bdi></dd>")
+	require.NotContains(t, s.page(folder), "Its program")
+	require.NotContains(t, s.page(fmt.Sprintf("/process?name=%016x", sess.Lease())), "etcdkit in it")
+	require.Contains(t, s.page(strange), "<bdi>&lt;b&gt;")
+	require.NotContains(t, s.page(strange), "\u202e")
+
+	list := s.page("/sessions")
+	for owner, version := range map[string]string{"web-1": "<bdi>v1.4.2</bdi>", "web-2": "<bdi>etcdkit v0.1.0</bdi>", "web-3": ""} {
+		require.Regexp(t, `<bdi>`+owner+`</bdi>.*<td data-th="Version">`+regexp.QuoteMeta(version)+`</td>`, list)
+	}
+	require.Less(t, strings.Index(s.page("/sessions?sort=version"), "<bdi>web-2</bdi>"), strings.Index(s.page("/sessions?sort=version"), "<bdi>web-1</bdi>"))
+	require.Contains(t, s.page("/doctor"), "etcdkit &lt;b&gt;")
 }
 
 // A rate has a page: what it allows, by interval, and what each process has of it. It offers no action that it would

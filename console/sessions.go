@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/etcdkit/etcdkit/internal/build"
 	"github.com/etcdkit/etcdkit/internal/doctor"
 	"github.com/etcdkit/etcdkit/internal/fleet"
 	"github.com/etcdkit/etcdkit/internal/record"
@@ -14,13 +15,14 @@ import (
 
 // sessionRow is a live session.
 type sessionRow struct {
-	Owner string
-	Name  string // its lease in hexadecimal
-	Since time.Time
-	Clock string // compared with this process's, if it was measured
-	Skew  string // by how much it differs, if that wants an operator
-	Holds int    // requests that hold a permit, of all queues
-	Waits int
+	Owner    string
+	Name     string // its lease in hexadecimal
+	Since    time.Time
+	Clock    string // compared with this process's, if it was measured
+	Skew     string // by how much it differs, if that wants an operator
+	Holds    int    // requests that hold a permit, of all queues
+	Waits    int
+	Versions build.Versions
 
 	lease int64
 }
@@ -60,6 +62,9 @@ func readSessions(q request) (any, quality, error) {
 		{"new", "newest", func(a, b sessionRow) int { return b.Since.Compare(a.Since) }},
 		{"holds", "most held", func(a, b sessionRow) int { return cmp.Compare(b.Holds, a.Holds) }},
 		{"waits", "most waiting", func(a, b sessionRow) int { return cmp.Compare(b.Waits, a.Waits) }},
+		{"version", "version", func(a, b sessionRow) int {
+			return cmp.Or(strings.Compare(a.Versions.Program, b.Versions.Program), strings.Compare(a.Versions.Etcdkit, b.Versions.Etcdkit))
+		}},
 		{"name", "name", func(a, b sessionRow) int { return strings.Compare(a.Owner, b.Owner) }},
 	})
 	l.Chips = []chips{states, orders}
@@ -71,7 +76,7 @@ func readSessions(q request) (any, quality, error) {
 func sessionsOf(s *fleet.State) (rows []sessionRow) {
 	holds, waits := s.Requests()
 	for lease, of := range s.Sessions {
-		row := sessionRow{Owner: of.Owner, Name: processName(lease), Since: record.Time(of.Since), Holds: holds[lease], Waits: waits[lease], lease: lease}
+		row := sessionRow{Owner: of.Owner, Name: processName(lease), Since: record.Time(of.Since), Holds: holds[lease], Waits: waits[lease], Versions: of.Versions, lease: lease}
 		row.Clock, row.Skew = clockOf(s, lease)
 		rows = append(rows, row)
 	}
@@ -79,6 +84,17 @@ func sessionsOf(s *fleet.State) (rows []sessionRow) {
 		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), fleet.CompareAges(a.Since, b.Since), cmp.Compare(a.lease, b.lease))
 	})
 	return rows
+}
+
+// Version is what its process was built from, in short: the version of its program, else that of etcdkit, else "".
+func (r sessionRow) Version() string {
+	if _, version, ok := strings.Cut(r.Versions.Program, "@"); ok {
+		return version
+	}
+	if r.Versions.Etcdkit != "" {
+		return "etcdkit " + r.Versions.Etcdkit
+	}
+	return ""
 }
 
 // trouble is how much a process wants an operator: 0 if it does not.

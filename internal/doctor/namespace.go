@@ -11,14 +11,6 @@ import (
 
 // The judgments of what services keep in a namespace. The command reads it for them; the console has it from its watch.
 
-// Sessions judges how many live sessions there are. oldest and by are those of the oldest one, as far as they are known.
-func Sessions(n int, oldest time.Time, by string, now time.Time) []Finding {
-	if n == 0 {
-		return One(Warn, "No service uses the namespace: check its name and --prefix.", "no live session")
-	}
-	return One(OK, "", "%s, the oldest by %s for %s", count(n, "live session", "live sessions"), cmp.Or(by, "-"), brief(now.Sub(oldest)))
-}
-
 // DefaultPaused is the finding of a limiter whose default limit is 0. word is its name, as a shell takes it.
 func DefaultPaused(name, word string) []Finding {
 	return One(Warn, fmt.Sprintf("'etcdkit limit %s N' admits again.", word), "%s: its keys are paused by a default limit of 0", name)

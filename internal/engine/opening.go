@@ -112,7 +112,9 @@ func (o opening) meets() met {
 func (o opening) raise(ctx context.Context, l *lease.Lease, before met) (*Epoch, error) {
 	s := o.Session
 	e := &Epoch{sess: s, lease: l, keys: s.space.Session(l.ID()), roll: newRoll(s.remember), slots: newSlots(s.opts.MaxPermits)}
-	value := record.Session{Owner: s.opts.Owner, ID: s.id, AtMS: time.Now().UnixMilli()}.Encode()
+	value := record.Session{
+		Owner: s.opts.Owner, ID: s.id, AtMS: time.Now().UnixMilli(), Etcdkit: s.opts.Versions.Etcdkit, Program: s.opts.Versions.Program,
+	}.Encode()
 	var err error
 	if e.fence, err = commit.Raise(ctx, s.kv, clientv3.LeaseID(l.ID()), e.keys.Alive(), value); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/etcdkit/etcdkit/internal/build"
 	"github.com/etcdkit/etcdkit/internal/commit"
 	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/hook"
@@ -28,7 +29,8 @@ import (
 // Options configure a Session. All fields are set but Hooks, which may be nil.
 type Options struct {
 	TTL, Margin    time.Duration
-	Owner          string // by which other processes see the session
+	Owner          string         // by which other processes see the session
+	Versions       build.Versions // that it shows them
 	MaxPermits     int
 	ReleaseTimeout time.Duration // how long a call waits for etcd to confirm the end of its work
 	AllowProxy     bool          // work through etcd's gRPC proxy

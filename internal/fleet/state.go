@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/etcdkit/etcdkit/internal/build"
 	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -50,8 +51,9 @@ type QueueID struct {
 
 // Session is a live session.
 type Session struct {
-	Owner string
-	Since int64 // when it began, by the clock of its process; 0: not known
+	Owner    string
+	Since    int64 // when it began, by the clock of its process; 0: not known
+	Versions build.Versions
 }
 
 // ranges are the parts of a namespace.
@@ -92,8 +94,8 @@ func (s *State) Put(kv *mvccpb.KeyValue, now int64) {
 	}
 	if kv.Lease != 0 && key == s.space.Session(kv.Lease).Alive() {
 		var of Session
-		if r, ok := record.DecodeClock(kv.Value); ok {
-			of = Session{Owner: r.Owner, Since: r.AtMS}
+		if r, ok := record.DecodeSession(kv.Value); ok {
+			of = Session{Owner: r.Owner, Since: r.AtMS, Versions: build.Versions{Etcdkit: r.Etcdkit, Program: r.Program}}
 		}
 		s.changeSession(kv.Lease, func() { s.Sessions[kv.Lease] = of })
 		// The clock may have been set since the session began: a beat is newer.

@@ -120,6 +120,9 @@ type Session struct {
 	Owner string `json:"owner"`
 	ID    string `json:"id,omitempty"` // the same on all leases of the session
 	AtMS  int64  `json:"at"`
+	// Etcdkit and Program are the versions that its process was built from, for people only: see build.Versions.
+	Etcdkit string `json:"etcdkit,omitempty"`
+	Program string `json:"program,omitempty"`
 }
 
 // Notice says why a request of a session ended, or is asked to end.

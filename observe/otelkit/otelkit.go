@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/etcdkit/etcdkit/internal/build"
 	"github.com/etcdkit/etcdkit/observe"
 	"github.com/etcdkit/etcdkit/observe/internal/measure"
 )
@@ -59,7 +60,7 @@ func New(opts *Options) (observe.Hooks, error) {
 	if o.TracerProvider == nil {
 		o.TracerProvider = otel.GetTracerProvider()
 	}
-	version := measure.Version()
+	version := build.Current().Etcdkit
 	sink, err := newSink(o.MeterProvider.Meter(scope, metric.WithInstrumentationVersion(version)), o.Attributes)
 	if err != nil {
 		return observe.Hooks{}, fmt.Errorf("otelkit: new hooks: %w", err)

@@ -2,7 +2,6 @@ package measure
 
 import (
 	"context"
-	"runtime/debug"
 	"testing"
 	"time"
 
@@ -10,18 +9,6 @@ import (
 
 	"github.com/etcdkit/etcdkit/observe"
 )
-
-// The version is that of the module, as the main one or as a dependency, and none for a working copy.
-func TestVersion(t *testing.T) {
-	t.Parallel()
-	for want, info := range map[string]*debug.BuildInfo{
-		"v0.1.0": {Main: debug.Module{Path: "shop", Version: "v7.0.0"}, Deps: []*debug.Module{{Path: "x", Version: "v1.0.0"}, {Path: module, Version: "v0.1.0"}}},
-		"v0.2.0": {Main: debug.Module{Path: module, Version: "v0.2.0"}},
-		"":       {Main: debug.Module{Path: module, Version: "(devel)"}},
-	} {
-		require.Equal(t, want, versionIn(info))
-	}
-}
 
 // Each instrument has a name of its own, what it means, a unit, and buckets if it is a histogram.
 func TestInstruments(t *testing.T) {

@@ -116,13 +116,12 @@ func (d *examination) sessions(ctx context.Context) []finding {
 	if err != nil {
 		return notMade("live sessions", err)
 	}
-	oldest, by := d.now(), ""
+	var live doctor.Sessions
 	for _, kv := range alive {
-		if s, ok := record.DecodeClock(kv.Value); ok && s.AtMS > 0 && time.UnixMilli(s.AtMS).Before(oldest) {
-			oldest, by = time.UnixMilli(s.AtMS), s.Owner
-		}
+		s, _ := record.DecodeSession(kv.Value) // one that cannot be read is live as well
+		live.Add(s.Owner, record.Time(s.AtMS), s.Etcdkit)
 	}
-	return doctor.Sessions(len(alive), oldest, by, d.now())
+	return live.Findings(d.now())
 }
 
 // mostHeard is how many bytes of changes doctor listens to: some thousands of requests. A busy namespace has them within a
