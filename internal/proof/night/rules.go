@@ -18,8 +18,8 @@ var (
 	hours = strings.NewReplacer("[3h]", "[10m]", "[3h:5m] offset 30m) >= 30", "[10m:1m] offset 30m) >= 8")
 	// spans are the times of a rule: its ranges, the steps in them, its offsets, and how long it is pending.
 	spans = regexp.MustCompile(`(\[|:|offset |for: )(\d+)([smhd])\b`)
-	// bounds are numbers with which a line compares seconds.
-	bounds = regexp.MustCompile(`(_seconds.* [<>] )(\d{2,})$`)
+	// bounds are numbers with which a line compares seconds, also within parentheses.
+	bounds = regexp.MustCompile(`(_seconds.* [<>] )(\d{2,})(\)*)$`)
 
 	units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 )
@@ -44,7 +44,8 @@ func compress(rules string, minute time.Duration) string {
 		})
 		if m := bounds.FindStringSubmatch(strings.TrimSuffix(line, "\n")); m != nil {
 			n, _ := strconv.Atoi(m[2])
-			line = fmt.Sprintf("%s%g\n", strings.TrimSuffix(strings.TrimSuffix(line, "\n"), m[2]), max(shorter(time.Duration(n)*time.Second), leastBound).Seconds())
+			before := strings.TrimSuffix(strings.TrimSuffix(line, "\n"), m[2]+m[3])
+			line = fmt.Sprintf("%s%g%s\n", before, max(shorter(time.Duration(n)*time.Second), leastBound).Seconds(), m[3])
 		}
 		out.WriteString(line)
 	}
