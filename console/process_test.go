@@ -98,10 +98,10 @@ func TestVersionsOfProcesses(t *testing.T) {
 	strange := present(record.Session{Owner: "web-4", AtMS: 3, Etcdkit: "<b>\u202e", Program: "<i>"})
 	require.Eventually(t, func() bool { return strings.Contains(s.page("/sessions"), "web-4") }, testkit.Soon, 50*time.Millisecond)
 
-	require.Contains(t, s.page(shop), "<dt>Its program</dt><dd><bdi>example.com/shop@v1.4.2</bdi></dd>\n<dt>etcdkit in it</dt><dd><bdi>v0.2.0</bdi></dd>")
-	require.Contains(t, s.page(folder), "<dt>etcdkit in it</dt><dd><bdi>v0.1.0</bdi></dd>")
-	require.NotContains(t, s.page(folder), "Its program")
-	require.NotContains(t, s.page(fmt.Sprintf("/process?name=%016x", sess.Lease())), "etcdkit in it")
+	require.Contains(t, s.page(shop), "<dt>Program</dt><dd><bdi>example.com/shop@v1.4.2</bdi></dd>\n<dt>Version of etcdkit</dt><dd><bdi>v0.2.0</bdi></dd>")
+	require.Contains(t, s.page(folder), "<dt>Version of etcdkit</dt><dd><bdi>v0.1.0</bdi></dd>")
+	require.NotContains(t, s.page(folder), "<dt>Program")
+	require.NotContains(t, s.page(fmt.Sprintf("/process?name=%016x", sess.Lease())), "Version of etcdkit")
 	require.Contains(t, s.page(strange), "<bdi>&lt;b&gt;")
 	require.NotContains(t, s.page(strange), "\u202e")
 
