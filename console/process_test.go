@@ -96,7 +96,10 @@ func TestVersionsOfProcesses(t *testing.T) {
 	shop := present(record.Session{Owner: "web-1", AtMS: 1, Etcdkit: "v0.2.0", Program: "example.com/shop@v1.4.2"})
 	folder := present(record.Session{Owner: "web-2", AtMS: 2, Etcdkit: "v0.1.0"})
 	strange := present(record.Session{Owner: "web-4", AtMS: 3, Etcdkit: "<b>\u202e", Program: "<i>"})
-	require.Eventually(t, func() bool { return strings.Contains(s.page("/sessions"), "web-4") }, testkit.Soon, 50*time.Millisecond)
+	for i, version := range []string{"v0.0.0-20261201041454-ab29ae832877", "v1.4.3-0.20261201041454-ab29ae832878", "v1.4.3-rc.1.0.20261201041454-ab29ae832879+dirty"} {
+		present(record.Session{Owner: fmt.Sprint("ci-", i), AtMS: 3, Program: "example.com/shop@" + version})
+	}
+	require.Eventually(t, func() bool { return strings.Contains(s.page("/sessions"), "ci-2") }, testkit.Soon, 50*time.Millisecond)
 
 	require.Contains(t, s.page(shop), "<dt>Program</dt><dd><bdi>example.com/shop@v1.4.2</bdi></dd>\n<dt>Version of etcdkit</dt><dd><bdi>v0.2.0</bdi></dd>")
 	require.Contains(t, s.page(folder), "<dt>Version of etcdkit</dt><dd><bdi>v0.1.0</bdi></dd>")
@@ -106,7 +109,8 @@ func TestVersionsOfProcesses(t *testing.T) {
 	require.NotContains(t, s.page(strange), "\u202e")
 
 	list := s.page("/sessions")
-	for owner, version := range map[string]string{"web-1": "<bdi>v1.4.2</bdi>", "web-2": "<bdi>etcdkit v0.1.0</bdi>", "web-3": ""} {
+	for owner, version := range map[string]string{"web-1": "<bdi>v1.4.2</bdi>", "web-2": "<bdi>etcdkit v0.1.0</bdi>", "web-3": "",
+		"ci-0": "<bdi>ab29ae832877</bdi>", "ci-1": "<bdi>ab29ae832878</bdi>", "ci-2": "<bdi>ab29ae832879&#43;dirty</bdi>"} {
 		require.Regexp(t, `<bdi>`+owner+`</bdi>.*<td data-th="Version">`+regexp.QuoteMeta(version)+`</td>`, list)
 	}
 	require.Less(t, strings.Index(s.page("/sessions?sort=version"), "<bdi>web-2</bdi>"), strings.Index(s.page("/sessions?sort=version"), "<bdi>web-1</bdi>"))

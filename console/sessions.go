@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -86,13 +87,17 @@ func sessionsOf(s *fleet.State) (rows []sessionRow) {
 	return rows
 }
 
-// Version is what its process was built from, in short: the version of its program, else that of etcdkit, else "".
+// pseudo is a version that Go gives to a commit without a tag.
+var pseudo = regexp.MustCompile(`^v.*[-.][0-9]{14}-([0-9a-f]{12}(?:\+.*)?)$`)
+
+// Version is what its process was built from, in short: the version of its program, else that of etcdkit, else "". Of a commit
+// without a tag it is the commit.
 func (r sessionRow) Version() string {
 	if _, version, ok := strings.Cut(r.Versions.Program, "@"); ok {
-		return version
+		return pseudo.ReplaceAllString(version, "$1")
 	}
 	if r.Versions.Etcdkit != "" {
-		return "etcdkit " + r.Versions.Etcdkit
+		return "etcdkit " + pseudo.ReplaceAllString(r.Versions.Etcdkit, "$1")
 	}
 	return ""
 }
