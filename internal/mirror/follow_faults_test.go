@@ -217,16 +217,22 @@ func TestFollowRejectsStaleLists(t *testing.T) {
 	f.upToDate()
 }
 
-// A request that was admitted in a history that was taken back has never existed.
-func TestMirrorAfterARestore(t *testing.T) {
-	t.Parallel()
+// slots returns the keys of a queue, and a constructor of its requests: all of one session, each in a slot of its own.
+func slots(t *testing.T) (keyspace.Queue, func(slot int, create int64) *mvccpb.KeyValue) {
+	t.Helper()
 	space, err := keyspace.New("/p", "n")
 	require.NoError(t, err)
 	keys := space.Queue(keyspace.Mutex, "x")
-	request := func(slot int, create int64) *mvccpb.KeyValue {
+	return keys, func(slot int, create int64) *mvccpb.KeyValue {
 		key := keys.Slot(keyspace.Slot{Lease: 7, Number: slot, Weight: 1})
 		return &mvccpb.KeyValue{Key: []byte(key), CreateRevision: create, ModRevision: create, Lease: 7}
 	}
+}
+
+// A request that was admitted in a history that was taken back has never existed.
+func TestMirrorAfterARestore(t *testing.T) {
+	t.Parallel()
+	keys, request := slots(t)
 	m := mirror.New(keys, 1)
 	m.Reset([]*mvccpb.KeyValue{request(0, 90), request(3, 95)}, 100)
 	w := m.Wait(string(request(3, 95).Key), 95, 1, mirror.Found{})
@@ -243,13 +249,7 @@ func TestMirrorAfterARestore(t *testing.T) {
 // show that one is. Once it has, the key may be used as often as it likes.
 func TestMirrorDoubtsAKeyThatIsUsedAgain(t *testing.T) {
 	t.Parallel()
-	space, err := keyspace.New("/p", "n")
-	require.NoError(t, err)
-	keys := space.Queue(keyspace.Mutex, "x")
-	request := func(slot int, create int64) *mvccpb.KeyValue {
-		key := keys.Slot(keyspace.Slot{Lease: 7, Number: slot, Weight: 1})
-		return &mvccpb.KeyValue{Key: []byte(key), CreateRevision: create, ModRevision: create, Lease: 7}
-	}
+	keys, request := slots(t)
 	m := mirror.New(keys, 1)
 	put := func(kv *mvccpb.KeyValue) {
 		m.Apply([]*clientv3.Event{{Type: clientv3.EventTypePut, Kv: kv}}, kv.CreateRevision)
