@@ -219,7 +219,7 @@ func (s semaphore) Contain(option string, call func()) { s.queue.contain(option,
 func (q *sessionQueue) contain(option string, call func()) {
 	defer func() {
 		if v := recover(); v != nil && q != nil {
-			q.panics.Log(q.sess.Log(), "a hook has panicked: an option of a middleware; what called it continues: mend the hook",
+			q.panics.Log(q.sess.Log(), "a hook has panicked: an option of a middleware; what called it continues: correct the hook",
 				option, zap.String("option", option), v)
 		}
 	}()

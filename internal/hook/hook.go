@@ -263,7 +263,7 @@ func (s *Set) contain(at int, which string, call func()) {
 		}
 		if v != nil {
 			s.panics.Add(1)
-			s.logged.Log(s.log, "a hook has panicked or exited; its report is lost: mend the hook (SessionOptions.Hooks)",
+			s.logged.Log(s.log, "a hook has panicked or exited; its report is lost: correct the hook (SessionOptions.Hooks)",
 				fmt.Sprint(which, " ", at), zap.String("hook", which), v)
 			s.panicked(observe.HookPanicked{Namespace: s.namespace, Hook: which, Value: v})
 		}
