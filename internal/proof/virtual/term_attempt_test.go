@@ -90,6 +90,7 @@ func TestCampaignIsNoPart(t *testing.T) {
 			_, err := electionOf(on[1]).Campaign(t.Context())
 			require.NoError(t, err)
 			began, closing, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			led, parted := make(chan error, 1), make(chan error, 1)
 			el, part := electionOf(d), had(d.named(3, 5))
 			go func() {
 				done <- worksOf["a permit"](d, func(ctx context.Context) error {
@@ -97,11 +98,9 @@ func TestCampaignIsNoPart(t *testing.T) {
 					if !waits {
 						<-closing
 					}
-					err := el.Lead(ctx, func(context.Context, *concurrency.Permit) error { return nil })
-					if other := part(ctx); other != nil {
-						return other
-					}
-					return err
+					led <- el.Lead(ctx, func(context.Context, *concurrency.Permit) error { return nil })
+					parted <- part(ctx)
+					return nil
 				})
 			}()
 			<-began
@@ -110,7 +109,9 @@ func TestCampaignIsNoPart(t *testing.T) {
 			go func() { closed <- d.session.Close(within(t, time.Minute)) }()
 			synctest.Wait()
 			close(closing)
-			require.ErrorIs(t, <-done, concurrency.ErrClosed)
+			require.ErrorIs(t, <-led, concurrency.ErrClosed, "the campaign")
+			require.NoError(t, <-parted, "a permit of the same work")
+			require.NoError(t, <-done)
 			require.NoError(t, <-closed)
 		})
 	}

@@ -261,7 +261,7 @@ func (k *keeper) terminate() error {
 	if k.relay.fresh(unix.SIGTERM, time.Now()) {
 		group, service := unix.Getpgrp(), cgroup(os.Getpid())
 		all = slices.DeleteFunc(all, func(p found) bool {
-			spared := p.group == group && cgroup(p.pid) == service
+			spared := p.beside(group, service)
 			if spared {
 				k.spared = append(k.spared, p)
 			}

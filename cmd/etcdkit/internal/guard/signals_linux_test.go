@@ -133,6 +133,19 @@ func TestStopAfterASignalToTheGroup(t *testing.T) {
 	require.Fail(t, "the command gets a second SIGTERM")
 }
 
+// A657: SIGTERM of a service's stop has come to processes in the guard's process group and control groups. A process outside one of
+// them got none, and is not spared.
+func TestSparedProcesses(t *testing.T) {
+	t.Parallel()
+	p, ok := look(os.Getpid())
+	require.True(t, ok)
+	group, own := unix.Getpgrp(), cgroup(os.Getpid())
+	require.NotEmpty(t, own, "the kernel has control groups")
+	require.True(t, p.beside(group, own))
+	require.False(t, p.beside(group+1, own), "setsid")
+	require.False(t, p.beside(group, own+"0::/another.service\n"), "systemd-run")
+}
+
 // A657: SIGTERM comes to the front process and the guard alone, as of killall, and then the end is asked for: the command gets one
 // SIGTERM, before SIGKILL.
 func TestStopAfterASignalToTheGuard(t *testing.T) {

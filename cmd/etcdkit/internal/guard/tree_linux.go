@@ -92,6 +92,12 @@ func cgroup(pid int) string {
 	return string(text)
 }
 
+// beside reports whether a process is in that process group and in those control groups. Both count: a service may have processes
+// in other groups, and a process group may have some that were moved to another service.
+func (p found) beside(group int, control string) bool {
+	return p.group == group && cgroup(p.pid) == control
+}
+
 // stopped reports whether a process is stopped by a signal.
 func stopped(pid int) bool {
 	p, ok := look(pid)

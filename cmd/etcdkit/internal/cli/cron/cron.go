@@ -242,10 +242,16 @@ func (v *cronRun) command(j crontab.Job) schedlock.Func {
 		renewed, stop := often()
 		defer stop()
 		ended := x.Supervise(r, g, renewed)
-		if x.Cut && !x.Ended && x.End == nil && r.Err() == nil { // systemd sends SIGTERM to all processes, and this one has not reacted yet
-			x.End = &guarded.CutOff{By: bySignal}
-		}
+		cutBySignal(&x, r.Err())
 		return recorded(&x, ended)
+	}
+}
+
+// cutBySignal records that SIGTERM has cut off a command which neither this process nor the guard has ended, under a run that is
+// not lost: systemd sends SIGTERM to all processes, and this one has not reacted yet.
+func cutBySignal(x *guarded.Execution, lost error) {
+	if x.Cut && !x.Ended && x.End == nil && lost == nil {
+		x.End = &guarded.CutOff{By: bySignal}
 	}
 }
 

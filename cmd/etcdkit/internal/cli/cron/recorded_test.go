@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,4 +21,32 @@ func TestCommandThatItsGuardHasEnded(t *testing.T) {
 	}
 	x = guarded.Execution{Cut: true}
 	require.NoError(t, recorded(&x, nil), "SIGTERM of the caller, and 0")
+}
+
+// A663: a line of a crontab that the guard has ended at the deadline, while etcdkit cron was slow, was not ended by SIGTERM; nor
+// was one whose run is lost, or that etcdkit cron has ended itself.
+func TestCommandThatGotSIGTERM(t *testing.T) {
+	t.Parallel()
+	own := &guarded.CutOff{By: "request"}
+	for name, c := range map[string]struct {
+		x    guarded.Execution
+		lost error
+		end  *guarded.CutOff
+		err  string
+	}{
+		"SIGTERM":         {guarded.Execution{Cut: true}, nil, &guarded.CutOff{By: bySignal}, "ended by SIGTERM: exit code 0"},
+		"the guard":       {guarded.Execution{Cut: true, Ended: true}, nil, &guarded.CutOff{By: byGuard}, "the guard ended it: its time was over: exit code 0"},
+		"the own request": {guarded.Execution{Verb: "cron", Cut: true, Ended: true, End: own}, nil, own, "ended, as etcdkit cron was stopped: exit code 0"},
+		"a lost run":      {guarded.Execution{Cut: true}, errors.New("lost"), nil, ""},
+		"itself":          {guarded.Execution{}, nil, nil, ""},
+	} {
+		cutBySignal(&c.x, c.lost)
+		err := recorded(&c.x, nil)
+		require.Equal(t, c.end, c.x.End, name)
+		if c.err == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.EqualError(t, err, c.err, name)
+		}
+	}
 }
