@@ -3,6 +3,7 @@ package guard
 import (
 	"io"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,6 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
+
+// hear has the processes of tests not inherit that signals are ignored, as in the background of a script, or under nohup: their
+// commands would ignore them, too.
+func hear() {
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+}
 
 // The command gets each signal once, whether it was sent to the front process or to the process group.
 func TestRelay(t *testing.T) {
