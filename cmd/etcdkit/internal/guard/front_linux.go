@@ -30,8 +30,8 @@ type Guarded struct {
 
 	// Only follow uses these.
 	refused  string
-	exited   bool      // Exited or Failed was passed on
-	alone    time.Time // since when no process but the guard was left, after its time
+	exited   bool // Exited or Failed was passed on
+	alone    int  // how often in a row no process but the guard was left, after its time
 	terminal modes
 
 	mu    sync.Mutex
@@ -39,10 +39,12 @@ type Guarded struct {
 }
 
 // slack is how much later than the guard the front process kills, if the guard does not. A guard that has
-// not reported the end for patience after the last process has ended has failed.
+// not reported the end for patience after the last process has ended has failed. That is counted in looks of this process, as
+// a machine that is short of processor time, or was suspended, keeps both from running.
 const (
 	slack    = 50 * time.Millisecond
 	patience = time.Second
+	between  = slack / 10 // two looks
 )
 
 // Start starts a guard, and the command under it. The command has ended at the deadline plus the grace, or
@@ -264,15 +266,8 @@ func (g *Guarded) follow() {
 			if !g.late(slack) {
 				continue
 			}
-			look.Reset(slack / 10)
-			if g.kill() > 0 {
-				g.alone = time.Time{}
-				continue
-			}
-			if g.alone.IsZero() {
-				g.alone = time.Now()
-			}
-			if time.Since(g.alone) > patience || stopped(g.guard.Process.Pid) {
+			look.Reset(between)
+			if g.failed(g.kill()) || g.alone > 0 && stopped(g.guard.Process.Pid) {
 				g.killAll()
 				return
 			}
@@ -298,6 +293,15 @@ func (g *Guarded) decode(quit <-chan struct{}) <-chan Event {
 		}
 	}()
 	return reports
+}
+
+// failed reports whether the guard has had time enough to report the end, when another look has found so many processes beside it.
+func (g *Guarded) failed(left int) bool {
+	g.alone++
+	if left > 0 {
+		g.alone = 0
+	}
+	return g.alone > int(patience/between)
 }
 
 // late reports whether the guard should have killed the command so long ago.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -107,6 +108,22 @@ func TestRemote(t *testing.T) {
 			}
 			return err
 		})
+	})
+}
+
+// A816: a machine that was short of processor time at the deadline, or suspended then, kept the guard from its report for a second:
+// its front process said that the guard had died, and how the command has ended was lost.
+func TestGuardHasTimeToReport(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &Guarded{}
+		require.False(t, g.failed(0))
+		require.False(t, g.failed(1), "a process was left")
+		for range int(patience / between) {
+			require.False(t, g.failed(0))
+			time.Sleep(time.Minute) // until the next look
+		}
+		require.True(t, g.failed(0))
 	})
 }
 
