@@ -21,6 +21,8 @@ const (
 	maxBlocked = 30 * time.Second
 	// maxLeaving bounds it once the attempt's context has ended, or its session is being closed.
 	maxLeaving = time.Second
+	// brief is how long a write may take without a clock that measures it: most take microseconds.
+	brief = 5 * time.Millisecond
 	// maxPart is the most that is written at once, in bytes, so that a slow client has the time for each part.
 	maxPart = 32 << 10
 )
@@ -39,7 +41,9 @@ type delivery struct {
 	part    time.Duration // bounds the write of one part
 	all     time.Duration // bounds the writes that are still to come
 	buffer  []byte
-	stalled func() // is called when a write is left behind
+	ended   chan written // of each write, one after the other
+	timer   *time.Timer  // of brief
+	stalled func()       // is called when a write is left behind
 
 	mu      sync.Mutex   // goroutines of the handler may set deadlines
 	left    chan written // of the write that was left behind; nil if none was
@@ -125,7 +129,7 @@ func (d *delivery) write(w io.Writer, p []byte) (n int, err error) {
 	for err == nil && n < len(p) {
 		var wrote int
 		part := p[n:min(n+maxPart, len(p))]
-		wrote, err = d.send(func(copied []byte) (int, error) { return w.Write(copied) }, part)
+		wrote, err = d.send(w, part, nil)
 		if err == nil {
 			wrote = len(part)
 		}
@@ -139,29 +143,24 @@ func (d *delivery) do(method func() error) error {
 	if !d.bounds() {
 		return method()
 	}
-	_, err := d.send(func([]byte) (int, error) { return 0, method() }, nil)
+	_, err := d.send(nil, nil, method)
 	return err
 }
 
-// send calls method with a copy of p, which the caller may change after send has returned. It returns errStalled if that
+// send calls method, or writes a copy of p, which the caller may change after send has returned. It returns errStalled if that
 // blocks for too long, and from then on.
-func (d *delivery) send(method func([]byte) (int, error), p []byte) (int, error) {
+func (d *delivery) send(w io.Writer, p []byte, method func() error) (int, error) {
 	if d.broken() {
 		return 0, errStalled
 	}
+	if d.ended == nil {
+		d.ended = make(chan written, 1)
+	}
 	d.buffer = append(d.buffer[:0], p...)
-	ended, copied := make(chan written, 1), d.buffer
-	go func() {
-		s := written{err: errExited}
-		defer func() {
-			s.panicked = recover()
-			ended <- s
-		}()
-		s.n, s.err = method(copied)
-	}()
-	s, ok := d.await(ended)
+	go perform(d.ended, w, d.buffer, method)
+	s, ok := d.await(d.ended)
 	if !ok {
-		d.leave(ended)
+		d.leave(d.ended)
 		return 0, errStalled
 	}
 	if s.panicked != nil {
@@ -170,10 +169,30 @@ func (d *delivery) send(method func([]byte) (int, error), p []byte) (int, error)
 	return s.n, s.err
 }
 
+// perform calls method, or writes p if it is nil, and passes the result on.
+func perform(ended chan<- written, w io.Writer, p []byte, method func() error) {
+	s := written{err: errExited}
+	defer func() {
+		s.panicked = recover()
+		ended <- s
+	}()
+	if method != nil {
+		s.err = method()
+		return
+	}
+	s.n, s.err = w.Write(p)
+}
+
 // await returns the result of a write, and false if it blocks for too long. A pause of the process does not count: the client
 // may have read meanwhile.
-func (d *delivery) await(ended <-chan written) (written, bool) {
+func (d *delivery) await(ended <-chan written) (s written, ok bool) {
 	bound := min(d.part, d.all)
+	took, s, ok := d.soon(ended, min(brief, bound))
+	d.all -= took
+	if ok {
+		return s, true
+	}
+	bound -= took
 	limit, pass := context.WithCancel(context.Background())
 	defer pass()
 	clock := middleware.StartClock(bound, func(p middleware.Part) bool {
@@ -184,6 +203,26 @@ func (d *delivery) await(ended <-chan written) (written, bool) {
 	})
 	defer func() { d.all -= measured(clock, limit, bound) }()
 	return d.take(ended, limit)
+}
+
+// soon returns how long a write has taken, t at most, and its result if it has ended by then. It does not wait for it if the
+// attempt has to end.
+func (d *delivery) soon(ended <-chan written, t time.Duration) (took time.Duration, s written, ok bool) {
+	begun := time.Now()
+	if d.timer == nil {
+		d.timer = time.NewTimer(t)
+	} else {
+		d.timer.Reset(t)
+	}
+	defer d.timer.Stop()
+	select {
+	case s = <-ended:
+		ok = true
+	case <-d.timer.C:
+	case <-d.work.Done():
+	case <-d.closing.Done():
+	}
+	return min(t, time.Since(begun)), s, ok
 }
 
 // take returns the result of a write, and false if limit ends first, or it blocks for maxLeaving once the attempt has to end.

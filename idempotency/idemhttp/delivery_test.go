@@ -40,6 +40,10 @@ func TestTimeOfWrites(t *testing.T) {
 		d := deliveryTo(httptest.NewRecorder(), 30*time.Second)
 		require.NoError(t, d.do(func() error { time.Sleep(7200 * time.Millisecond); return nil }))
 		require.Equal(t, time.Hour-7200*time.Millisecond, d.all)
+		for range 1000 {
+			require.NoError(t, d.do(func() error { time.Sleep(time.Millisecond); return nil }))
+		}
+		require.Equal(t, time.Hour-8200*time.Millisecond, d.all, "a client that reads each part in a millisecond is as slow")
 		free := make(chan struct{})
 		begun := time.Now()
 		require.Equal(t, errStalled, d.do(func() error { <-free; return nil }))
