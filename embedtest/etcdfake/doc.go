@@ -25,8 +25,9 @@
 //	etcdfake.Test(t, f, etcdfake.Endpoints(embedtest.Start(t, nil).Endpoints()...))
 //
 // The examples are tests to copy, each of milliseconds: a permit that is lost in the
-// middle of the work, a minute without etcd, a duplicate whose first attempt crashed, a job
-// in the night of the clock change, a leader that is asked to step down.
+// middle of the work, a minute without etcd, a duplicate whose first attempt crashed, a
+// leader that is asked to step down, and a job in the night of the clock change, which
+// skips on a real etcd.
 //
 // # What is imitated
 //

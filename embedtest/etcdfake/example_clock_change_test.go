@@ -17,8 +17,11 @@ func clockChange(t *testing.T, etcd *etcdfake.Server) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	ok(t, err)
 	midnight := time.Date(2000, time.March, 26, 0, 0, 0, 0, berlin) // bubbles begin in the year 2000
-	time.Sleep(time.Until(midnight))
-	ctx, cancel := context.WithDeadline(t.Context(), midnight.Add(6*time.Hour))
+	if time.Now().After(midnight) {
+		t.Skip("the night is over: this test needs the clock of a bubble, and no real etcd")
+	}
+	time.Sleep(time.Until(midnight.Add(90 * time.Minute)))                      // 01:30
+	ctx, cancel := context.WithDeadline(t.Context(), midnight.Add(3*time.Hour)) // 04:00
 	defer cancel()
 
 	var mu sync.Mutex

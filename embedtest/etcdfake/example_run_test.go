@@ -59,7 +59,7 @@ func runTest(test func(t *testing.T)) (passed bool) {
 	return passed && ran
 }
 
-// recipes are the tests of the examples that also run on a real etcd. No clock can be changed there.
+// recipes are the tests of the examples that also run on a real etcd. That of the clock change says that it needs a bubble.
 var recipes = map[string]func(t *testing.T, etcd *etcdfake.Server){
 	"lost answer":    lostAnswer,
 	"lost permit":    lostPermit,
