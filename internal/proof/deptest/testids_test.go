@@ -105,6 +105,7 @@ func requiredIDs() []string {
 	add("A", "%d", 780, 785)
 	add("A", "%d", 796, 797)
 	add("A", "%d", 816, 816)
+	add("A", "%d", 806, 807)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
