@@ -11,13 +11,14 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // options says how gate test runs go test.
 type options struct {
 	again    bool      // a package that fails runs once more, after the others
 	order    bool      // "./..." is the packages with tests, in the order in which the last gate found them slow
-	flaky    string    // the file for the tests that then pass, or none
+	tests    string    // the file for the tests that are flaky or red, or none
 	times    string    // the file for the times of packages, or none
 	target   string    // the target's name in that file
 	module   string    // whose packages are measured; defaults to ours
@@ -28,7 +29,8 @@ type options struct {
 // that depends on how busy the machine is must not stop a good change. It is a defect all the same. The
 // packages are the last arguments of the command; each begins with "./".
 //
-// The second run has the order of the first.
+// The second run has the order of the first, and a bound of its own on time: a test that hangs would otherwise make a
+// red run ten minutes longer, and show nothing by it.
 //
 // A package that does not build does not run again, nor one in which the race detector has found a
 // data race, nor one that says of its failure that it is not a matter of time.
@@ -39,8 +41,8 @@ type options struct {
 //
 // The end of ctx ends go test and all that it has started.
 //
-// It returns a line for each flaky test, and the packages that have failed.
-func (o options) run(ctx context.Context, w io.Writer, command []string) (flaky, red []string, err error) {
+// It returns a line for each test that is flaky or red, and the packages that have failed.
+func (o options) run(ctx context.Context, w io.Writer, command []string) (tests, red []string, err error) {
 	command, packages := split(command)
 	if len(command) == 0 || len(packages) == 0 {
 		return nil, nil, errors.New(usage)
@@ -67,32 +69,68 @@ func (o options) run(ctx context.Context, w io.Writer, command []string) (flaky,
 				fmt.Fprintln(w, "SKIP", test)
 			}
 		}
-		switch again, why := first.repeatable(); {
-		case first.passed:
-		case !o.again:
+		if first.passed {
+			continue
+		}
+		lines, failed, err := o.settle(ctx, w, command, first)
+		if err != nil {
+			return tests, red, err
+		}
+		if tests = append(tests, lines...); failed {
 			red = append(red, first.pkg)
-		case !again:
-			fmt.Fprintf(w, "gate: %s is not run again: %s\n", first.pkg, why)
-			red = append(red, first.pkg)
-		default:
-			fmt.Fprintf(w, "gate: %s has failed and is run once more\n", first.pkg)
-			second, err := options{target: o.target}.test(ctx, w, sameOrder(command, first.seed), []string{first.pkg})
-			if err != nil {
-				return flaky, red, err
-			}
-			if len(second) != 1 || !second[0].passed {
-				red = append(red, first.pkg)
-				continue
-			}
-			for _, name := range first.failures() {
-				flaky = append(flaky, fmt.Sprintf("FLAKY %s: failed once, passed when its package ran again", name))
-			}
 		}
 	}
-	for _, line := range flaky {
+	for _, line := range tests {
 		fmt.Fprintln(w, line)
 	}
-	return flaky, red, nil
+	return tests, red, nil
+}
+
+// settle decides whether a package that has failed is red, by a second run where that may show something else. It
+// returns a line for each of its tests that is flaky or red.
+func (o options) settle(ctx context.Context, w io.Writer, command []string, first *result) (tests []string, red bool, err error) {
+	switch again, why := first.repeatable(); {
+	case !o.again:
+		return first.reds(""), true, nil
+	case !again:
+		fmt.Fprintf(w, "gate: %s is not run again: %s\n", first.pkg, why)
+		return first.reds(""), true, nil
+	}
+	limit := first.secondLimit()
+	fmt.Fprintf(w, "gate: %s has failed and is run once more, for %s at most\n", first.pkg, limit)
+	second, err := options{target: o.target}.test(ctx, w, bounded(limit, sameOrder(command, first.seed)), []string{first.pkg})
+	switch {
+	case err != nil:
+		return nil, false, err
+	case len(second) != 1:
+		return first.reds(""), true, nil
+	case !second[0].passed:
+		return second[0].reds(" in its second run"), true, nil
+	}
+	for _, name := range first.failures() {
+		tests = append(tests, fmt.Sprintf("FLAKY %s: failed once, passed when its package ran again", name))
+	}
+	return tests, false, nil
+}
+
+// secondLimit bounds the second run of a package: three times what the first took until its last test ended, and at
+// least two minutes, which is longer than any single test.
+func (p *result) secondLimit() time.Duration {
+	return max(2*time.Minute, 3*p.took).Round(time.Second)
+}
+
+// bounded returns the command with a bound on each package's time, unless its own is shorter.
+func bounded(limit time.Duration, command []string) []string {
+	command = slices.Clone(command)
+	i := slices.IndexFunc(command, func(arg string) bool { return strings.HasPrefix(arg, "-timeout=") })
+	if i < 0 {
+		return insert(command, []string{"-timeout=" + limit.String()})
+	}
+	own, err := time.ParseDuration(strings.TrimPrefix(command[i], "-timeout="))
+	if err == nil && (own == 0 || own > limit) { // 0 is no bound
+		command[i] = "-timeout=" + limit.String()
+	}
+	return command
 }
 
 // sameOrder returns the command with the order of tests that a run in random order has printed: in another order, a test

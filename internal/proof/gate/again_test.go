@@ -8,19 +8,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// module writes a module of one package, which sees the test's folder, and makes it the
+// module writes a module of one package, which sees the test's folder, and of one that is green, and makes it the
 // working directory.
 func module(t *testing.T, source string) {
+	packages(t, map[string]string{"a": source, "b": "func TestGood(t *testing.T) { t.Log(\"chatter\") }\n"})
+}
+
+// packages writes a module with tests, and makes it the working directory.
+func packages(t *testing.T, sources map[string]string) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.org/m\n\ngo 1.26\n"), 0o600))
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "a", "a_test.go"), []byte("package a\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Exit\n"+source), 0o600))
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "b"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "b", "b_test.go"), []byte("package b\n\nimport \"testing\"\n\nfunc TestGood(t *testing.T) { t.Log(\"chatter\") }\n"), 0o600))
+	for name, source := range sources {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name, "a_test.go"), []byte("package a\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Exit\n"+source), 0o600))
+	}
 	t.Chdir(dir)
 }
 
@@ -36,59 +42,90 @@ func TestOnce(t *testing.T) {
 }
 `
 
+// first begins a test that is another one in its second run.
+const first = "\tif _, err := os.Stat(\"ran\"); err != nil {\n\t\tos.WriteFile(\"ran\", nil, 0o600)\n"
+
+// The cases are packages of one run: each go test of its own would link them all.
 func TestRerun(t *testing.T) {
-	for name, tt := range map[string]struct {
+	const good = "func TestGood(t *testing.T) { println(\"chatter\") }\n"
+	cases := map[string]struct {
 		source string
-		flaky  string // what its line begins with
-		red    bool
+		flaky  string // the test that is
+		red    string // what its line says
 		shows  []string
-		hides  []string
 	}{
-		"green": {source: "func TestGood(t *testing.T) {}\n", shows: []string{"ok  \texample.org/m/a"}, hides: []string{"gate:", "=== RUN", "PASS\n"}},
-		"flaky": {source: once, flaky: "FLAKY a.TestOnce/sub: ", shows: []string{"the first time", "FAIL\texample.org/m/a", "ok  \texample.org/m/a", "run once more"}},
-		"red":   {source: "func TestBad(t *testing.T) { t.Error(\"each time\") }\n", red: true, shows: []string{"each time", "run once more"}},
-		"flaky package": {
-			source: "func TestMain(m *testing.M) {\n\tm.Run()\n\tif _, err := os.Stat(\"ran\"); err != nil {\n\t\tos.WriteFile(\"ran\", nil, 0o600)\n\t\tos.Exit(1)\n\t}\n}\nfunc TestGood(t *testing.T) {}\n",
-			flaky:  "FLAKY example.org/m/a: ",
-		},
-		"flaky crash": {
-			source: "func TestCrash(t *testing.T) {\n\tif _, err := os.Stat(\"ran\"); err != nil {\n\t\tos.WriteFile(\"ran\", nil, 0o600)\n\t\tpanic(\"the first time\")\n\t}\n}\n",
-			flaky:  "FLAKY a.TestCrash: ", shows: []string{"panic: the first time"},
-		},
-		"flaky hang": {
-			source: "func TestGood(t *testing.T) { println(\"chatter\") }\nfunc TestHangs(t *testing.T) {\n\tif _, err := os.Stat(\"ran\"); err != nil {\n\t\tos.WriteFile(\"ran\", nil, 0o600)\n\t\tprintln(\"goroutine 7 waits\")\n\t\tos.Exit(2)\n\t}\n}\n",
-			flaky:  "FLAKY a.TestHangs: ", shows: []string{"goroutine 7 waits"},
-		},
-		"does not build": {source: "func TestBad(t *testing.T) { nothing() }\n", red: true, shows: []string{"undefined: nothing", "is not run again: it does not build"}},
-		"veto":           {source: "func TestRule(t *testing.T) { t.Error(\"broken rule: not a matter of time\") }\n", red: true, shows: []string{"is not run again: what it has found is not a matter of time"}},
-		"does not load":  {source: "import \"example.org/nothing\"\n", red: true, shows: []string{"is not run again: it does not build"}},
-		"data race":      {source: "func TestRace(t *testing.T) { t.Error(\"WARNING: DATA RACE\") }\n", red: true, shows: []string{"is not run again: it has a data race"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			module(t, tt.source)
-			var out bytes.Buffer
-			flaky, red, err := options{again: true}.run(t.Context(), &out, []string{"go", "test", "-vet=off", "-count=1", "./..."})
-			require.NoError(t, err)
-			if tt.red {
-				require.Equal(t, []string{"example.org/m/a"}, red)
-			} else {
-				require.Empty(t, red)
-			}
-			if tt.flaky == "" {
-				require.Empty(t, flaky)
-			} else {
-				require.Len(t, flaky, 1)
-				require.True(t, strings.HasPrefix(flaky[0], tt.flaky), flaky[0])
-				require.True(t, strings.HasSuffix(out.String(), flaky[0]+"\n"), "it is the last line")
-			}
-			for _, s := range append(tt.shows, "ok  \texample.org/m/b") {
-				require.Contains(t, out.String(), s)
-			}
-			for _, s := range append(tt.hides, "chatter") {
-				require.NotContains(t, out.String(), s)
-			}
-		})
+		"green":        {source: "func TestGood(t *testing.T) { t.Log(\"chatter\") }\n", shows: []string{"ok  \texample.org/m/green"}},
+		"flaky":        {source: once, flaky: "flaky.TestOnce/sub", shows: []string{"the first time", "FAIL\texample.org/m/flaky", "ok  \texample.org/m/flaky", "gate: example.org/m/flaky has failed and is run once more, for 2m0s at most"}},
+		"red":          {source: "func TestBad(t *testing.T) { t.Error(\"each time\") }\n", red: "red.TestBad: failed in its second run", shows: []string{"each time", "m/red has failed and is run once more"}},
+		"flakypackage": {source: "func TestMain(m *testing.M) {\n\tm.Run()\n" + first + "\t\tos.Exit(1)\n\t}\n}\nfunc TestGood(t *testing.T) {}\n", flaky: "example.org/m/flakypackage"},
+		"crash":        {source: "func TestCrash(t *testing.T) {\n" + first + "\t\tpanic(\"by chance\")\n\t}\n}\n", flaky: "crash.TestCrash", shows: []string{"panic: by chance"}},
+		"exits":        {source: good + "func TestExits(t *testing.T) {\n" + first + "\t\tprintln(\"goroutine 7 waits\")\n\t\tos.Exit(2)\n\t}\n}\n", flaky: "exits.TestExits", shows: []string{"goroutine 7 waits"}},
+		"build":        {source: "func TestBad(t *testing.T) { nothing() }\n", red: "example.org/m/build: failed", shows: []string{"undefined: nothing", "m/build is not run again: it does not build"}},
+		"veto":         {source: "func TestRule(t *testing.T) { t.Error(\"broken rule: not a matter of time\") }\n", red: "veto.TestRule: failed", shows: []string{"m/veto is not run again: what it has found is not a matter of time"}},
+		"load":         {source: "import \"example.org/nothing\"\n", red: "example.org/m/load: failed", shows: []string{"m/load is not run again: it does not build"}},
+		"race":         {source: "func TestRace(t *testing.T) { t.Error(\"WARNING: DATA RACE\") }\n", red: "race.TestRace: failed", shows: []string{"m/race is not run again: it has a data race"}},
 	}
+	sources, wantRed, wantLines := map[string]string{}, []string{}, []string{}
+	for name, tt := range cases {
+		sources[name] = tt.source
+		if tt.flaky != "" {
+			wantLines = append(wantLines, "FLAKY "+tt.flaky+": failed once, passed when its package ran again")
+		}
+		if tt.red != "" {
+			wantRed, wantLines = append(wantRed, "example.org/m/"+name), append(wantLines, "RED "+tt.red)
+		}
+	}
+	packages(t, sources)
+	var out bytes.Buffer
+	lines, red, err := options{again: true}.run(t.Context(), &out, []string{"go", "test", "-vet=off", "-count=1", "./..."})
+	require.NoError(t, err)
+	require.ElementsMatch(t, wantRed, red)
+	require.ElementsMatch(t, wantLines, lines)
+	require.True(t, strings.HasSuffix(out.String(), strings.Join(lines, "\n")+"\n"), "they are the last lines")
+	for _, tt := range cases {
+		for _, s := range tt.shows {
+			require.Contains(t, out.String(), s)
+		}
+	}
+	for _, s := range []string{"chatter", "=== RUN", "PASS\n"} {
+		require.NotContains(t, out.String(), s)
+	}
+}
+
+// What is said of a test that hangs is its name, and not those of the tests that waited for their turn. The second run
+// is not as long as a target may take.
+func TestHangs(t *testing.T) {
+	const after = "\tt.Parallel()\n}\n"
+	module(t, "func TestWaits(t *testing.T) {\n"+after+"func TestHangs(t *testing.T) {\n\tt.Run(\"sub\", func(t *testing.T) { select {} })\n}\nfunc TestBad(t *testing.T) { t.Error(\"each time\") }\n")
+	var out bytes.Buffer
+	command := []string{"go", "test", "-vet=off", "-count=1", "-timeout=1s", "./a"}
+	lines, red, err := options{again: true}.run(t.Context(), &out, command)
+	require.NoError(t, err)
+	require.Equal(t, []string{"example.org/m/a"}, red)
+	require.Equal(t, []string{"RED a.TestHangs/sub: had not ended when its package's time was over, after 1s in its second run"}, lines)
+	require.Contains(t, out.String(), "goroutine ", "where it hangs")
+}
+
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]time.Duration{0: 2 * time.Minute, 30 * time.Second: 2 * time.Minute, 100 * time.Second: 5 * time.Minute} {
+		require.Equal(t, want, (&result{took: took}).secondLimit(), took)
+	}
+	for own, want := range map[string]string{"-timeout=10m": "-timeout=2m0s", "-timeout=0": "-timeout=2m0s", "-timeout=1m": "-timeout=1m", "-timeout=x": "-timeout=x"} {
+		require.Equal(t, []string{"go", "test", want, "./a"}, bounded(2*time.Minute, []string{"go", "test", own, "./a"}))
+	}
+	require.Equal(t, []string{"go", "test", "-timeout=2m0s", "./a"}, bounded(2*time.Minute, []string{"go", "test", "./a"}))
+
+	// The time in which a test hung is not counted.
+	events := `{"Time":"2026-11-27T15:04:00Z","Action":"start","Package":"m/a"}
+{"Time":"2026-11-27T15:04:00Z","Action":"run","Package":"m/a","Test":"TestGood"}
+{"Time":"2026-11-27T15:05:30Z","Action":"pass","Package":"m/a","Test":"TestGood"}
+{"Time":"2026-11-27T15:05:30Z","Action":"run","Package":"m/a","Test":"TestHangs"}
+{"Time":"2026-11-27T15:14:00Z","Action":"fail","Package":"m/a"}
+`
+	results, err := read(io.Discard, strings.NewReader(events), nil)
+	require.NoError(t, err)
+	require.Equal(t, 270*time.Second, results[0].secondLimit())
 }
 
 func TestNoTests(t *testing.T) {
@@ -164,7 +201,7 @@ func TestAgainInTheSameOrder(t *testing.T) {
 	module(t, source)
 	flaky, red, err := options{again: true}.run(t.Context(), io.Discard, []string{"go", "test", "-vet=off", "-shuffle=on", "./a"})
 	require.NoError(t, err)
-	require.Empty(t, flaky)
+	require.Equal(t, []string{"RED a.TestBad: failed in its second run"}, flaky)
 	require.Len(t, red, 1)
 	order, err := os.ReadFile("a/order")
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-const usage = "gate: use: gate run, gate left-out, gate each [-race] [-short] [-n 50] PACKAGES, or gate test [-again] [-order] [-flaky FILE] [-times FILE] [-target NAME] go test [flag ...] PACKAGES"
+const usage = "gate: use: gate run, gate left-out, gate each [-race] [-short] [-n 50] PACKAGES, or gate test [-again] [-order] [-tests FILE] [-times FILE] [-target NAME] go test [flag ...] PACKAGES"
 
 func command(ctx context.Context, name string, args []string) (passed bool, err error) {
 	switch name {
@@ -65,16 +65,16 @@ func command(ctx context.Context, name string, args []string) (passed bool, err 
 		flags := flag.NewFlagSet("gate test", flag.ContinueOnError)
 		flags.BoolVar(&o.again, "again", false, "run a package that has failed once more, after the others")
 		flags.BoolVar(&o.order, "order", false, "test the packages of ./... that were slow in the last gate first")
-		flags.StringVar(&o.flaky, "flaky", "", "append a line for each flaky test to this file")
+		flags.StringVar(&o.tests, "tests", "", "append a line for each test that is flaky or red to this file")
 		flags.StringVar(&o.times, "times", "", "append the times of each package to this file")
 		flags.StringVar(&o.target, "target", "", "the target's name in that file")
 		if err := flags.Parse(args); err != nil {
 			return false, err
 		}
 		o.progress = progressOn(os.Stderr)
-		flaky, red, err := o.run(ctx, os.Stdout, flags.Args())
-		if err == nil && o.flaky != "" {
-			err = appendTo(o.flaky, flaky)
+		tests, red, err := o.run(ctx, os.Stdout, flags.Args())
+		if err == nil && o.tests != "" {
+			err = appendTo(o.tests, tests)
 		}
 		return len(red) == 0, err
 	}

@@ -150,7 +150,7 @@ func (g *gate) do(ctx context.Context, s step) outcome {
 	}
 	fmt.Fprintf(os.Stderr, "== make %s begins\n", s.title())
 	cmd := exec.CommandContext(ctx, "make", args...) //nolint:gosec // a target of ours
-	cmd.Env = append(os.Environ(), "RERUN="+strings.Join([]string{g.self, "test", "-again", "-flaky", g.flaky(), "-times", g.times(), "-target", cmp.Or(s.name, s.target)}, " "))
+	cmd.Env = append(os.Environ(), "RERUN="+strings.Join([]string{g.self, "test", "-again", "-tests", g.tests(), "-times", g.times(), "-target", cmp.Or(s.name, s.target)}, " "))
 	whole(cmd, syscall.SIGTERM)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
@@ -200,7 +200,7 @@ func (g *gate) say(format string, args ...any) {
 	fmt.Fprintf(g.w, format, args...)
 }
 
-func (g *gate) flaky() string { return filepath.Join(g.dir, "flaky") }
+func (g *gate) tests() string { return filepath.Join(g.dir, "tests") }
 func (g *gate) times() string { return filepath.Join(g.dir, "times") }
 
 // runAll runs the gate in the working directory, the root of the tree. After a step that has failed no
@@ -284,8 +284,9 @@ func inTurn(ctx context.Context, steps []step, do func(step) outcome) (ended []o
 // finish prints the report of a run of so many steps, and writes it to the page if all of them have
 // passed, and no test only the second time.
 func (g *gate) finish(m measured, ended []outcome, steps int) (passed bool, err error) {
-	lines, _ := os.ReadFile(g.flaky())
-	flaky := slices.Compact(slices.Sorted(strings.Lines(string(lines))))
+	lines, _ := os.ReadFile(g.tests())
+	tests := slices.Compact(slices.Sorted(strings.Lines(string(lines)))) // first the flaky ones, then the red ones
+	flaky := slices.ContainsFunc(tests, func(line string) bool { return strings.HasPrefix(line, "FLAKY ") })
 	all, err := readTimes(g.times())
 	if err != nil && !os.IsNotExist(err) {
 		return false, err
@@ -299,9 +300,9 @@ func (g *gate) finish(m measured, ended []outcome, steps int) (passed bool, err 
 	if err := os.WriteFile(reportFile, []byte(r.markdown()), 0o644); err != nil { //nolint:gosec // to be read
 		return false, err
 	}
-	fmt.Fprint(g.w, r.markdown(), strings.Join(flaky, ""))
+	fmt.Fprint(g.w, r.markdown(), strings.Join(tests, ""))
 	passed = len(bad) == 0 && len(ended) == steps
-	if passed && len(flaky) == 0 {
+	if passed && !flaky {
 		if err := r.writePage(); err != nil {
 			return false, err
 		}

@@ -93,7 +93,7 @@ func TestDo(t *testing.T) {
 	g := &gate{dir: "/run", self: "/bin/gate", w: &out}
 	o := g.do(t.Context(), step{target: "good", flags: "-short", run: []string{"./a", "./b"}, out: []leftOut{{"./c", "it cannot differ"}}})
 	require.True(t, o.passed)
-	require.Contains(t, out.String(), "./a ./b -short /bin/gate test -again -flaky /run/flaky -times /run/times -target good\n")
+	require.Contains(t, out.String(), "./a ./b -short /bin/gate test -again -tests /run/tests -times /run/times -target good\n")
 	require.Contains(t, out.String(), "== make good leaves out ./c: it cannot differ\n== make good -short passed in 0 s\n")
 	require.False(t, g.do(t.Context(), step{target: "bad"}).passed)
 	for output, skipped := range map[string]bool{
@@ -305,14 +305,14 @@ func TestFinish(t *testing.T) {
 	good, bad := outcome{step: step{target: "test"}, passed: true, seconds: 130}, outcome{step: step{target: "race"}}
 	for name, tt := range map[string]struct {
 		ended   []outcome
-		flaky   string
+		tests   string
 		passed  bool
 		written bool
 		says    string
 	}{
 		"green":       {[]outcome{good, good}, "", true, true, "\n2 passed, 0 failed\n"},
 		"flaky":       {[]outcome{good, good}, "FLAKY a.TestX: once\nFLAKY a.TestX: once\n", true, false, "FLAKY a.TestX: once\n2 passed, 0 failed\n"},
-		"red":         {[]outcome{good, bad}, "", false, false, "make race FAILED\n1 passed, 1 failed\n"},
+		"red":         {[]outcome{good, bad}, "RED a.TestX: failed\n", false, false, "RED a.TestX: failed\nmake race FAILED\n1 passed, 1 failed\n"},
 		"interrupted": {[]outcome{good}, "", false, false, "1 targets did not begin\n1 passed, 0 failed\n"},
 		"not begun":   {nil, "", false, false, "2 targets did not begin\n0 passed, 0 failed\n"},
 	} {
@@ -323,7 +323,7 @@ func TestFinish(t *testing.T) {
 			t.Chdir(dir)
 			var out bytes.Buffer
 			g := &gate{dir: t.TempDir(), w: &out}
-			require.NoError(t, os.WriteFile(g.flaky(), []byte(tt.flaky), 0o600))
+			require.NoError(t, os.WriteFile(g.tests(), []byte(tt.tests), 0o600))
 			passed, err := g.finish(measured{}, tt.ended, 2)
 			require.NoError(t, err)
 			require.Equal(t, tt.passed, passed)

@@ -10,10 +10,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // event is one line of go test -json; see go doc test2json.
 type event struct {
+	Time        time.Time
 	Action      string
 	Package     string
 	ImportPath  string // of build-output
@@ -35,9 +37,14 @@ type result struct {
 	vetoed bool
 	lines  []event
 	begun  []string // tests and subtests that have not ended
-	failed []string // those that have failed, or not ended when the package has
-	skips  []string // tests that were skipped, each with its reason
-	seed   string   // of the random order in which the tests ran, or ""
+	failed []string // those that have failed
+	hung   []string // those that ran when the package's time was over
+	limit  string   // that time, or ""
+	listed bool     // the tests of hung are being listed
+	from   time.Time
+	took   time.Duration // until its last test ended
+	skips  []string      // tests that were skipped, each with its reason
+	seed   string        // of the random order in which the tests ran, or ""
 }
 
 // read takes the events of a run, and writes each package's output when the package has
@@ -81,7 +88,7 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 	}
 	p := running[ev.Package]
 	if p == nil {
-		p = &result{pkg: ev.Package, built: true}
+		p = &result{pkg: ev.Package, built: true, from: ev.Time}
 		running[ev.Package] = p
 	}
 	switch {
@@ -89,6 +96,7 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 		p.begun = append(p.begun, ev.Test)
 	case ev.Test != "" && slices.Contains([]string{"pass", "fail", "skip"}, ev.Action):
 		p.begun = slices.DeleteFunc(p.begun, func(test string) bool { return test == ev.Test })
+		p.took = ev.Time.Sub(p.from)
 	}
 	switch {
 	case ev.Action == "output":
@@ -98,6 +106,7 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 		}
 		p.raced = p.raced || strings.Contains(ev.Output, "WARNING: DATA RACE")
 		p.vetoed = p.vetoed || strings.Contains(ev.Output, Veto)
+		p.overtime(strings.TrimSuffix(ev.Output, "\n"))
 	case ev.Action == "fail" && ev.Test != "":
 		p.failed = append(p.failed, ev.Test)
 	case ev.Action == "skip" && ev.Test != "":
@@ -105,9 +114,6 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 	case ev.Test != "":
 	case ev.Action == "pass", ev.Action == "skip", ev.Action == "fail":
 		p.passed = ev.Action != "fail"
-		if !p.passed { // what a process writes at its end is attributed to a test that runs
-			p.failed = append(p.failed, p.begun...)
-		}
 		p.built = ev.FailedBuild == ""
 		delete(running, ev.Package)
 		return p
@@ -115,12 +121,33 @@ func take(w io.Writer, running map[string]*result, ev event) *result {
 	return nil
 }
 
+// overtime takes a line of what go test says when the time of a package is over: "panic: test timed out after 10m0s",
+// "running tests:" with a line for each, and the stacks. Those that wait for their turn are not among them.
+func (p *result) overtime(line string) {
+	if limit, ok := strings.CutPrefix(line, "panic: test timed out after "); ok {
+		p.limit = limit
+	}
+	name, _, ok := strings.Cut(strings.TrimPrefix(line, "\t\t"), " (")
+	switch {
+	case p.limit != "" && line == "\trunning tests:":
+		p.listed = true
+	case p.listed && ok && strings.HasPrefix(line, "\t\t"):
+		p.hung = append(p.hung, name)
+	default:
+		p.listed = false
+	}
+}
+
 // print writes the package's own lines and those of the tests that have failed, as go test
-// does without -json.
+// does without -json. What a process writes at its end is attributed to a test that runs.
 func (p *result) print(w io.Writer) {
+	shown := p.failed
+	if !p.passed {
+		shown = slices.Concat(p.failed, p.begun)
+	}
 	for _, l := range p.lines {
 		chatter := l.Output == "PASS\n" || strings.HasPrefix(l.Output, "=== ")
-		if !chatter && (l.Test == "" || slices.Contains(p.failed, l.Test)) {
+		if !chatter && (l.Test == "" || slices.Contains(shown, l.Test)) {
 			fmt.Fprint(w, l.Output)
 		}
 	}
@@ -156,12 +183,17 @@ func (p *result) reason(test string) string {
 	return "no reason"
 }
 
-// failures returns the names of the tests that have failed, or that of the package if none
-// has: it may have leaked goroutines, or have crashed.
+// failures returns the names of the tests that have failed, or had not ended when the package did, or that of the package
+// if there are none: it may have leaked goroutines, or have crashed.
 func (p *result) failures() []string {
+	open := p.begun
+	if p.limit != "" {
+		open = p.hung // begun has those that wait for their turn as well
+	}
+	bad := slices.Concat(p.failed, open)
 	var names []string
-	for _, test := range p.failed {
-		parent := slices.ContainsFunc(p.failed, func(other string) bool { return strings.HasPrefix(other, test+"/") })
+	for _, test := range bad {
+		parent := slices.ContainsFunc(bad, func(other string) bool { return strings.HasPrefix(other, test+"/") })
 		if !parent {
 			names = append(names, p.name()+"."+test)
 		}
@@ -170,4 +202,17 @@ func (p *result) failures() []string {
 		names = []string{p.pkg}
 	}
 	return names
+}
+
+// reds are lines that name each failure, and say whether it was the end of the package's time.
+func (p *result) reds(times string) (lines []string) {
+	for _, name := range p.failures() {
+		test := strings.TrimPrefix(name, p.name()+".")
+		how := "failed" + times
+		if slices.Contains(p.hung, test) {
+			how = fmt.Sprintf("had not ended when its package's time was over, after %s%s", p.limit, times)
+		}
+		lines = append(lines, fmt.Sprintf("RED %s: %s", name, how))
+	}
+	return lines
 }
