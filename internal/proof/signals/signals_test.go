@@ -5,14 +5,19 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/etcdkit/etcdkit/internal/fleet"
 )
@@ -107,8 +112,9 @@ func (s *skipped) Skip(args ...any) {
 	runtime.Goexit()
 }
 
-// The unit tests of the delivered rules pass. promtool needs a minute of processor time for them, and reads nothing but
-// these files: the gate runs this test if one of them has changed.
+// The unit tests of the delivered rules pass. promtool reads nothing but these files: the gate runs this test if one of
+// them has changed. It would evaluate all rules of a file at each minute of each unit test, a minute of processor time;
+// here each unit test has the rules that it names, as TestOnlyNamedRules says, and `make alerts` runs them with all.
 func TestRulesOfAlerts(t *testing.T) {
 	t.Parallel()
 	const folder = "../../../docs/observability/"
@@ -117,7 +123,126 @@ func TestRulesOfAlerts(t *testing.T) {
 	for _, of := range []string{"alerts_test.yaml", "alerts_healthy_test.yaml", "fleet_alerts_test.yaml", "fleet_alerts_healthy_test.yaml", "fleet_week_alerts_test.yaml"} {
 		require.Contains(t, files, folder+of)
 	}
-	promtool(t, "test", "rules", files...)
+	dir, divided := t.TempDir(), []string(nil)
+	for _, file := range files {
+		divided = append(divided, divide(t, file, dir)...)
+	}
+	promtool(t, "test", "rules", divided...)
+}
+
+// divide writes the unit tests of a file into files of their own, those that name the same rules into one, beside a file
+// of these rules. It returns their paths.
+func divide(t *testing.T, file, dir string) (paths []string) {
+	t.Helper()
+	var tests struct {
+		Files []string `yaml:"rule_files"`
+		Every string   `yaml:"evaluation_interval"`
+		Tests []map[string]any
+		Rest  map[string]any `yaml:",inline"`
+	}
+	read(t, file, &tests)
+	require.Empty(t, tests.Rest, "it would be lost")
+	require.Len(t, tests.Files, 1)
+	var rules struct {
+		Groups []map[string]any
+	}
+	read(t, filepath.Join(filepath.Dir(file), tests.Files[0]), &rules)
+	byNames := map[string][]map[string]any{}
+	for _, test := range tests.Tests {
+		names := namedIn(test)
+		byNames[strings.Join(names, " ")] = append(byNames[strings.Join(names, " ")], test)
+	}
+	base := strings.TrimSuffix(filepath.Base(file), "_test.yaml")
+	write := func(name string, what any) {
+		text, err := yaml.Marshal(what)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	for i, names := range slices.Sorted(maps.Keys(byNames)) {
+		of, test := fmt.Sprintf("%s_%d.yaml", base, i), fmt.Sprintf("%s_%d_test.yaml", base, i)
+		write(of, map[string]any{"groups": only(rules.Groups, strings.Fields(names))})
+		write(test, map[string]any{"rule_files": []string{of}, "evaluation_interval": tests.Every, "tests": byNames[names]})
+		paths = append(paths, filepath.Join(dir, test))
+	}
+	return paths
+}
+
+var (
+	alertName  = regexp.MustCompile(`\bEtcdkit[A-Z]\w*`)
+	namesAlert = regexp.MustCompile(`ALERTS\{[^}]*\balertname=`)
+)
+
+// namedIn returns the alerts that a unit test asks for, or none if it asks for any alert.
+func namedIn(test map[string]any) (names []string) {
+	cases, _ := test["alert_rule_test"].([]any)
+	for _, c := range cases {
+		names = append(names, c.(map[string]any)["alertname"].(string))
+	}
+	queries, _ := test["promql_expr_test"].([]any)
+	for _, q := range queries {
+		expr := q.(map[string]any)["expr"].(string)
+		if len(namesAlert.FindAllString(expr, -1)) < strings.Count(expr, "ALERTS") {
+			return nil
+		}
+		names = append(names, alertName.FindAllString(expr, -1)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// only returns groups of rules with those of some alerts, or with all if there are none.
+func only(groups []map[string]any, alerts []string) (kept []map[string]any) {
+	if len(alerts) == 0 {
+		return groups
+	}
+	for _, g := range groups {
+		g = maps.Clone(g)
+		g["rules"] = slices.DeleteFunc(slices.Clone(g["rules"].([]any)), func(r any) bool {
+			return !slices.Contains(alerts, r.(map[string]any)["alert"].(string))
+		})
+		if len(g["rules"].([]any)) > 0 {
+			kept = append(kept, g)
+		}
+	}
+	return kept
+}
+
+// A unit test keeps the rules that it names, and all rules if it asks for any alert. None is lost.
+func TestOnlyNamedRules(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	unit := func(name, asks string) string { return "  - {name: " + name + ", interval: 1m, " + asks + "}\n" }
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "r.yaml"), []byte("groups:\n  - name: g\n    interval: 30s\n    rules:\n      - {alert: EtcdkitA, expr: a, for: 5m}\n      - {alert: EtcdkitB, expr: b}\n  - name: h\n    rules:\n      - {alert: EtcdkitC, expr: c}\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x_test.yaml"), []byte("rule_files: [r.yaml]\nevaluation_interval: 2m\ntests:\n"+
+		unit("one", "alert_rule_test: [{eval_time: 1m, alertname: EtcdkitA}, {eval_time: 2m, alertname: EtcdkitA}]")+
+		unit("same", "promql_expr_test: [{expr: 'ALERTS{alertname=\"EtcdkitA\"}', eval_time: 3m}]")+
+		unit("two", "alert_rule_test: [{eval_time: 1m, alertname: EtcdkitC}], promql_expr_test: [{expr: 'ALERTS{alertname=~\"EtcdkitA|EtcdkitC\"}', eval_time: 1m}]")+
+		unit("any", "alert_rule_test: [{eval_time: 1m, alertname: EtcdkitA}], promql_expr_test: [{expr: 'ALERTS{alertname=\"EtcdkitA\"} or ALERTS', eval_time: 1m}]")), 0o600))
+	got := map[string]string{}
+	for _, path := range divide(t, filepath.Join(dir, "x_test.yaml"), t.TempDir()) {
+		var tests struct {
+			Files []string `yaml:"rule_files"`
+			Every string   `yaml:"evaluation_interval"`
+			Tests []struct{ Name, Interval string }
+		}
+		read(t, path, &tests)
+		require.Equal(t, "2m", tests.Every)
+		var rules struct {
+			Groups []struct {
+				Name, Interval string
+				Rules          []struct{ Alert, Expr, For string }
+			}
+		}
+		read(t, filepath.Join(filepath.Dir(path), tests.Files[0]), &rules)
+		for _, test := range tests.Tests {
+			require.Equal(t, "1m", test.Interval)
+			got[test.Name] = fmt.Sprint(rules.Groups)
+		}
+	}
+	const a = "[{g 30s [{EtcdkitA a 5m}]}"
+	require.Equal(t, map[string]string{
+		"one": a + "]", "same": a + "]", "two": a + " {h  [{EtcdkitC c }]}]", "any": "[{g 30s [{EtcdkitA a 5m} {EtcdkitB b }]} {h  [{EtcdkitC c }]}]",
+	}, got)
 }
 
 // A313: where promtool is not installed, what it would run is skipped, with a reason that a report can show.
