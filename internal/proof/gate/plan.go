@@ -62,7 +62,7 @@ func (g *gate) plan(all []pkg, long []shortened, changed func(what string) (reas
 	if why := changed("browser"); why != "" {
 		integration.flags, integration.out = "-short -skip="+browserTests, []leftOut{{"the tests in a browser, " + browserTests, why}}
 	}
-	race, etcd37 := chosen("race", "-short"), chosen("etcd37", "-short")
+	race, etcd37 := chosen("race", "-short", "TESTTIMEOUT=15m"), chosen("etcd37", "-short") // make race has 30, for the long tests
 	test, examples := chosen("test", "", "VETPKGS=").withoutExamples()
 	if why := changed("alerts"); why != "" {
 		test.flags, test.out = "-skip="+alertTests, append(test.out, leftOut{"promtool's tests of the alert rules, " + alertTests, why})

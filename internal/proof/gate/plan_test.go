@@ -144,6 +144,7 @@ func TestPlan(t *testing.T) {
 	race, test, longs := steps["race"], steps["test"], steps["long"]
 	require.Equal(t, []string{"./console", "./b", "./a"}, race.run, "slowest first")
 	require.Equal(t, "-short", race.flags)
+	require.Equal(t, []string{"TESTTIMEOUT=15m"}, race.args, "a test that hangs ends the run sooner than make race")
 	require.Equal(t, []string{"./internal/proof/deptest"}, test.run, "what is not raced")
 	require.Equal(t, []string{"./examples/fleet"}, steps["examples"].run, "beside it")
 	require.Equal(t, []string{"VETPKGS="}, steps["examples"].args, "vet vets them")
