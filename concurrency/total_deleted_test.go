@@ -123,6 +123,7 @@ func TestEndsWithoutItsRequestAtTheKey(t *testing.T) {
 			other := acquire(t, ctx, lim.Key("b"))
 			call, cancel := context.WithCancel(ctx)
 			defer cancel()
+			begun := time.Now()
 			w := ask2(call, lim.Key("a"), c.opts...)
 			if c.total == 1 {
 				waitsInTotal(t, ctx, lim, 1)
@@ -130,8 +131,13 @@ func TestEndsWithoutItsRequestAtTheKey(t *testing.T) {
 			} else {
 				defer func(p *concurrency.Permit) { got(t, p.Context().Done(), "MaxHold") }(granted(t, w, "there is room"))
 			}
-			require.Len(t, f.Keys("/total/queue/"), 2)
-			_, err := f.Client().Delete(ctx, f.Keys("/key/a/queue/")[0])
+			inTotal, atKey := f.Keys("/total/queue/"), f.Keys("/key/a/queue/")
+			if c.want == nil && len(atKey) == 0 && time.Since(begun) >= time.Second {
+				t.Skip("the machine is too busy for a MaxHold of a second")
+			}
+			require.Len(t, inTotal, 2)
+			require.Len(t, atKey, 1)
+			_, err := f.Client().Delete(ctx, atKey[0])
 			require.NoError(t, err)
 			if c.want == context.Canceled {
 				cancel()
