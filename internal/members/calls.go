@@ -41,6 +41,8 @@ type calls struct {
 	term    atomic.Uint64 // greatest Raft term of an answer
 	silence *silence
 
+	afterFunc func(time.Duration, func()) *time.Timer // time.AfterFunc, but in a test
+
 	mu      sync.Mutex
 	under   map[*call]struct{}
 	late    int
@@ -69,7 +71,7 @@ type call struct {
 }
 
 func newCalls(client *clientv3.Client, log *zap.Logger) *calls {
-	s := &calls{client: client, dials: &dials{}, log: log, users: client.Username != "", loggingIn: func() bool { return false }, silence: newSilence(), opening: lateAfter, under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
+	s := &calls{client: client, dials: &dials{}, log: log, users: client.Username != "", loggingIn: func() bool { return false }, silence: newSilence(), afterFunc: time.AfterFunc, opening: lateAfter, under: map[*call]struct{}{}, wake: make(chan struct{}, 1)}
 	s.ctx, s.stop = context.WithCancel(client.Ctx())
 	return s
 }
@@ -95,9 +97,10 @@ func Unanswered(err error) bool {
 func (s *calls) begin(ctx context.Context, opens bool) (context.Context, *call) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &call{cancel: cancel, term: s.term.Load(), opens: opens}
-	c.timer = time.AfterFunc(lateAfter, func() { s.isLate(c, nil) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Under mu: if this goroutine were stopped here, the timer would fire for a call that is not recorded, and never again.
+	c.timer = s.afterFunc(lateAfter, func() { s.isLate(c, nil) })
 	if len(s.route) > 0 {
 		s.next++
 		c.on = s.route[s.next%len(s.route)]

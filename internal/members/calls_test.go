@@ -198,3 +198,28 @@ func TestRoute(t *testing.T) {
 	a.judge.members["c"].hangs = false
 	require.Equal(t, []string{"client", "client", "client", "client"}, to())
 }
+
+// A826 in internal/proof/tested-failures.md: a call whose goroutine is stopped while it begins is late as any other. Its
+// timer fired before the call was recorded, and never again, so that a hang of its member was not seen; and the detector
+// reported a race.
+func TestLateWhileItBegins(t *testing.T) {
+	t.Parallel()
+	s := bare(t, "")
+	fired := make(chan struct{})
+	s.afterFunc = func(_ time.Duration, late func()) *time.Timer {
+		go func() {
+			late()
+			close(fired)
+		}()
+		select { // the goroutine is stopped
+		case <-fired:
+		case <-time.After(50 * time.Millisecond):
+		}
+		return time.NewTimer(time.Hour)
+	}
+	_, c := s.begin(t.Context(), false)
+	<-fired
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.True(t, c.late)
+}

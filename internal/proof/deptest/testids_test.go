@@ -106,6 +106,7 @@ func requiredIDs() []string {
 	add("A", "%d", 796, 797)
 	add("A", "%d", 816, 816)
 	add("A", "%d", 806, 807)
+	add("A", "%d", 826, 826)
 	add("U", "%d", 1, 11)
 	add("V", "%d", 1, 14)
 	add("V", "%d", 21, 33)
