@@ -11,51 +11,25 @@ import (
 	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/lease"
-	"github.com/etcdkit/etcdkit/internal/life"
 )
-
-// relation says what a call is for Close of its session.
-type relation int
-
-const (
-	fresh  relation = iota // new work: refused once Close has begun
-	part                   // of a permit, a run or an attempt that Close waits for: refused once none of these is left
-	helper                 // it serves such parts, as a share of a rate does: likewise, and Close does not wait for it before
-)
-
-type helperKey struct{}
-
-// relationOf returns the relation of a call with a ctx. It is part if ctx runs under a permit, a run or an attempt of the session that has
-// not ended.
-func relationOf(ctx context.Context, s *Session) relation {
-	for t := range life.Trusts(ctx) {
-		if e, ok := t.(interface{ Of() string }); ok && e.Of() == s.id {
-			return part
-		}
-	}
-	if ctx.Value(helperKey{}) == s {
-		return helper
-	}
-	return fresh
-}
 
 // Accepts returns a context that ends when the session takes no further call with ctx: when Close begins, or, of a part of
 // work in progress, when Close waits for no work any more. Then the call returns ErrClosed.
 func Accepts(ctx context.Context, s *Session) context.Context {
 	if relationOf(ctx, s) == fresh {
-		return s.accept
+		return s.work.accept
 	}
-	return s.working
+	return s.work.working
 }
 
 // Refuses reports whether the session takes no further call with ctx.
 func Refuses(ctx context.Context, s *Session) bool {
-	return s.accept.Err() != nil && Accepts(ctx, s).Err() != nil
+	return s.work.accept.Err() != nil && Accepts(ctx, s).Err() != nil
 }
 
 // Working returns a context that ends when Close waits for no work any more. What is acquired with a ctx that is derived from it
 // serves work, and Close waits for it only after that.
-func Working(s *Session) context.Context { return s.working }
+func Working(s *Session) context.Context { return s.work.working }
 
 // Do runs a call that ends, with ErrClosed, when the session accepts none with ctx any more: what it was changing may be changed
 // or not.
@@ -74,67 +48,6 @@ func (s *Session) Do(ctx context.Context, call func(context.Context) error) erro
 		err = closing(ctx.Err(), err)
 	}
 	return err
-}
-
-// remember counts one more permit, run or attempt. It returns false if Close has begun and waits for no work of which this
-// could be a part: then nothing is granted any more.
-func (s *Session) remember(as relation) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing && (as == fresh || s.settled) {
-		return false
-	}
-	s.held++
-	if as == helper {
-		s.helpers++
-	}
-	return true
-}
-
-// forget counts so many less, with so many helpers among them.
-func (s *Session) forget(n, helpers int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held -= n
-	s.helpers -= helpers
-	if n > 0 && s.closing {
-		ebb(s)
-	}
-}
-
-// ebb finds what is left of what Close waits for. s.mu is held.
-func ebb(s *Session) {
-	if s.settled || s.held == s.helpers {
-		settle(s)
-	}
-	if s.held == 0 {
-		close(s.idle)
-	}
-}
-
-// settle has Close wait for no work any more: no part or helper is counted from then on. s.mu is held.
-func settle(s *Session) {
-	s.settled = true
-	s.settle()
-	if s.helpers == 0 {
-		s.unhelped()
-	}
-}
-
-// awaitHelpers ends the wait of Close for work, and lets the helpers end for up to a second: the share of a slow rate stores the
-// tokens that are left. This second is one of the two that Close takes after the end of its ctx.
-func awaitHelpers(s *Session) {
-	s.mu.Lock()
-	settle(s)
-	s.mu.Unlock()
-	s.over()
-	t := time.NewTimer(time.Second)
-	defer t.Stop()
-	select {
-	case <-s.alone.Done():
-	case <-s.ctx.Done():
-	case <-t.C:
-	}
 }
 
 // fail notes an error for Close to return.
@@ -182,15 +95,10 @@ func leftToExpire(s *Session, l *lease.Lease, err error) error {
 // called more than once, also concurrently.
 func (s *Session) Close(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.rush)()
-	s.mu.Lock()
-	if !s.closing {
-		s.closing = true
-		ebb(s)
-	}
-	s.mu.Unlock()
-	s.refuse()
+	s.work.close()
 	awaitHolders(ctx, s)
-	awaitHelpers(s)
+	s.over() // the second that the helpers have is one of the two that Close takes after the end of its ctx
+	s.work.awaitHelpers(s.ctx)
 	s.stop()
 	s.shut.Do(func() {
 		<-s.ran // it may still start a last request to etcd
@@ -215,17 +123,13 @@ func leaving(ended context.Context) (left context.Context, rush context.CancelFu
 // finish has no goroutine started any more, and waits for those that there are. One of Callback is left if it has not returned
 // two seconds after the holders were ended and a ctx of Close has ended.
 func finish(s *Session) {
-	s.mu.Lock()
-	s.finished = true
-	s.mu.Unlock()
-	none := s.callbacks.end()
-	s.wg.Wait()
+	returned := s.goroutines.end()
 	select {
-	case <-none:
+	case <-returned:
 	case <-s.left.Done():
 	}
 	select {
-	case <-none: // also if both are closed
+	case <-returned: // also if both are closed
 	default:
 		s.fail(errors.New("close session: a function of the program that the session has called, a hook or the function of a run, has not returned"))
 	}

@@ -16,56 +16,54 @@ func TestWhatCloseWaitsFor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		before  []relation // that are live when Close begins
-		do      func(s *Session) (counted []bool)
+		do      func(w *work) (counted []bool)
 		want    []bool
 		settled bool
 		idle    bool
 	}{
-		"nothing":         {do: func(*Session) []bool { return nil }, settled: true, idle: true},
-		"nothing, a part": {do: func(s *Session) []bool { return []bool{s.remember(part), s.remember(helper), s.remember(fresh)} }, want: []bool{false, false, false}, settled: true, idle: true},
-		"work":            {before: []relation{fresh}, do: func(s *Session) []bool { return []bool{s.remember(fresh)} }, want: []bool{false}},
-		"work, its part":  {before: []relation{fresh}, do: func(s *Session) []bool { return []bool{s.remember(part), s.remember(helper)} }, want: []bool{true, true}},
-		"a part outlasts its work": {before: []relation{fresh}, do: func(s *Session) []bool {
-			first := s.remember(part)
-			s.forget(1, 0)
-			return []bool{first, s.remember(part)}
+		"nothing":         {do: func(*work) []bool { return nil }, settled: true, idle: true},
+		"nothing, a part": {do: func(w *work) []bool { return []bool{w.add(part), w.add(helper), w.add(fresh)} }, want: []bool{false, false, false}, settled: true, idle: true},
+		"work":            {before: []relation{fresh}, do: func(w *work) []bool { return []bool{w.add(fresh)} }, want: []bool{false}},
+		"work, its part":  {before: []relation{fresh}, do: func(w *work) []bool { return []bool{w.add(part), w.add(helper)} }, want: []bool{true, true}},
+		"a part outlasts its work": {before: []relation{fresh}, do: func(w *work) []bool {
+			first := w.add(part)
+			w.end(1, 0)
+			return []bool{first, w.add(part)}
 		}, want: []bool{true, true}},
-		"work has ended": {before: []relation{fresh, part}, do: func(s *Session) []bool {
-			s.forget(2, 0)
-			return []bool{s.remember(part), s.remember(helper)}
+		"work has ended": {before: []relation{fresh, part}, do: func(w *work) []bool {
+			w.end(2, 0)
+			return []bool{w.add(part), w.add(helper)}
 		}, want: []bool{false, false}, settled: true, idle: true},
-		"a helper is left": {before: []relation{fresh, helper}, do: func(s *Session) []bool {
-			s.forget(1, 0)
-			return []bool{s.remember(part), s.remember(helper)}
+		"a helper is left": {before: []relation{fresh, helper}, do: func(w *work) []bool {
+			w.end(1, 0)
+			return []bool{w.add(part), w.add(helper)}
 		}, want: []bool{false, false}, settled: true},
-		"the deadline has come": {before: []relation{fresh, helper}, do: func(s *Session) []bool {
-			settle(s)
-			return []bool{s.remember(part), s.remember(helper)}
+		"the deadline has come": {before: []relation{fresh, helper}, do: func(w *work) []bool {
+			w.settleNow()
+			return []bool{w.add(part), w.add(helper)}
 		}, want: []bool{false, false}, settled: true},
-		"all end after the deadline": {before: []relation{fresh, helper}, do: func(s *Session) []bool {
-			settle(s)
-			s.forget(1, 1)
-			s.forget(1, 0)
+		"all end after the deadline": {before: []relation{fresh, helper}, do: func(w *work) []bool {
+			w.settleNow()
+			w.end(1, 1)
+			w.end(1, 0)
 			return nil
 		}, settled: true, idle: true},
-		"helpers alone":          {before: []relation{helper, helper}, do: func(*Session) []bool { return nil }, settled: true},
-		"helpers have ended":     {before: []relation{helper, helper}, do: func(s *Session) []bool { s.forget(1, 1); s.forget(1, 1); return nil }, settled: true, idle: true},
-		"all end with the epoch": {before: []relation{fresh, helper}, do: func(s *Session) []bool { s.forget(2, 1); s.forget(0, 0); return nil }, settled: true, idle: true},
+		"helpers alone":          {before: []relation{helper, helper}, do: func(*work) []bool { return nil }, settled: true},
+		"helpers have ended":     {before: []relation{helper, helper}, do: func(w *work) []bool { w.end(1, 1); w.end(1, 1); return nil }, settled: true, idle: true},
+		"all end with the epoch": {before: []relation{fresh, helper}, do: func(w *work) []bool { w.end(2, 1); w.end(0, 0); return nil }, settled: true, idle: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &Session{idle: make(chan struct{})}
-			s.working, s.settle = context.WithCancel(context.WithValue(t.Context(), helperKey{}, s))
-			s.alone, s.unhelped = context.WithCancel(t.Context())
+			w := newWork(t.Context(), t.Context())
 			for _, as := range c.before {
-				require.True(t, s.remember(as))
+				require.True(t, w.add(as))
 			}
-			s.closing = true
-			ebb(s)
-			require.Equal(t, c.want, c.do(s))
-			require.Equal(t, c.settled, s.working.Err() != nil)
+			w.close()
+			require.Error(t, w.accept.Err())
+			require.Equal(t, c.want, c.do(w))
+			require.Equal(t, c.settled, w.working.Err() != nil)
 			select {
-			case <-s.idle:
+			case <-w.idle:
 				require.True(t, c.idle)
 			default:
 				require.False(t, c.idle)

@@ -44,12 +44,11 @@ func TestDoEndsWithItsOwnCtx(t *testing.T) {
 		"done all right": {func(context.Context) error { return nil }, time.Second, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			accept, closes := context.WithCancel(t.Context())
-			s := &Session{accept: accept}
+			s := &Session{work: newWork(t.Context(), t.Context())}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			err := s.Do(ctx, func(open context.Context) error {
-				closes()
+				s.work.close()
 				<-open.Done()
 				err := c.fails(open)
 				time.Sleep(c.late)

@@ -63,7 +63,7 @@ func (e *Epoch) end(cause error, reason error) {
 		}
 	}
 	e.cancel(ErrEpoch)
-	e.sess.forget(held, helpers)
+	e.sess.work.end(held, helpers)
 	if len(reports) > 0 {
 		e.sess.Report(func() { hook.Each(reports, func(report func()) { report() }) })
 	}
@@ -192,7 +192,7 @@ func (e *Epoch) Hold(ctx context.Context, t *Ticket, h Holder) (Mail, error) {
 // Drop forgets the holder of a ticket, which has ended by itself.
 func (e *Epoch) Drop(t *Ticket) {
 	if known, helpers := e.roll.drop(t); known {
-		e.sess.forget(1, helpers)
+		e.sess.work.end(1, helpers)
 	}
 }
 
@@ -222,7 +222,7 @@ func (e *Epoch) EnterAs(ctx context.Context, h *Entered) bool {
 // Leave ends the wait of Close. It may be called more than once.
 func (h *Entered) Leave() {
 	if !h.left.Swap(true) && h.epoch.roll.leave(h) {
-		h.epoch.sess.forget(1, 0)
+		h.epoch.sess.work.end(1, 0)
 	}
 }
 

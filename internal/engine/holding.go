@@ -28,8 +28,9 @@ const namesHeld = 5
 // stillHeld reports whether a permit is held that its holder has not released. One whose
 // release etcd has not confirmed is not: revoking the lease frees it as well.
 func stillHeld(s *Session) bool {
+	held := s.work.awaited()
 	s.mu.Lock()
-	held, e := s.held-s.helpers, s.current
+	e := s.current
 	s.mu.Unlock()
 	return e == nil && held > 0 || e != nil && held > e.roll.releasing()
 }
@@ -41,7 +42,7 @@ func awaitHolders(ctx context.Context, s *Session) {
 	defer late.Stop()
 	for {
 		select {
-		case <-s.idle:
+		case <-s.work.idle:
 			return
 		case <-s.ctx.Done():
 			return

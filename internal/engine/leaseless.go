@@ -34,7 +34,7 @@ func (s *Session) openLeaseless(ctx context.Context) (*Session, error) {
 		err = commit.ErrNotEtcd
 	}
 	if err != nil {
-		s.refuse()
+		s.work.refuse()
 		s.stop()
 		s.etcd.Close()
 		return nil, s.Explain(err)

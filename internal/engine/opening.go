@@ -44,10 +44,10 @@ func (o opening) repeated() *Epoch {
 		var err error
 		if l == nil {
 			before = o.meets()
-			l, err = o.grant(o.accept)
+			l, err = o.grant(o.work.accept)
 		}
 		if err == nil {
-			e, err = o.raise(o.accept, l, before)
+			e, err = o.raise(o.work.accept, l, before)
 		}
 		if err == nil {
 			o.denials.refused(deniedLease, nil)
@@ -69,7 +69,7 @@ func (o opening) repeated() *Epoch {
 		o.mu.Lock()
 		o.trouble = o.Explain(err)
 		o.mu.Unlock()
-		if next.Wait(o.accept, nil) != nil {
+		if next.Wait(o.work.accept, nil) != nil {
 			if l != nil {
 				o.discard(l, ErrClosed)
 			}
@@ -111,7 +111,7 @@ func (o opening) meets() met {
 // newer shows that etcd's history was taken back, and the lease is of the present one.
 func (o opening) raise(ctx context.Context, l *lease.Lease, before met) (*Epoch, error) {
 	s := o.Session
-	e := &Epoch{sess: s, lease: l, keys: s.space.Session(l.ID()), roll: newRoll(s.remember), slots: newSlots(s.opts.MaxPermits)}
+	e := &Epoch{sess: s, lease: l, keys: s.space.Session(l.ID()), roll: newRoll(s.work.add), slots: newSlots(s.opts.MaxPermits)}
 	value := record.Session{
 		Owner: s.opts.Owner, ID: s.id, AtMS: time.Now().UnixMilli(), Etcdkit: s.opts.Versions.Etcdkit, Program: s.opts.Versions.Program,
 	}.Encode()
@@ -124,7 +124,7 @@ func (o opening) raise(ctx context.Context, l *lease.Lease, before met) (*Epoch,
 		e.history = s.History()
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	e.accept, e.working = accepting(e.ctx, s.accept), accepting(e.ctx, s.working)
+	e.accept, e.working = accepting(e.ctx, s.work.accept), accepting(e.ctx, s.work.working)
 	s.Background(func() {
 		<-l.Context().Done()
 		e.end(ErrLost, l.Cause())

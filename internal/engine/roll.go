@@ -69,7 +69,7 @@ type Holder interface {
 // It keeps no notice that is for none of this session's requests, or for one that is gone.
 // So it needs no bound, by which others could push out the notice of a live request.
 type roll struct {
-	remember func(relation) bool // counts one more holder in the session: see Session.remember
+	remember func(relation) bool // counts one more holder in the session: see work.add
 
 	mu       sync.Mutex
 	ended    bool

@@ -70,37 +70,26 @@ type Session struct {
 	// Sending is for calls that read the queue or write a request, a bounded number at a time.
 	Sending Turns
 
-	// Four contexts end one after the other. All end with the client.
-	accept   context.Context // ends when Close begins: no new work
-	refuse   context.CancelFunc
-	working  context.Context // ends when Close waits for no work any more: no further parts of it
-	settle   context.CancelFunc
-	alone    context.Context // ends when no helper is live after that
-	unhelped context.CancelFunc
-	over     context.CancelFunc // begins the two seconds that Close takes after its wait for work
-	ctx      context.Context    // ends when Close has waited for the holders
-	stop     context.CancelFunc
-	late     context.Context // ends two seconds later: for the last requests to etcd
-	abandon  context.CancelFunc
+	work *work
 
-	callbacks
-	wg         sync.WaitGroup
+	// Two contexts end one after the other, after those of the work. Both end with the client.
+	over    context.CancelFunc // begins the two seconds that Close takes after its wait for work
+	ctx     context.Context    // ends when Close has waited for the holders
+	stop    context.CancelFunc
+	late    context.Context // ends two seconds later: for the last requests to etcd
+	abandon context.CancelFunc
+
+	goroutines
 	ran        chan struct{}      // closed when run has ended
 	rush       context.CancelFunc // when a ctx of Close has ended
-	left       context.Context    // ends two seconds after rush was called and ctx has ended: Close leaves its callbacks
+	left       context.Context    // ends two seconds after rush was called and ctx has ended: Close leaves the callbacks
 	shut, said sync.Once          // said: what Close waits for
 
-	mu       sync.Mutex
-	current  *Epoch             // nil between leases
-	turn     chan struct{}      // closed and replaced when current changes
-	trouble  error              // why there is no lease, if etcd refuses one
-	past     map[int64]struct{} // leases that were lost; they may live on in etcd
-	held     int                // live permits, runs and attempts
-	helpers  int                // those of them that serve the others
-	idle     chan struct{}      // closed when Close has begun and none is live
-	closing  bool
-	settled  bool // Close has begun, and none is live but helpers, or its ctx has ended
-	finished bool // no goroutine is started any more
+	mu      sync.Mutex
+	current *Epoch             // nil between leases
+	turn    chan struct{}      // closed and replaced when current changes
+	trouble error              // why there is no lease, if etcd refuses one
+	past    map[int64]struct{} // leases that were lost; they may live on in etcd
 
 	closeErr error
 }
@@ -115,7 +104,7 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	in := loginOf(etcd)
 	s := &Session{
 		etcd: members.Of(etcd, opts.Log, in.pending), opts: opts, id: rand.Text()[:16], space: space,
-		turn: make(chan struct{}), past: map[int64]struct{}{}, ran: make(chan struct{}), idle: make(chan struct{}), callbacks: callbacks{none: make(chan struct{})},
+		turn: make(chan struct{}), past: map[int64]struct{}{}, ran: make(chan struct{}), goroutines: goroutines{returned: make(chan struct{})},
 		Asking: Turns{atOnce: requeueAtOnce}, Requeue: Turns{atOnce: requeueAtOnce, gather: gatherFor}, Sending: Turns{atOnce: sendsAtOnce},
 	}
 	s.denials = newDenials(opts.Log, s.Explain, in.asks)
@@ -124,10 +113,8 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.history.Store(mirror.NewHistory())
 	seen := func() { s.contact.answer(nil, nil) }
 	s.source = &mirror.Source{KV: s.kv, Watcher: s.etcd.Watcher, Refresh: opts.TTL, Log: opts.Log, Seen: seen, History: s.history.Load, Rewound: s.Rewind, Enter: in.enter}
-	s.accept, s.refuse = context.WithCancel(etcd.Ctx())
 	s.ctx, s.stop = context.WithCancel(etcd.Ctx())
-	s.working, s.settle = context.WithCancel(context.WithValue(s.ctx, helperKey{}, s))
-	s.alone, s.unhelped = context.WithCancel(s.ctx)
+	s.work = newWork(etcd.Ctx(), context.WithValue(s.ctx, helperKey{}, s))
 	over, end := context.WithCancel(s.ctx)
 	s.over = end
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
@@ -142,10 +129,10 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	}
 	e, err := openFirst(open, s)
 	if err != nil {
-		if s.accept.Err() != nil {
+		if s.work.accept.Err() != nil {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
-		s.refuse()
+		s.work.refuse()
 		s.stop()
 		context.AfterFunc(s.late, s.etcd.Close)
 		return nil, s.Explain(err)
@@ -195,7 +182,7 @@ func (s *Session) Nonce() string { return strconv.FormatUint(s.nonces.Add(1), 36
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Accepting returns a context that ends when Close begins.
-func (s *Session) Accepting() context.Context { return s.accept }
+func (s *Session) Accepting() context.Context { return s.work.accept }
 
 // Lease returns the ID of the present lease, or 0 between two leases and after Close.
 func (s *Session) Lease() clientv3.LeaseID {
@@ -236,18 +223,6 @@ func (s *Session) Rewind(of *mirror.History) {
 	if e != nil && e.history == of {
 		e.lease.Lose(errRewound)
 	}
-}
-
-// Background runs fn in a goroutine that Close waits for, so fn must not call a function of the program:
-// see Callback. After Close it does nothing and returns false: the lease, with all its keys, is gone then.
-func (s *Session) Background(fn func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.finished {
-		return false
-	}
-	s.wg.Go(fn)
-	return true
 }
 
 // Get reads one key, linearizably.
