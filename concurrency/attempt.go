@@ -167,7 +167,7 @@ func (a *attempt) on(ctx context.Context, call *queue.Call, e *engine.Epoch) (*P
 	p := a.granted(ctx, e, last)
 	if err := p.register(); err != nil {
 		p.workEnded()
-		e.Withdraw(first.Ticket, first.DeletionRefused())
+		first.Withdraw(e)
 		return nil, err
 	}
 	return p, nil

@@ -259,7 +259,7 @@ func (p *Permit) after(cause error) {
 	if errors.Is(cause, ErrTooLong) {
 		if p.kept.End() {
 			p.epoch.Drop(p.ticket.Ticket)
-			p.epoch.Withdraw(p.ticket.Ticket, p.ticket.DeletionRefused())
+			p.ticket.Withdraw(p.epoch)
 		}
 	}
 	p.holdLost(cause.(*LostError), time.Since(p.since)) //nolint:errorlint // nothing wraps it

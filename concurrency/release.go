@@ -179,7 +179,7 @@ func (p *Permit) releaseAgain(stored engine.Stored, doubt bool, held time.Durati
 	reported := false
 	removal, err := p.queue.sess.Erase(timed, stored, func(err error) {
 		reported = true
-		p.ticket.DeletionRefused()(err)
+		p.ticket.DeletionRefused(err)
 		p.refuse(err)
 	})
 	if err != nil {

@@ -159,7 +159,7 @@ func (c *Key) endOf(h *Holder) bool {
 func (c *Key) drop(h *Holder) {
 	switch e, t := c.epoch, c.ticket; {
 	case c.endOf(h):
-		e.Withdraw(t.Ticket, t.DeletionRefused())
+		t.Withdraw(e)
 		e.Drop(t.Ticket)
 	case h == nil: // it is in use, or has ended
 		return

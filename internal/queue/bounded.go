@@ -193,12 +193,12 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 	}
 	answer, v, err := j.answer(ctx, c, counted && ok, removed)
 	if err != nil {
-		e.Withdraw(c.Ticket, c.DeletionRefused())
+		c.Withdraw(e)
 		return nil, false, err
 	}
 	switch answer {
 	case rank.Refuse:
-		e.Withdraw(c.Ticket, c.DeletionRefused())
+		c.Withdraw(e)
 		return nil, false, j.shown
 	case rank.Unclear:
 		wait, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
@@ -213,7 +213,7 @@ func (j *joining) enqueueAnyway(ctx context.Context, counted bool) (*Ticket, boo
 			err = q.fullView(v, c.Token)
 		}
 		if err != nil {
-			e.Withdraw(c.Ticket, c.DeletionRefused())
+			c.Withdraw(e)
 			return nil, false, err
 		}
 	}

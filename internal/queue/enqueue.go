@@ -93,7 +93,7 @@ func (j *joining) enqueue(ctx context.Context, try bool, ifs []clientv3.Cmp) (_ 
 		case written:
 			admitted, err := c.admitted(ctx, read)
 			if err != nil {
-				j.epoch.Withdraw(c.Ticket, c.DeletionRefused())
+				c.Withdraw(j.epoch)
 				return nil, false, err
 			}
 			return c, admitted, nil

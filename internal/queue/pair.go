@@ -73,7 +73,7 @@ func (p *pair) join(ctx context.Context, key *joining, c *Ticket, begun time.Tim
 				continue
 			}
 		}
-		e.Withdraw(c.Ticket, c.DeletionRefused())
+		c.Withdraw(e)
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			full := p.total.unseen()
 			if t != nil {

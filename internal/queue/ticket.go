@@ -103,7 +103,7 @@ func (c *Ticket) await(ctx context.Context, e *engine.Epoch, begun time.Time) er
 	if r.End == crowd.Ended {
 		full = c.fullAt(ctx, r) // it counts the request, too
 	}
-	e.Withdraw(c.Ticket, c.DeletionRefused())
+	c.Withdraw(e)
 	switch r.End {
 	case crowd.TooHeavy:
 		return q.tooHeavy(c.slot.Weight, r.Seen.Limit)
@@ -149,17 +149,18 @@ func (c *Ticket) whyGone(ctx context.Context, e *engine.Epoch, begun time.Time) 
 // gone frees the slot of a request whose key is gone in one queue, or removes what is left of it in the other.
 func (c *Ticket) gone(e *engine.Epoch) {
 	if c.named != c.queue { // its key's request may exist
-		e.Withdraw(c.Ticket, c.DeletionRefused())
+		c.Withdraw(e)
 		return
 	}
 	e.Free(c.Ticket)
 }
 
-// DeletionRefused returns what logs that etcd refuses to delete the request.
-func (c *Ticket) DeletionRefused() func(error) {
+// Withdraw removes a request that its call has given up: see engine.Epoch.Withdraw.
+func (c *Ticket) Withdraw(e *engine.Epoch) { e.Withdraw(c.Ticket, c.DeletionRefused) }
+
+// DeletionRefused logs that etcd refuses to delete the request.
+func (c *Ticket) DeletionRefused(err error) {
 	q := c.queue
-	return func(err error) {
-		q.sess.Log().Warn("etcd refuses to delete the key of a request that has ended; the session repeats it until its lease ends",
-			zap.String("name", q.Name), zap.Int64("token", c.Token), zap.Error(q.sess.Explain(err)))
-	}
+	q.sess.Log().Warn("etcd refuses to delete the key of a request that has ended; the session repeats it until its lease ends",
+		zap.String("name", q.Name), zap.Int64("token", c.Token), zap.Error(q.sess.Explain(err)))
 }
