@@ -11,7 +11,24 @@ import (
 	"github.com/etcdkit/etcdkit/internal/either"
 	"github.com/etcdkit/etcdkit/internal/join"
 	"github.com/etcdkit/etcdkit/internal/lease"
+	"github.com/etcdkit/etcdkit/internal/life"
 )
+
+type helperKey struct{}
+
+// relationOf returns the relation of a call with a ctx. It is part if ctx runs under a permit, a run or an attempt of the session that has
+// not ended.
+func relationOf(ctx context.Context, s *Session) relation {
+	for t := range life.Trusts(ctx) {
+		if e, ok := t.(interface{ Of() string }); ok && e.Of() == s.id {
+			return part
+		}
+	}
+	if ctx.Value(helperKey{}) == s {
+		return helper
+	}
+	return fresh
+}
 
 // Accepts returns a context that ends when the session takes no further call with ctx: when Close begins, or, of a part of
 // work in progress, when Close waits for no work any more. Then the call returns ErrClosed.

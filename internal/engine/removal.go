@@ -6,6 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/etcdkit/etcdkit/internal/commit"
+	"github.com/etcdkit/etcdkit/internal/keyspace"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
@@ -44,48 +45,57 @@ func (r Stored) with() (deletes []clientv3.Op) {
 	return deletes
 }
 
+// requests removes requests of any session, and has what callers write at the same time sent together.
+type requests struct {
+	kv    clientv3.KV
+	space keyspace.Space
+
+	// creations and removals are apart, since a put fails where etcd has no space, and all that is in one Txn with it.
+	creations, removals *commit.Group
+}
+
 // Remove removes a request: see commit.Remove.
-func (s *Session) Remove(ctx context.Context, r Stored) (commit.Removal, error) {
-	return s.leaving(r).RemoveWith(ctx, s.kv, r.Key, r.Token, r.with(), r.Also...)
+func (r requests) Remove(ctx context.Context, of Stored) (commit.Removal, error) {
+	return r.leaving(of).RemoveWith(ctx, r.kv, of.Key, of.Token, of.with(), of.Also...)
 }
 
 // Erase is Remove that is repeated if etcd refuses it: see commit.Erase.
-func (s *Session) Erase(ctx context.Context, r Stored, refused func(error)) (commit.Removal, error) {
-	return s.leaving(r).EraseWith(ctx, s.kv, r.Key, r.Token, r.with(), refused, r.Also...)
+func (r requests) Erase(ctx context.Context, of Stored, refused func(error)) (commit.Removal, error) {
+	return r.leaving(of).EraseWith(ctx, r.kv, of.Key, of.Token, of.with(), refused, of.Also...)
 }
 
 // leaving has the removal of a request share a Raft entry with those of others. They may be in one
 // queue: each is conditional on its own keys alone, and whatever order their deletions have, the
 // requests that are left have the same one.
-func (s *Session) leaving(r Stored) commit.Together {
-	return commit.Together{Group: s.removals, Subjects: []string{r.Key}}
+func (r requests) leaving(of Stored) commit.Together {
+	return commit.Together{Group: r.removals, Subjects: []string{of.Key}}
 }
 
 // Entering has the creation of a request share a Raft entry with those of others, in queues with
 // other subjects.
-func (s *Session) Entering(subjects []string) commit.Together {
-	return commit.Together{Group: s.creations, Subjects: subjects}
+func (r requests) Entering(subjects []string) commit.Together {
+	return commit.Together{Group: r.creations, Subjects: subjects}
 }
 
 // EraseJoined removes the request in the other queue alone, for one whose first key was gone before
 // Remove or Erase: it was deleted by hand then, since one Txn removes both. It returns commit.Removed if
 // it has removed one.
-func (s *Session) EraseJoined(ctx context.Context, r Stored, refused func(error)) (commit.Removal, error) {
+func (r requests) EraseJoined(ctx context.Context, of Stored, refused func(error)) (commit.Removal, error) {
 	switch {
-	case len(r.Next) == 0:
+	case len(of.Next) == 0:
 		return commit.Absent, nil
-	case r.Joined.Token != 0:
-		return commit.Erase(ctx, s.kv, r.Joined.Key, r.Joined.Token, refused)
+	case of.Joined.Token != 0:
+		return commit.Erase(ctx, r.kv, of.Joined.Key, of.Joined.Token, refused)
 	}
 	// It is not known whether it was written. Without the first key no copy of the Txn that would write
 	// it can be applied any more, and no other request has these keys before the slot is free.
 	var none []clientv3.Cmp
 	var remove []clientv3.Op
-	for _, key := range r.Next {
+	for _, key := range of.Next {
 		none = append(none, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
 		remove = append(remove, clientv3.OpDelete(key))
 	}
-	removal, err := commit.EraseWith(ctx, s.kv, r.Key, 0, []clientv3.Op{clientv3.OpTxn(none, nil, remove)}, refused)
+	removal, err := commit.EraseWith(ctx, r.kv, of.Key, 0, []clientv3.Op{clientv3.OpTxn(none, nil, remove)}, refused)
 	if removal == commit.Partial {
 		return commit.Removed, err
 	}
@@ -94,12 +104,12 @@ func (s *Session) EraseJoined(ctx context.Context, r Stored, refused func(error)
 
 // Evict removes a request of any session and leaves a notice for that session, in one Txn.
 // lease is the one in the request's key.
-func (s *Session) Evict(ctx context.Context, r Stored, lease int64, n record.Notice) (commit.Removal, error) {
-	put := clientv3.OpPut(s.space.Session(lease).Notice(r.Token, r.Key), n.Encode(), clientv3.WithLease(clientv3.LeaseID(lease)))
-	removal, err := commit.RemoveWith(ctx, s.kv, r.Key, r.Token, append(r.with(), put), r.Also...)
+func (r requests) Evict(ctx context.Context, of Stored, lease int64, n record.Notice) (commit.Removal, error) {
+	put := clientv3.OpPut(r.space.Session(lease).Notice(of.Token, of.Key), n.Encode(), clientv3.WithLease(clientv3.LeaseID(lease)))
+	removal, err := commit.RemoveWith(ctx, r.kv, of.Key, of.Token, append(of.with(), put), of.Also...)
 	if err == nil && removal == commit.Orphaned {
 		// The key is on another lease than its name says, so no session waits for a notice.
-		return s.Remove(ctx, r)
+		return r.Remove(ctx, of)
 	}
 	return removal, err
 }

@@ -57,9 +57,7 @@ type Session struct {
 	history   atomic.Pointer[mirror.History]
 	rewinding sync.Mutex // Rewind is under way
 
-	// creations and removals gather what callers write at the same time. They are apart, since a
-	// put fails where etcd has no space, and all that is in one Txn with it.
-	creations, removals *commit.Group
+	requests
 
 	Lockers atomic.Int64 // how many there are on this session
 	Rewound Subscribers  // what was seen of etcd has never been: a backup was restored
@@ -119,7 +117,8 @@ func New(ctx context.Context, etcd *clientv3.Client, space keyspace.Space, opts 
 	s.over = end
 	s.late, s.abandon = context.WithCancel(etcd.Ctx())
 	context.AfterFunc(s.ctx, in.use())
-	s.creations, s.removals = commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background), commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background)
+	together := func() *commit.Group { return commit.NewGroup(s.ctx, s.kv, writesAtOnce, s.Background) }
+	s.requests = requests{kv: s.kv, space: space, creations: together(), removals: together()}
 	context.AfterFunc(over, func() { time.AfterFunc(2*time.Second, s.abandon) })
 	s.left, s.rush = leaving(over)
 	open, cancel := s.Open(ctx)

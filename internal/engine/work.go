@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/etcdkit/etcdkit/internal/life"
 )
 
 // relation says what a call is for Close of its session.
@@ -16,22 +14,6 @@ const (
 	part                   // of a permit, a run or an attempt that Close waits for: refused once none of these is left
 	helper                 // it serves such parts, as a share of a rate does: likewise, and Close does not wait for it before
 )
-
-type helperKey struct{}
-
-// relationOf returns the relation of a call with a ctx. It is part if ctx runs under a permit, a run or an attempt of the session that has
-// not ended.
-func relationOf(ctx context.Context, s *Session) relation {
-	for t := range life.Trusts(ctx) {
-		if e, ok := t.(interface{ Of() string }); ok && e.Of() == s.id {
-			return part
-		}
-	}
-	if ctx.Value(helperKey{}) == s {
-		return helper
-	}
-	return fresh
-}
 
 // work is what Close of a session waits for: its live permits, runs and attempts, and after these their helpers. It is
 // safe for concurrent use.
