@@ -177,16 +177,16 @@ func (a *attempt) on(ctx context.Context, call *queue.Call, e *engine.Epoch) (*P
 func (t terms) permit(q *sessionQueue, r *request) *Permit {
 	p := &Permit{queue: q, maxHold: r.MaxHold, source: t.source}
 	if hooks := q.sess.Hooks(); hooks.On() {
-		p.hold = &holding{hooks: hooks}
+		p.hold = &observedHold{hooks: hooks}
 	}
-	p.kept.Permit = (*held)(p)
+	p.kept.Permit = (*internalPermit)(p)
 	return p
 }
 
 // granted returns the permit of a request that etcd has granted.
 func (a *attempt) granted(ctx context.Context, e *engine.Epoch, c *queue.Ticket) *Permit {
 	p := a.permit(a.queue, &a.request)
-	(*held)(p).Begin(ctx, e, c, time.Now())
+	(*internalPermit)(p).Begin(ctx, e, c, time.Now())
 	p.queue.CountPermits(c.Weight())
 	if a.keeper != nil {
 		a.keeper.Grant(&p.kept, e, c, &LostError{Name: p.queue.name, Cause: ErrReleased})

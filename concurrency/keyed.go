@@ -33,7 +33,7 @@ import (
 // A KeyedLimiter is safe for concurrent use and need not be closed.
 type KeyedLimiter struct {
 	sess   *engine.Session
-	own    *shared
+	own    *registry
 	keys   keyspace.Limiter
 	base   *queue.Base
 	total  *sessionQueue // nil without a total

@@ -87,8 +87,8 @@ func endOfRelease(err error, session bool) (observe.Result, observe.Reason) {
 	return observe.Unconfirmed, ""
 }
 
-// holding is the hold of a permit as hooks see it; nil without hooks.
-type holding struct {
+// observedHold is the hold of a permit as hooks see it; nil without hooks.
+type observedHold struct {
 	hooks *hook.Set
 
 	mu    sync.Mutex
@@ -100,7 +100,7 @@ type holding struct {
 }
 
 // work returns the ctx of the work under the permit, or nil before begin has made it.
-func (h *holding) work() context.Context {
+func (h *observedHold) work() context.Context {
 	if h == nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (h *holding) work() context.Context {
 
 // begin reports the beginning of the hold, for the call that gets the permit. If the permit has ended already, that is
 // reported next.
-func (h *holding) begin(ctx context.Context, call observe.Call) {
+func (h *observedHold) begin(ctx context.Context, call observe.Call) {
 	work, span := h.hooks.Start(ctx, call)
 	h.mu.Lock()
 	h.ctx, h.span = work, span
@@ -124,7 +124,7 @@ func (h *holding) begin(ctx context.Context, call observe.Call) {
 
 // end reports that the holder has ended the hold, or that it was lost. Of several reports the first one counts. If no
 // caller has the permit yet, and none may ever, begin reports it.
-func (h *holding) end(o observe.Outcome) {
+func (h *observedHold) end(o observe.Outcome) {
 	if h == nil {
 		return
 	}
@@ -145,7 +145,7 @@ func (h *holding) end(o observe.Outcome) {
 	}
 }
 
-func (h *holding) report(o observe.Outcome) {
+func (h *observedHold) report(o observe.Outcome) {
 	if o.Result == observe.Lost {
 		h.hooks.Event(h.ctx, observe.PermitLost{Call: h.span.Call, Reason: o.Reason, Cause: o.Err, HeldFor: o.Took})
 	}
@@ -153,7 +153,7 @@ func (h *holding) report(o observe.Outcome) {
 }
 
 // overrun reports that the holder of a permit releases it only now that it has been lost.
-func (h *holding) overrun() {
+func (h *observedHold) overrun() {
 	if h == nil {
 		return
 	}

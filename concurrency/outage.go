@@ -52,16 +52,16 @@ func (s *Semaphore) Share() (_ Share, ok bool) {
 	if q == nil || q.invalid != nil {
 		return Share{}, false
 	}
-	shared := q.Sharing.Share()
-	if shared == nil {
+	divided := q.Sharing.Share()
+	if divided == nil {
 		return Share{}, false
 	}
-	f := shared.Facts()
+	f := divided.Facts()
 	return Share{int(f.Limit), int(f.Sessions), int(f.Size()), int(f.Running), int(f.Permits)}, true
 }
 
-// Shared returns this process's share of the limit, for the middlewares, or why it has none.
-func (s semaphore) Shared() (*share.Share, error) {
+// Divide returns this process's share of the limit, for the middlewares, or why it has none.
+func (s semaphore) Divide() (*share.Share, error) {
 	q := s.queue
 	switch {
 	case q == nil, q.base != nil && q.invalid == nil: // the second is the semaphore of one key, in Single

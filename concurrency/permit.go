@@ -33,8 +33,8 @@ type Permit struct {
 	source  source        // if it is of a Limiter
 	within  within        // of Context, then; its ctx is that of the call
 	life    life.Life
-	kept    keep.Holder // by which its key may serve the next caller of this process
-	hold    *holding    // nil without hooks
+	kept    keep.Holder   // by which its key may serve the next caller of this process
+	hold    *observedHold // nil without hooks
 
 	releasing atomic.Bool // Release was called
 	released  atomic.Bool // its holder has ended it
@@ -140,7 +140,7 @@ func (p *Permit) workEnded() { p.queue.CountPermits(-p.ticket.Weight()) }
 // heldFor counts the permit in the estimates of its limiter.
 func (p *Permit) heldFor(d time.Duration) {
 	if b := p.queue.base; b != nil {
-		b.Holds.Add(d)
+		b.HoldTimes.Add(d)
 	}
 }
 
@@ -190,7 +190,7 @@ func (p *Permit) register() error {
 	case left.Asked != nil:
 		p.kept.ForEpoch().StepDown(*left.Asked) // not to be kept, either
 	}
-	(*held)(p).Bound()
+	(*internalPermit)(p).Bound()
 	return nil
 }
 
@@ -296,31 +296,33 @@ func (p *Permit) keyGone() {
 	}
 }
 
-// held is a permit as its epoch, and the key by which it is kept, know it: a keep.Permit whose methods are not the
+// internalPermit is a permit as its epoch, and the key by which it is kept, know it: a keep.Permit whose methods are not the
 // permit's.
-type held Permit
+type internalPermit Permit
 
-func (h *held) permit() *Permit { return (*Permit)(h) }
+func (h *internalPermit) permit() *Permit { return (*Permit)(h) }
 
 // Begin implements keep.Permit, as do the following methods.
-func (h *held) Begin(ctx context.Context, e *engine.Epoch, t *queue.Ticket, since time.Time) {
+func (h *internalPermit) Begin(ctx context.Context, e *engine.Epoch, t *queue.Ticket, since time.Time) {
 	h.epoch, h.ticket, h.token, h.since = e, t, t.Token, since
 	h.within = within{ctx, h.permit()}
 	h.life.Begin((*origin)(h), e, (*ends)(h))
 }
 
 // Bound has the permit end by MaxHold.
-func (h *held) Bound() {
+func (h *internalPermit) Bound() {
 	if h.maxHold > 0 {
 		_ = h.life.Bound(h.since.Add(h.maxHold))
 	}
 }
 
 // Lasts reads the clocks for MaxHold, too.
-func (h *held) Lasts(trusted bool) bool { return trusted && h.maxHold == 0 || h.life.Err() == nil }
+func (h *internalPermit) Lasts(trusted bool) bool {
+	return trusted && h.maxHold == 0 || h.life.Err() == nil
+}
 
 // Vacate ends it.
-func (h *held) Vacate(cause error) bool {
+func (h *internalPermit) Vacate(cause error) bool {
 	if !h.life.End(cause) {
 		return false
 	}
@@ -329,26 +331,26 @@ func (h *held) Vacate(cause error) bool {
 }
 
 // Ending names the token.
-func (h *held) Ending() error { return h.queue.ending(h.ticket.Token, ErrReleased, "") }
+func (h *internalPermit) Ending() error { return h.queue.ending(h.ticket.Token, ErrReleased, "") }
 
 // KeyGone asks etcd for the reason.
-func (h *held) KeyGone() { h.permit().keyGone() }
+func (h *internalPermit) KeyGone() { h.permit().keyGone() }
 
 // Lose implements engine.Holder, as do the following methods.
-func (h *held) Lose(cause, reason error) (report func()) {
+func (h *internalPermit) Lose(cause, reason error) (report func()) {
 	return h.permit().lose(h.queue.ending(h.ticket.Token, cause, reason.Error()))
 }
 
 // Evicted ends it by a notice.
-func (h *held) Evicted(n record.Notice) (report func()) {
+func (h *internalPermit) Evicted(n record.Notice) (report func()) {
 	return h.permit().lose(h.queue.endingBy(h.ticket.Token, n))
 }
 
 // StepDown asks its holder to release it.
-func (h *held) StepDown(n record.Notice) { h.permit().askToStepDown(n) }
+func (h *internalPermit) StepDown(n record.Notice) { h.permit().askToStepDown(n) }
 
 // Released reports whether its holder has.
-func (h *held) Released() bool { return h.released.Load() }
+func (h *internalPermit) Released() bool { return h.released.Load() }
 
 // StopRequested returns a context that ends when the holder should finish its work and
 // release the permit: with a *StepDownError as its cause after RequestStop or Election.StepDown,

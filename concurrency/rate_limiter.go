@@ -137,8 +137,8 @@ func checkRate(r Rate) error {
 //     process has no share of the rate yet: the call makes it acquire one;
 //   - an *UnavailableError (ErrUnavailable) if this process may take no token because etcd does not answer;
 //   - a *RateMismatchError (ErrLimitMismatch) if the stored rate is not this program's;
-//   - ErrClosed; or what keeps this process from taking any token although etcd answers: ErrTooMany, an
-//     error of etcd's, or that of a stored rate that cannot be read.
+//   - ErrClosed; or why this process may take no token although etcd answers: ErrTooMany, an error of
+//     etcd's, or that of a stored rate that cannot be read.
 func (l *RateLimiter) Allow() error { return l.in().Allow(context.Background()) }
 
 // Wait blocks until it has taken a token, or ctx is done. It returns nil if the caller may proceed.
@@ -151,8 +151,8 @@ func (l *RateLimiter) Allow() error { return l.in().Allow(context.Background()) 
 // when the turn would come. The call has failed even if its turn would have come earlier after all, because
 // SetRate raises the rate or a call before it ends without a token: call again.
 //
-// Otherwise it returns a *RateMismatchError (ErrLimitMismatch); ErrClosed; what keeps this process from
-// taking any token although etcd answers, as Allow does; or ctx's error. If the call has waited, that is joined with
+// Otherwise it returns a *RateMismatchError (ErrLimitMismatch); ErrClosed; why this process may take
+// no token although etcd answers, as Allow does; or ctx's error. If the call has waited, that is joined with
 // what Allow would return then, such as an *UnavailableError or a *RateExceededError. No token is taken then.
 func (l *RateLimiter) Wait(ctx context.Context) error {
 	in := l.in()

@@ -52,7 +52,7 @@ func (a *attempt) public(err error) error {
 	return err
 }
 
-// bounding names the option that has kept a call from waiting longer, for its error; empty if that is the caller's ctx,
+// bounding names the option that has bounded the wait of a call, for its error; empty if that is the caller's ctx,
 // or a call that never waits.
 func (a *attempt) bounding(timed context.Context, err error) string {
 	f, isFull := err.(*queue.Full)   //nolint:errorlint // likewise
@@ -124,7 +124,7 @@ func (a *attempt) refused(f *queue.Full) *FullError {
 	e := q.full(f)
 	e.Level = Level(f.Level())
 	if !e.unseen {
-		e.RetryAfter = q.base.Holds.RetryAfter(e.Waiting, e.Limit)
+		e.RetryAfter = q.base.HoldTimes.RetryAfter(e.Waiting, e.Limit)
 	}
 	return e
 }

@@ -306,7 +306,7 @@ func (p *Permit) outcome() (done <-chan struct{}, refused chan error) {
 }
 
 // Stayed is the end of Release.
-func (h *held) Stayed(at time.Time) {
+func (h *internalPermit) Stayed(at time.Time) {
 	h.permit().finish(nil)
 	h.permit().holdEnded(observe.Released, "", nil, at.Sub(h.since))
 }

@@ -28,7 +28,7 @@ import (
 // calls work as before; nothing has to be built anew.
 //
 // A Session is safe for concurrent use.
-type Session engine.Door[shared]
+type Session engine.Door[registry]
 
 // NewSession takes a lease in etcd and starts a session. Services that share a prefix and a
 // namespace share the primitives that are built on their sessions. The client's KV, Watcher
@@ -59,7 +59,7 @@ func NewSession(ctx context.Context, etcd *clientv3.Client, namespace string, op
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("new session in %q: %w", namespace, err)
 	}
-	own := &shared{horizon: horizons(ctx), reportEvery: o.ReportEvery}
+	own := &registry{horizon: horizons(ctx), reportEvery: o.ReportEvery}
 	log := o.Logger.With(zap.String("namespace", namespace), zap.String("owner", o.Owner))
 	core, err := engine.New(ctx, etcd, space, engine.Options{
 		TTL: o.TTL, Margin: o.Margin, Owner: o.Owner, MaxPermits: o.MaxPermits, ReleaseTimeout: o.ReleaseTimeout, AllowProxy: o.AllowProxy,
@@ -140,8 +140,8 @@ var kinds = map[keyspace.Kind]observe.Kind{
 	keyspace.Semaphore: observe.Semaphore, keyspace.Mutex: observe.Mutex, keyspace.Election: observe.Election, keyspace.Rate: observe.Rate,
 }
 
-// shared is what the primitives of a session share besides its lease.
-type shared struct {
+// registry is what the primitives of a session have in common besides its lease.
+type registry struct {
 	reportEvery time.Duration
 	horizon     func(fixed bool) rank.Horizon
 
@@ -173,14 +173,14 @@ type queueKey struct {
 }
 
 // known returns a queue that is in use, or nil.
-func (s *shared) known(as queueKey) *sessionQueue {
+func (s *registry) known(as queueKey) *sessionQueue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queues.get(as)
 }
 
 // queue returns the queue with those keys.
-func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.Kind, name string, fixed int64, b *queue.Base, total *sessionQueue) *sessionQueue {
+func (s *registry) queue(core *engine.Session, keys keyspace.Queue, kind observe.Kind, name string, fixed int64, b *queue.Base, total *sessionQueue) *sessionQueue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	as := queueKey{keys.Range, total != nil}
@@ -204,7 +204,7 @@ func (s *shared) queue(core *engine.Session, keys keyspace.Queue, kind observe.K
 }
 
 // base returns the default limit with that key.
-func (s *shared) base(core *engine.Session, key string, total bool) *queue.Base {
+func (s *registry) base(core *engine.Session, key string, total bool) *queue.Base {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	as := queueKey{key, total}
@@ -217,7 +217,7 @@ func (s *shared) base(core *engine.Session, key string, total bool) *queue.Base 
 }
 
 // shares returns the shares of the rate that a queue divides.
-func (s *shared) shares(q *sessionQueue) *ratelimit.Shares {
+func (s *registry) shares(q *sessionQueue) *ratelimit.Shares {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.rates.get(q.Keys.Range)
@@ -229,7 +229,7 @@ func (s *shared) shares(q *sessionQueue) *ratelimit.Shares {
 }
 
 // rewound has all queues forget what they have seen: etcd's history was taken back.
-func (s *shared) rewound() {
+func (s *registry) rewound() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for b := range s.bases.all { // first: the new views of the queues begin with them

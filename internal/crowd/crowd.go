@@ -195,7 +195,7 @@ func (c *Crowd) isBehind(s *Waiter, found func(limit int64) bool) bool {
 // sampled reports whether requests that were found to have so many before them sleep by a sample, if they are those of
 // a session that has so many.
 func (c *Crowd) sampled(found mirror.Found, own int) bool {
-	return c.Horizon.Share > 0 && found.Known && !found.Heavy && c.Horizon.Crowded(limit.SeenN(c.Limit), found.Ahead+1, own)
+	return c.Horizon.Every > 0 && found.Known && !found.Heavy && c.Horizon.Crowded(limit.SeenN(c.Limit), found.Ahead+1, own)
 }
 
 // horizon returns the horizon of the requests, with what the session has learned.

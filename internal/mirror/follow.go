@@ -83,11 +83,11 @@ type Sighted interface {
 // compacted revision, a member without a leader, an expired token) only delays it, until the
 // next list.
 func (s *Source) Follow(ctx context.Context, prefix string, from int64, h Handler) {
-	s.keep(ctx, &follower{source: s, prefix: prefix, handler: h, revision: from, read: s.all(prefix)})
+	s.follow(ctx, &follower{source: s, prefix: prefix, handler: h, revision: from, read: s.all(prefix)})
 }
 
-// keep is Follow for a follower.
-func (s *Source) keep(ctx context.Context, f *follower) {
+// follow is Follow for a follower.
+func (s *Source) follow(ctx context.Context, f *follower) {
 	f.history = s.History()
 	f.denied = s.deniedPause()
 	sighted, _ := f.handler.(Sighted)

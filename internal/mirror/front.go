@@ -27,7 +27,7 @@ func (s *Source) Front(ctx context.Context, m *Mirror, upTo func() int64, alone 
 	m.mu.Lock()
 	m.alone = m.fixed == 0 && alone
 	m.mu.Unlock()
-	s.keep(ctx, f)
+	s.follow(ctx, f)
 }
 
 // front is a mirror with what its last list has left out.

@@ -17,9 +17,9 @@ import (
 // the limiter's queues is, and all mirrors of those receive it. It is safe for concurrent use.
 type Base struct {
 	limit.Base
-	Adopted limit.Adopted // the default
-	Holds   Holds         // of the permits of all keys
-	sess    *engine.Session
+	Adopted   limit.Adopted // the default
+	HoldTimes HoldTimes     // of the permits of all keys
+	sess      *engine.Session
 
 	mu      sync.Mutex
 	latest  mirror.LimitRecord

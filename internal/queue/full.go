@@ -99,8 +99,8 @@ func (q *Queue) unseen() *Full { return &Full{queue: q, Limit: limit.SeenN(q.Lim
 // paused describes a queue of which etcd has shown that its limit is 0, and not which of its requests hold.
 func (q *Queue) paused() *Full { return &Full{queue: q, Unseen: true, Paused: true} }
 
-// Ends returns the end of a wait for a permit of that weight in the queue that f describes. If f does not show what has kept
-// the call waiting, the queue is one that was not seen.
+// Ends returns the end of a wait for a permit of that weight in the queue that f describes. If f does not show why
+// the call has waited, the queue is one that was not seen.
 func (f *Full) Ends(weight int64) *WaitEnd {
 	if f.room(weight) {
 		f = f.queue.unseen()
@@ -108,12 +108,12 @@ func (f *Full) Ends(weight int64) *WaitEnd {
 	return &WaitEnd{f}
 }
 
-// room reports whether a request of that weight would be admitted, so that the queue is not what has kept it from that.
+// room reports whether a request of that weight would be admitted, so that the queue is not why it has waited.
 func (f *Full) room(weight int64) bool { return f.Waiting == 0 && rank.Fits(f.Used, weight, f.Limit) }
 
 // Ended returns how a call ends, by err, that has no request in the queue: if its Wait has ended, by how full the queue
 // was when it was counted for the call last, or else as the session follows it, if etcd has answered since the call began. If
-// neither shows what has kept the call waiting, it is err.
+// neither shows why the call has waited, it is err.
 func (c *Call) Ended(ctx context.Context, err error) error {
 	full, isFull := err.(*Full) //nolint:errorlint // nothing wraps it
 	if context.Cause(ctx) != ErrWaited || !errors.Is(err, ctx.Err()) && !(isFull && full.Unseen) {

@@ -43,7 +43,7 @@ func TestFullHasRoom(t *testing.T) {
 // A601: the estimate is a time that a caller can wait for, also if permits are held for years.
 func TestRetryAfterIsNeverNegative(t *testing.T) {
 	t.Parallel()
-	h := &Holds{}
+	h := &HoldTimes{}
 	h.Add(math.MaxInt64)
 	require.Equal(t, mostRetryAfter, h.RetryAfter(math.MaxInt32, 1))
 	require.Positive(t, h.RetryAfter(0, math.MaxInt32))

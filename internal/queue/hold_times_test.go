@@ -10,7 +10,7 @@ import (
 // N13: what is left of a hold is no half of the mean if few are held long; limit 0 divides nothing.
 func TestTrapN13Residual(t *testing.T) {
 	t.Parallel()
-	even, uneven := &Holds{}, &Holds{}
+	even, uneven := &HoldTimes{}, &HoldTimes{}
 	require.Zero(t, even.RetryAfter(3, 1), "nothing was held yet")
 	for range 400 {
 		even.Add(time.Second)

@@ -161,7 +161,7 @@ func (t *tries) linger(token int64) bool {
 // count has the tries of a view that stay count as other requests, and those that are being removed as tries.
 func (j *joining) count(v *mirror.View, removed []engine.Leaving) {
 	if j.Queue.tries.found(v) {
-		v.Queue.Keep(j.stays)
+		v.Queue.Unmark(j.stays)
 	}
 	if len(removed) > 0 {
 		leaving := j.Queue.names(removed)

@@ -19,7 +19,7 @@ type Horizon struct {
 	Large int64 // from this limit on, Crowded may be true
 	Crowd int64 // of so many requests for each own one
 	Parts int   // into how many parts of the queue a sample is divided
-	Share int64 // of so many requests a sample has one; 0 is for no samples
+	Every int64 // of so many requests a sample has one; 0 is for no samples
 
 	Watched int // how many requests a far one watches
 	Gone    int // how many of them have to be gone before it looks
@@ -35,7 +35,7 @@ const renew = 25 * time.Second
 // The horizons of queues with a stored limit, and of those with a fixed one, whose grants need no
 // confirmation.
 var (
-	StoredLimit = Horizon{Limits: 2, Least: 8, Most: 64, Close: 4, Large: 32, Crowd: 32, Parts: 8, Share: 16, Watched: 4, Gone: 2, Look: time.Second, Renew: renew}
+	StoredLimit = Horizon{Limits: 2, Least: 8, Most: 64, Close: 4, Large: 32, Crowd: 32, Parts: 8, Every: 16, Watched: 4, Gone: 2, Look: time.Second, Renew: renew}
 	FixedLimit  = Horizon{Limits: 2, Least: 4, Most: 64, Close: 4, Large: 32, Crowd: 32, Watched: 4, Gone: 2, Look: time.Second, Renew: renew}
 )
 
@@ -99,7 +99,7 @@ func (h Horizon) Sampling(limit int64) Horizon {
 // whether it is worth a sleep by a sample. A sample is rough, so a quarter of them is left out.
 func (h Horizon) Deletions(ahead, limit int64) (until int64, far bool) {
 	until = (ahead - h.window(limit)) * 3 / 4
-	return until, until >= max(h.Share, 1)
+	return until, until >= max(h.Every, 1)
 }
 
 // Sample returns the parts of a queue with these keys, in their order, whose deletions are a sample of all: as many
@@ -108,7 +108,7 @@ func (h Horizon) Deletions(ahead, limit int64) (until int64, far bool) {
 // each that is in a part.
 func (h Horizon) Sample(keys []string, from float64) (parts []Part, weight int64) {
 	n, count := len(keys), max(1, h.Parts)
-	size := max(1, n/(count*int(max(h.Share, 1))))
+	size := max(1, n/(count*int(max(h.Every, 1))))
 	if n < count*size {
 		count = n / size
 	}
@@ -179,4 +179,4 @@ func HorizonOf(ctx context.Context) (h Horizon, ok bool) {
 var Tiny = Horizon{Limits: 1, Least: -1, Most: -1, Large: 2, Crowd: 1, Watched: 1, Gone: 1, Look: time.Second, Renew: renew}
 
 // TinySample is Tiny for limits of which requests sleep by a sample.
-var TinySample = func() Horizon { h := Tiny; h.Parts, h.Share = 1, 1; return h }()
+var TinySample = func() Horizon { h := Tiny; h.Parts, h.Every = 1, 1; return h }()

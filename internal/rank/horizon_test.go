@@ -202,7 +202,7 @@ func TestHorizonLearns(t *testing.T) {
 func TestHorizonSample(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		h := rank.Horizon{Parts: rapid.IntRange(1, 10).Draw(t, "parts"), Share: rapid.Int64Range(1, 20).Draw(t, "share")}
+		h := rank.Horizon{Parts: rapid.IntRange(1, 10).Draw(t, "parts"), Every: rapid.Int64Range(1, 20).Draw(t, "every")}
 		n := rapid.IntRange(0, 2000).Draw(t, "keys")
 		var keys []string
 		for i := range n {
@@ -226,7 +226,7 @@ func TestHorizonSample(t *testing.T) {
 		}
 		require.Len(t, parts, min(n, h.Parts))
 		require.EqualValues(t, n/covered, weight)
-		require.LessOrEqual(t, int64(covered), max(int64(n)/h.Share, int64(h.Parts)))
+		require.LessOrEqual(t, int64(covered), max(int64(n)/h.Every, int64(h.Parts)))
 		block := rapid.IntRange(0, n).Draw(t, "block")
 		first := rapid.IntRange(0, n-block).Draw(t, "first")
 		whole := 0

@@ -176,9 +176,9 @@ func (q *Queue) Used() int64 { return q.used }
 // lowered, or is not known.
 func (q *Queue) Asked() bool { return !q.known || q.held < len(q.entries) || q.used > q.limit }
 
-// Keep removes the mark of a try from the entries for which lasting returns true: they hold, and
+// Unmark removes the mark of a try from the entries for which lasting returns true: they hold, and
 // are not about to be removed.
-func (q *Queue) Keep(lasting func(token int64) bool) {
+func (q *Queue) Unmark(lasting func(token int64) bool) {
 	for i := range q.entries {
 		if q.entries[i].Try && lasting(q.entries[i].Create) {
 			q.entries[i].Try = false

@@ -64,11 +64,11 @@ func Next(s Seen, o Own) (next Step) {
 	}
 	goal := min(o.Need, most)
 	if s.Wanted > 0 {
-		keep := min(o.Need, s.Fair)
+		rest := min(o.Need, s.Fair)
 		if s.Fair == 0 && o.Need > 0 && !o.TurnOver {
-			keep = 1
+			rest = 1
 		}
-		next.Return = max(0, min(o.Held-keep, s.Wanted))
+		next.Return = max(0, min(o.Held-rest, s.Wanted))
 	}
 	if unused := o.Held - o.Need; s.Others > 0 && s.Free <= 0 {
 		next.Return = max(next.Return, (unused+1)/2)

@@ -18,9 +18,9 @@ const (
 	// stepEvery is how often a process with shares, or with calls that wait, reads the queue of
 	// shares and decides how many to ask for or to return.
 	stepEvery = 500 * time.Millisecond
-	// keepIdle is how long a process keeps its shares without a call. Meanwhile it reads the queue,
+	// idleTime is how long a process keeps its shares without a call. Meanwhile it reads the queue,
 	// so others that need the shares get them.
-	keepIdle = time.Minute
+	idleTime = time.Minute
 )
 
 // request is one for a share.
@@ -76,7 +76,7 @@ func (s *Shares) step(closing context.Context) bool {
 	now := time.Now()
 	o := rate.Own{
 		Held: int64(len(s.held)), Asked: int64(len(s.asks) + len(s.granted)), TurnOver: now.Sub(s.since) >= s.division.Turn(),
-		Idle: len(s.calls) == 0 && s.demand.Idle(now) >= keepIdle,
+		Idle: len(s.calls) == 0 && s.demand.Idle(now) >= idleTime,
 	}
 	if o.Idle && o.Held+o.Asked == 0 {
 		s.running, s.division = false, rate.Division{} // no step reads it from now on
@@ -140,7 +140,7 @@ func (s *Shares) learn(d rate.Division, v mirror.View, read time.Time) {
 	}
 	lost := slices.ContainsFunc(s.held, func(p *Share) bool { return !slices.Contains(counts, p) })
 	s.granted = later
-	s.hold(counts)
+	s.setHeld(counts)
 	if lost {
 		s.bucket.Void(time.Now())
 	}
@@ -153,13 +153,13 @@ func (s *Shares) learn(d rate.Division, v mirror.View, read time.Time) {
 // do takes one step.
 func (s *Shares) do(next rate.Step, d rate.Division) {
 	if n := next.Return; n > 0 {
-		keep := len(s.held) - int(n)
-		back := s.held[keep:]
+		rest := len(s.held) - int(n)
+		back := s.held[rest:]
 		var left *leftover
-		if keep == 0 {
+		if rest == 0 {
 			left = s.leaving(time.Now())
 		}
-		s.hold(s.held[:keep:keep])
+		s.setHeld(s.held[:rest:rest])
 		s.give(back, left)
 	}
 	s.withdraw(int(next.Withdraw))
@@ -187,9 +187,9 @@ func (s *Shares) withdraw(n int) {
 		a.cancel()
 	}
 	s.asks = s.asks[:first]
-	keep := len(s.granted) - n
-	s.give(s.granted[keep:], nil)
-	s.granted = s.granted[:keep:keep]
+	rest := len(s.granted) - n
+	s.give(s.granted[rest:], nil)
+	s.granted = s.granted[:rest:rest]
 }
 
 // ask asks for one share, in the background.
@@ -236,7 +236,7 @@ func (s *Shares) answered(a *request, p *Share, err error) {
 	}
 }
 
-// give returns shares that hold has left out, in the background, and stores before that what they leave. A
+// give returns shares that setHeld has left out, in the background, and stores before that what they leave. A
 // release that etcd does not confirm ends with the lease.
 func (s *Shares) give(back []*Share, left *leftover) {
 	for _, p := range back {
@@ -252,7 +252,7 @@ func (s *Shares) give(back []*Share, left *leftover) {
 // end returns all shares and ends all calls: the session is closing.
 func (s *Shares) end() {
 	back, left := s.held, s.leaving(time.Now())
-	s.hold(nil)
+	s.setHeld(nil)
 	s.give(back, left)
 	s.give(s.granted, nil)
 	s.granted = nil

@@ -270,8 +270,8 @@ func (s *Shares) trusted() bool {
 	return true
 }
 
-// hold replaces the shares. What is left out is void from then on, and may be returned.
-func (s *Shares) hold(held []*Share) {
+// setHeld replaces the shares. What is left out is void from then on, and may be returned.
+func (s *Shares) setHeld(held []*Share) {
 	if len(s.held) == 0 {
 		s.since = time.Now()
 	}
@@ -290,7 +290,7 @@ func (s *Shares) drop(p *Share) {
 		s.granted = slices.Delete(s.granted, i, i+1)
 		s.prompt()
 	} else if i := slices.Index(s.held, p); i >= 0 {
-		s.hold(slices.Delete(s.held, i, i+1))
+		s.setHeld(slices.Delete(s.held, i, i+1))
 		s.bucket.Void(time.Now())
 		s.arm()
 		s.prompt()
@@ -335,7 +335,7 @@ func (s *Shares) noToken() error {
 	return s.exceeded(len(s.calls))
 }
 
-// refusal returns the trouble that keeps the process from taking any token now, or nil.
+// refusal returns why the process may take no token now, or nil.
 func (s *Shares) refusal(now time.Time) error {
 	switch t := s.trouble; {
 	case t.read != nil && s.unread(now):
@@ -353,7 +353,7 @@ func (s *Shares) unread(now time.Time) bool {
 	return len(s.held) == 0 || s.division.Slow() && s.tokens.of == nil || !now.Before(s.fresh)
 }
 
-// unavailable returns a *queue.Outage if etcd keeps the process from taking tokens.
+// unavailable returns a *queue.Outage if the process may take no token because etcd does not answer.
 func (s *Shares) unavailable() error {
 	if o, ok := s.Session.Unavailable(); ok && (s.unread(time.Now()) || !s.takes(time.Now())) {
 		return &queue.Outage{Outage: o}

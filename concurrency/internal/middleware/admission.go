@@ -102,7 +102,7 @@ func New(attempted string, s Settings) (*Admission, error) {
 	a.outage = newDetector(s)
 	if s.Outage == Share {
 		var err error
-		if a.share, err = door.In(whole(s.Limiter)).Shared(); err != nil {
+		if a.share, err = door.In(whole(s.Limiter)).Divide(); err != nil {
 			return nil, Invalid(attempted, fmt.Errorf("Options.Outage: %w", err))
 		}
 	}
