@@ -109,14 +109,14 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 	}
 	timed, cancel := a.bound(ctx)
 	defer cancel()
-	ask := a.within
+	ask := a.onLeases
 	if a.isLocal() {
 		ask = a.waitLocally
 	}
 	p, err := ask(timed)
 	if a.isLocal() && err != nil && timed.Err() == nil && q.sess.Accepting().Err() != nil && !engine.Refuses(ctx, q.sess) {
 		a.keeper = nil // Close has ended the local queue, and waits for the work of which the call is a part
-		p, err = a.within(timed)
+		p, err = a.onLeases(timed)
 	}
 	if err == nil {
 		return p, nil
@@ -124,8 +124,8 @@ func (a *attempt) run(ctx context.Context) (*Permit, error) {
 	return nil, a.errorOf(timed, err)
 }
 
-// within is run until ctx ends.
-func (a *attempt) within(ctx context.Context) (*Permit, error) {
+// onLeases asks on one lease after the other, until ctx ends.
+func (a *attempt) onLeases(ctx context.Context) (*Permit, error) {
 	q := a.queue
 	lease := q.sess.Lease()
 	if err := a.entry.Enter(ctx, q.Queue, a.Weight, a.begun); err != nil {
@@ -141,7 +141,7 @@ func (a *attempt) within(ctx context.Context) (*Permit, error) {
 				call.Round = max(call.Round, 1)
 			}
 			var p *Permit
-			if p, err = a.on(ctx, call, e); err == nil {
+			if p, err = a.onLease(ctx, call, e); err == nil {
 				return p, nil
 			}
 		}
@@ -157,8 +157,8 @@ func (a *attempt) within(ctx context.Context) (*Permit, error) {
 	}
 }
 
-// on asks on one lease, and has the permit end with it: see queue.Call.Admit.
-func (a *attempt) on(ctx context.Context, call *queue.Call, e *engine.Epoch) (*Permit, error) {
+// onLease asks on one lease, and has the permit end with it: see queue.Call.Admit.
+func (a *attempt) onLease(ctx context.Context, call *queue.Call, e *engine.Epoch) (*Permit, error) {
 	first, last, err := call.Admit(ctx, e)
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (a *attempt) isLocal() bool {
 	return a.keeper != nil && a.keeper.Handover > 0 && !a.Bounded && a.fetches == nil
 }
 
-// waitLocally is attempt.within in the local queue.
+// waitLocally waits in the local queue.
 func (a *attempt) waitLocally(ctx context.Context) (*Permit, error) {
 	p := a.permit(a.queue, &a.request)
 	if err := a.keeper.Wait(ctx, &p.kept); err != nil {

@@ -266,7 +266,7 @@ func (p *Permit) after(cause error) {
 }
 
 // lose ends the permit here, in any way but the holder's own release. It returns what reports
-// that to the hooks, for the caller to call once it holds nothing up by that, or nil if the
+// that to the hooks, for the caller to call once that delays nothing else, or nil if the
 // permit had ended before. Whether its key is gone is the caller's concern.
 func (p *Permit) lose(lost *LostError) (report func()) {
 	if !p.life.End(lost) {

@@ -74,7 +74,7 @@ func newKeeper(s *semaphore, o *SemaphoreOptions) *keep.Keeper {
 		Session: q.sess, Queue: q.Queue, Keep: o.Keep, Handover: o.Handover, Wanted: s.Limit,
 		Fetch: func(ctx context.Context, waits func(*queue.Full)) (*keep.Holder, error) {
 			r := request{doing: "acquire", Request: queue.Request{Weight: 1}}
-			p, err := (&attempt{reporter: reporter{queue: q, entry: s.Begin(), fetches: waits}, request: r, terms: s.terms(), caller: ctx, begun: time.Now()}).within(ctx)
+			p, err := (&attempt{reporter: reporter{queue: q, entry: s.Begin(), fetches: waits}, request: r, terms: s.terms(), caller: ctx, begun: time.Now()}).onLeases(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -29,8 +29,8 @@ type SemaphoreOptions struct {
 	// Wait(0) and MaxWaiters(0) of other processes, and of this one for a Weight, an ID or a Note: they
 	// may be refused because of a permit that is idle, since a refused call writes nothing to etcd by
 	// which others would learn of it. If the key of a permit is deleted by hand, its caller may learn of
-	// that from Release, as without Keep. Idle permits count for SessionOptions.MaxPermits. Limits hold as
-	// without Keep, and waiting requests are admitted in their order.
+	// that from Release, as without Keep. Idle permits count for SessionOptions.MaxPermits. No limit is
+	// exceeded, as without Keep, and waiting requests are admitted in their order.
 	//
 	// A permit of Weight 1 without ID and Note is kept, for such calls, unless its Token or Guard
 	// was asked for: then its Release waits for etcd, as without Keep. After a Release that has

@@ -19,7 +19,7 @@ import (
 // There should be no such thing. But clientv3 sends a Txn once more, unasked and
 // unseen, when a proxy or a stopping member answers it with "cancelled". The copy that
 // is answered is settled and maybe long released when the other one arrives, with
-// conditions that hold again. Only the session can recognise it: it has no such request.
+// conditions that are met again. Only the session can recognise it: it has no such request.
 func (e *Epoch) sweeps() {
 	for {
 		t := time.NewTimer(e.sess.opts.TTL/2 + rand.N(e.sess.opts.TTL))

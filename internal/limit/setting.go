@@ -12,8 +12,8 @@ import (
 	"github.com/etcdkit/etcdkit/internal/record"
 )
 
-// Setting is the limit of one queue. There are three kinds: Fixed, a Store, and a Store with a Base, by which
-// the default counts until the queue has a limit of its own. queue.Options chooses it. A mirror computes the limit in
+// Setting is the limit of one queue. There are three kinds: that of NewFixed, a Store, and a Store with a Base, by
+// which the default counts until the queue has a limit of its own. queue.Options chooses it. A mirror computes the limit in
 // force as well, from what it follows (mirror/mirror.go).
 type Setting interface {
 	// Fixed returns the limit if it is not stored, and 0 otherwise.

@@ -56,7 +56,7 @@ func (m *Mirror) View() (v View, changed <-chan struct{}) {
 
 // mayHold returns how many of the first waiters count as holders, at most so many, and their weight. A limit that was
 // lowered just now may not yet say exactly which requests had been admitted before. Until it does, all that may have been
-// count as holders. The same holds for all requests if the limit was deleted or cannot be read.
+// count as holders. All requests count so if the limit was deleted or cannot be read.
 func (m *Mirror) mayHold(most int) (n int, weight int64) {
 	_, known := m.queue.Limit()
 	for _, e := range m.queue.Waiters()[:most] {
