@@ -196,7 +196,7 @@ inline apply() {
 	:: m.kind == EVICT -> ok = born[m.key] && MEANT;
 		if
 		:: ok -> remove();
-#ifndef NO_NOTICE             /* engine.Session.Evict: word for the owner, in the same Txn */
+#ifndef NO_NOTICE             /* engine.requests.Evict: word for the owner, in the same Txn */
 			word[m.key] = m.num
 #endif
 		:: else
@@ -267,7 +267,7 @@ inline settle(c) {
 	fi
 }
 
-/* A session gets a lease (engine.Session.openEpoch). Names contain the lease, so what is under way
+/* A session gets a lease (engine.opening.once). Names contain the lease, so what is under way
  * for an older one is void. */
 inline begin(c) {
 	if :: late.kind && late.kind != SETLIMIT && OWNER(late.key) == c -> clear(late) :: else fi;
