@@ -96,7 +96,8 @@ func (o options) settle(ctx context.Context, w io.Writer, command []string, firs
 		fmt.Fprintf(w, "gate: %s is not run again: %s\n", first.pkg, why)
 		return first.reds(""), true, nil
 	}
-	limit := first.secondLimit()
+	page, _ := os.ReadFile(pageFile)
+	limit := first.secondLimit(ranFor(string(page), o.target, strings.TrimPrefix(first.pkg, ours+"/")))
 	fmt.Fprintf(w, "gate: %s has failed and is run once more, for %s at most\n", first.pkg, limit)
 	second, err := options{target: o.target}.test(ctx, w, bounded(limit, sameOrder(command, first.seed)), []string{first.pkg})
 	switch {
@@ -105,7 +106,7 @@ func (o options) settle(ctx context.Context, w io.Writer, command []string, firs
 	case len(second) != 1:
 		return first.reds(""), true, nil
 	case !second[0].passed:
-		return second[0].reds(" in its second run"), true, nil
+		return append(first.redsBut(second[0]), second[0].reds(" in its second run")...), true, nil
 	}
 	for _, name := range first.failures() {
 		tests = append(tests, fmt.Sprintf("FLAKY %s: failed once, passed when its package ran again", name))
@@ -113,10 +114,11 @@ func (o options) settle(ctx context.Context, w io.Writer, command []string, firs
 	return tests, false, nil
 }
 
-// secondLimit bounds the second run of a package: three times what the first took until its last test ended, and at
-// least two minutes, which is longer than any single test.
-func (p *result) secondLimit() time.Duration {
-	return max(2*time.Minute, 3*p.took).Round(time.Second)
+// secondLimit bounds the second run of a package: three times what the first took until its last test ended, twice what the
+// package ran for in the last gate, as a first run that crashed or hung at its beginning says nothing of the tests after
+// it, and at least two minutes, which is longer than any single test.
+func (p *result) secondLimit(before time.Duration) time.Duration {
+	return max(2*time.Minute, 3*p.took, 2*before).Round(time.Second)
 }
 
 // bounded returns the command with a bound on each package's time, unless its own is shorter.

@@ -61,6 +61,7 @@ func TestRerun(t *testing.T) {
 		"crash":        {source: "func TestCrash(t *testing.T) {\n" + first + "\t\tpanic(\"by chance\")\n\t}\n}\n", flaky: "crash.TestCrash", shows: []string{"panic: by chance"}},
 		"exits":        {source: good + "func TestExits(t *testing.T) {\n" + first + "\t\tprintln(\"goroutine 7 waits\")\n\t\tos.Exit(2)\n\t}\n}\n", flaky: "exits.TestExits", shows: []string{"goroutine 7 waits"}},
 		"build":        {source: "func TestBad(t *testing.T) { nothing() }\n", red: "example.org/m/build: failed", shows: []string{"undefined: nothing", "m/build is not run again: it does not build"}},
+		"other":        {source: "func TestFirst(t *testing.T) {\n" + first + "\t\tt.Error(\"once\")\n\t}\n}\nfunc TestSecond(t *testing.T) {\n\tif _, err := os.Stat(\"two\"); err == nil {\n\t\tt.Error(\"then\")\n\t}\n\tos.WriteFile(\"two\", nil, 0o600)\n}\n", red: "other.TestFirst: failed in its first run\nRED other.TestSecond: failed in its second run"},
 		"veto":         {source: "func TestRule(t *testing.T) { t.Error(\"broken rule: not a matter of time\") }\n", red: "veto.TestRule: failed", shows: []string{"m/veto is not run again: what it has found is not a matter of time"}},
 		"load":         {source: "import \"example.org/nothing\"\n", red: "example.org/m/load: failed", shows: []string{"m/load is not run again: it does not build"}},
 		"race":         {source: "func TestRace(t *testing.T) { t.Error(\"WARNING: DATA RACE\") }\n", red: "race.TestRace: failed", shows: []string{"m/race is not run again: it has a data race"}},
@@ -72,7 +73,7 @@ func TestRerun(t *testing.T) {
 			wantLines = append(wantLines, "FLAKY "+tt.flaky+": failed once, passed when its package ran again")
 		}
 		if tt.red != "" {
-			wantRed, wantLines = append(wantRed, "example.org/m/"+name), append(wantLines, "RED "+tt.red)
+			wantRed, wantLines = append(wantRed, "example.org/m/"+name), append(wantLines, strings.Split("RED "+tt.red, "\n")...)
 		}
 	}
 	packages(t, sources)
@@ -109,7 +110,7 @@ func TestHangs(t *testing.T) {
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	for took, want := range map[time.Duration]time.Duration{0: 2 * time.Minute, 30 * time.Second: 2 * time.Minute, 100 * time.Second: 5 * time.Minute} {
-		require.Equal(t, want, (&result{took: took}).secondLimit(), took)
+		require.Equal(t, want, (&result{took: took}).secondLimit(0), took)
 	}
 	for own, want := range map[string]string{"-timeout=10m": "-timeout=2m0s", "-timeout=0": "-timeout=2m0s", "-timeout=1m": "-timeout=1m", "-timeout=x": "-timeout=x"} {
 		require.Equal(t, []string{"go", "test", want, "./a"}, bounded(2*time.Minute, []string{"go", "test", own, "./a"}))
@@ -125,7 +126,21 @@ func TestBounded(t *testing.T) {
 `
 	results, err := read(io.Discard, strings.NewReader(events), nil)
 	require.NoError(t, err)
-	require.Equal(t, 270*time.Second, results[0].secondLimit())
+	require.Equal(t, 270*time.Second, results[0].secondLimit(0))
+}
+
+// A first run that crashes, or hangs at its beginning, does not show for how long its package runs. The last gate does.
+func TestBoundOfACrash(t *testing.T) {
+	module(t, "func TestCrash(t *testing.T) {\n"+first+"\t\tpanic(\"by chance\")\n\t}\n}\n")
+	require.NoError(t, os.MkdirAll(filepath.Dir(pageFile), 0o700))
+	rows := "| `example.org/m/a` | `etcd37` | 0.0 | 0.0 | 900.0 |\n| `example.org/m/a` | `race` | 9.0 | 9.0 | 204.7 |\n| `example.org/m/b` | `race` | 0.0 | 0.0 | 800.0 |\n"
+	require.NoError(t, os.WriteFile(pageFile, []byte(rows), 0o600))
+	var out bytes.Buffer
+	_, red, err := options{again: true, target: "race"}.run(t.Context(), &out, []string{"go", "test", "-vet=off", "-count=1", "./a"})
+	require.NoError(t, err)
+	require.Empty(t, red)
+	require.Contains(t, out.String(), "gate: example.org/m/a has failed and is run once more, for 6m49s at most\n")
+	require.Equal(t, 204700*time.Millisecond, ranFor("| `concurrency` | `race` | 0.0 | 2.9 | 204.7 |\n", "race", "concurrency"))
 }
 
 func TestNoTests(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -91,7 +92,7 @@ func (r report) slowest() []times {
 	return all[:min(slowest, len(all))]
 }
 
-var slowRow = regexp.MustCompile("(?m)^\\| `([\\w./-]+)` \\| `[\\w-]+` \\| [\\d.]+ \\| [\\d.]+ \\| [\\d.]+ \\|$")
+var slowRow = regexp.MustCompile("(?m)^\\| `([\\w./-]+)` \\| `([\\w-]+)` \\| [\\d.]+ \\| [\\d.]+ \\| ([\\d.]+) \\|$")
 
 // slowestOf returns the packages of the slowest rows of a page, slowest first.
 func slowestOf(page string) (paths []string) {
@@ -101,6 +102,17 @@ func slowestOf(page string) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// ranFor returns how long the tests of a package ran in a target by a page, or 0 if it is none of the slowest there.
+func ranFor(page, target, pkg string) time.Duration {
+	for _, m := range slowRow.FindAllStringSubmatch(page, -1) {
+		if m[1] == pkg && m[2] == target {
+			seconds, _ := strconv.ParseFloat(m[3], 64)
+			return time.Duration(seconds * float64(time.Second))
+		}
+	}
+	return 0
 }
 
 var testedLine = regexp.MustCompile(`(?m)^Last tested: (\w+ at \w+(?:, \w+ at \w+)*)\.$`)

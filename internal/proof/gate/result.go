@@ -207,12 +207,26 @@ func (p *result) failures() []string {
 // reds are lines that name each failure, and say whether it was the end of the package's time.
 func (p *result) reds(times string) (lines []string) {
 	for _, name := range p.failures() {
-		test := strings.TrimPrefix(name, p.name()+".")
-		how := "failed" + times
-		if slices.Contains(p.hung, test) {
-			how = fmt.Sprintf("had not ended when its package's time was over, after %s%s", p.limit, times)
-		}
-		lines = append(lines, fmt.Sprintf("RED %s: %s", name, how))
+		lines = append(lines, p.red(name, times))
 	}
 	return lines
+}
+
+// redsBut are the lines of a first run without those that a second one names anew.
+func (p *result) redsBut(second *result) (lines []string) {
+	named := second.failures()
+	for _, name := range p.failures() {
+		if !slices.Contains(named, name) {
+			lines = append(lines, p.red(name, " in its first run"))
+		}
+	}
+	return lines
+}
+
+func (p *result) red(name, times string) string {
+	how := "failed" + times
+	if slices.Contains(p.hung, strings.TrimPrefix(name, p.name()+".")) {
+		how = fmt.Sprintf("had not ended when its package's time was over, after %s%s", p.limit, times)
+	}
+	return fmt.Sprintf("RED %s: %s", name, how)
 }
