@@ -26,7 +26,7 @@ func TestCloseByAClientThatBlocks(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = cl.Close() })
-	sess, err := concurrency.NewSession(ctxT(t), cl, "payments", nil)
+	sess, err := concurrency.NewSession(ctxT(t), cl, "payments", &concurrency.SessionOptions{Prefix: c.Prefix(t)})
 	require.NoError(t, err)
 	store, err := idempotency.NewStore(sess, "payments", nil)
 	require.NoError(t, err)

@@ -64,6 +64,9 @@ func TestApplicationRole(t *testing.T) {
 func TestDeniedAmongOthers(t *testing.T) {
 	t.Parallel()
 	c := embedtest.Start(t, nil)
+	if c.External() {
+		t.Skip("it enables authentication after it has stored requests")
+	}
 	ctx := ctxT(t)
 	const prefix = "/etcdkit/v1/payments/"
 	store := func(client *embedtest.Client) (*concurrency.Session, *idempotency.Store) {
