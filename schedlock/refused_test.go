@@ -159,7 +159,7 @@ func TestReadOfAnOnlyCallIsRefused(t *testing.T) {
 }
 
 // A408: the refusal lasts until it is too late for the tick, the call's ctx ends or the session closes. The call has the
-// refusal as its error, but for Close.
+// refusal as its error, but for Close. A827: that is so, too, if a claim is in flight then.
 func TestOnlyCallIsRefusedForLong(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -171,11 +171,15 @@ func TestOnlyCallIsRefusedForLong(t *testing.T) {
 		"its ctx":  {end: func(_ instance, cancel context.CancelFunc) { cancel() }, want: []error{rpctypes.ErrPermissionDenied, context.Canceled}},
 		"Close":    {end: func(in instance, _ context.CancelFunc) { _ = in.sess.Close(endedCtx()) }, want: []error{schedlock.ErrClosed}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		refusedForLong := func(t *testing.T, flight bool) {
 			t.Parallel()
 			f := shared(t)
 			in, lines := f.logged(nil, clock(midnight).options())
-			inj := in.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied, Times: -1})
+			refused := embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.FailWith, Err: rpctypes.ErrGRPCPermissionDenied, Times: -1}
+			if flight {
+				refused.Times = 1
+			}
+			inj := in.client.Inject(refused)
 			var opts []schedlock.JobOption
 			if c.lateBy > 0 {
 				opts = append(opts, schedlock.LateBy(c.lateBy))
@@ -191,6 +195,9 @@ func TestOnlyCallIsRefusedForLong(t *testing.T) {
 				end <- answer{res, err}
 			}()
 			require.NoError(t, inj.WaitHit(ctxT(t)))
+			if flight {
+				require.NoError(t, in.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Do: embedtest.HoldRequest, Times: -1}).WaitHit(ctxT(t)))
+			}
 			if c.end != nil {
 				require.Eventually(t, func() bool { return lines.FilterMessage(refusedText).Len() == 1 }, soon, time.Millisecond)
 				c.end(in, cancel)
@@ -201,7 +208,9 @@ func TestOnlyCallIsRefusedForLong(t *testing.T) {
 			}
 			require.Zero(t, starts.Load())
 			require.Equal(t, 1, lines.FilterMessage(refusedText).Len(), messages(lines))
-		})
+		}
+		t.Run(name, func(t *testing.T) { refusedForLong(t, false) })
+		t.Run(name+"/while a claim is in flight", func(t *testing.T) { refusedForLong(t, true) })
 	}
 }
 
