@@ -12,7 +12,8 @@ type goroutines struct {
 	wg sync.WaitGroup // of Background
 
 	mu        sync.Mutex
-	ended     bool          // none is started any more
+	ending    bool          // none of Background is started any more
+	ended     bool          // nor a callback
 	callbacks int           // how many there are
 	returned  chan struct{} // closed when ended is set and no callback is left
 }
@@ -22,7 +23,7 @@ type goroutines struct {
 func (g *goroutines) Background(fn func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ended {
+	if g.ending {
 		return false
 	}
 	g.wg.Go(fn)
@@ -70,13 +71,18 @@ func (g *goroutines) callbackReturned() {
 	g.closeReturned()
 }
 
-// end has none started any more, and waits for those of Background. The channel is closed when no callback is left.
+// end has none started any more, and waits for those of Background. One of these may report the end of the lease to the hooks
+// until it has returned, so callbacks end after them: a hook that never returns would keep the goroutine, and Close. The channel
+// is closed when no callback is left.
 func (g *goroutines) end() (returned <-chan struct{}) {
 	g.mu.Lock()
-	g.ended = true
-	g.closeReturned()
+	g.ending = true
 	g.mu.Unlock()
 	g.wg.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = true
+	g.closeReturned()
 	return g.returned
 }
 
