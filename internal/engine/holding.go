@@ -22,18 +22,16 @@ type holding struct {
 	since time.Time
 }
 
+// holdings are all that Close waits for.
+type holdings struct {
+	named    []holding
+	attempts int
+}
+
+func (h holdings) count() int { return len(h.named) + h.attempts }
+
 // namesHeld bounds how many of what Close waits for are named.
 const namesHeld = 5
-
-// stillHeld reports whether a permit is held that its holder has not released. One whose
-// release etcd has not confirmed is not: revoking the lease frees it as well.
-func stillHeld(s *Session) bool {
-	held := s.work.awaited()
-	s.mu.Lock()
-	e := s.current
-	s.mu.Unlock()
-	return e == nil && held > 0 || e != nil && held > e.roll.releasing()
-}
 
 // awaitHolders waits until nothing is held, or the session or ctx ends. What is still held is logged once, after ReportEvery, and
 // is in the error of Close if ctx ends the wait.
@@ -48,34 +46,35 @@ func awaitHolders(ctx context.Context, s *Session) {
 			return
 		case <-late.C:
 			s.said.Do(func() {
-				s.opts.Log.Warn("Close waits for what is still held", zap.Duration("for", time.Since(began).Round(time.Millisecond)), zap.String("held", heldNow(s)))
+				s.opts.Log.Warn("Close waits for what is still held", zap.Duration("for", time.Since(began).Round(time.Millisecond)), zap.String("held", heldText(s.space, heldNow(s), time.Now())))
 			})
 		case <-ctx.Done():
-			if s.ctx.Err() == nil && stillHeld(s) {
-				s.fail(fmt.Errorf("close session: %s had not ended: %w", heldNow(s), ctx.Err()))
+			if held := heldNow(s); s.ctx.Err() == nil && held.count() > 0 {
+				s.fail(fmt.Errorf("close session: %s had not ended: %w", heldText(s.space, held, time.Now()), ctx.Err()))
 			}
 			return
 		}
 	}
 }
 
-// heldNow names what Close waits for, the longest held first.
-func heldNow(s *Session) string {
+// heldNow reads what Close waits for, at one moment. A permit whose release etcd has not confirmed is not held: revoking the lease
+// frees it as well.
+func heldNow(s *Session) holdings {
 	s.mu.Lock()
 	e := s.current
 	s.mu.Unlock()
 	if e == nil {
-		return heldText(s.space, nil, 0, time.Time{})
+		return holdings{}
 	}
-	named, attempts := e.roll.holdings()
-	return heldText(s.space, named, attempts, time.Now())
+	return e.roll.holdings()
 }
 
-// heldText is the text of what is held at a time.
-func heldText(s keyspace.Space, named []holding, attempts int, at time.Time) string {
-	if len(named)+attempts == 0 {
+// heldText is the text of what is held at a time, the longest held first.
+func heldText(s keyspace.Space, held holdings, at time.Time) string {
+	if held.count() == 0 {
 		return "permits, runs or attempts"
 	}
+	named := held.named
 	slices.SortFunc(named, func(a, b holding) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.token, b.token)) })
 	var parts []string
 	for _, h := range named[:min(len(named), namesHeld)] {
@@ -84,10 +83,10 @@ func heldText(s keyspace.Space, named []holding, attempts int, at time.Time) str
 	if more := len(named) - len(parts); more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more", more))
 	}
-	if attempts > 0 {
-		parts = append(parts, fmt.Sprintf("attempts of requests: %d", attempts))
+	if held.attempts > 0 {
+		parts = append(parts, fmt.Sprintf("attempts of requests: %d", held.attempts))
 	}
-	return fmt.Sprintf("%d permits, runs or attempts (%s)", len(named)+attempts, strings.Join(parts, "; "))
+	return fmt.Sprintf("%d permits, runs or attempts (%s)", held.count(), strings.Join(parts, "; "))
 }
 
 // text names one of them.
@@ -121,16 +120,17 @@ func queueOf(s keyspace.Space, in string) string {
 }
 
 // holdings returns what is held: the permits that are not released, without helpers, and the runs, and how many attempts there are.
-func (r *roll) holdings() (named []holding, attempts int) {
+func (r *roll) holdings() (held holdings) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for t, h := range r.holders {
 		if !h.Released() && !t.helps {
-			named = append(named, holding{key: t.Key, token: t.Token, note: t.Note, since: t.since})
+			held.named = append(held.named, holding{key: t.Key, token: t.Token, note: t.Note, since: t.since})
 		}
 	}
 	for _, h := range r.runs {
-		named = append(named, h)
+		held.named = append(held.named, h)
 	}
-	return named, r.entered - len(r.runs)
+	held.attempts = r.entered - len(r.runs)
+	return held
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -44,7 +45,47 @@ func TestHeldText(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, c.want, heldText(s, c.named, c.attempts, at))
+			require.Equal(t, c.want, heldText(s, holdings{c.named, c.attempts}, at))
+		})
+	}
+}
+
+// A829: a permit leaves the roll, and then what Close waits for. At the end of Close's ctx both were counted, one after the other: a
+// permit that left between them "had not ended".
+func TestReleasedAtTheEndOfCloseCtx(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		leave bool
+		lost  bool // the lease, so that there is no epoch
+		want  string
+	}{
+		"held":        {want: "1 permits, runs or attempts"},
+		"is leaving":  {leave: true},
+		"is lost now": {lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &Session{ctx: t.Context(), work: newWork(t.Context(), t.Context())}
+			s.opts.ReportEvery = time.Hour
+			e := &Epoch{roll: newRoll(s.work.add)}
+			ticket := written(e.roll, "q", 1)
+			_, err := e.roll.add(ticket, &fake{}, fresh)
+			require.NoError(t, err)
+			if c.leave {
+				e.roll.drop(ticket)
+			}
+			if !c.lost {
+				s.current = e
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			awaitHolders(ctx, s)
+			if c.want == "" {
+				require.NoError(t, s.closeErr)
+				return
+			}
+			require.ErrorContains(t, s.closeErr, c.want)
+			require.ErrorIs(t, s.closeErr, context.Canceled)
 		})
 	}
 }

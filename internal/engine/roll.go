@@ -293,19 +293,6 @@ func (r *roll) leave(h *Entered) bool {
 	return !r.ended
 }
 
-// releasing counts the holders, but helpers, that their owners have released, and of which etcd has not
-// confirmed that yet.
-func (r *roll) releasing() (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for t, h := range r.holders {
-		if h.Released() && !t.helps {
-			n++
-		}
-	}
-	return n
-}
-
 // end ends all, for the first cause that it is given. It returns the holders, for the caller
 // to end, and how many there were with those that have entered, and helpers among them; first is false, and there are
 // none, if all had ended before.

@@ -248,7 +248,7 @@ func TestRollEnds(t *testing.T) {
 	require.True(t, r.enter(&Entered{}, "", fresh))
 	require.True(t, r.enter(&Entered{}, "", fresh))
 	require.True(t, r.leave(&Entered{}))
-	require.Equal(t, 1, r.releasing())
+	require.Equal(t, 2, r.holdings().count(), "one that holds and one attempt, without what is released")
 
 	lost, why := errors.New("lost"), errors.New("why")
 	holders, n, _, first := r.end(lost, why)
@@ -267,7 +267,7 @@ func TestRollEnds(t *testing.T) {
 	require.False(t, r.leave(&Entered{}), "the end has counted it")
 	known, _ := r.drop(released)
 	require.False(t, known, "this one, too")
-	require.Zero(t, r.releasing())
+	require.Zero(t, r.holdings().count())
 }
 
 // A request to step down is for one of two requests that one Txn has written, whether it comes before or

@@ -70,13 +70,6 @@ func (w *work) end(n, helpers int) {
 	}
 }
 
-// awaited returns how many permits, runs and attempts Close waits for: the live ones that are no helpers.
-func (w *work) awaited() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.live - w.helpers
-}
-
 // close has no new work accepted.
 func (w *work) close() {
 	w.mu.Lock()
