@@ -1,7 +1,8 @@
 // Package mutants shows that the tests and checkers can fail. Each file in edits takes one
-// rule out of the product; `make mutants` applies them one by one with `go build -overlay`,
-// so that the product carries no hooks for it and no file of the tree is changed, runs the
-// chaos suite or the test that should fail, and prints what did.
+// rule out of the product; `make mutants` applies them with `go build -overlay`, so that the
+// product carries no hooks for it and no file of the tree is changed, runs the chaos suite or
+// the test that should fail, and prints what did. Those that name a test are built together:
+// see Together.
 //
 // A file begins with a head:
 //

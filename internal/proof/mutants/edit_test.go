@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every mutant fits the product as it is, and what it makes compiles: a package with
-// mutated files has no errors of types, unused variables and imports among them.
+// Every mutant fits the product as it is, and what it makes compiles: neither a package that has all of its mutants, nor one with a
+// mutant that is built alone, has an error of types, or a variable or an import that is not used.
 func TestMutantsFit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles what the mutants change, and starts nothing")
@@ -30,24 +30,35 @@ func TestMutantsFit(t *testing.T) {
 	t.Parallel()
 	all := everyMutant(t)
 	c := newChecker(exports(t, all))
+	overlay, alone, err := Together(all, "../../..", t.TempDir())
+	require.NoError(t, err)
+	c.checkOverlay(t, overlay)
 	for _, m := range all {
-		t.Run(m.Name, func(t *testing.T) {
-			t.Parallel()
-			overlay, err := m.Overlay("../../..", t.TempDir())
-			require.NoError(t, err)
-			b, err := os.ReadFile(overlay)
-			require.NoError(t, err)
-			var o struct{ Replace map[string]string }
-			require.NoError(t, json.Unmarshal(b, &o))
-			require.NotEmpty(t, o.Replace)
-			dirs := map[string]bool{}
-			for was := range o.Replace {
-				dirs[filepath.Dir(was)] = true
-			}
-			for dir := range dirs {
-				require.NoError(t, c.check(dir, o.Replace))
-			}
-		})
+		if slices.Contains(alone, m.Name) {
+			t.Run(m.Name, func(t *testing.T) {
+				t.Parallel()
+				overlay, err := m.Overlay("../../..", t.TempDir())
+				require.NoError(t, err)
+				c.checkOverlay(t, overlay)
+			})
+		}
+	}
+}
+
+// checkOverlay checks the packages of which an overlay has a file.
+func (c *checker) checkOverlay(t *testing.T, overlay string) {
+	t.Helper()
+	b, err := os.ReadFile(overlay)
+	require.NoError(t, err)
+	var o struct{ Replace map[string]string }
+	require.NoError(t, json.Unmarshal(b, &o))
+	require.NotEmpty(t, o.Replace)
+	dirs := map[string]bool{}
+	for was := range o.Replace {
+		dirs[filepath.Dir(was)] = true
+	}
+	for dir := range dirs {
+		require.NoError(t, c.check(dir, o.Replace))
 	}
 }
 
@@ -93,12 +104,19 @@ func (c *checker) check(dir string, replace map[string]string) error {
 	if err != nil {
 		return err
 	}
+	for name := range replace {
+		if base := filepath.Base(name); filepath.Dir(name) == dir && !slices.Contains(names, base) {
+			names = append(names, base) // the overlay adds it
+		}
+	}
 	var files []*ast.File
 	for _, name := range names {
 		name = filepath.Join(dir, name)
-		file, err := c.file(name)
+		var file *ast.File
 		if with := replace[name]; with != "" {
 			file, err = parser.ParseFile(c.fset, with, nil, parser.SkipObjectResolution)
+		} else {
+			file, err = c.file(name)
 		}
 		if err != nil {
 			return err

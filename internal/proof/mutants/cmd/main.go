@@ -60,44 +60,49 @@ func run(ctx context.Context, only string, seed uint64, gate bool) (survivors in
 	if err != nil {
 		return 0, err
 	}
+	all = slices.DeleteFunc(all, func(m mutants.Mutant) bool { return !wanted(m.Name, only) })
+	for i := range all {
+		if m := &all[i]; gate && m.Test == "" {
+			if m.Package, m.Test = m.Gate[0], m.Gate[1]; m.Test == "" {
+				m.Package, m.Test = "./internal/proof/chaos", "TestChaos"
+			}
+		}
+	}
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
 	fmt.Printf("%-28s %-4s %-9s %5s  %-44s %s\n", "mutant", "id", "", "seeds", "noticed by", "what it breaks")
-	for _, m := range all {
-		if !wanted(m.Name, only) {
-			continue
-		}
-		if gate && m.Test == "" {
-			if m.Package, m.Test = m.Gate[0], m.Gate[1]; m.Test == "" {
-				m.Package, m.Test = "./internal/proof/chaos", "TestChaos"
-			}
-		}
-		begun := time.Now()
-		r, err := one(ctx, m, dir, seed)
-		if ctx.Err() != nil {
-			return survivors, ctx.Err()
-		}
-		if err != nil {
-			return survivors, fmt.Errorf("%s: %w", m.Name, err)
-		}
+	report := func(m mutants.Mutant, r row, took time.Duration) {
 		verdict := "killed"
 		if !r.killed {
 			verdict = "SURVIVED"
 			survivors++
 		}
 		fmt.Printf("%-28s %-4s %-9s %5d  %-44s %s\n", m.Name, m.ID, verdict, r.seeds, r.by, m.Rule)
-		fmt.Fprintf(os.Stderr, "mutants: %s took %.0f s\n", m.Name, time.Since(begun).Seconds())
+		fmt.Fprintf(os.Stderr, "mutants: %s took %.0f s\n", m.Name, took.Seconds())
 	}
-	return survivors, nil
+	alone, err := allTogether(ctx, all, dir, report)
+	for _, m := range alone {
+		if err != nil || ctx.Err() != nil {
+			break
+		}
+		begun := time.Now()
+		var r row
+		if r, err = one(ctx, m, dir, seed); err != nil {
+			return survivors, fmt.Errorf("%s: %w", m.Name, cmp.Or(ctx.Err(), err))
+		}
+		report(m, r, time.Since(begun))
+	}
+	return survivors, cmp.Or(ctx.Err(), err)
 }
 
 func wanted(name, only string) bool {
 	return only == "" || slices.ContainsFunc(strings.Split(only, ","), func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
+// one builds a mutant alone.
 func one(ctx context.Context, m mutants.Mutant, dir string, seed uint64) (row, error) {
 	overlay, err := m.Overlay(".", dir)
 	if err != nil {
@@ -165,9 +170,17 @@ func byTest(ctx context.Context, m mutants.Mutant, overlay string) (row, error) 
 		return row{}, err
 	}
 	if rapid {
-		args = append(args, "-rapid.nofailfile") // which would be left in the tree
+		args = append(args, noFailFile)
 	}
 	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	return verdictOf(m, out, err)
+}
+
+// noFailFile keeps rapid from leaving a file of what failed in the tree.
+const noFailFile = "-rapid.nofailfile"
+
+// verdictOf says what a run of a mutant's test shows: no other failure than that of the test counts.
+func verdictOf(m mutants.Mutant, out []byte, err error) (row, error) {
 	r := row{seeds: 1, by: strings.TrimPrefix(m.Package, "./") + "." + m.Test}
 	var exit *exec.ExitError
 	switch {

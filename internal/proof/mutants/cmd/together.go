@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcdkit/etcdkit/internal/proof/mutants"
+)
+
+// allTogether runs the mutants that name a test from one build of the product that has all of them, a test binary after the
+// other, and reports each. It returns those that have to be built alone.
+func allTogether(ctx context.Context, all []mutants.Mutant, dir string, report func(mutants.Mutant, row, time.Duration)) (alone []mutants.Mutant, err error) {
+	byTest := slices.DeleteFunc(slices.Clone(all), func(m mutants.Mutant) bool { return m.Test == "" })
+	overlay, names, err := mutants.Together(byTest, ".", dir)
+	if err != nil {
+		return nil, err
+	}
+	var packages []string
+	for _, m := range all {
+		switch {
+		case m.Test == "" || slices.Contains(names, m.Name):
+			alone = append(alone, m)
+		case !slices.Contains(packages, m.Package):
+			packages = append(packages, m.Package)
+		}
+	}
+	for _, pkg := range packages {
+		own := slices.DeleteFunc(slices.Clone(byTest), func(m mutants.Mutant) bool { return m.Package != pkg || slices.Contains(names, m.Name) })
+		rest, err := binary{ctx, pkg, filepath.Join(dir, "together.test")}.run(overlay, own, report)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", pkg, err)
+		}
+		alone = append(alone, rest...)
+	}
+	return alone, nil
+}
+
+// binary is a test binary that is each of its package's mutants.
+type binary struct {
+	ctx  context.Context //nolint:containedctx // of one run
+	pkg  string
+	file string
+}
+
+// run builds it and runs the mutants, some beside each other. Those whose test fails also in the product as it is built here are
+// returned: a function that is called through another one is not quite the same.
+func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mutant, row, time.Duration)) (alone []mutants.Mutant, err error) {
+	if out, err := exec.CommandContext(b.ctx, "go", "test", "-c", "-overlay", overlay, "-vet=off", "-o", b.file, b.pkg).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the mutants of its tests: %w\n%s", err, out)
+	}
+	defer os.Remove(b.file)
+	var flags []string
+	if rapid, err := usesRapid(b.ctx, b.pkg); err != nil {
+		return nil, err
+	} else if rapid {
+		flags = append(flags, noFailFile)
+	}
+	var tests []string
+	for _, m := range own {
+		tests = append(tests, m.Test)
+	}
+	out, err := b.test("", strings.Join(slices.Compact(slices.Sorted(slices.Values(tests))), "|"), flags)
+	if err != nil && !failed.Match(out) {
+		return nil, fmt.Errorf("run the tests without a mutant: %w\n%s", err, out)
+	}
+	var red []string
+	for _, f := range failed.FindAllSubmatch(out, -1) {
+		red = append(red, string(f[1]))
+	}
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	turns := make(chan struct{}, 2*runtime.NumCPU())
+	for _, m := range own {
+		if slices.Contains(red, m.Test) {
+			alone = append(alone, m)
+			continue
+		}
+		turns <- struct{}{}
+		running.Go(func() {
+			defer func() { <-turns }()
+			begun := time.Now()
+			out, failure := b.test(m.Name, m.Test, flags)
+			r, failure := verdictOf(m, out, failure)
+			mu.Lock()
+			defer mu.Unlock()
+			if failure != nil {
+				err = fmt.Errorf("%s: %w", m.Name, failure)
+				return
+			}
+			report(m, r, time.Since(begun))
+		})
+	}
+	running.Wait()
+	return alone, err
+}
+
+// failed finds the tests that failed, without their subtests.
+var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+
+// test runs tests of a mutant, as go test does: in the folder of the package.
+func (b binary) test(mutant, tests string, flags []string) ([]byte, error) {
+	cmd := exec.CommandContext(b.ctx, b.file, append([]string{"-test.timeout=3m", "-test.run=^(" + tests + ")$"}, flags...)...)
+	cmd.Dir = filepath.FromSlash(b.pkg)
+	cmd.Env = append(os.Environ(), mutants.Variable+"="+mutant)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.Bytes(), err
+}
