@@ -14,11 +14,14 @@ type Moment struct {
 // the machine and has no monotonic reading, Boot is 0.
 func Now() Moment {
 	m := Moment{Time: time.Now()}
-	if m.Time != m.Round(0) {
+	if !m.single() {
 		m.Boot = sinceBoot()
 	}
 	return m
 }
+
+// single reports whether one clock shows m, that of a bubble: it is that of the timers, too.
+func (m Moment) single() bool { return m.Boot == 0 && m.Time == m.Round(0) }
 
 // Age returns the time between m and now, by the clock that shows most of it: see passed.
 func (m Moment) Age(now Moment) time.Duration {

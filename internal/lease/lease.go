@@ -182,13 +182,18 @@ func (l *Lease) Revoke(ctx context.Context) error {
 }
 
 // watch ends the lease at its deadline. It checks at least twice a second: timers stop while a
-// machine is suspended, other clocks do not.
+// machine is suspended, other clocks do not. Where there is one clock, its timer is enough.
 func (l *Lease) watch() {
 	const period = 500 * time.Millisecond
 	t := time.NewTimer(period)
 	defer t.Stop()
 	for l.Valid() {
-		t.Reset(max(time.Millisecond, min(period, l.Deadline().Sub(l.now().Time))))
+		now := l.now()
+		left := l.Deadline().Sub(now.Time)
+		if !now.single() {
+			left = min(left, period)
+		}
+		t.Reset(max(time.Millisecond, left))
 		select {
 		case <-l.ctx.Done():
 		case <-t.C:
