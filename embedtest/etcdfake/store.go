@@ -27,6 +27,7 @@ type keyVersion struct {
 // change is one put or delete.
 type change struct {
 	revision int64
+	key      string
 	event    *mvccpb.Event    // PrevKv is as of the revision before
 	was      *mvccpb.KeyValue // just before, which may be within the same transaction
 }
@@ -110,7 +111,7 @@ func (w *write) add(key string, kv, was *mvccpb.KeyValue, event *mvccpb.Event) {
 		w.names = slices.Insert(w.names, i, key)
 	}
 	w.versions[key] = append(w.versions[key], keyVersion{w.revision + 1, kv})
-	w.changes = append(w.changes, change{w.revision + 1, event, was})
+	w.changes = append(w.changes, change{w.revision + 1, key, event, was})
 }
 
 // end makes the transaction part of the store's history.

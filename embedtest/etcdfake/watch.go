@@ -158,7 +158,7 @@ func (t *serverStream) sendTo(w *watcher, changes []change) {
 	var events []*mvccpb.Event
 	for _, c := range changes {
 		put := c.event.Type == clientv3.EventTypePut
-		if c.revision < w.from || !w.in.holds(string(c.event.Kv.Key)) || put && w.noPut || !put && w.noDelete {
+		if c.revision < w.from || put && w.noPut || !put && w.noDelete || !w.in.holds(c.key) {
 			continue
 		}
 		e := &mvccpb.Event{Type: c.event.Type, Kv: c.event.Kv}
