@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/schedlock"
 )
 
@@ -29,6 +30,7 @@ func TestFurtherAttemptsOfARequestedRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 1, func(t *testing.T, on []*desk) {
+				on[0].open(concurrency.SessionOptions{TTL: 5 * time.Minute}) // for days
 				time.Sleep(time.Until(daily(9 * time.Hour).Next(time.Now())))
 				ended := make(chan schedlock.Result, 10)
 				l, err := schedlock.New(on[0].session, &schedlock.Options{Done: func(r schedlock.Result, _ error) { ended <- r }})

@@ -71,7 +71,7 @@ func TestRestoreCostsOneLease(t *testing.T) {
 							err = sem.Do(ctx, func(ctx context.Context, _ *concurrency.Permit) error {
 								select {
 								case <-ctx.Done():
-								case <-time.After(20 * time.Millisecond):
+								case <-time.After(50 * time.Millisecond):
 								}
 								return nil
 							})
@@ -81,7 +81,7 @@ func TestRestoreCostsOneLease(t *testing.T) {
 				time.Sleep(5*time.Second + delay()*50)
 				require.Zero(t, lost.Load())
 				restore()
-				time.Sleep(20 * time.Second)
+				time.Sleep(12 * time.Second) // a second lease would be lost within two TTLs
 				stop()
 				load.Wait()
 				require.EqualValues(t, 1, lost.Load())

@@ -54,7 +54,7 @@ func TestSlowRateOfShortLives(t *testing.T) {
 				var k takers
 				var fleet sync.WaitGroup
 				begun := time.Now()
-				const lasts = 10 * time.Minute
+				lasts := 10 * time.Minute / time.Duration(c.width) // about as many lives in each case
 				for place := range c.width {
 					fleet.Go(func() {
 						time.Sleep(time.Duration(place) * 1100 * time.Millisecond)
