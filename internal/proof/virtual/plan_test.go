@@ -31,20 +31,20 @@ func plansIn(m etcdfake.Message) (n int64) {
 // Where processes look at the same moment, some write in vain.
 func TestPlansOfADeploy(t *testing.T) {
 	t.Parallel()
-	processes := 50
-	if testing.Short() {
-		processes = 10
-	}
 	for name, x := range map[string]struct {
-		jobs   int
-		travel time.Duration
-		most   int64
+		jobs, processes int
+		travel          time.Duration
+		most            int64
 	}{
-		"without delay":    {20, 0, 20},
-		"2 ms on each way": {20, 2 * time.Millisecond, 60},
-		"K63: 200 jobs":    {200, 2 * time.Millisecond, 400}, // 528 without what events show
+		"without delay":    {20, 50, 0, 20},
+		"2 ms on each way": {20, 50, 2 * time.Millisecond, 60},
+		"K63: 200 jobs":    {200, 20, 2 * time.Millisecond, 300}, // 206 to 212, and 357 to 522 without what events show
 	} {
 		t.Run(name, func(t *testing.T) {
+			processes := x.processes
+			if testing.Short() {
+				processes = 10
+			}
 			bubble(t, processes, func(t *testing.T, on []*desk) {
 				var plans, users atomic.Int64
 				for _, d := range on {
