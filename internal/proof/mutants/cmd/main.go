@@ -51,6 +51,7 @@ func main() {
 // row is what became of one mutant.
 type row struct {
 	killed bool
+	hung   bool // until the time of its test was over
 	by     string
 	seeds  int
 }
@@ -76,7 +77,10 @@ func run(ctx context.Context, only string, seed uint64, gate bool) (survivors in
 	fmt.Printf("%-28s %-4s %-9s %5s  %-44s %s\n", "mutant", "id", "", "seeds", "noticed by", "what it breaks")
 	report := func(m mutants.Mutant, r row, took time.Duration) {
 		verdict := "killed"
-		if !r.killed {
+		switch {
+		case r.hung:
+			verdict = "hung"
+		case !r.killed:
 			verdict = "SURVIVED"
 			survivors++
 		}
@@ -85,17 +89,18 @@ func run(ctx context.Context, only string, seed uint64, gate bool) (survivors in
 	}
 	alone, err := allTogether(ctx, all, dir, report)
 	for _, m := range alone {
-		if err != nil || ctx.Err() != nil {
-			break
-		}
 		begun := time.Now()
-		var r row
-		if r, err = one(ctx, m, dir, seed); err != nil {
-			return survivors, fmt.Errorf("%s: %w", m.Name, cmp.Or(ctx.Err(), err))
+		r, failure := one(ctx, m, dir, seed)
+		if ctx.Err() != nil {
+			return survivors, ctx.Err()
+		}
+		if failure != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", m.Name, failure))
+			continue
 		}
 		report(m, r, time.Since(begun))
 	}
-	return survivors, cmp.Or(ctx.Err(), err)
+	return survivors, err
 }
 
 func wanted(name, only string) bool {
@@ -179,7 +184,7 @@ func byTest(ctx context.Context, m mutants.Mutant, overlay string) (row, error) 
 // noFailFile keeps rapid from leaving a file of what failed in the tree.
 const noFailFile = "-rapid.nofailfile"
 
-// verdictOf says what a run of a mutant's test shows: no other failure than that of the test counts.
+// verdictOf says what a run of a mutant's test shows: no other failure than that of the test counts, or that it never ended.
 func verdictOf(m mutants.Mutant, out []byte, err error) (row, error) {
 	r := row{seeds: 1, by: strings.TrimPrefix(m.Package, "./") + "." + m.Test}
 	var exit *exec.ExitError
@@ -188,6 +193,9 @@ func verdictOf(m mutants.Mutant, out []byte, err error) (row, error) {
 		return r, nil
 	case errors.As(err, &exit) && bytes.Contains(out, []byte("--- FAIL: "+m.Test)):
 		r.killed = true
+		return r, nil
+	case errors.As(err, &exit) && bytes.Contains(out, []byte("panic: test timed out")) && bytes.Contains(out, []byte("\t"+m.Test+" (")):
+		r.killed, r.hung = true, true
 		return r, nil
 	}
 	return row{}, fmt.Errorf("%w\n%s", err, out)

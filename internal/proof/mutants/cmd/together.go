@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,13 +37,16 @@ func allTogether(ctx context.Context, all []mutants.Mutant, dir string, report f
 	}
 	for _, pkg := range packages {
 		own := slices.DeleteFunc(slices.Clone(byTest), func(m mutants.Mutant) bool { return m.Package != pkg || slices.Contains(names, m.Name) })
-		rest, err := binary{ctx, pkg, filepath.Join(dir, "together.test")}.run(overlay, own, report)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", pkg, err)
+		rest, failure := binary{ctx, pkg, filepath.Join(dir, "together.test")}.run(overlay, own, report)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if failure != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", pkg, failure))
 		}
 		alone = append(alone, rest...)
 	}
-	return alone, nil
+	return alone, err
 }
 
 // binary is a test binary that is each of its package's mutants.
@@ -73,6 +77,7 @@ func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mu
 	if err != nil && !failed.Match(out) {
 		return nil, fmt.Errorf("run the tests without a mutant: %w\n%s", err, out)
 	}
+	err = nil
 	var red []string
 	for _, f := range failed.FindAllSubmatch(out, -1) {
 		red = append(red, string(f[1]))
@@ -82,6 +87,7 @@ func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mu
 	turns := make(chan struct{}, 2*runtime.NumCPU())
 	for _, m := range own {
 		if slices.Contains(red, m.Test) {
+			fmt.Fprintf(os.Stderr, "mutants: %s fails without a mutant, too, and is built anew for %s\n", m.Test, m.Name)
 			alone = append(alone, m)
 			continue
 		}
@@ -94,7 +100,7 @@ func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mu
 			mu.Lock()
 			defer mu.Unlock()
 			if failure != nil {
-				err = fmt.Errorf("%s: %w", m.Name, failure)
+				err = errors.Join(err, fmt.Errorf("%s: %w", m.Name, failure))
 				return
 			}
 			report(m, r, time.Since(begun))
