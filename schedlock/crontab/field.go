@@ -2,6 +2,7 @@ package crontab
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -25,6 +26,12 @@ var (
 type set uint64
 
 func (s set) has(n int) bool { return s&(1<<n) != 0 }
+
+// none is what from returns if there is no such number.
+const none = 64
+
+// from returns the first number of the set from one on.
+func (s set) from(n int) int { return bits.TrailingZeros64(uint64(s &^ (1<<n - 1))) }
 
 // parse reads a field: a list of numbers, ranges, and ranges or * with a step.
 func (f field) parse(text string) (all set, err error) {

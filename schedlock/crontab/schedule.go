@@ -139,18 +139,14 @@ func (s Schedule) Next(t time.Time) time.Time {
 	if s.loc == nil {
 		return time.Time{}
 	}
-	end := t.AddDate(horizon, 0, 0)
-	for at := t.Truncate(time.Minute).Add(time.Minute); at.Before(end); {
-		found, next := s.within(at)
-		if !found.IsZero() {
-			return found.In(t.Location())
-		}
-		if next.IsZero() {
-			break
-		}
-		at = next
+	found, next := s.within(t.Truncate(time.Minute).Add(time.Minute))
+	for found.IsZero() && !next.IsZero() && next.Before(t.AddDate(horizon, 0, 0)) {
+		found, next = s.within(next)
 	}
-	return time.Time{}
+	if found.IsZero() {
+		return found
+	}
+	return found.In(t.Location())
 }
 
 // within returns the first fire time from an instant on, before the clock of the zone is changed next; or when that is, or
@@ -195,20 +191,34 @@ func (s Schedule) match(from, before time.Time) time.Time {
 		at = at.Add(time.Minute)
 	}
 	for at.Before(before) {
-		switch {
-		case !s.month.has(int(at.Month())):
+		if !s.month.has(int(at.Month())) {
 			at = time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC)
-		case !s.fits(at):
-			at = time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, time.UTC)
-		case !s.hour.has(at.Hour()):
-			at = at.Truncate(time.Hour).Add(time.Hour)
-		case !s.minute.has(at.Minute()):
-			at = at.Add(time.Minute)
-		default:
-			return at
+			continue
 		}
+		day := at.Truncate(24 * time.Hour)
+		if s.fits(at) {
+			if minutes, found := s.inDay(int(at.Sub(day) / time.Minute)); found {
+				if at = day.Add(time.Duration(minutes) * time.Minute); at.Before(before) {
+					return at
+				}
+				break
+			}
+		}
+		at = day.Add(24 * time.Hour)
 	}
 	return time.Time{}
+}
+
+// inDay returns the first minute of a day that fits, from one on.
+func (s Schedule) inDay(from int) (minute int, found bool) {
+	hour := s.hour.from(from / 60)
+	if hour == from/60 {
+		if minute := s.minute.from(from % 60); minute < none {
+			return 60*hour + minute, true
+		}
+		hour = s.hour.from(hour + 1)
+	}
+	return 60*hour + s.minute.from(0), hour < none
 }
 
 // fits reports whether a day fits.
