@@ -182,7 +182,7 @@ func before(tick, apart string) (from string, ok bool) {
 func (v *view) tooLate(c *claim, op *history.Op) bool {
 	bound, err := time.ParseDuration(op.Call.Attr["lateby"])
 	tick, bad := time.Parse(tickText, c.tick)
-	slack := time.Duration(duration(v.h, SettingReturn, 1e9))
+	slack := time.Duration(v.back)
 	return err == nil && bad == nil && time.UnixMilli(c.rec.StartMS).Sub(tick) > bound+slack
 }
 

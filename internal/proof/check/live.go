@@ -25,16 +25,12 @@ func (Live) Name() string { return "live" }
 
 // Check implements Checker.
 func (Live) Check(h *history.History) []Finding {
-	l := &live{view: join(h), reported: duration(h, SettingReported, 3e9), back: duration(h, SettingReturn, 1e9)}
+	l := &live{view: join(h), reported: duration(h, SettingReported, 3e9)}
 	l.left = duration(h, SettingLeft, 0)
 	if l.left == 0 {
 		l.left = l.ttl + 5e9
 	}
-	for i, e := range h.Events {
-		if e.Kind == history.KindCount && e.Name == CountStall {
-			l.stalls = append(l.stalls, &h.Events[i])
-		}
-	}
+	l.stalls, l.slows = counted(h, CountStall), counted(h, CountSlow)
 	var f []Finding
 	for i := range l.ops {
 		f = append(f, l.late(&l.ops[i])...)
@@ -52,8 +48,8 @@ func (Live) Check(h *history.History) []Finding {
 
 type live struct {
 	*view
-	reported, back, left int64
-	stalls               []*history.Event
+	reported, left int64
+	stalls, slows  []*history.Event
 }
 
 // stalled returns how long a client's process was stopped between two times.
@@ -69,7 +65,7 @@ func (l *live) stalled(client string, from, to int64) (sum int64) {
 // waited returns how long between two times a client's process was stopped, or etcd was
 // slow: what depends on both takes that much longer.
 func (l *live) waited(client string, from, to int64) int64 {
-	return l.stalled(client, from, to) + Slow(l.h, from, to)
+	return l.stalled(client, from, to) + overlap(l.slows, from, to)
 }
 
 // late: a call returns when its context ends.

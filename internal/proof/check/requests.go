@@ -296,7 +296,7 @@ func (v *view) effectsOfRequests() (f []Finding) {
 // toldOfRequest checks whether what a call returned is so.
 func (v *view) toldOfRequest(op *history.Op) []Finding {
 	r, n := op.Return, v.entries[op.Call.Gate]
-	late := op.Call.At - duration(v.h, SettingCacheFor, 10*time.Second) - v.ttl - v.lag
+	late := op.Call.At - v.cacheFor - v.ttl - v.lag
 	ok := true
 	switch r.Cause {
 	case history.Ran, history.Replayed, history.FailedBefore:

@@ -65,13 +65,24 @@ const CountSlow = "slow"
 
 // Slow returns for how much of the time between two instants etcd was slow, as the harness
 // has recorded.
-func Slow(h *history.History, from, to int64) (sum int64) {
-	for _, e := range h.Events {
-		if e.Kind == history.KindCount && e.Name == CountSlow {
-			sum += max(min(e.At, to)-max(e.At-e.N, from), 0)
-		}
+func Slow(h *history.History, from, to int64) int64 { return overlap(counted(h, CountSlow), from, to) }
+
+// overlap returns how much of the times that were counted is between two instants.
+func overlap(counts []*history.Event, from, to int64) (sum int64) {
+	for _, e := range counts {
+		sum += max(min(e.At, to)-max(e.At-e.N, from), 0)
 	}
 	return sum
+}
+
+// counted returns the counts of a name.
+func counted(h *history.History, name string) (all []*history.Event) {
+	for i, e := range h.Events {
+		if e.Kind == history.KindCount && e.Name == name {
+			all = append(all, &h.Events[i])
+		}
+	}
+	return all
 }
 
 // early returns the nemeses after which leases may end early.

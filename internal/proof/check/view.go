@@ -43,6 +43,8 @@ type view struct {
 	hasty     []*history.Window            // those that make etcd end leases early
 	ttl       int64
 	lag       int64
+	cacheFor  int64
+	back      int64
 	early     map[string]bool
 }
 
@@ -60,7 +62,7 @@ func join(h *history.History) *view {
 		spanOp: map[string]*history.Span{}, opByTag: map[string]*history.Op{}, releases: map[id][]*history.Op{}, lease: map[int64]string{},
 		setters: map[setter]int64{}, takers: map[string][]*history.Op{}, closers: map[string][]*history.Op{}, deaths: map[string][]*history.Op{},
 		tampering: map[string][]*history.Window{}, revokers: map[int64][]*history.Window{},
-		ttl: ttl(h), lag: duration(h, SettingLag, time.Second), early: early(h),
+		ttl: ttl(h), lag: duration(h, SettingLag, time.Second), cacheFor: duration(h, SettingCacheFor, 10*time.Second), back: duration(h, SettingReturn, 1e9), early: early(h),
 	}
 	if n := len(h.Events); n > 0 {
 		v.end = h.Events[n-1].At
