@@ -32,9 +32,8 @@ type Belief struct{}
 // Name implements Checker.
 func (Belief) Name() string { return "belief" }
 
-// Check implements Checker.
-func (Belief) Check(h *history.History) []Finding {
-	v := join(h)
+// check implements Checker.
+func (Belief) check(v *view) []Finding {
 	return append(v.beliefs(v.spans), v.twice()...)
 }
 

@@ -29,9 +29,9 @@ type Fence struct{}
 // Name implements Checker.
 func (Fence) Name() string { return "fence" }
 
-// Check implements Checker.
-func (Fence) Check(h *history.History) []Finding {
-	return join(h).registers(func(gate string) bool { return !isJob(gate) })
+// check implements Checker.
+func (Fence) check(v *view) []Finding {
+	return v.registers(func(gate string) bool { return !isJob(gate) })
 }
 
 // registers checks the effects under those permits.

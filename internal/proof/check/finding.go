@@ -5,17 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/etcdkit/etcdkit/internal/proof/history"
 )
 
-// Checker judges one aspect of histories. It must not change the history, and must
-// give the same findings for the same history.
+// Checker judges one aspect of histories. It must not change the history, nor what is
+// joined of it, which all have in common; and must give the same findings for the same
+// history.
 type Checker interface {
 	// Name is one word. Mutants are killed by name.
 	Name() string
-	// Check returns what it has found, in any order.
-	Check(h *history.History) []Finding
+	// check returns what it has found, in any order.
+	check(v *view) []Finding
 }
 
 // Level says what a finding means.

@@ -56,9 +56,8 @@ type Jobs struct{}
 // Name implements Checker.
 func (Jobs) Name() string { return "jobs" }
 
-// Check implements Checker.
-func (Jobs) Check(h *history.History) []Finding {
-	v := join(h)
+// check implements Checker.
+func (Jobs) check(v *view) []Finding {
 	f := append(v.beliefs(v.runs), v.registers(isJob)...)
 	if !v.tapped {
 		return f

@@ -33,9 +33,9 @@ type Linear struct{}
 // Name implements Checker.
 func (Linear) Name() string { return "linear" }
 
-// Check implements Checker.
-func (Linear) Check(h *history.History) []Finding {
-	v, timeout := join(h), linearTimeout(h)
+// check implements Checker.
+func (Linear) check(v *view) []Finding {
+	timeout := linearTimeout(v.h)
 	var f []Finding
 	for _, name := range v.queues() {
 		ops := v.linearOps(name)

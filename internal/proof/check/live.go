@@ -23,9 +23,10 @@ type Live struct{}
 // Name implements Checker.
 func (Live) Name() string { return "live" }
 
-// Check implements Checker.
-func (Live) Check(h *history.History) []Finding {
-	l := &live{view: join(h), reported: duration(h, SettingReported, 3e9)}
+// check implements Checker.
+func (Live) check(v *view) []Finding {
+	h := v.h
+	l := &live{view: v, reported: duration(h, SettingReported, 3e9)}
 	l.left = duration(h, SettingLeft, 0)
 	if l.left == 0 {
 		l.left = l.ttl + 5e9

@@ -24,12 +24,12 @@ type Rates struct{}
 // Name implements Checker.
 func (Rates) Name() string { return "rates" }
 
-// Check implements Checker.
-func (Rates) Check(h *history.History) (f []Finding) {
-	excepted := exceptedFromRates(h)
+// check implements Checker.
+func (Rates) check(v *view) (f []Finding) {
+	excepted := exceptedFromRates(v.h)
 	limits := map[string]map[[2]string]bool{} // by gate: rates and bursts
 	taken := map[string]map[int][]Span{}      // by gate, and by how many exceptions came before
-	for _, op := range h.Ops() {
+	for _, op := range v.ops {
 		if op.Call.Name != history.RateTake && op.Call.Name != history.RateSet {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/etcdkit/etcdkit/internal/proof/history"
@@ -106,9 +105,10 @@ func (s *store) names() []string {
 func (s *store) commit(c history.Commit) {
 	notices := map[string]record.Notice{}
 	touched := map[string]*gate{}
-	for _, e := range c.Events {
-		k := s.layout.parse(strings.TrimPrefix(string(e.KV.Key), s.prefix))
-		switch {
+	keys := make([]parsedKey, len(c.Events))
+	for i, e := range c.Events {
+		keys[i] = s.layout.parse(s.short(e))
+		switch k := keys[i]; {
 		case k.kind == keyAlive && e.Kind == history.KindDelete:
 			if l := s.leases[k.lease]; l != nil {
 				l.gone, l.goneAt = c.Rev, c.At
@@ -117,10 +117,9 @@ func (s *store) commit(c history.Commit) {
 			notices[s.prefix+k.request], _ = record.DecodeNotice([]byte(e.KV.Value))
 		}
 	}
-	for _, e := range c.Events {
-		name := strings.TrimPrefix(string(e.KV.Key), s.prefix)
-		k := s.layout.parse(name)
-		s.note(name, k, e)
+	for i, e := range c.Events {
+		k := keys[i]
+		s.note(s.short(e), k, e)
 		switch k.kind {
 		case keyAlive:
 			if e.Kind == history.KindPut && s.leases[k.lease] == nil {
@@ -169,8 +168,8 @@ func (s *store) commit(c history.Commit) {
 		g.admit(c)
 	}
 	s.pair(c)
-	s.runJobs(c)
-	s.runRequests(c)
+	s.runJobs(c, keys)
+	s.runRequests(c, keys)
 }
 
 // stop notes that a request was asked to end.

@@ -55,11 +55,11 @@ type jobEvents struct {
 	floors     []string                 // that were put
 }
 
-// runJobs applies one revision to the jobs that it touches.
-func (s *store) runJobs(c history.Commit) {
+// runJobs applies one revision, of those keys, to the jobs that it touches.
+func (s *store) runJobs(c history.Commit, keys []parsedKey) {
 	all := map[string]*jobEvents{}
 	for i, e := range c.Events {
-		k := s.layout.parse(s.short(e))
+		k := keys[i]
 		if !isJob(k.gate) {
 			continue
 		}

@@ -52,10 +52,10 @@ func (s *version) finished() bool {
 	return s != nil && (s.rec.State == record.AttemptDone || s.rec.State == record.AttemptFailed)
 }
 
-// runRequests applies one revision to the idempotency keys that it touches.
-func (s *store) runRequests(c history.Commit) {
-	for _, e := range c.Events {
-		if k := s.layout.parse(s.short(e)); k.kind == keyAlive && e.Kind == history.KindDelete {
+// runRequests applies one revision, of those keys, to the idempotency keys that it touches.
+func (s *store) runRequests(c history.Commit, keys []parsedKey) {
+	for i, e := range c.Events {
+		if k := keys[i]; k.kind == keyAlive && e.Kind == history.KindDelete {
 			for _, n := range s.entries {
 				if n.holder != nil && n.holder.rec.Lease == k.lease {
 					n.end(s, c)
@@ -63,8 +63,8 @@ func (s *store) runRequests(c history.Commit) {
 			}
 		}
 	}
-	for i, e := range c.Events {
-		k := s.layout.parse(s.short(e))
+	for i := range c.Events {
+		k := keys[i]
 		if k.kind != keyRecord {
 			continue
 		}

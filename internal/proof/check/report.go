@@ -49,15 +49,15 @@ const (
 // Judge runs the checkers on a history, and adds what the run has found itself, as
 // checker "end".
 func Judge(h *history.History, checkers ...Checker) *Report {
-	r := &Report{Events: len(h.Events)}
+	r, v := &Report{Events: len(h.Events)}, join(h)
 	for _, c := range checkers {
-		for _, f := range c.Check(h) {
+		for _, f := range c.check(v) {
 			f.Checker = c.Name()
 			r.Findings = append(r.Findings, f)
 		}
 	}
 	r.Findings = sorted(append(r.Findings, own(h)...))
-	r.Effects = effects(h)
+	r.Effects = effects(v)
 	for _, f := range r.Findings {
 		if f.Level == Excused {
 			r.Effects[EffectExcused]++
@@ -127,11 +127,10 @@ func (r *Report) Killers() []string {
 }
 
 // effects counts what happened.
-func effects(h *history.History) map[string]int64 {
-	n := h.Counts()
+func effects(v *view) map[string]int64 {
+	n := v.h.Counts()
 	delete(n, CountStall) // these are times
 	delete(n, CountSlow)
-	v := join(h)
 	n[EffectGrants] += v.granted
 	n[EffectStarts] += int64(len(v.runs))
 	n[EffectAttempts] += int64(len(v.tries))
@@ -156,7 +155,7 @@ func effects(h *history.History) map[string]int64 {
 			}
 		}
 	}
-	for _, e := range h.Events {
+	for _, e := range v.h.Events {
 		if e.Kind == history.KindEffect && e.Outcome == history.Unknown {
 			n[EffectUnknown]++
 		}

@@ -55,9 +55,8 @@ type Requests struct{}
 // Name implements Checker.
 func (Requests) Name() string { return "requests" }
 
-// Check implements Checker.
-func (Requests) Check(h *history.History) []Finding {
-	v := join(h)
+// check implements Checker.
+func (Requests) check(v *view) []Finding {
 	f := v.beliefs(v.tries)
 	if !v.tapped {
 		return f

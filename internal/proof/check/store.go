@@ -34,17 +34,16 @@ type Store struct{}
 // Name implements Checker.
 func (Store) Name() string { return "store" }
 
-// Check implements Checker.
-func (Store) Check(h *history.History) []Finding {
-	v := join(h)
+// check implements Checker.
+func (Store) check(v *view) []Finding {
 	if !v.tapped {
 		return []Finding{unclear("tap", "", "there is no tap")}
 	}
 	var f []Finding
-	for _, m := range h.Marks(history.MarkTapGap) {
+	for _, m := range v.h.Marks(history.MarkTapGap) {
 		f = append(f, unclear("tap", "", "the tap has missed something: %s", m.Error))
 	}
-	if len(h.Marks(history.MarkTapComplete)) == 0 {
+	if len(v.h.Marks(history.MarkTapComplete)) == 0 {
 		f = append(f, unclear("tap", "", "it is not known whether the tap has seen everything"))
 	}
 	if len(f) > 0 {
