@@ -168,8 +168,10 @@ func (s Schedule) within(at time.Time) (found, next time.Time) {
 			}
 		}
 	}
-	last := wall.AddDate(horizon, 0, 0)
-	if !next.IsZero() {
+	var last time.Time
+	if next.IsZero() {
+		last = wall.AddDate(horizon, 0, 0)
+	} else {
 		last = clock(next, offset)
 	}
 	fits := s.match(wall, last)
