@@ -206,7 +206,7 @@ func TestLikeEncodingJSON(t *testing.T) {
 	check(t, []byte("["+strings.Repeat("9", 100_000)+"e"+strings.Repeat("9", 100_000)+"]"))
 	step := 1
 	if testing.Short() {
-		step = 7
+		step = 29
 	}
 	for n := 0; n < 300; n += step { // around the lengths at which a text is replaced by its hash
 		for _, most := range []int{1 << 10, 1 << 12} {
@@ -227,9 +227,8 @@ func FuzzLikeEncodingJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { like(t, b) })
 }
 
-// costly are texts of a mebibyte, of what costs most for its length.
-var costly = func() map[string][]byte {
-	const size = 1 << 20
+// costly are texts of a size, of what costs most for its length.
+func costly(size int) map[string][]byte {
 	fill := func(begin, one, end string) []byte {
 		return []byte(begin + strings.TrimSuffix(strings.Repeat(one, (size-len(begin)-len(end))/len(one)), ",") + end)
 	}
@@ -245,11 +244,15 @@ var costly = func() map[string][]byte {
 		"nested":  []byte(deep.String() + `"` + strings.Repeat("x", size-len(deep.String())) + `"` + strings.Repeat("}", 9_000)),
 		"escapes": fill(`"`, `\u003c`, `"`), "text": fill(`"`, "text ", `"`), "one number": fill("1e", "9", ""), "space": fill("[", " ", "]"),
 	}
-}()
+}
 
-// What a client sends costs a server not much more than its length.
+// What a client sends costs a server not much more than its length. -short has an eighth of the length.
 func TestCost(t *testing.T) {
-	for name, b := range costly {
+	size := 1 << 20
+	if testing.Short() {
+		size >>= 3
+	}
+	for name, b := range costly(size) {
 		allocations := testing.AllocsPerRun(1, func() {
 			_, err := canonical.JSON(b)
 			require.NoError(t, err, name)
@@ -259,7 +262,7 @@ func TestCost(t *testing.T) {
 }
 
 func BenchmarkJSON(b *testing.B) {
-	for name, text := range costly {
+	for name, text := range costly(1 << 20) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
