@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"net/http"
@@ -21,13 +22,13 @@ import (
 // following counts the watches of consoles.
 func following() int {
 	b := make([]byte, 16<<20)
-	return strings.Count(string(b[:runtime.Stack(b, true)]), "fleet.(*Fleet).Run(")
+	return bytes.Count(b[:runtime.Stack(b, true)], []byte("fleet.(*Fleet).Run("))
 }
 
 // A console follows its namespace by one watch while pages are read, however many read them, and by none
 // otherwise. The first reader after that sees what has changed meanwhile.
 func TestFollowsForViewersOnly(t *testing.T) {
-	require.Eventually(t, func() bool { return following() == 0 }, testkit.Soon, 10*time.Millisecond, "other tests have ended")
+	require.Eventually(t, func() bool { return following() == 0 }, testkit.Soon, 50*time.Millisecond, "other tests have ended")
 	s := open(t, "", nil)
 	s.acquire(s.semaphore("web-7", "charge", 3))
 	require.Zero(t, following(), "no page was read")
@@ -38,8 +39,8 @@ func TestFollowsForViewersOnly(t *testing.T) {
 
 	brief := open(t, "", nil)
 	console.SetUnseen(brief.handler, time.Second)
-	require.Eventually(t, func() bool { brief.page("/"); return following() == 2 }, testkit.Soon, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return following() == 1 }, testkit.Soon, 10*time.Millisecond)
+	require.Eventually(t, func() bool { brief.page("/"); return following() == 2 }, testkit.Soon, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return following() == 1 }, testkit.Soon, 50*time.Millisecond)
 	brief.acquire(brief.semaphore("web-7", "refund", 3))
 	require.Contains(t, brief.page("/"), "semaphore/refund")
 }

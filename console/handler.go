@@ -65,7 +65,7 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	}
 	c := &console{
 		sess: sess, inner: engine.Of(sess), opts: o, viewers: make(chan struct{}, o.MaxViewers), cross: http.NewCrossOriginProtection(),
-		mux: http.NewServeMux(), pages: map[string]*template.Template{}, now: time.Now, deeds: map[string]deed{},
+		mux: http.NewServeMux(), now: time.Now, deeds: map[string]deed{},
 	}
 	c.refusals = o.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, mostRefusals, 0)
@@ -77,12 +77,10 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 		sess: c.inner, unseen: unseenFor, ended: c.shared.drop, sample: c.history.follow,
 		options: fleet.Options{Probe: probeEvery, Refresh: refreshEvery, Logger: o.Logger, Now: time.Now, Details: true},
 	}
+	if c.pages, err = templates(); err != nil {
+		return nil, fmt.Errorf("console: new handler: %w", err)
+	}
 	for path, page := range views {
-		t, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/queuetable.html", "templates/"+page.template)
-		if err != nil {
-			return nil, fmt.Errorf("console: new handler: %w", err)
-		}
-		c.pages[path] = t
 		pattern := "GET /" + path
 		if path == "" {
 			pattern += "{$}"
@@ -96,6 +94,19 @@ func Handler(sess *concurrency.Session, opts *Options) (http.Handler, error) {
 	c.mux.HandleFunc("GET /", c.missing)
 	return c, nil
 }
+
+// templates returns those of the pages, by path. They are read once, for all handlers of the process.
+var templates = sync.OnceValues(func() (map[string]*template.Template, error) {
+	pages := map[string]*template.Template{}
+	for path, page := range views {
+		t, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html", "templates/queuetable.html", "templates/"+page.template)
+		if err != nil {
+			return nil, err
+		}
+		pages[path] = t
+	}
+	return pages, nil
+})
 
 // static serves the style, the script and the icon.
 func (c *console) static(w http.ResponseWriter, r *http.Request) {
