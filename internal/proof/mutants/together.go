@@ -19,8 +19,8 @@ const Variable = "ETCDKIT_MUTANT"
 
 // Together writes the files of a tree that has many mutants at once below dir, and a file for go's -overlay, whose path it
 // returns: a function that mutants change is there once as it is and once for each of them, and calls the one that Variable
-// names. It returns the names of the mutants that have to be built alone, too: they change what is no function's body, or a
-// function that depends on who calls it.
+// names. It returns the names of the mutants that have to be built alone: they change another declaration than a function, or a
+// function that would do something else if another one called it.
 func Together(all []Mutant, root, dir string) (overlay string, alone []string, err error) {
 	t := &tree{files: map[string]*together{}}
 	for number, m := range all {
