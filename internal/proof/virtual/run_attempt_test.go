@@ -30,6 +30,7 @@ func TestAttemptUnderALostRun(t *testing.T) {
 						}
 						require.NoError(t, jobs.Unlock(t.Context(), "nightly", "test"))
 						<-work.Done()
+						require.ErrorIs(t, context.Cause(work), schedlock.ErrUnlocked, "MaxExecution ends it, too, but later")
 						return 0, context.Cause(work)
 					})
 					return err
