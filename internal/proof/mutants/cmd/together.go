@@ -19,7 +19,8 @@ import (
 )
 
 // allTogether runs the mutants that name a test from one build of the product that has all of them, a test binary after the
-// other, and reports each. It returns those that have to be built alone.
+// other, and reports each that is noticed. It returns those that have to be built alone, and those that were not noticed: a test
+// may start a process without the variable that says which mutant it is.
 func allTogether(ctx context.Context, all []mutants.Mutant, dir string, report func(mutants.Mutant, row, time.Duration)) (alone []mutants.Mutant, err error) {
 	byTest := slices.DeleteFunc(slices.Clone(all), func(m mutants.Mutant) bool { return m.Test == "" })
 	overlay, names, err := mutants.Together(byTest, ".", dir)
@@ -56,8 +57,8 @@ type binary struct {
 	file string
 }
 
-// run builds it and runs the mutants, some beside each other. Those whose test fails also in the product as it is built here are
-// returned: a function that is called through another one is not quite the same.
+// run builds it and runs the mutants, some beside each other. It returns those that were not noticed, and those whose test fails
+// also in the product as it is built here: a function that is called through another one is not quite the same.
 func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mutant, row, time.Duration)) (alone []mutants.Mutant, err error) {
 	if out, err := exec.CommandContext(b.ctx, "go", "test", "-c", "-overlay", overlay, "-vet=off", "-o", b.file, b.pkg).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the mutants of its tests: %w\n%s", err, out)
@@ -88,7 +89,9 @@ func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mu
 	for _, m := range own {
 		if slices.Contains(red, m.Test) {
 			fmt.Fprintf(os.Stderr, "mutants: %s fails without a mutant, too, and is built anew for %s\n", m.Test, m.Name)
+			mu.Lock()
 			alone = append(alone, m)
+			mu.Unlock()
 			continue
 		}
 		turns <- struct{}{}
@@ -101,6 +104,10 @@ func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mu
 			defer mu.Unlock()
 			if failure != nil {
 				err = errors.Join(err, fmt.Errorf("%s: %w", m.Name, failure))
+				return
+			}
+			if !r.killed {
+				alone = append(alone, m)
 				return
 			}
 			report(m, r, time.Since(begun))
