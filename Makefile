@@ -172,7 +172,7 @@ compat: ## Run all tests against real servers of etcd 3.5, 3.6 and 3.7, one afte
 	@go run ./compat -- -timeout=$(TESTTIMEOUT) $(TESTFLAGS) $(PKGS)
 
 .PHONY: mutants
-mutants: ## Take one rule after the other out of the product and show which checker or test notices (ARGS="-only m04"); half an hour
+mutants: ## Take one rule after the other out of the product and show which checker or test notices (ARGS="-only m04"); up to an hour
 	@$(patiently) go build -o bin/mutants ./internal/proof/mutants/cmd
 	@bin/mutants $(ARGS)
 

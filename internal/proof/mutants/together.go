@@ -14,17 +14,15 @@ import (
 	"strings"
 )
 
-// Variable is the name of the environment variable that says which mutant a program of Together is. Without it, it is the product.
-const Variable = "ETCDKIT_MUTANT"
-
 // Together writes the files of a tree that has many mutants at once below dir, and a file for go's -overlay, whose path it
-// returns: a function that mutants change is there once as it is and once for each of them, and calls the one that Variable
-// names. It returns the names of the mutants that have to be built alone: they change another declaration than a function, or a
+// returns: a function that mutants change is there once as it is and once for each of them. A program that is built so is the
+// mutant whose name its folder has, as are the processes that it starts of itself, and the product in any other folder.
+// It returns the names of the mutants that have to be built alone: they change another declaration than a function, or a
 // function that would do something else if another one called it.
 func Together(all []Mutant, root, dir string) (overlay string, alone []string, err error) {
 	t := &tree{files: map[string]*together{}}
-	for number, m := range all {
-		fits, err := t.add(m, number, root)
+	for _, m := range all {
+		fits, err := t.add(m, root)
 		if err != nil {
 			return "", nil, fmt.Errorf("%s: %w", m.Name, err)
 		}
@@ -41,7 +39,7 @@ func Together(all []Mutant, root, dir string) (overlay string, alone []string, e
 		replace[path] = to
 		return os.WriteFile(to, src, 0o600)
 	}
-	chooses := map[string]string{} // the packages that have to know the variable, by directory
+	chooses := map[string]string{} // the packages that have to know the mutant, by directory
 	for path, f := range t.files {
 		if len(f.functions) == 0 {
 			continue
@@ -52,8 +50,7 @@ func Together(all []Mutant, root, dir string) (overlay string, alone []string, e
 		chooses[filepath.Dir(path)] = f.syntax.Name.Name
 	}
 	for dir, name := range chooses {
-		src := fmt.Sprintf("package %s\n\nimport %[2]s_os \"os\"\n\nvar %[2]s = %[2]s_os.Getenv(%q)\n", name, chosen, Variable)
-		if err := put(filepath.Join(dir, chosen+".go"), []byte(src)); err != nil {
+		if err := put(filepath.Join(dir, chosen+".go"), []byte("package "+name+"\n"+choosing)); err != nil {
 			return "", nil, err
 		}
 	}
@@ -65,8 +62,24 @@ func Together(all []Mutant, root, dir string) (overlay string, alone []string, e
 	return overlay, alone, os.WriteFile(overlay, b, 0o600)
 }
 
-// chosen is the variable of a package that has the name of the mutant, and its file.
-const chosen = "chosenMutant"
+// chosen is the variable of a package that has the name of the mutant, and its file, with the text choosing.
+const (
+	chosen   = "chosenMutant"
+	choosing = `
+import (
+	mutant_os "os"
+	mutant_filepath "path/filepath"
+)
+
+var chosenMutant = func() string {
+	program, err := mutant_os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return mutant_filepath.Base(mutant_filepath.Dir(program))
+}()
+`
+)
 
 // tree is what Together has read.
 type tree struct{ files map[string]*together }
@@ -81,12 +94,14 @@ type together struct {
 // copied is what one mutant makes of a function.
 type copied struct {
 	mutant string
-	number int
 	hits   []hit
 }
 
+// suffix is what its name has after that of the function.
+func (c copied) suffix() string { return "_" + strings.ReplaceAll(c.mutant, "-", "_") }
+
 // add adds a mutant to the files that it changes, or reports false and adds nothing.
-func (t *tree) add(m Mutant, number int, root string) (fits bool, err error) {
+func (t *tree) add(m Mutant, root string) (fits bool, err error) {
 	type place struct {
 		file *together
 		in   *ast.FuncDecl
@@ -109,7 +124,7 @@ func (t *tree) add(m Mutant, number int, root string) (fits bool, err error) {
 	}
 	for at, hits := range hits {
 		slices.SortFunc(hits, func(a, b hit) int { return a.start - b.start })
-		at.file.functions[at.in] = append(at.file.functions[at.in], copied{m.Name, number, hits})
+		at.file.functions[at.in] = append(at.file.functions[at.in], copied{m.Name, hits})
 	}
 	return true, nil
 }
@@ -179,7 +194,7 @@ func (f *together) text() []byte {
 func (f *together) mutated(d *ast.FuncDecl, c copied) string {
 	var out strings.Builder
 	name := f.at(d.Name.End())
-	fmt.Fprintf(&out, "\n%s_%d", f.src[f.at(d.Pos()):name], c.number)
+	fmt.Fprintf(&out, "\n%s%s", f.src[f.at(d.Pos()):name], c.suffix())
 	at := name
 	for _, h := range c.hits {
 		fmt.Fprintf(&out, "%s %s ", f.src[at:h.start], h.put)
@@ -228,7 +243,7 @@ func (f *together) choice(d *ast.FuncDecl, copies []copied) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n%s{\n\tswitch %s {\n", head, chosen)
 	for _, c := range copies {
-		fmt.Fprintf(&out, "\tcase %q:\n\t\t%s%s%s_%d%s(%s)%s\n", c.mutant, returns, call, d.Name.Name, c.number, kinds, strings.Join(args, ", "), over)
+		fmt.Fprintf(&out, "\tcase %q:\n\t\t%s%s%s%s%s(%s)%s\n", c.mutant, returns, call, d.Name.Name, c.suffix(), kinds, strings.Join(args, ", "), over)
 	}
 	fmt.Fprintf(&out, "\t}\n\t%s%s%s_original%s(%s)\n}\n", returns, call, d.Name.Name, kinds, strings.Join(args, ", "))
 	return out.String()

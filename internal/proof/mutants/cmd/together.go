@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -19,12 +19,14 @@ import (
 )
 
 // allTogether runs the mutants that name a test from one build of the product that has all of them, a test binary after the
-// other, and reports each that is noticed. It returns those that have to be built alone, and those that were not noticed: a test
-// may start a process without the variable that says which mutant it is.
+// other, and reports each. It returns those that have to be built alone.
 func allTogether(ctx context.Context, all []mutants.Mutant, dir string, report func(mutants.Mutant, row, time.Duration)) (alone []mutants.Mutant, err error) {
 	byTest := slices.DeleteFunc(slices.Clone(all), func(m mutants.Mutant) bool { return m.Test == "" })
 	overlay, names, err := mutants.Together(byTest, ".", dir)
 	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(filepath.Join(dir, "product"), 0o700); err != nil {
 		return nil, err
 	}
 	var packages []string
@@ -38,7 +40,7 @@ func allTogether(ctx context.Context, all []mutants.Mutant, dir string, report f
 	}
 	for _, pkg := range packages {
 		own := slices.DeleteFunc(slices.Clone(byTest), func(m mutants.Mutant) bool { return m.Package != pkg || slices.Contains(names, m.Name) })
-		rest, failure := binary{ctx, pkg, filepath.Join(dir, "together.test")}.run(overlay, own, report)
+		rest, failure := binary{ctx, pkg, filepath.Join(dir, "product", path.Base(pkg)+".test")}.run(overlay, own, report)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -57,8 +59,8 @@ type binary struct {
 	file string
 }
 
-// run builds it and runs the mutants, some beside each other. It returns those that were not noticed, and those whose test fails
-// also in the product as it is built here: a function that is called through another one is not quite the same.
+// run builds it and runs the mutants, some beside each other. Those whose test fails also in the product as it is built here are
+// returned: a function that is called through another one is not quite the same.
 func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mutant, row, time.Duration)) (alone []mutants.Mutant, err error) {
 	if out, err := exec.CommandContext(b.ctx, "go", "test", "-c", "-overlay", overlay, "-vet=off", "-o", b.file, b.pkg).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the mutants of its tests: %w\n%s", err, out)
@@ -74,7 +76,7 @@ func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mu
 	for _, m := range own {
 		tests = append(tests, m.Test)
 	}
-	out, err := b.test("", strings.Join(slices.Compact(slices.Sorted(slices.Values(tests))), "|"), flags)
+	out, err := b.test(b.file, strings.Join(slices.Compact(slices.Sorted(slices.Values(tests))), "|"), flags)
 	if err != nil && !failed.Match(out) {
 		return nil, fmt.Errorf("run the tests without a mutant: %w\n%s", err, out)
 	}
@@ -89,25 +91,18 @@ func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mu
 	for _, m := range own {
 		if slices.Contains(red, m.Test) {
 			fmt.Fprintf(os.Stderr, "mutants: %s fails without a mutant, too, and is built anew for %s\n", m.Test, m.Name)
-			mu.Lock()
 			alone = append(alone, m)
-			mu.Unlock()
 			continue
 		}
 		turns <- struct{}{}
 		running.Go(func() {
 			defer func() { <-turns }()
 			begun := time.Now()
-			out, failure := b.test(m.Name, m.Test, flags)
-			r, failure := verdictOf(m, out, failure)
+			r, failure := b.mutant(m, flags)
 			mu.Lock()
 			defer mu.Unlock()
 			if failure != nil {
 				err = errors.Join(err, fmt.Errorf("%s: %w", m.Name, failure))
-				return
-			}
-			if !r.killed {
-				alone = append(alone, m)
 				return
 			}
 			report(m, r, time.Since(begun))
@@ -120,13 +115,24 @@ func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mu
 // failed finds the tests that failed, without their subtests.
 var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 
-// test runs tests of a mutant, as go test does: in the folder of the package.
-func (b binary) test(mutant, tests string, flags []string) ([]byte, error) {
-	cmd := exec.CommandContext(b.ctx, b.file, append([]string{"-test.timeout=3m", "-test.run=^(" + tests + ")$"}, flags...)...)
+// mutant runs the test of a mutant, by a second name of the binary, in a folder with the mutant's name.
+func (b binary) mutant(m mutants.Mutant, flags []string) (row, error) {
+	dir := filepath.Join(filepath.Dir(filepath.Dir(b.file)), m.Name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return row{}, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, filepath.Base(b.file))
+	if err := os.Link(b.file, file); err != nil {
+		return row{}, err
+	}
+	out, err := b.test(file, m.Test, flags)
+	return verdictOf(m, out, err)
+}
+
+// test runs tests by a name of the binary, as go test does: in the folder of the package.
+func (b binary) test(file, tests string, flags []string) ([]byte, error) {
+	cmd := exec.CommandContext(b.ctx, file, append([]string{"-test.timeout=3m", "-test.run=^(" + tests + ")$"}, flags...)...)
 	cmd.Dir = filepath.FromSlash(b.pkg)
-	cmd.Env = append(os.Environ(), mutants.Variable+"="+mutant)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cmd.Run()
-	return out.Bytes(), err
+	return cmd.CombinedOutput()
 }
