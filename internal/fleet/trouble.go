@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"slices"
-
 	"github.com/etcdkit/etcdkit/internal/mirror"
 	"github.com/etcdkit/etcdkit/internal/record"
 )
@@ -35,13 +33,13 @@ func (l *Queue) Unreadable() (why record.UnreadableError, ok bool) {
 // Inherits reports whether the queue is a key of a limiter that has its default limit.
 func (l *Queue) Inherits() bool { return l.limiter != nil && !l.isTotal && !l.Own() }
 
-// Strays returns the keys in the range of the queue that are not etcdkit's, in order. A limit that cannot be read is none: a later
+// Strays returns the keys in the range of the queue that are not etcdkit's, in order. Its limit is none, also one that cannot be read: a later
 // release may have written it. With Options.Details.
 func (l *Queue) Strays() (keys []string) {
 	if l.Now.Foreign == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(l.ForeignKeys(), func(key string) bool { return l.limit != nil && key == string(l.limit.Key) })
+	return l.ForeignKeys()
 }
 
 // Overdue returns how many requests of the queue hold for longer than their MaxHold, since they were first seen to hold, and how

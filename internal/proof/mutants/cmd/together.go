@@ -87,7 +87,7 @@ func (b binary) run(overlay string, own []mutants.Mutant, report func(mutants.Mu
 	}
 	var mu sync.Mutex
 	var running sync.WaitGroup
-	turns := make(chan struct{}, 2*runtime.NumCPU())
+	turns := make(chan struct{}, 4*runtime.NumCPU()) // most wait for what does not come
 	for _, m := range own {
 		if slices.Contains(red, m.Test) {
 			fmt.Fprintf(os.Stderr, "mutants: %s fails without a mutant, too, and is built anew for %s\n", m.Test, m.Name)

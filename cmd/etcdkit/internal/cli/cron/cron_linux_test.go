@@ -127,7 +127,7 @@ func TestCronEndsItsCommands(t *testing.T) {
 			alive, err := syscall.Open(fifo, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 			require.NoError(t, err)
 			defer func() { _ = syscall.Close(alive) }()
-			p := cronOf(f, "CRON_TZ=UTC\n# job: long\n0 0 1 1 *  exec 7>"+fifo+"; trap 'echo ended > "+dir+"/ended; exit 1' TERM; (setsid sleep 600 &); echo begun > "+dir+"/begun; while :; do sleep 0.1; done\n", "--grace", "5s")
+			p := cronOf(f, "CRON_TZ=UTC\n# job: long\n0 0 1 1 *  exec 7>"+fifo+"; trap 'echo ended > "+dir+"/ended; exit 1' TERM; (setsid sleep 600 &); echo begun > "+dir+"/begun; while :; do sleep 0.1; done\n", "--grace", "5s", "--ttl", "10m") // its deadline, which ends it in any case, comes later
 			trigger(f, "long")
 			require.Eventually(t, func() bool { _, err := os.Stat(dir + "/begun"); return err == nil }, testkit.Soon, cron.ReadEvery/20)
 			require.NoError(t, p.Cmd.Process.Signal(by))
