@@ -173,9 +173,9 @@ func (a *attempt) onLease(ctx context.Context, call *queue.Call, e *engine.Epoch
 	return p, nil
 }
 
-// permit returns a permit for a call, which no request in etcd has yet.
-func (t terms) permit(q *sessionQueue, r *request) *Permit {
-	p := &Permit{queue: q, maxHold: r.MaxHold, source: t.source}
+// newPermit returns the permit of a call, which has none of etcd's keys yet.
+func newPermit(of source, q *sessionQueue, maxHold time.Duration) *Permit {
+	p := &Permit{queue: q, maxHold: maxHold, source: of}
 	if hooks := q.sess.Hooks(); hooks.On() {
 		p.hold = &observedHold{hooks: hooks}
 	}
@@ -185,7 +185,7 @@ func (t terms) permit(q *sessionQueue, r *request) *Permit {
 
 // granted returns the permit of a request that etcd has granted.
 func (a *attempt) granted(ctx context.Context, e *engine.Epoch, c *queue.Ticket) *Permit {
-	p := a.permit(a.queue, &a.request)
+	p := newPermit(a.source, a.queue, a.MaxHold)
 	(*internalPermit)(p).Begin(ctx, e, c, time.Now())
 	p.queue.CountPermits(c.Weight())
 	if a.keeper != nil {
@@ -195,15 +195,23 @@ func (a *attempt) granted(ctx context.Context, e *engine.Epoch, c *queue.Ticket)
 }
 
 // take returns a permit that was kept, or nil: then etcd is asked.
-func (t terms) take(ctx context.Context, q *sessionQueue, r *request) (p *Permit) {
-	permit := func() *keep.Holder {
-		p = t.permit(q, r)
-		return &p.kept
+func (t terms) take(ctx context.Context, q *sessionQueue, r *request) *Permit {
+	p := takeKept(ctx, t.keeper, q, r.MaxHold, t.source)
+	if p == nil && r.Bounded && t.keeper.WithdrawSurplus(ctx) {
+		p = takeKept(ctx, t.keeper, q, r.MaxHold, t.source)
 	}
-	if t.keeper.Take(ctx, permit) || r.Bounded && t.keeper.WithdrawSurplus(ctx) && t.keeper.Take(ctx, permit) {
+	return p
+}
+
+// takeKept returns a permit that was kept and is idle, or nil.
+func takeKept(ctx context.Context, k *keep.Keeper, q *sessionQueue, maxHold time.Duration, of source) (p *Permit) {
+	if k.Take(ctx, func() *keep.Holder {
+		p = newPermit(of, q, maxHold)
+		return &p.kept
+	}) {
 		return p
 	}
-	return nil
+	return nil // also if a key ended that p had
 }
 
 // isLocal reports whether a call waits in the local queue of its process.
@@ -213,7 +221,7 @@ func (a *attempt) isLocal() bool {
 
 // waitLocally waits in the local queue.
 func (a *attempt) waitLocally(ctx context.Context) (*Permit, error) {
-	p := a.permit(a.queue, &a.request)
+	p := newPermit(a.source, a.queue, a.MaxHold)
 	if err := a.keeper.Wait(ctx, &p.kept); err != nil {
 		return nil, err
 	}

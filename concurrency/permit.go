@@ -39,16 +39,29 @@ type Permit struct {
 	releasing atomic.Bool // Release was called
 	released  atomic.Bool // its holder has ended it
 	removed   func()      // to be called when its removal is confirmed
-	err       error       // the outcome of the release
 
-	mu      sync.Mutex      // of the rest, which is made when it is needed
-	asked   context.Context // of StopRequested
-	ask     context.CancelCauseFunc
-	closing sync.Once     // asked ends with Close, too: from the first StopRequested on
-	over    bool          // the release is done
-	done    chan struct{} // closed then
+	// These are made when they are needed: many permits end before.
+	outcome atomic.Pointer[outcome]
+	stop    atomic.Pointer[stopRequest]
+}
+
+// outcome is how a release ends, for the calls of Release.
+type outcome struct {
+	done    chan struct{} // closed when it is over
+	err     error         // what they return then
 	refused chan error    // has an error of etcd's if it refuses the release for now
 }
+
+func newOutcome() *outcome {
+	return &outcome{done: make(chan struct{}), refused: make(chan error, 1)}
+}
+
+// success is the outcome of each release that has succeeded before a call waited for it.
+var success = func() *outcome {
+	o := newOutcome()
+	close(o.done)
+	return o
+}()
 
 // origin is the context of the call that has got a permit, without its end. If the permit is of a
 // Limiter, FromContext finds the permit in it.
@@ -358,27 +371,36 @@ func (h *internalPermit) Released() bool { return h.released.Load() }
 // does; the first of these counts. The context of a permit that work in progress acquires after Close has begun has ended at once.
 // The permit itself stays valid until it is released or lost.
 func (p *Permit) StopRequested() context.Context {
-	asked, ask := p.stopping()
-	p.closing.Do(func() {
+	s := p.stopping()
+	s.closing.Do(func() {
 		accept := p.epoch.Accepting()
-		stop := context.AfterFunc(accept, func() { ask(context.Cause(accept)) })
+		stop := context.AfterFunc(accept, func() { s.ask(context.Cause(accept)) })
 		context.AfterFunc(p.Context(), func() { stop() })
 	})
-	return asked
+	return s.asked
 }
 
-// stopping returns the context of StopRequested.
-func (p *Permit) stopping() (context.Context, context.CancelCauseFunc) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.asked == nil {
-		p.asked, p.ask = context.WithCancelCause(p.Context())
+// stopRequest is what StopRequested returns.
+type stopRequest struct {
+	asked   context.Context
+	ask     context.CancelCauseFunc
+	closing sync.Once // asked ends with Close, too: from the first StopRequested on
+}
+
+// stopping returns what StopRequested is made of.
+func (p *Permit) stopping() *stopRequest {
+	if s := p.stop.Load(); s != nil {
+		return s
 	}
-	return p.asked, p.ask
+	s := &stopRequest{}
+	s.asked, s.ask = context.WithCancelCause(p.Context())
+	if !p.stop.CompareAndSwap(nil, s) {
+		s.ask(nil)
+	}
+	return p.stop.Load()
 }
 
 // askToStepDown ends the context of StopRequested.
 func (p *Permit) askToStepDown(n record.Notice) {
-	_, ask := p.stopping()
-	ask(&StepDownError{Name: p.queue.name, Token: p.token, Reason: noticeReason(n)})
+	p.stopping().ask(&StepDownError{Name: p.queue.name, Token: p.token, Reason: noticeReason(n)})
 }

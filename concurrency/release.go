@@ -58,17 +58,17 @@ func (p *Permit) release(ctx context.Context) error {
 		p.workEnded()
 		why = p.startRelease(ctx)
 	}
-	done, refused := p.outcome()
+	o := p.awaited()
 	select {
-	case <-done:
-		return p.err
+	case <-o.done:
+		return o.err
 	default:
 	}
 	select {
-	case <-done:
-		return p.err
-	case why = <-refused:
-		refused <- why // for the next call
+	case <-o.done:
+		return o.err
+	case why = <-o.refused:
+		o.refused <- why // for the next call
 	case <-ctx.Done():
 		if !errors.Is(why, ctx.Err()) {
 			why = ctx.Err()
@@ -267,8 +267,7 @@ func (e *LostError) loss() error {
 
 // refuse reports to the callers of Release that etcd refuses it, once.
 func (p *Permit) refuse(err error) {
-	_, refused := p.outcome()
-	refused <- err
+	p.awaited().refused <- err
 }
 
 func (p *Permit) unconfirmed(why error) *UnconfirmedError {
@@ -281,28 +280,22 @@ func (p *Permit) finishRelease(err error) {
 	p.finish(err)
 }
 
-// finish ends the release for its callers.
+// finish ends the release for its callers. It is called once.
 func (p *Permit) finish(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.err, p.over = err, true
-	if p.done != nil {
-		close(p.done)
+	if err == nil && p.outcome.CompareAndSwap(nil, success) {
+		return
 	}
+	o := p.awaited()
+	o.err = err
+	close(o.done)
 }
 
-// outcome returns what shows that the release is done, after which err is its outcome, and that etcd
-// refuses it.
-func (p *Permit) outcome() (done <-chan struct{}, refused chan error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.done == nil {
-		p.done, p.refused = make(chan struct{}), make(chan error, 1)
-		if p.over {
-			close(p.done)
-		}
+// awaited returns the outcome of the release, which may be waited for.
+func (p *Permit) awaited() *outcome {
+	if p.outcome.Load() == nil {
+		p.outcome.CompareAndSwap(nil, newOutcome())
 	}
-	return p.done, p.refused
+	return p.outcome.Load()
 }
 
 // Stayed is the end of Release.

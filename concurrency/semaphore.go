@@ -195,7 +195,7 @@ func (s semaphore) request(ctx context.Context, try bool, opts []AcquireOption) 
 // acquire is every call for a permit. That of a permit that was kept needs nothing else.
 func (s semaphore) acquire(ctx context.Context, try bool, opts []AcquireOption) (*Permit, error) {
 	if len(opts) == 0 && s.keeper != nil && s.source == nil && !s.queue.sess.Hooks().On() {
-		if p := s.terms().take(ctx, s.queue, &request{}); p != nil {
+		if p := takeKept(ctx, s.keeper, s.queue, 0, nil); p != nil {
 			return p, nil
 		}
 	}

@@ -129,10 +129,17 @@ func (l *Life) ending() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over == nil {
-		l.over, l.finish = context.WithCancel(context.Background())
+		l.over = &over{}
+		l.over.ctx, l.over.finish = context.WithCancel(context.Background())
 		if l.cause != nil {
-			l.finish()
+			l.over.finish()
 		}
 	}
-	return l.over
+	return l.over.ctx
+}
+
+// over ends with a life, and not before.
+type over struct {
+	ctx    context.Context
+	finish context.CancelFunc
 }

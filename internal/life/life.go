@@ -46,13 +46,12 @@ type Life struct {
 	mu     sync.Mutex
 	cause  error
 	first  bool            // it has ended, and before its parent
+	halted bool            // its bound does not apply
+	until  time.Time       // of the bound, or zero
+	timer  *time.Timer     // nil before the first bound
 	ctx    context.Context // nil until its end is waited for, as is cancel: many lives end before
 	cancel context.CancelCauseFunc
-	over   context.Context // nil until the loss of a hold is waited for, as is finish
-	finish context.CancelFunc
-	until  time.Time // of the bound, or zero
-	halted bool
-	timer  *time.Timer // nil before the first bound
+	over   *over // nil until the loss of a hold is waited for
 }
 
 // Begin begins a life without a bound, which is a part of its handle. Its context is derived from ctx.
@@ -134,7 +133,7 @@ func (l *Life) end(cause error) bool {
 	l.cause = cause
 	l.disarm()
 	if l.over != nil {
-		l.finish()
+		l.over.finish()
 	}
 	if l.ctx != nil {
 		l.cancel(cause)
