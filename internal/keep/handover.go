@@ -243,7 +243,7 @@ func (k *Keeper) deliver(h *Holder) {
 		k.Ended()
 		return
 	}
-	stays := h.fenced.CompareAndSwap(0, sealed) // otherwise it was asked to stop, and is released as by any holder
+	stays := h.seal() // otherwise it was asked to stop, and is released as by any holder
 	if !stays || !k.pass(c, h, now) && !(c.idleness(now, 0).stays(k.Keep) && c.setIdle(h, now)) {
 		c.drop(h)
 	}

@@ -49,6 +49,9 @@ func (h *Holder) Fence() bool {
 	return h.key == nil || h.fenced.CompareAndSwap(0, asked) || h.fenced.Load() == asked
 }
 
+// seal has a permit show its key no more, unless it has.
+func (h *Holder) seal() bool { return h.fenced.CompareAndSwap(0, sealed) }
+
 // Release is the release of a permit if its key passes to a call in the local queue, or stays for the next one. If
 // not, nothing is released.
 func (h *Holder) Release() (stayed bool) { return h.key != nil && h.key.release(h) }

@@ -75,7 +75,7 @@ func (c *Key) release(h *Holder) (stayed bool) {
 		return false
 	}
 	stays := c.idleness(now, 0).stays(k.Keep)
-	if !stays && k.Waiting() == 0 || !h.fenced.CompareAndSwap(0, sealed) {
+	if !stays && k.Waiting() == 0 || !h.seal() {
 		k.startWatch(now)
 		return false
 	}
