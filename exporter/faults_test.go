@@ -69,7 +69,7 @@ func TestLostEvents(t *testing.T) {
 	mu, err := concurrency.NewMutex(s, "x")
 	require.NoError(t, err)
 	e.reaches(f)
-	inj := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: hasEvents})
+	inj := c.Inject(embedtest.Fault{Method: "Watch", Do: embedtest.DropResponse, Match: hasEventsOf(s.NamespacePrefix() + "mutex/x/")})
 	p, err := mu.Lock(ctx)
 	require.NoError(t, err)
 	closed(t, hit(t, inj), "the event is lost")

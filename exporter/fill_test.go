@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/etcdkit/etcdkit/concurrency"
 	"github.com/etcdkit/etcdkit/embedtest"
@@ -77,6 +79,14 @@ func same(t testing.TB, want, got map[string]float64) {
 func hasEvents(_ string, msg any) bool {
 	resp, ok := msg.(*pb.WatchResponse)
 	return ok && len(resp.Events) > 0
+}
+
+// hasEventsOf matches responses of a watch that have events of keys with a prefix.
+func hasEventsOf(prefix string) func(string, any) bool {
+	return func(_ string, msg any) bool {
+		resp, ok := msg.(*pb.WatchResponse)
+		return ok && slices.ContainsFunc(resp.Events, func(ev *mvccpb.Event) bool { return strings.HasPrefix(string(ev.Kv.Key), prefix) })
+	}
 }
 
 // hit returns a channel that is closed when a fault has struck.
