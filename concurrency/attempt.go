@@ -211,7 +211,7 @@ func takeKept(ctx context.Context, k *keep.Keeper, q *sessionQueue, maxHold time
 	}) {
 		return p
 	}
-	return nil // also if a key ended that p had
+	return nil // p may be one whose key ended at that moment
 }
 
 // isLocal reports whether a call waits in the local queue of its process.

@@ -33,8 +33,8 @@ func (l *Queue) Unreadable() (why record.UnreadableError, ok bool) {
 // Inherits reports whether the queue is a key of a limiter that has its default limit.
 func (l *Queue) Inherits() bool { return l.limiter != nil && !l.isTotal && !l.Own() }
 
-// Strays returns the keys in the range of the queue that are not etcdkit's, in order. Its limit is none, also one that cannot be read: a later
-// release may have written it. With Options.Details.
+// Strays returns the keys in the range of the queue that are not etcdkit's, in order. The key of the limit is never among them, even
+// if that cannot be read: a later release may have written it. With Options.Details.
 func (l *Queue) Strays() (keys []string) {
 	if l.Now.Foreign == 0 {
 		return nil

@@ -30,7 +30,7 @@ func (s set) has(n int) bool { return s&(1<<n) != 0 }
 // none is what from returns if there is no such number.
 const none = 64
 
-// from returns the first number of the set from one on.
+// from returns the first number of the set that is n or more.
 func (s set) from(n int) int { return bits.TrailingZeros64(uint64(s &^ (1<<n - 1))) }
 
 // parse reads a field: a list of numbers, ranges, and ranges or * with a step.

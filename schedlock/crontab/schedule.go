@@ -211,7 +211,7 @@ func (s Schedule) match(from, before time.Time) time.Time {
 	return time.Time{}
 }
 
-// inDay returns the first minute of a day that fits, from one on.
+// inDay returns the first minute of a day that fits and is not before a given one.
 func (s Schedule) inDay(from int) (minute int, found bool) {
 	hour := s.hour.from(from / 60)
 	if hour == from/60 {
