@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,4 +47,19 @@ func TestVerdicts(t *testing.T) {
 		require.Equal(t, c.want, got, name)
 		require.Equal(t, c.fails, err != nil, name)
 	}
+}
+
+// A process that a mutant leaves behind, and that keeps the pipe of its output open, is not waited for.
+func TestOutputOfALeftProcess(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "echo said; sleep 1000 & echo $!")
+	out, err := outputOf(cmd)
+	require.NoError(t, err)
+	said := strings.Fields(string(out))
+	require.Equal(t, "said", said[0])
+	pid, err := strconv.Atoi(said[1])
+	require.NoError(t, err)
+	left, err := os.FindProcess(pid)
+	require.NoError(t, err)
+	require.NoError(t, left.Kill())
 }

@@ -134,5 +134,5 @@ func (b binary) mutant(m mutants.Mutant, flags []string) (row, error) {
 func (b binary) test(file, tests string, flags []string) ([]byte, error) {
 	cmd := exec.CommandContext(b.ctx, file, append([]string{"-test.timeout=3m", "-test.run=^(" + tests + ")$"}, flags...)...)
 	cmd.Dir = filepath.FromSlash(b.pkg)
-	return cmd.CombinedOutput()
+	return outputOf(cmd)
 }
