@@ -125,8 +125,9 @@ func TestJobsCheck(t *testing.T) {
 	planned, err := then.Job("nightly", nights, clitest.Nothing)
 	require.NoError(t, err)
 	planned.Next(now.Add(-80 * time.Hour)) // as a cron library does
+	reader := f.Locker("web-8")
 	require.Eventually(t, func() bool {
-		st, err := f.Locker("web-8").Status(ctx, "nightly")
+		st, err := reader.Status(ctx, "nightly")
 		return err == nil && st.Plan != nil
 	}, testkit.Soon, 5*time.Millisecond)
 	require.NoError(t, ends.Close(ctx))

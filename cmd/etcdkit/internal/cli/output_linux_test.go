@@ -52,7 +52,7 @@ func printing(t *testing.T, f *clitest.Fixture) map[string]string {
 	run, err := l.Status(ctx, "import")
 	require.NoError(t, err)
 	go func() { // jobs watch prints what begins after it
-		for ctx.Err() == nil {
+		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 			_, _ = l.Do(ctx, "sweep", clitest.Nothing)
 		}
 	}()
