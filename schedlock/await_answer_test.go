@@ -34,7 +34,7 @@ func TestUnlockedBeforeTheFailureIsRecorded(t *testing.T) {
 	require.Eventually(t, func() bool {
 		rec, err := in.Get(ctx, "job", tick(1))
 		return err == nil && rec.State == schedlock.RunUnconfirmed
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	require.NoError(t, other.Unlock(ctx, "job", "for the test"))
 	refused.Remove()
 	a := got(t, end, "the call returns")

@@ -270,7 +270,7 @@ func TestClaimsOfAFastClockAreNamed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c := slow.Clocks()
 		return len(c) == 1 && c[0].Known
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	res, err := fast.Do(ctxT(t), "job", nothing, schedlock.Tick(at.Add(30*time.Second)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)

@@ -144,7 +144,7 @@ func TestCloseDuringAClaim(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := a.Do(ctx, "other", nothing)
 		return err != nil
-	}, soon, 5*time.Millisecond, "it closes")
+	}, soon, 20*time.Millisecond, "it closes")
 	res, err := b.Do(ctx, "job", counted(&starts), schedlock.Tick(tick(1)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Claimed, res.Outcome)
@@ -361,7 +361,7 @@ func TestFurtherAttemptGivenUp(t *testing.T) {
 			require.Eventually(t, func() bool {
 				r, err := b.Get(ctx, "job", tick(1))
 				return err == nil && r.Attempt == 1 && r.State == schedlock.RunLost && r.Owner == a.sess.Owner()
-			}, soon, 5*time.Millisecond)
+			}, soon, 20*time.Millisecond)
 			started, done = do(ctx, f.instance(nil, nil).Locker, "job", closedCh(), opts...)
 			require.Equal(t, 2, got(t, started, "the second attempt").Attempt())
 			require.NoError(t, got(t, done, "its end").err)
@@ -389,7 +389,7 @@ func TestHungClaims(t *testing.T) {
 	for _, name := range hung {
 		wg.Go(func() { _, _ = a.Do(ctx, name, nothing, schedlock.Tick(tick(1))) })
 	}
-	require.Eventually(t, func() bool { return inj.Hits() >= 4 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return inj.Hits() >= 4 }, soon, 20*time.Millisecond)
 	res, err := a.Do(ctx, "job", nothing, schedlock.Tick(tick(1)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)
@@ -412,13 +412,13 @@ func TestClaimedBetweenLeases(t *testing.T) {
 	a.client.Inject(embedtest.Fault{Method: "LeaseGrant", Do: embedtest.FailWith, Err: status.Error(codes.Unavailable, "for the test"), Times: -1})
 	lease := a.sess.Lease()
 	require.NoError(t, f.RevokeLease(ctx, lease))
-	require.Eventually(t, func() bool { return a.sess.Lease() != lease }, soon, 5*time.Millisecond, "its lease is lost")
+	require.Eventually(t, func() bool { return a.sess.Lease() != lease }, soon, 20*time.Millisecond, "its lease is lost")
 
 	short, cancel := context.WithCancel(ctx)
 	defer cancel()
 	before := asked.Load()
 	_, done := do(short, a.Locker, "job", nil, schedlock.Tick(tick(0)))
-	require.Eventually(t, func() bool { return asked.Load() >= before+2 }, soon, 5*time.Millisecond, "it waits")
+	require.Eventually(t, func() bool { return asked.Load() >= before+2 }, soon, 20*time.Millisecond, "it waits")
 	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(0)))
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)
@@ -427,7 +427,7 @@ func TestClaimedBetweenLeases(t *testing.T) {
 		defer cancel()
 		res, err := a.Do(probe, "job", nothing, schedlock.Tick(tick(0)))
 		return err == nil && res.Outcome == schedlock.Claimed
-	}, soon, 5*time.Millisecond, "its watch has shown the claim")
+	}, soon, 20*time.Millisecond, "its watch has shown the claim")
 	cancel()
 	x := got(t, done, "it returns")
 	require.NoError(t, x.err)

@@ -73,7 +73,7 @@ func TestClaimThatEndsWithItsLease(t *testing.T) {
 			require.Eventually(t, func() bool {
 				r, err := b.Get(ctx, "job", tick(1))
 				return c.again && err == nil && r.Attempt == 1 || !c.again && errors.Is(err, schedlock.ErrGone)
-			}, soon, 5*time.Millisecond, "the record is as it was")
+			}, soon, 20*time.Millisecond, "the record is as it was")
 			res, err := b.Do(ctx, "job", counted(&starts), opts...)
 			require.NoError(t, err)
 			require.Equal(t, []any{schedlock.Ran, attempt}, []any{res.Outcome, res.Attempt})

@@ -22,7 +22,7 @@ func TestCooldownOfALiveProcessBesideAnotherAtLeast(t *testing.T) {
 	short := schedlock.AtLeast(time.Second)
 	at := func(later time.Duration) schedlock.CallOption {
 		h.set(friday.Add(later))
-		require.Eventually(t, func() bool { return !schedlock.Slowest(b.Locker).Before(friday.Add(later)) }, soon, 5*time.Millisecond, "its clock is known")
+		require.Eventually(t, func() bool { return !schedlock.Slowest(b.Locker).Before(friday.Add(later)) }, soon, 20*time.Millisecond, "its clock is known")
 		return schedlock.Tick(friday.Add(later))
 	}
 	for _, later := range []time.Duration{30 * time.Minute, 3 * time.Hour} {
@@ -33,7 +33,7 @@ func TestCooldownOfALiveProcessBesideAnotherAtLeast(t *testing.T) {
 	}
 	require.NoError(t, a.sess.Close(ctx))
 	require.Len(t, f.Keys("/cooldown"), 1, "its lease is of its own")
-	require.Eventually(t, func() bool { return len(b.Clocks()) == 0 }, soon, 5*time.Millisecond, "the end of the process is known")
+	require.Eventually(t, func() bool { return len(b.Clocks()) == 0 }, soon, 20*time.Millisecond, "the end of the process is known")
 	res, err := b.Do(ctx, "job", nothing, at(4*time.Hour), short)
 	require.NoError(t, err)
 	require.Equal(t, schedlock.Ran, res.Outcome)

@@ -73,7 +73,7 @@ func TestCooldownOfALostRunIsUnlocked(t *testing.T) {
 	job, err := survivor.Job("job", schedlock.Periods(24*time.Hour), nothing, least)
 	require.NoError(t, err)
 	job.Next(tick(1))
-	require.Eventually(t, func() bool { return f.marked(survivor) }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return f.marked(survivor) }, soon, 20*time.Millisecond)
 	require.Len(t, calls.records(), 1)
 	require.NoError(t, survivor.Unlock(ctx, "job", "it may start again"))
 	rec, err := survivor.Get(ctx, "job", r.Tick)

@@ -81,7 +81,7 @@ func TestTwoEntriesPerRun(t *testing.T) {
 		wg.Wait()
 	}
 	for _, in := range lks {
-		require.Eventually(t, func() bool { return len(in.Clocks()) == instances-1 }, soon, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return len(in.Clocks()) == instances-1 }, soon, 20*time.Millisecond)
 	}
 	round(0) // stores the settings
 	before := revision(t, f)
@@ -266,7 +266,7 @@ func TestAtMost(t *testing.T) {
 	require.Eventually(t, func() bool {
 		h, err := a.History(ctx, "stuck")
 		return err == nil && len(h) == 1 && h[0].State == schedlock.RunFailed
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	f.NoKeys("stuck/lock")
 	close(stuck)
 	x = got(t, answers, "it returns at last")
@@ -293,7 +293,7 @@ func TestCauseOfTheEndIsReportedOnce(t *testing.T) {
 		require.Eventually(t, func() bool {
 			h, err := a.History(ctx, name)
 			return err == nil && len(h) == 1 && strings.Count(h[0].Error, "AtMost of ") == 1
-		}, soon, 5*time.Millisecond)
+		}, soon, 20*time.Millisecond)
 
 		_, err = a.Do(ctx, name+", late", func(ctx context.Context, _ *schedlock.Run) error {
 			<-ctx.Done()
@@ -331,7 +331,7 @@ func TestAtMostWithoutAnswer(t *testing.T) {
 			schedlock.Tick(tick(1)), schedlock.AtMost(50*time.Millisecond))
 		answers <- answer{res, err}
 	}()
-	require.Eventually(t, func() bool { return silent.Hits() > 0 }, soon, 5*time.Millisecond, "its end is on its way")
+	require.Eventually(t, func() bool { return silent.Hits() > 0 }, soon, 20*time.Millisecond, "its end is on its way")
 	close(stuck)
 	x := got(t, answers, "it returns")
 	require.ErrorIs(t, x.err, schedlock.ErrTooLong)
@@ -393,7 +393,7 @@ func TestFastClock(t *testing.T) {
 	require.Eventually(t, func() bool {
 		k := now.Clocks()
 		return len(k) == 1 && k[0].Known && k[0].Ahead > 23*time.Hour
-	}, soon, 5*time.Millisecond, "its skew is measured")
+	}, soon, 20*time.Millisecond, "its skew is measured")
 	for n := range 6 {
 		res, err := fast.Do(ctx, "job", nothing, schedlock.Tick(tick(n).Add(24*time.Hour)))
 		require.NoError(t, err)

@@ -29,7 +29,7 @@ func (f fixture) elector(in instance) *gocronlock.Elector {
 
 func leads(t testing.TB, e *gocronlock.Elector) {
 	t.Helper()
-	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, 20*time.Millisecond)
 }
 
 // J13: an elector that was closed, or whose session was, leads no more and leaves nothing.
@@ -49,7 +49,7 @@ func TestElectorIsClosed(t *testing.T) {
 	e = f.elector(b)
 	leads(t, e)
 	require.NoError(t, b.sess.Close(ctx))
-	require.Eventually(t, func() bool { return e.IsLeader(ctx) != nil }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return e.IsLeader(ctx) != nil }, soon, 20*time.Millisecond)
 	f.NoKeys("/queue/")
 }
 

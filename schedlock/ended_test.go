@@ -30,7 +30,7 @@ func TestCtxOfAnotherSession(t *testing.T) {
 	// A call for the same tick is on standby until the run has ended.
 	standing, cancel := context.WithCancelCause(ctxT(t))
 	_, waits := do(standing, in.Locker, "busy", nil, schedlock.Tick(tick(1)), schedlock.Retries(1))
-	require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 1 }, soon, 20*time.Millisecond)
 	held, err := locker.Lock(ctxT(t), "held")
 	require.NoError(t, err)
 
@@ -118,7 +118,7 @@ func TestElectorCtxOfAnotherSession(t *testing.T) {
 	require.NoError(t, err)
 	e, err := gocronlock.NewElector(el)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return e.IsLeader(ctxT(t)) == nil }, soon, 20*time.Millisecond)
 	s.client.BlackHole()
 	ctx, cancel := context.WithCancelCause(ctxT(t))
 	cancel(concurrency.ErrClosed)

@@ -205,7 +205,7 @@ func TestTwoWeeksOfMissedTicks(t *testing.T) {
 				require.NoError(t, err)
 			}
 			// It may have been one that only now has looked for what was missed.
-			require.Eventually(t, func() bool { return starts.Load() > int64(want) }, soon, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return starts.Load() > int64(want) }, soon, 20*time.Millisecond)
 			require.EqualValues(t, want+1, starts.Load())
 			records, err := f.instance(nil, h.options()).History(ctx, "job")
 			require.NoError(t, err)

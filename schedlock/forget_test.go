@@ -143,7 +143,7 @@ func (f fixture) clockOf(in instance) {
 			}
 		}
 		return false
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 }
 
 // A process starts the job between what Forget has read and its Txn, or pauses it: nothing is removed.

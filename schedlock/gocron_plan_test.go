@@ -41,7 +41,7 @@ func TestGocronPlan(t *testing.T) {
 			require.Eventually(t, func() bool {
 				st, err := operator.Status(ctx, "job")
 				return err == nil && st.Plan.Text == "00 09 * * *"
-			}, soon, 5*time.Millisecond)
+			}, soon, 20*time.Millisecond)
 			require.NoError(t, daily.Remove(ctx))
 			_, err = operator.Status(ctx, "job")
 			require.ErrorIs(t, err, schedlock.ErrUnknownJob)
@@ -88,5 +88,5 @@ func (in instance) shows(t *testing.T, h *hand, next time.Time) {
 	require.Eventually(t, func() bool {
 		st, err := in.Status(ctxT(t), "job")
 		return err == nil && st.NextFire(h.now()).Equal(next)
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 }

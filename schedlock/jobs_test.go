@@ -41,7 +41,7 @@ func TestManyNames(t *testing.T) {
 	require.NoError(t, b.Unlock(ctx, "long", ""))
 	closed(t, r.Context().Done(), "a run learns that it was unlocked")
 	got(t, done, "it returns")
-	require.Eventually(t, func() bool { _, err := b.RequestRun(ctx, "asked", ""); return err == nil }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := b.RequestRun(ctx, "asked", ""); return err == nil }, soon, 20*time.Millisecond)
 	got(t, asked, "a Job learns of a request")
 	require.Error(t, b.sess.Close(endedCtx()))
 	got(t, retried, "a call on standby learns of a loss")
@@ -118,6 +118,6 @@ func TestForgottenSpares(t *testing.T) {
 	require.Eventually(t, func() bool {
 		all, err := f.Client().Leases(ctx)
 		return err == nil && len(all.Leases) == 3
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	close(end)
 }

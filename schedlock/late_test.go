@@ -193,7 +193,7 @@ func TestNoRetryAfterASleep(t *testing.T) {
 			f.loseRun(ctx, way.tick, func() {
 				b.client.ResetRequests()
 				go func() { _ = way.call(ctx, b, counted(&starts)) }()
-				require.Eventually(t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, 5*time.Millisecond, "it is on standby")
+				require.Eventually(t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, 20*time.Millisecond, "it is on standby")
 				h.set(h.now().Add(71 * time.Hour))
 			})
 			res := got(t, results, "the call returns")

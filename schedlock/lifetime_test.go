@@ -29,11 +29,11 @@ func TestCloseWaitsForARun(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := a.Do(ctx, "other", nothing)
 		return err != nil
-	}, soon, 5*time.Millisecond, "it closes")
+	}, soon, 20*time.Millisecond, "it closes")
 	_, err := a.Do(ctx, "other", nothing)
 	require.ErrorIs(t, err, schedlock.ErrClosed)
 	before := r.Deadline()
-	require.Eventually(t, func() bool { return r.Deadline().Sub(before) > time.Second }, soon, 5*time.Millisecond, "renewals continue")
+	require.Eventually(t, func() bool { return r.Deadline().Sub(before) > time.Second }, soon, 20*time.Millisecond, "renewals continue")
 	require.NoError(t, r.Check(ctx))
 	res, err := b.Do(ctx, "job", nothing, schedlock.Tick(tick(2)))
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestCompactionOnStandby(t *testing.T) {
 	got(t, started, "it starts")
 	b.client.ResetRequests()
 	_, waits := do(ctx, b.Locker, "job", nil, opts...)
-	require.Eventually(t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, 5*time.Millisecond, "it is on standby")
+	require.Eventually(t, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, 20*time.Millisecond, "it is on standby")
 	b.client.Cut()
 	for range 20 {
 		_, err := f.Client().Put(ctx, "noise", "")
@@ -116,7 +116,7 @@ func TestFrozenEtcd(t *testing.T) {
 		a.client.ResetRequests()
 		_, err := a.Do(ctxT(t), "job3", nothing, schedlock.Tick(tick(1)), schedlock.Retries(1))
 		return err == nil && a.client.Requests()["Txn"] == 1
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	a.client.BlackHole()
 	defer a.client.Heal()
 	calls := map[string]func(ctx context.Context) error{
@@ -186,7 +186,7 @@ func TestManyTicks(t *testing.T) {
 		require.Eventually(t, func() bool {
 			others := a.Clocks()
 			return len(others) > 0 && (others[0].Known || !known)
-		}, soon, 5*time.Millisecond)
+		}, soon, 20*time.Millisecond)
 	}
 	// It learns another's time from an event alone, so let it first be seen to watch.
 	early := f.instance(nil, nil)
@@ -261,7 +261,7 @@ func TestCloseWaitsForACatchUp(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := a.Do(ctx, "other", nothing)
 		return err != nil
-	}, soon, 5*time.Millisecond, "it closes")
+	}, soon, 20*time.Millisecond, "it closes")
 	require.NoError(t, r.Context().Err())
 	close(end)
 	require.NoError(t, got(t, shut, "Close returns"))
@@ -294,7 +294,7 @@ func TestLosersLeaveNoLease(t *testing.T) {
 	_, err = b.Do(ctx, "other", nothing, append(day, schedlock.Tick(tick(1)))...)
 	var other *schedlock.SettingsError
 	require.ErrorAs(t, err, &other)
-	require.Eventually(t, func() bool { return leases() == before+2 }, soon, 5*time.Millisecond, "the session's, and one that is held ready")
+	require.Eventually(t, func() bool { return leases() == before+2 }, soon, 20*time.Millisecond, "the session's, and one that is held ready")
 	require.NoError(t, b.sess.Close(ctx))
 	require.Equal(t, before, leases())
 }
@@ -312,7 +312,7 @@ func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
 			require.Eventually(t, func() bool {
 				all, err := f.Client().Leases(ctxT(t))
 				return err == nil && len(all.Leases) == want
-			}, soon, 5*time.Millisecond)
+			}, soon, 20*time.Millisecond)
 		}
 	}
 	t.Run("given up", func(t *testing.T) {
@@ -364,7 +364,7 @@ func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
 		started, done := do(ctx, a.Locker, "job", end, append(day, schedlock.Tick(tick(1)))...)
 		require.NoError(t, inj.WaitHit(ctx))
 		require.NoError(t, f.RevokeLease(ctx, lease))
-		require.Eventually(t, func() bool { return a.sess.Lease() != lease && a.sess.Lease() != 0 }, soon, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return a.sess.Lease() != lease && a.sess.Lease() != 0 }, soon, 20*time.Millisecond)
 		require.NoError(t, inj.Release())
 		got(t, started, "it starts on the next lease")
 		leases(2) // the session's, and that of the hold
@@ -382,7 +382,7 @@ func TestClaimsThatStartNothingLeaveNoLease(t *testing.T) {
 		inj := a.client.Inject(embedtest.Fault{Method: "Txn", Match: isClaim, Times: 2, Do: embedtest.HoldRequest})
 		_, one := do(ctx, a.Locker, "job", nil, append(day, schedlock.Tick(tick(1)))...)
 		_, two := do(ctx, a.Locker, "job", nil, append(day, schedlock.Tick(tick(2)))...)
-		require.Eventually(t, func() bool { return inj.Hits() == 2 }, soon, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return inj.Hits() == 2 }, soon, 20*time.Millisecond)
 		leases(5)
 		require.NoError(t, inj.Release())
 		require.Equal(t, schedlock.StillRunning, got(t, one, "the first").res.Outcome)

@@ -22,7 +22,7 @@ func TestLoadBudget(t *testing.T) {
 	first, second := f.instance(quiet, nil), f.instance(quiet, nil)
 	c := first.client
 	b.Started(c, second.client)
-	require.Eventually(t, func() bool { return len(first.Clocks()) == 1 && len(second.Clocks()) == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(first.Clocks()) == 1 && len(second.Clocks()) == 1 }, soon, 20*time.Millisecond)
 	n := 0
 	at := func() schedlock.CallOption { n++; return schedlock.Tick(tick(n)) }
 	do := func(in instance, want schedlock.Outcome, opts ...schedlock.CallOption) func() {
@@ -43,12 +43,12 @@ func TestLoadBudget(t *testing.T) {
 		c.ResetRequests()
 		do(first, schedlock.Claimed, schedlock.Tick(tick(n)))()
 		return len(c.Requests()) == 0
-	}, soon, 5*time.Millisecond, "word has come")
+	}, soon, 20*time.Millisecond, "word has come")
 	b.Count("a call for a tick whose claim this process has seen", c, load{}, 0, 0, do(first, schedlock.Claimed, schedlock.Tick(tick(n))))
 	late := f.instance(quiet, nil)
 	require.Eventually(t, func() bool { // it has read what there is, and its own time is put, which is an entry, too
 		return len(late.Clocks()) == 2 && late.client.Requests()["Range"] >= 2 && len(first.Clocks()) == 2
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	b.Started(late.client)
 	b.Count("a call that has not seen the claim, or is refused for another reason", late.client, load{"Txn": 3}, 1, 0, do(late, schedlock.Claimed, schedlock.Tick(tick(n))))
 	require.NoError(t, late.sess.Close(ctx))

@@ -65,7 +65,7 @@ func TestLostRunIsReportedByASurvivor(t *testing.T) {
 	}
 	_, lines := f.logged(nil, nil)
 	r := f.dies(ctx, tick(10))
-	require.Eventually(t, func() bool { return len(calls.records()) > 0 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(calls.records()) > 0 }, soon, 20*time.Millisecond)
 	got := calls.records()[0]
 	require.Equal(t, []any{"job", r.Tick, r.Owner, 1, schedlock.RunLost}, []any{got.Job, got.Tick, got.Owner, got.Attempt, got.State})
 	require.Zero(t, lines.Len(), "it does not use the job")
@@ -81,7 +81,7 @@ func TestLostRunIsReportedByASurvivor(t *testing.T) {
 	}
 
 	// A process that begins later finds it reported; one that begins when all are dead reports what was lost meanwhile.
-	require.Eventually(t, func() bool { return f.marked(survivors[0]) }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return f.marked(survivors[0]) }, soon, 20*time.Millisecond)
 	late := f.instance(nil, calls.options())
 	job, err := late.Job("job", nine{}, nothing)
 	require.NoError(t, err)
@@ -96,7 +96,7 @@ func TestLostRunIsReportedByASurvivor(t *testing.T) {
 	next, lines := f.logged(nil, calls.options())
 	_, err = next.Do(ctx, "job", nothing, schedlock.Tick(tick(12)))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(calls.records()) == before+1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(calls.records()) == before+1 }, soon, 20*time.Millisecond)
 	require.Len(t, others(), 1)
 	require.Equal(t, second.Tick, others()[0].Tick)
 	require.Equal(t, 1, lines.FilterMessageSnippet("a run was lost with its process").Len())
@@ -125,9 +125,9 @@ func TestLossInAGapIsReported(t *testing.T) {
 	_, err := f.Compact(ctx)
 	require.NoError(t, err)
 	survivor.client.Heal()
-	require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 20*time.Millisecond)
 	require.Equal(t, []any{r.Owner, r.Tick}, []any{calls.records()[0].Owner, calls.records()[0].Tick})
-	require.Eventually(t, func() bool { return f.marked(survivor) }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return f.marked(survivor) }, soon, 20*time.Millisecond)
 	_, err = survivor.Do(ctx, "job", nothing, schedlock.Tick(tick(11)))
 	require.NoError(t, err)
 	require.NoError(t, survivor.sess.Close(ctx))
@@ -203,7 +203,7 @@ func TestLostRunThatIsStartedAgain(t *testing.T) {
 	res, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.Retries(1))
 	require.NoError(t, err)
 	require.Equal(t, []any{schedlock.Ran, 2}, []any{res.Outcome, res.Attempt})
-	require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 20*time.Millisecond)
 	require.Equal(t, []any{r.Owner, 1}, []any{calls.records()[0].Owner, calls.records()[0].Attempt})
 }
 
@@ -223,9 +223,9 @@ func TestLossIsReportedOnce(t *testing.T) {
 	res, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(1)), schedlock.Retries(1))
 	require.NoError(t, err)
 	require.Equal(t, []any{schedlock.Ran, 2}, []any{res.Outcome, res.Attempt})
-	require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 20*time.Millisecond)
 	close(again)
-	require.Eventually(t, func() bool { return f.marked(in) }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return f.marked(in) }, soon, 20*time.Millisecond)
 	require.Len(t, calls.records(), 1)
 	require.Equal(t, []any{r.Owner, 1}, []any{calls.records()[0].Owner, calls.records()[0].Attempt})
 }

@@ -117,7 +117,7 @@ func TestResumeFromAnotherClock(t *testing.T) {
 			operator, lines := f.logged(nil, clock(h.now().Add(tt.operator)).options())
 			if tt.alive {
 				f.instance(nil, h.options())
-				require.Eventually(t, func() bool { return len(operator.Clocks()) == 2 }, soon, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return len(operator.Clocks()) == 2 }, soon, 20*time.Millisecond)
 			}
 			if !tt.alive {
 				require.NoError(t, a.sess.Close(ctx))
@@ -199,7 +199,7 @@ func TestOnceBehindALock(t *testing.T) {
 	saturday := friday.AddDate(0, 0, 1)
 	standsBy := func(f fixture) (*atomic.Int64, <-chan schedlock.Result) {
 		b, starts, reported := f.begins(saturday.Add(time.Hour))
-		require.Eventually(f.T, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, 5*time.Millisecond, "it looks")
+		require.Eventually(f.T, func() bool { return b.client.Requests()["Txn"] > 0 }, soon, 20*time.Millisecond, "it looks")
 		select {
 		case r := <-reported:
 			f.T.Fatalf("it does not wait: %+v", r)
@@ -245,7 +245,7 @@ func TestCloseEndsOwnCalls(t *testing.T) {
 			require.Eventually(f.T, func() bool {
 				_, err := operator.RequestRun(ctxT(f.T), "job", "")
 				return err == nil
-			}, soon, 5*time.Millisecond, "etcd knows the job")
+			}, soon, 20*time.Millisecond, "etcd knows the job")
 		},
 	} {
 		for _, running := range []bool{false, true} {

@@ -37,7 +37,7 @@ func TestOnceAfterAnOutageOfItsStart(t *testing.T) {
 	job, err := b.Job("job", nine{}, counted(&starts), least, most, schedlock.OnMisfire(schedlock.Once), schedlock.Retries(1))
 	require.NoError(t, err)
 	job.Next(friday.Add(time.Hour))
-	require.Eventually(t, func() bool { return looks.Load() > 1 }, soon, 5*time.Millisecond, "it looks")
+	require.Eventually(t, func() bool { return looks.Load() > 1 }, soon, 20*time.Millisecond, "it looks")
 
 	h.set(saturday)
 	_, err = a.Do(ctx, "job", func(context.Context, *schedlock.Run) error { h.set(sunday.Add(time.Minute)); return nil },

@@ -70,11 +70,11 @@ func TestPanicOfARequestedRun(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := in.RequestRun(ctx, "job", "")
 		return err == nil
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	a := got(t, done, "the end of the run")
 	require.Equal(t, schedlock.Failed, a.res.Outcome)
 	require.ErrorContains(t, a.err, "panic: planned")
-	require.Eventually(t, func() bool { return lines.FilterMessage("a run failed").Len() == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return lines.FilterMessage("a run failed").Len() == 1 }, soon, 20*time.Millisecond)
 	require.Contains(t, lines.FilterMessage("a run failed").All()[0].ContextMap()["stack"], "TestPanicOfARequestedRun")
 }
 

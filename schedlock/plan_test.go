@@ -34,7 +34,7 @@ func TestPlanOfAJobThatNeverRan(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err = operator.Status(ctx, "job")
 		return err == nil && st.NextFire(h.now()).Equal(friday)
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	names, err := operator.Jobs(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []string{"job"}, names)
@@ -48,7 +48,7 @@ func TestPlanOfAJobThatNeverRan(t *testing.T) {
 	require.Eventually(t, func() bool {
 		rec, err := operator.Requested(ctx, "job", id)
 		return err == nil && rec.State == schedlock.RunDone
-	}, soon, 5*time.Millisecond, "it is not active any more at the fire time")
+	}, soon, 20*time.Millisecond, "it is not active any more at the fire time")
 
 	h.set(friday)
 	res, err := job.RunContext(ctx)
@@ -81,7 +81,7 @@ func TestNextFireOfADenseSchedule(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err = in.Status(ctxT(t), "job")
 		return err == nil && !st.NextFire(friday).IsZero()
-	}, soon, 5*time.Millisecond, "it says that it has the job after the plan")
+	}, soon, 20*time.Millisecond, "it says that it has the job after the plan")
 	require.True(t, st.NextFire(friday.Add(2*time.Minute)).Equal(friday.Add(3*time.Minute)))
 	require.Zero(t, st.NextFire(friday.Add(3*time.Minute)))
 	require.Len(t, st.Plan.Next, 3)
@@ -94,7 +94,7 @@ func (in instance) planned(t *testing.T, due time.Time) (st schedlock.Status) {
 		var err error
 		st, err = in.Status(ctxT(t), "job")
 		return err == nil && st.Plan != nil && st.Plan.Due.Equal(due)
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	return st
 }
 
@@ -108,11 +108,11 @@ func TestForgetAJobThatAProcessHas(t *testing.T) {
 	job, err := in.Job("job", nine{}, nothing)
 	require.NoError(t, err)
 	job.Next(time.Now())
-	require.Eventually(t, func() bool { _, err := operator.Status(ctx, "job"); return err == nil }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := operator.Status(ctx, "job"); return err == nil }, soon, 20*time.Millisecond)
 	require.Eventually(t, func() bool {
 		resp, err := f.Client().Get(ctx, in.sess.NamespacePrefix()+"jobs-of/", clientv3.WithPrefix())
 		return err == nil && resp.Count == 1
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	err = operator.Forget(ctx, "job")
 	require.ErrorIs(t, err, schedlock.ErrInUse)
 	require.ErrorContains(t, err, in.sess.Owner())
@@ -229,7 +229,7 @@ func TestRemoveOfPeriods(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err := operator.Status(ctx, "job")
 		return err == nil && st.Plan != nil && st.Plan.Live
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	require.NoError(t, jobs[0].Remove(ctx))
 	require.NotZero(t, next(), "another process has it")
 	require.NoError(t, jobs[1].Remove(ctx))
@@ -258,7 +258,7 @@ func TestRemoveLeavesTheSettingsOfOthers(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err := third.Status(ctx, "another")
 		return err == nil && st.Plan != nil && st.Plan.Live
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	require.NoError(t, job.Remove(ctx))
 	has.waitPlan(t, "job", func(_ record.Plan, ok bool) bool { require.False(t, ok); return true })
 	st, err := third.Status(ctx, "job")
@@ -286,7 +286,7 @@ func TestRemove(t *testing.T) {
 		job.Next(time.Now())
 		jobs = append(jobs, job)
 	}
-	require.Eventually(t, func() bool { return users() == 2 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return users() == 2 }, soon, 20*time.Millisecond)
 	require.NoError(t, jobs[0].Remove(ctx))
 	require.EqualValues(t, 1, users())
 	st, err := operator.Status(ctx, "job")

@@ -209,7 +209,7 @@ func TestNewJobBesideRemove(t *testing.T) {
 	require.NoError(t, err)
 	former.Next(friday)
 	in.waitPlan(t, "job", func(_ record.Plan, ok bool) bool { return ok })
-	require.Eventually(t, func() bool { return len(f.Keys("/jobs-of/")) == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.Keys("/jobs-of/")) == 1 }, soon, 20*time.Millisecond)
 	held := in.client.Inject(embedtest.Fault{Method: "DeleteRange", Do: embedtest.HoldRequest}) // of the list of jobs
 	removed := make(chan error, 1)
 	go func() { removed <- former.Remove(ctx) }()

@@ -39,7 +39,7 @@ func TestPlanOfAClaimThatIsRemovedWithoutSpace(t *testing.T) {
 		require.Eventually(t, func() bool {
 			st, err := operator.Status(ctx, name)
 			return err == nil && st.Plan == nil && !st.Running && st.Last.Tick.Equal(friday)
-		}, soon, 5*time.Millisecond, name)
+		}, soon, 20*time.Millisecond, name)
 		require.NoError(t, f.SetNoSpace(ctx, false))
 		res, err = in.Do(ctx, name, nothing, schedlock.Tick(saturday), planned)
 		require.NoError(t, err)

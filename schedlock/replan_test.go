@@ -50,7 +50,7 @@ func TestPlanOfAClaimThatIsTakenBack(t *testing.T) {
 			require.Eventually(t, func() bool {
 				st, err := operator.Status(ctx, "job")
 				return err == nil && st.Plan.Due.Equal(saturday) && st.Overdue(h.now()).Equal(saturday.Add(time.Hour))
-			}, soon, 5*time.Millisecond)
+			}, soon, 20*time.Millisecond)
 			f.NoKeys("/lock")
 		})
 	}

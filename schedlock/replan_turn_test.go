@@ -92,7 +92,7 @@ func TestPlanOfClaimsThatAreTakenBackInTurn(t *testing.T) {
 			require.Eventually(t, func() bool {
 				st, err := operator.Status(ctx, "job")
 				return err == nil && st.Last.Tick.Equal(friday) && st.Overdue(saturday.Add(2*time.Hour)).Equal(saturday.Add(time.Hour))
-			}, soon, 5*time.Millisecond)
+			}, soon, 20*time.Millisecond)
 		})
 	}
 }

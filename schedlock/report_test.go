@@ -125,7 +125,7 @@ func TestFailuresAreLogged(t *testing.T) {
 		require.NoError(t, err)
 		only(cronFunc(func() {
 			f.NoKeys("/lock")
-			require.Eventually(t, func() bool { return lines.Len() > 0 }, soon, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return lines.Len() > 0 }, soon, 20*time.Millisecond)
 		})).Run()
 		require.Contains(t, messages(lines)[0], "Set AtMost")
 	})

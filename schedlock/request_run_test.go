@@ -121,7 +121,7 @@ func TestRequestRunSkipped(t *testing.T) {
 	require.NoError(t, operator.Resume(ctx, "job"))
 	first, err := operator.RequestRun(ctx, "job", "")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return starts.Load() == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return starts.Load() == 1 }, soon, 20*time.Millisecond)
 	_, err = operator.RequestRun(ctx, "job", "")
 	require.NoError(t, err)
 	done.outcome(t, schedlock.StillRunning)
@@ -253,7 +253,7 @@ func TestRequestRunByOneOfMany(t *testing.T) {
 		require.Eventually(t, func() bool {
 			r, err := operator.Requested(ctxT(t), "job", id)
 			return err == nil && r.State == schedlock.RunDone
-		}, soon, 5*time.Millisecond)
+		}, soon, 20*time.Millisecond)
 		for _, done := range all {
 			require.NoError(t, got(t, done, "each process has looked at the request").err)
 		}

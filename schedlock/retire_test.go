@@ -32,7 +32,7 @@ func TestPlansAreRetired(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err := operator.Status(ctx, "removed")
 		return err == nil && !st.NextFire(h.now()).IsZero()
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	require.NoError(t, former.sess.Close(ctx))
 	st, err := operator.Status(ctx, "removed")
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestPlansAreRetired(t *testing.T) {
 	in.knowsClocks(t, 1)
 	days := func(n time.Duration) {
 		h.set(friday.Add(n))
-		require.Eventually(t, func() bool { return !schedlock.Slowest(in.Locker).Before(h.now()) }, soon, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return !schedlock.Slowest(in.Locker).Before(h.now()) }, soon, 20*time.Millisecond)
 		for look := range 2 { // the second one begins after all of the first
 			name := fmt.Sprintf("look-%v-%d", n, look)
 			in.begin(t, name)
@@ -92,7 +92,7 @@ func (in instance) waitPlan(t *testing.T, name string, is func(p record.Plan, ok
 		}
 		p, ok := record.DecodePlan(resp.Kvs[0].Value)
 		return is(p, ok && p.Former == "")
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 }
 
 // B32: whether a plan counts no more is judged by the slowest clock that is known. A process whose clock is a month ahead
@@ -123,7 +123,7 @@ func (in instance) knowsClocks(t *testing.T, others int) {
 	require.Eventually(t, func() bool {
 		all := in.Clocks()
 		return len(all) == others && !slices.ContainsFunc(all, func(c schedlock.Clock) bool { return !c.Known })
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 }
 
 // A250: the plan of a job that is paused is not retired, however long that lasts: after the Resume it counts again.
@@ -152,7 +152,7 @@ func TestPlanOfAPausedJobStays(t *testing.T) {
 	require.Eventually(t, func() bool { // A643
 		resp, err := in.client.Get(ctx, left)
 		return err == nil && resp.Count == 0
-	}, soon, 5*time.Millisecond, "what was left of a plan")
+	}, soon, 20*time.Millisecond, "what was left of a plan")
 	require.NoError(t, in.Resume(ctx, "paused"))
 	st, err := in.Status(ctx, "paused")
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ func TestOneOfSeveralOnStandby(t *testing.T) {
 			res, err := in.Do(ctx, "job", func(_ context.Context, r *schedlock.Run) error { again <- r; <-end; return nil }, opts...)
 			answers <- answer{res, err}
 		}()
-		require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 0 }, soon, 5*time.Millisecond, "it is on standby")
+		require.Eventually(t, func() bool { return in.client.Requests()["Txn"] > 0 }, soon, 20*time.Millisecond, "it is on standby")
 	}
 	require.NoError(t, f.RevokeLease(ctx, a.sess.Lease()))
 	second := got(t, again, "the second attempt")
@@ -216,7 +216,7 @@ func TestAtMostSeenByTheRun(t *testing.T) {
 	require.Eventually(t, func() bool {
 		r, err := a.Get(ctx, "job", tick(1))
 		return err == nil && r.State == schedlock.RunFailed
-	}, soon, 5*time.Millisecond)
+	}, soon, 20*time.Millisecond)
 	require.Empty(t, f.Keys("/lock"))
 }
 

@@ -157,7 +157,7 @@ func TestRetryFailedElsewhere(t *testing.T) {
 			require.Eventually(t, func() bool {
 				r, err := first.Get(ctx, "job", friday)
 				return err == nil && r.State == schedlock.RunFailed
-			}, soon, 5*time.Millisecond)
+			}, soon, 20*time.Millisecond)
 			if !standby {
 				require.NoError(t, first.sess.Close(ctx))
 				require.ErrorIs(t, got(t, ended, "it ends"), errDown)
@@ -174,7 +174,7 @@ func TestRetryFailedElsewhere(t *testing.T) {
 				require.Eventually(t, func() bool {
 					r, err := second.Get(ctx, "job", friday)
 					return err == nil && r.State == schedlock.RunDone
-				}, soon, 5*time.Millisecond)
+				}, soon, 20*time.Millisecond)
 			}
 			require.EqualValues(t, 2, fn.calls.Load())
 			require.False(t, fn.overlapped.Load())
@@ -206,7 +206,7 @@ func TestRetryFailedFromAnActiveRun(t *testing.T) {
 	}, time.Hour)
 	got(t, started, "the first attempt starts")
 	retries := call(second, fn.run, pause)
-	require.Eventually(t, func() bool { return second.client.Requests()["Txn"] > 0 }, soon, 5*time.Millisecond, "it asks")
+	require.Eventually(t, func() bool { return second.client.Requests()["Txn"] > 0 }, soon, 20*time.Millisecond, "it asks")
 	select {
 	case a := <-retries:
 		require.Fail(t, "it is not on standby while the run is active", "%+v", a)
@@ -258,7 +258,7 @@ func TestRetryFailedByOneOfMany(t *testing.T) {
 	job, err := in.Job("other", nine{}, fn.run, schedlock.RetryFailed(5, time.Hour), schedlock.AtMost(time.Minute))
 	require.NoError(t, err)
 	go func() { r, _ := job.RunContext(ctx); res <- r.Outcome }()
-	require.Eventually(t, func() bool { return fn.calls.Load() == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return fn.calls.Load() == 1 }, soon, 20*time.Millisecond)
 	h.set(friday.AddDate(0, 0, 1))
 	next, err := job.RunContext(ctx)
 	require.NoError(t, err)

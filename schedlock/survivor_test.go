@@ -36,7 +36,7 @@ func TestLostRunThatBeganBefore(t *testing.T) {
 			require.NoError(t, begin(ctx, survivor))
 			dying.client.Cut()
 			require.NoError(t, f.ExpireLease(ctx, dying.sess.Lease()))
-			require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return len(calls.records()) == 1 }, soon, 20*time.Millisecond)
 			require.Equal(t, dying.sess.Owner(), calls.records()[0].Owner)
 		})
 	}

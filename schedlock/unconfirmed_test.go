@@ -103,7 +103,7 @@ func TestOutageWhenTheRunIsDone(t *testing.T) {
 				require.Eventually(t, func() bool {
 					rec, err := in.Get(ctx, "job", x.res.Tick)
 					return err == nil && rec.State == map[bool]schedlock.State{true: schedlock.RunDone, false: schedlock.RunFailed}[own == nil]
-				}, soon, 5*time.Millisecond, "it was recorded in the background")
+				}, soon, 20*time.Millisecond, "it was recorded in the background")
 				require.NoError(t, in.sess.Close(ctx))
 			})
 		}

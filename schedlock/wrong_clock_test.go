@@ -21,10 +21,10 @@ func TestClockThatJumpsClosesNoJob(t *testing.T) {
 	h := clock(time.Now())
 	a := f.instance(nil, &schedlock.Options{Keep: 2, Now: h.now})
 	early := f.instance(nil, nil) // a watches the clocks when it sees this one
-	require.Eventually(t, func() bool { return len(a.Clocks()) == 1 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(a.Clocks()) == 1 }, soon, 20*time.Millisecond)
 	require.NoError(t, early.sess.Close(ctx))
 	b := f.instance(nil, nil)
-	require.Eventually(t, func() bool { c := a.Clocks(); return len(c) == 1 && c[0].Known }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { c := a.Clocks(); return len(c) == 1 && c[0].Known }, soon, 20*time.Millisecond)
 	day := time.Now().Add(24 * time.Hour).Truncate(time.Second)
 	for n := range 5 {
 		at := day.Add(time.Duration(n) * time.Second)
@@ -53,7 +53,7 @@ func TestRecordsOfShortProcesses(t *testing.T) {
 	for n := range 8 {
 		in := f.instance(nil, &schedlock.Options{Keep: 3})
 		res, err := in.Do(ctx, "job", func(context.Context, *schedlock.Run) error {
-			require.Eventually(t, func() bool { return len(in.Clocks()) == 2 }, soon, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return len(in.Clocks()) == 2 }, soon, 20*time.Millisecond)
 			return nil
 		}, schedlock.Tick(tick(n)))
 		require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestLossesBesideRecordsOfAWrongClock(t *testing.T) {
 	in := f.instance(nil, calls.options())
 	_, err := in.Do(ctx, "job", nothing, schedlock.Tick(tick(2)))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(calls.records()) == 2 }, soon, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(calls.records()) == 2 }, soon, 20*time.Millisecond)
 	require.True(t, calls.records()[0].Tick.Equal(tick(1)))
 	require.True(t, calls.records()[1].Tick.Equal(tomorrow(30)))
 }
@@ -150,7 +150,7 @@ func TestFastClockRemovesNoRecords(t *testing.T) {
 			o = clock(last.AddDate(0, 0, 60)).options()
 			o.Keep = c.keep
 			fast := f.instance(nil, o)
-			require.Eventually(t, func() bool { return schedlock.Slowest(fast.Locker).Before(last.AddDate(0, 0, 1)) }, soon, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return schedlock.Slowest(fast.Locker).Before(last.AddDate(0, 0, 1)) }, soon, 20*time.Millisecond)
 			_, err := fast.Do(ctx, "job", nothing, schedlock.Tick(last.AddDate(0, 0, 60)))
 			require.NoError(t, err)
 			all, err := right.History(ctx, "job")
