@@ -2,6 +2,7 @@ package schedlock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -69,7 +70,9 @@ func TestCloseLeavesOwnRuns(t *testing.T) {
 			require.NoError(t, err)
 			require.Less(t, resp.TTL, int64(1), "the lease is revoked")
 			close(end)
-			require.ErrorIs(t, got(t, done, "it ends").err, schedlock.ErrClosed)
+			for ended := false; !ended; { // what was missed has a call beside the requested one, which may have ended without a run
+				ended = errors.Is(got(t, done, "it ends").err, schedlock.ErrClosed)
+			}
 		})
 	}
 }
