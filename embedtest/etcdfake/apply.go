@@ -87,7 +87,7 @@ func order(kvs []*mvccpb.KeyValue, by pb.RangeRequest_SortTarget, way pb.RangeRe
 
 func (w *write) putOf(r *pb.PutRequest) *pb.PutResponse {
 	prev := w.get(string(r.Key), w.now())
-	value, lease := r.Value, r.Lease
+	value, lease := copyBytes(r.Value), r.Lease
 	if (r.IgnoreValue || r.IgnoreLease) && prev == nil {
 		panic("etcdfake: a transaction is not imitated in which a put keeps the value or lease of a key that is not there when it comes")
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"path"
-	"reflect"
 	"slices"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that copies
 	"google.golang.org/grpc/metadata"
 )
 
@@ -118,7 +115,7 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, c
 	if err != nil {
 		return err
 	}
-	body, size := clone(req)
+	size := sizeOf(req)
 	if err := tooLarge(size, opts); err != nil && c.server.real == nil {
 		return err
 	}
@@ -127,12 +124,13 @@ func (c *Client) unary(ctx context.Context, fullMethod string, req, reply any, c
 	if c.server.real != nil {
 		call = realCall(ctx, fullMethod, reply, cc, invoke, opts)
 	}
-	there := &delivery{client: c, conn: conn, call: call, req: body, require: requiresLeader(ctx), done: make(chan struct{})}
+	there := &delivery{client: c, conn: conn, call: call, req: req, ctx: ctx, done: make(chan struct{})}
 	if !fault.DropRequest {
 		there.send(fault.RequestDelay)
 	}
 	if fault.Duplicate > 0 {
-		again := &delivery{client: c, conn: conn, call: call, req: there.req, require: there.require, done: make(chan struct{})}
+		body, _ := clone(req)
+		again := &delivery{client: c, conn: conn, call: call, req: body, ctx: ctx, done: make(chan struct{})}
 		c.server.background(func() {
 			if !c.server.travel(fault.Duplicate, c.link, conn) {
 				return
@@ -180,32 +178,33 @@ func (w waiter) response(there *delivery, fault Fault, reply any) error {
 	if there.err != nil {
 		return there.err
 	}
-	copyInto(reply, there.resp)
+	w.client.server.copyAnswer(reply, there.resp)
 	return nil
 }
 
 // delivery is a request on its way.
 type delivery struct {
-	client  *Client
-	conn    *connection
-	call    func(req any) (any, error)
-	req     any
-	require bool // it wants a leader, or an error
-	resp    any
-	err     error
-	done    chan struct{} // closed when the server has answered, or the request is lost
+	client *Client
+	conn   *connection
+	call   func(req any) (any, error)
+	req    any
+	ctx    context.Context
+	resp   any
+	err    error
+	done   chan struct{} // closed when the server has answered, or the request is lost
 }
 
-// send delivers the request: at once if nothing holds it up.
+// send delivers the request: at once if nothing holds it up. The server keeps nothing of its memory.
 func (d *delivery) send(delay time.Duration) {
 	s := d.client.server
 	s.mu.Lock()
-	ready := isClosed(s.leader) || !d.require && local(d.req)
+	ready := isClosed(s.leader) || local(d.req) && !requiresLeader(d.ctx)
 	s.mu.Unlock()
 	if delay == 0 && ready && s.real == nil && isClosed(d.client.link.gate()) && !isClosed(d.conn.lost) {
 		d.apply()
 		return
 	}
+	d.req, _ = clone(d.req) // the caller may change it meanwhile
 	s.background(func() { d.arrive(delay) })
 }
 
@@ -219,8 +218,8 @@ func (d *delivery) arrive(delay time.Duration) {
 		}
 		return
 	}
-	if d.require || !local(d.req) {
-		if d.err = s.waitLeader(d.require); d.err != nil {
+	if require := requiresLeader(d.ctx); require || !local(d.req) {
+		if d.err = s.waitLeader(require); d.err != nil {
 			close(d.done)
 			return
 		}
@@ -303,56 +302,8 @@ func (w waiter) sleep(d time.Duration) error {
 	return w.wait(over)
 }
 
+// requiresLeader reports whether a call wants a leader, or an error.
 func requiresLeader(ctx context.Context) bool {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	return slices.Contains(md.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
-}
-
-// clone copies a message, and returns its size on the wire.
-func clone(msg any) (c any, size int) {
-	c = reflect.New(reflect.TypeOf(msg).Elem()).Interface()
-	return c, copyInto(c, msg)
-}
-
-// generated are messages of etcd's API that have code of their own for it, as those of etcd 3.6.
-type generated interface {
-	Reset()
-	Marshal() ([]byte, error)
-	Unmarshal(data []byte) error
-}
-
-// copyInto copies a message, of whose memory the copy shares nothing: by its own code, or by gRPC's codec, which knows the
-// messages of every generation of etcd's API, and takes nearly twice the time. It returns the message's size on the wire.
-func copyInto(dst, src any) (size int) {
-	from, ok := src.(generated)
-	to, both := dst.(generated)
-	var err error
-	if ok && both {
-		size, err = byOwnCode(to, from)
-	} else {
-		size, err = byCodec(dst, src)
-	}
-	if err != nil {
-		panic("etcdfake: copy a message of etcd's API: " + err.Error())
-	}
-	return size
-}
-
-func byOwnCode(dst, src generated) (size int, err error) {
-	dst.Reset()
-	data, err := src.Marshal()
-	if err != nil {
-		return 0, err
-	}
-	return len(data), dst.Unmarshal(data)
-}
-
-func byCodec(dst, src any) (size int, err error) {
-	codec := encoding.GetCodecV2("proto")
-	data, err := codec.Marshal(src)
-	if err != nil {
-		return 0, err
-	}
-	defer data.Free()
-	return data.Len(), codec.Unmarshal(data, dst)
 }

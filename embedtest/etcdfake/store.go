@@ -1,6 +1,7 @@
 package etcdfake
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -15,7 +16,9 @@ type store struct {
 	compacted int64    // -1: nothing yet
 	names     []string // all keys that have versions, sorted
 	versions  map[string][]keyVersion
-	log       []change // every change since the compaction, in order
+	live      []present // what there is at the revision of the last change, sorted by key
+	latest    int64     // that revision; one more than revision within a transaction that has changed something
+	log       []change  // every change since the compaction, in order
 }
 
 // keyVersion is what a key was from a revision on: nil after it was deleted.
@@ -23,6 +26,14 @@ type keyVersion struct {
 	revision int64
 	kv       *mvccpb.KeyValue
 }
+
+// present is a key that there is, with what it is.
+type present struct {
+	key string
+	kv  *mvccpb.KeyValue
+}
+
+func (p present) compare(key string) int { return strings.Compare(p.key, key) }
 
 // change is one put or delete.
 type change struct {
@@ -54,8 +65,15 @@ func (s span) holds(key string) bool {
 
 // at returns what lies in a range as of a revision, sorted by key.
 func (s *store) at(in span, revision int64) (kvs []*mvccpb.KeyValue) {
+	if revision >= s.latest { // without the keys that were deleted, of which there are many in a long run
+		i, _ := slices.BinarySearchFunc(s.live, in.key, present.compare)
+		for ; i < len(s.live) && in.holds(s.live[i].key); i++ {
+			kvs = append(kvs, s.live[i].kv)
+		}
+		return kvs
+	}
 	i, _ := slices.BinarySearch(s.names, in.key)
-	for ; i < len(s.names) && (in.holds(s.names[i]) || s.names[i] < in.key); i++ {
+	for ; i < len(s.names) && in.holds(s.names[i]); i++ {
 		if kv := s.get(s.names[i], revision); kv != nil {
 			kvs = append(kvs, kv)
 		}
@@ -111,6 +129,16 @@ func (w *write) add(key string, kv, was *mvccpb.KeyValue, event *mvccpb.Event) {
 		w.names = slices.Insert(w.names, i, key)
 	}
 	w.versions[key] = append(w.versions[key], keyVersion{w.revision + 1, kv})
+	w.latest = w.revision + 1
+	i, there := slices.BinarySearchFunc(w.live, key, present.compare)
+	switch {
+	case kv != nil && there:
+		w.live[i].kv = kv
+	case kv != nil:
+		w.live = slices.Insert(w.live, i, present{key, kv})
+	case there:
+		w.live = slices.Delete(w.live, i, i+1)
+	}
 	w.changes = append(w.changes, change{w.revision + 1, key, event, was})
 }
 
@@ -119,6 +147,12 @@ func (w *write) end() []change {
 	w.revision = w.now()
 	w.log = append(w.log, w.changes...)
 	return w.changes
+}
+
+// since returns the changes from a revision on.
+func (s *store) since(revision int64) []change {
+	i, _ := slices.BinarySearchFunc(s.log, revision, func(c change, r int64) int { return cmp.Compare(c.revision, r) })
+	return s.log[i:]
 }
 
 // compact forgets what was replaced before a revision.
@@ -145,7 +179,7 @@ func (s *store) compact(revision int64) {
 
 // clone returns a copy that later changes of either do not touch.
 func (s *store) clone() *store {
-	c := &store{revision: s.revision, compacted: s.compacted, names: slices.Clone(s.names), log: slices.Clone(s.log), versions: make(map[string][]keyVersion, len(s.versions))}
+	c := &store{revision: s.revision, compacted: s.compacted, names: slices.Clone(s.names), live: slices.Clone(s.live), latest: s.latest, log: slices.Clone(s.log), versions: make(map[string][]keyVersion, len(s.versions))}
 	for key, vs := range s.versions {
 		c.versions[key] = slices.Clone(vs)
 	}

@@ -283,7 +283,7 @@ func (t *clientStream) next(msg any) error {
 		if err := w.wait(t.client.link.gate()); err != nil {
 			return err
 		}
-		copyInto(msg, p.msg)
+		t.client.server.copyAnswer(msg, p.msg)
 		return nil
 	}
 }

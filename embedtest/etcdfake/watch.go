@@ -129,7 +129,7 @@ func (t *serverStream) create(r *pb.WatchCreateRequest) {
 		return
 	}
 	t.watchers = append(t.watchers, w)
-	t.sendTo(w, s.store.log)
+	t.sendTo(w, s.store.since(w.from))
 	if w.progress && t.progress == nil {
 		t.progress = time.AfterFunc(progressEvery-time.Since(t.opened)%progressEvery, t.report)
 	}
