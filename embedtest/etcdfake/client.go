@@ -178,7 +178,7 @@ func (w waiter) response(there *delivery, fault Fault, reply any) error {
 	if there.err != nil {
 		return there.err
 	}
-	w.client.server.copyAnswer(reply, there.resp)
+	copyAnswer(reply, there.resp, w.client.server)
 	return nil
 }
 

@@ -75,8 +75,8 @@ func sizeOf(msg any) int {
 
 // copyAnswer copies an answer, of whose memory the copy shares nothing. Those there are most of are copied field by field,
 // which takes a fraction of the time.
-func (s *Server) copyAnswer(dst, src any) {
-	if s.real != nil || !byHand(dst, src) {
+func copyAnswer(dst, src any, of *Server) {
+	if of.real != nil || !byHand(dst, src) {
 		copyInto(dst, src)
 	}
 }

@@ -283,7 +283,7 @@ func (t *clientStream) next(msg any) error {
 		if err := w.wait(t.client.link.gate()); err != nil {
 			return err
 		}
-		t.client.server.copyAnswer(msg, p.msg)
+		copyAnswer(msg, p.msg, t.client.server)
 		return nil
 	}
 }

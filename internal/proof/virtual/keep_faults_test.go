@@ -80,14 +80,18 @@ func TestKeepAndHandoverUnderFaults(t *testing.T) {
 						all.Go(func() { call(ctx, sem, h, fmt.Sprintf("%d/%d", i, caller), limit, own) })
 					}
 				}
+				harmless := time.Now()
 				for range 12 {
 					time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
-					harm(r, on[r.IntN(len(on))])
+					lasts := harm(r, on[r.IntN(len(on))])
+					if until := time.Now().Add(lasts); until.After(harmless) {
+						harmless = until
+					}
 				}
 				for _, d := range on {
 					d.client.Inject(nil)
 				}
-				time.Sleep(longestHarm + 2*time.Second)
+				time.Sleep(time.Until(harmless) + 2*time.Second)
 				stop()
 				all.Wait()
 				time.Sleep(time.Minute)
@@ -147,18 +151,21 @@ func call(ctx context.Context, sem *concurrency.Semaphore, h *holdersOf, who str
 // longestHarm is for how long a process is harmed at most.
 const longestHarm = 24 * time.Second
 
-// harm does something to a process.
-func harm(r *rand.Rand, d *desk) {
+// harm does something to a process. It returns for how long.
+func harm(r *rand.Rand, d *desk) time.Duration {
 	lasts := time.Duration(r.IntN(int(longestHarm/3/time.Millisecond))) * time.Millisecond
 	switch r.IntN(4) {
 	case 0:
 		d.client.Stall()
 		time.AfterFunc(3*lasts, d.client.Heal)
+		return 3 * lasts
 	case 1:
 		d.client.Refuse()
 		time.AfterFunc(3*lasts, d.client.Heal)
+		return 3 * lasts
 	case 2:
 		d.client.Break()
+		return 0
 	default:
 		fate := []etcdfake.Fault{
 			{ResponseDelay: lasts}, {RequestDelay: lasts}, {Err: etcdfake.ErrUnavailable}, {Err: etcdfake.ErrUnavailable, DropRequest: true},
@@ -175,5 +182,6 @@ func harm(r *rand.Rand, d *desk) {
 			n--
 			return fate
 		})
+		return lasts // of a message that has met it
 	}
 }

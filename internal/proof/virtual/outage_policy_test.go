@@ -143,11 +143,11 @@ func TestMinuteWithoutEtcd(t *testing.T) {
 					var load sync.WaitGroup
 					defer load.Wait()
 					defer stop()
-					time.Sleep(15 * time.Second) // each knows how many they are
+					time.Sleep(20 * time.Second) // each knows how many they are
 					for _, s := range fleet {
 						s.load(ctx, &load)
 					}
-					time.Sleep(10 * time.Second)
+					time.Sleep(5 * time.Second)
 					require.EqualValues(t, total, all.since())
 
 					for _, s := range fleet[:c.cut] {
