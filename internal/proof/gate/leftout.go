@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // shortened is a test of which go test -short leaves out all or a part.
@@ -87,16 +88,35 @@ func functionsOf(dir string) ([]function, error) {
 
 func functionsIn(files []string) (all []function, err error) {
 	for _, name := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		source, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		for _, decl := range file.Decls {
-			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
-				f := function{name: fn.Name.Name, lacks: lacks(fn.Body), calls: callsOf(fn.Body)}
-				f.asks, f.why = asksShort(fn.Body)
-				all = append(all, f)
+		known, ok := parsed.Load(string(source))
+		if !ok {
+			if known, err = functionsFrom(name, source); err != nil {
+				return nil, err
 			}
+			parsed.Store(string(source), known)
+		}
+		all = append(all, known.([]function)...) //nolint:forcetypeassert // there is nothing else in it
+	}
+	return all, nil
+}
+
+// parsed has the functions of the files that were parsed, by their text: each is asked for several times.
+var parsed sync.Map
+
+func functionsFrom(name string, source []byte) (all []function, err error) {
+	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	for _, decl := range file.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
+			f := function{name: fn.Name.Name, lacks: lacks(fn.Body), calls: callsOf(fn.Body)}
+			f.asks, f.why = asksShort(fn.Body)
+			all = append(all, f)
 		}
 	}
 	return all, nil
