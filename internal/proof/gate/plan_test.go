@@ -48,11 +48,14 @@ func TestInTurn(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
+		var mu sync.Mutex
 		var at []string
 		steps := []step{{target: "race"}, {target: "vet", vets: true}, {target: "test"}, {target: "integration", waits: true}}
 		takes := map[string]time.Duration{"race": 5 * time.Second, "vet": 2 * time.Second, "integration": 1 * time.Second}
 		inTurn(t.Context(), steps, func(s step) outcome {
+			mu.Lock()
 			at = append(at, s.target+" "+time.Since(begun).String())
+			mu.Unlock()
 			time.Sleep(takes[s.target])
 			return outcome{step: s, passed: true}
 		})
