@@ -56,13 +56,6 @@ func newOutcome() *outcome {
 	return &outcome{done: make(chan struct{}), refused: make(chan error, 1)}
 }
 
-// success is the outcome of each release that has succeeded before a call waited for it.
-var success = func() *outcome {
-	o := newOutcome()
-	close(o.done)
-	return o
-}()
-
 // origin is the context of the call that has got a permit, without its end. If the permit is of a
 // Limiter, FromContext finds the permit in it.
 type origin Permit
@@ -389,13 +382,12 @@ type stopRequest struct {
 
 // stopping returns what StopRequested is made of.
 func (p *Permit) stopping() *stopRequest {
-	if s := p.stop.Load(); s != nil {
-		return s
-	}
-	s := &stopRequest{}
-	s.asked, s.ask = context.WithCancelCause(p.Context())
-	if !p.stop.CompareAndSwap(nil, s) {
-		s.ask(nil)
+	if p.stop.Load() == nil {
+		s := &stopRequest{}
+		s.asked, s.ask = context.WithCancelCause(p.Context())
+		if !p.stop.CompareAndSwap(nil, s) {
+			s.ask(nil)
+		}
 	}
 	return p.stop.Load()
 }

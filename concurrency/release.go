@@ -280,6 +280,13 @@ func (p *Permit) finishRelease(err error) {
 	p.finish(err)
 }
 
+// success is the outcome of each release that has succeeded before a call waited for it.
+var success = func() *outcome {
+	o := newOutcome()
+	close(o.done)
+	return o
+}()
+
 // finish ends the release for its callers. It is called once.
 func (p *Permit) finish(err error) {
 	if err == nil && p.outcome.CompareAndSwap(nil, success) {
