@@ -204,11 +204,16 @@ func verdictOf(m mutants.Mutant, out []byte, err error) (row, error) {
 	case errors.As(err, &exit) && bytes.Contains(out, []byte("--- FAIL: "+m.Test)):
 		r.killed = true
 		return r, nil
-	case errors.As(err, &exit) && bytes.Contains(out, []byte("panic: test timed out")) && bytes.Contains(out, []byte("\t"+m.Test+" (")):
+	case errors.As(err, &exit) && bytes.Contains(out, []byte("panic: test timed out")) && hangs(m.Test, out):
 		r.killed, r.hung = true, true
 		return r, nil
 	}
 	return row{}, fmt.Errorf("%w\n%s", err, out)
+}
+
+// hangs reports whether a test, or a part of it, is among those that ran when the time was over.
+func hangs(test string, out []byte) bool {
+	return bytes.Contains(out, []byte("\t"+test+" (")) || bytes.Contains(out, []byte("\t"+test+"/"))
 }
 
 // usesRapid reports whether the tests of a package have rapid's flags.

@@ -38,6 +38,7 @@ func TestVerdicts(t *testing.T) {
 		"it passes":     {"ok", nil, row{seeds: 1, by: "x.TestX"}, false},
 		"it fails":      {"--- FAIL: TestX (0.00s)", failure, row{killed: true, seeds: 1, by: "x.TestX"}, false},
 		"it hangs":      {"panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestX (3m0s)", failure, row{killed: true, hung: true, seeds: 1, by: "x.TestX"}, false},
+		"a part hangs":  {"panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestX/y (3m0s)", failure, row{killed: true, hung: true, seeds: 1, by: "x.TestX"}, false},
 		"another hangs": {"panic: test timed out after 3m0s\n\trunning tests:\n\t\tTestY (3m0s)", failure, row{}, true},
 		"another fails": {"--- FAIL: TestY (0.00s)", failure, row{}, true},
 		"it crashes":    {"panic: nil map", failure, row{}, true},
