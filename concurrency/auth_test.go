@@ -217,7 +217,7 @@ func TestAuthEnabledUnderASession(t *testing.T) {
 		return c.NewClient(t, &embedtest.ClientOptions{Username: "worker", Password: "secret"})
 	}
 	one, two := worker(), worker()
-	opts, reported := traced(&concurrency.SessionOptions{TTL: 6 * time.Second})
+	opts, reported := traced(&concurrency.SessionOptions{TTL: 15 * time.Second}) // a busy machine may take seconds to log in
 	s1, s2 := f.SessionOn(one.Client, opts), f.SessionOn(two.Client, opts)
 	p := lock(t, s1, "x")
 	terms, result := lead(t, ctxT(t), election(t, s1, "x"))
