@@ -256,6 +256,8 @@ func stock(b *tab) stocked {
 	full := errors.New("the disk is full")
 	_, err = jobs.Do(ctx, "cleanup", func(context.Context, *schedlock.Run) error { return full }, schedlock.Every(time.Minute))
 	require.ErrorIs(t, err, full)
+	_, err = jobs.Do(ctx, "dunning", func(context.Context, *schedlock.Run) error { return full }, schedlock.Tick(time.Now().Add(-26*time.Hour).Truncate(time.Minute)), schedlock.Planned(schedlock.Periods(time.Minute), 0))
+	require.ErrorIs(t, err, full) // no process starts it since, and it has the widest state that a job can have
 	reporting := make(chan struct{}, 1)
 	report, err := jobs.Job("report", schedlock.Periods(24*time.Hour), func(ctx context.Context, _ *schedlock.Run) error {
 		select {
