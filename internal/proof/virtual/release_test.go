@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -113,12 +114,14 @@ func TestOutageWhenTheWorkIsDone(t *testing.T) {
 						if back {
 							d.client.Heal()
 							require.NoError(t, permit.Release(within(t, time.Minute)), "it continued")
+							synctest.Wait() // hooks are told after the callers of Release
 							require.EqualValues(t, 1, reported.released.Load())
 							require.Zero(t, reported.unconfirmed.Load())
 						} else {
 							err := permit.Release(within(t, time.Minute))
 							unconfirmed(t, err)
 							require.ErrorContains(t, err, "not renewed in time")
+							synctest.Wait()
 							require.EqualValues(t, 1, reported.unconfirmed.Load())
 							require.Equal(t, d.begun.Add(ttl-margin), *reported.last.Load(), "the end of the lease")
 						}
