@@ -256,8 +256,6 @@ func stock(b *tab) stocked {
 	full := errors.New("the disk is full")
 	_, err = jobs.Do(ctx, "cleanup", func(context.Context, *schedlock.Run) error { return full }, schedlock.Every(time.Minute))
 	require.ErrorIs(t, err, full)
-	_, err = jobs.Do(ctx, "dunning", func(context.Context, *schedlock.Run) error { return full }, schedlock.Tick(time.Now().Add(-26*time.Hour).Truncate(time.Minute)), schedlock.Planned(schedlock.Periods(time.Minute), 0))
-	require.ErrorIs(t, err, full) // no process starts it since, and it has the widest state that a job can have
 	reporting := make(chan struct{}, 1)
 	report, err := jobs.Job("report", schedlock.Periods(24*time.Hour), func(ctx context.Context, _ *schedlock.Run) error {
 		select {
@@ -290,6 +288,17 @@ func stock(b *tab) stocked {
 	return stocked{s, charge, first, second, orders, key, ref, pages}
 }
 
+// failsLate adds a job that has the widest state that there is: its run has failed, and no process starts it since.
+func failsLate(t *testing.T, s *concurrency.Session) {
+	t.Helper()
+	jobs, err := schedlock.New(s, nil)
+	require.NoError(t, err)
+	full := errors.New("the disk is full")
+	_, err = jobs.Do(t.Context(), "dunning", func(context.Context, *schedlock.Run) error { return full },
+		schedlock.Tick(time.Now().Add(-26*time.Hour).Truncate(time.Minute)), schedlock.Planned(schedlock.Periods(time.Minute), 0))
+	require.ErrorIs(t, err, full)
+}
+
 // The console in a browser: each page and each action, below a path, without a violation of its
 // Content-Security-Policy; live, after a failure of the server as well; for a keyboard, a phone, light and
 // dark; and for reading, without JavaScript.
@@ -298,6 +307,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	ctx := t.Context()
 	c := stock(b)
 	s, charge, first, second, orders, key, ref, pages := c.sess, c.charge, c.first, c.second, c.orders, c.key, c.ref, c.pages
+	failsLate(t, s)
 	names := map[string]string{"": "queues", "queue?name=semaphore/charge": "queue", "job?name=cleanup": "job", "store?name=orders": "requests", "confirm?do=pause&name=cleanup": "confirm"}
 	for _, scheme := range []string{"light", "dark"} {
 		b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))

@@ -68,7 +68,7 @@ func TestElectorCampaignsAgain(t *testing.T) {
 	}
 	leader := f.elector(a)
 	leads(t, leader)
-	standby, err := gocronlock.NewElector(el, concurrency.Wait(10*time.Millisecond))
+	standby, err := gocronlock.NewElector(el, concurrency.Wait(200*time.Millisecond)) // a busy etcd may need most of it to answer
 	require.NoError(t, err)
 	defer func() { require.NoError(t, standby.Close(ctx)) }()
 	require.Eventually(t, func() bool { return errors.Is(standby.IsLeader(ctx), concurrency.ErrFull) }, soon, time.Millisecond)
