@@ -114,7 +114,7 @@ func TestOutageWhenTheWorkIsDone(t *testing.T) {
 						if back {
 							d.client.Heal()
 							require.NoError(t, permit.Release(within(t, time.Minute)), "it continued")
-							synctest.Wait() // hooks are told after the callers of Release
+							synctest.Wait() // a caller of Release that waits may return before the hooks are called
 							require.EqualValues(t, 1, reported.released.Load())
 							require.Zero(t, reported.unconfirmed.Load())
 						} else {
